@@ -1,0 +1,60 @@
+//! nearmetal-probe: the one program that is pushed into whatever nearmetal measures.
+//!
+//! Each verb is a module of its own and prints one JSON document with a `schema` when `--json` is given.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod at;
+mod clock;
+mod facts;
+mod hold;
+mod launch;
+mod load;
+mod noise;
+mod output;
+mod sample;
+mod schema;
+mod serve;
+mod units;
+
+#[derive(Parser)]
+#[command(name = "nearmetal-probe", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Load(load::Args),
+    Serve(serve::Args),
+    At(at::Args),
+    Clock(clock::Args),
+    Facts(facts::Args),
+    Hold(hold::Args),
+    Launch(launch::Args),
+    Noise(noise::Args),
+    Sample(sample::Args),
+    Schema(schema::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().verb {
+        Verb::Load(args) => load::run(args),
+        Verb::Serve(args) => serve::run(args),
+        Verb::At(args) => at::run(args),
+        Verb::Clock(args) => clock::run(args),
+        Verb::Facts(args) => facts::run(args),
+        Verb::Hold(args) => hold::run(args),
+        Verb::Launch(args) => launch::run(args),
+        Verb::Noise(args) => noise::run(args),
+        Verb::Sample(args) => sample::run(args),
+        Verb::Schema(args) => schema::run(args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("nearmetal-probe: {error:#}");
+        ExitCode::from(output::INPUT_IS_WRONG)
+    })
+}
