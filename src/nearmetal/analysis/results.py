@@ -1,0 +1,101 @@
+"""What an analysis concludes, as data: the same objects feed the report, the terminal and `--json`."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from nearmetal.model import Better, Frozen, Level, Scale, Warned
+
+
+class Verdict(StrEnum):
+    EQUIVALENT = "equivalent"
+    """The whole interval lies within the margin."""
+    DIFFERENT = "different"
+    """The interval excludes the reference."""
+    UNDECIDED = "undecided"
+    """Neither: the data do not say."""
+
+
+class Pair(Frozen):
+    """One block's contribution to a contrast: both arms' responses, repeats averaged on the response's scale."""
+
+    block: int
+    attempt: int
+    treatment: float
+    reference: float
+
+
+class Contrast(Frozen):
+    """A treatment against its reference, for one response of one workload.
+
+    `ratio` (scale ratio) or `difference` (scale difference, in `unit`) is the pseudomedian over blocks; the other is
+    None. `interval` and `p` are at `level` (alpha / m for primary contrasts). Both are None when there are too few
+    blocks to tell, or when the scale does not apply; `reason` then says why.
+    """
+
+    workload: str
+    response: str
+    unit: str
+    scale: Scale
+    better: Better
+    primary: bool
+    treatment: Mapping[str, Level]
+    reference: Mapping[str, Level]
+    blocks: int
+    look: int | None = None
+    level: float
+    ratio: float | None = None
+    difference: float | None = None
+    interval: tuple[float, float] | None = None
+    p: float | None = None
+    verdict: Verdict
+    reason: str | None = None
+    warnings: tuple[Warned, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+
+
+class Cell(Frozen):
+    """All values of one response for one treatment and workload, one per block, with what a table shows of them.
+
+    `stddev` is the sample's (n - 1), 0 for a single value.
+    """
+
+    workload: str
+    response: str
+    unit: str
+    better: Better
+    scale: Scale
+    treatment: Mapping[str, Level]
+    values: tuple[float, ...]
+    blocks: tuple[int, ...]
+    mean: float
+    stddev: float
+    minimum: float
+    maximum: float
+    median: float
+
+
+class FairnessRow(Frozen):
+    """One fact that is not the same everywhere: what could make treatments unlike besides what is under study."""
+
+    group: str
+    fact: str
+    values: Mapping[str, str]
+    """Label of the treatment (or environment) to the fact as text; absent where it was not told."""
+
+
+class TrialCounts(Frozen):
+    ok: int = 0
+    invalid: int = 0
+    failed: int = 0
+    lost: int = 0
+
+
+class Analysis(Frozen):
+    """Everything that is concluded from one run."""
+
+    trials: TrialCounts
+    contrasts: tuple[Contrast, ...]
+    cells: tuple[Cell, ...]
+    fairness: tuple[FairnessRow, ...] = ()
+    warnings: tuple[Warned, ...] = ()
+    """About the run as a whole: interrupted, withdrawn treatments, blocks repeated."""

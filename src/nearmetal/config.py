@@ -1,0 +1,51 @@
+"""Where things lie on this machine, and the limits on every wait."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The folders nearmetal writes to. `NEARMETAL_HOME` puts all of them below one folder."""
+
+    cache: Path
+    """Images and kernels: large, and can be made again."""
+    state: Path
+    """Ledgers, keys, machines that are up: small, and what `clean` needs."""
+    runtime: Path
+    """Sockets and the scratch disks of running machines."""
+    runs: Path
+    """Where `run` puts a new run when no folder is named."""
+
+    @classmethod
+    def default(cls) -> "Paths":
+        home = os.environ.get("NEARMETAL_HOME")
+        if home:
+            base = Path(home)
+            return cls(base / "cache", base / "state", base / "runtime", base / "runs")
+        from platformdirs import PlatformDirs
+
+        system_wide = os.geteuid() == 0
+        if system_wide:
+            return cls(
+                Path("/var/cache/nearmetal"), Path("/var/lib/nearmetal"), Path("/run/nearmetal"), Path.cwd() / "runs"
+            )
+        folders = PlatformDirs("nearmetal")
+        return cls(
+            folders.user_cache_path, folders.user_state_path, Path(folders.user_runtime_dir), Path.cwd() / "runs"
+        )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds. Nothing waits without one."""
+
+    command: float = 30.0
+    boot: float = 120.0
+    stop: float = 15.0
+    trial_slack: float = 60.0
+    """What a trial may take beyond the duration it declares."""
+
+
+LIMITS = Limits()

@@ -1,0 +1,75 @@
+"""What can go wrong, as one tree. Every error says what, where and the remedy; the exit code goes with the class.
+
+    NearmetalError
+    ├── BadInput        2  the study, an argument or a run's folder is wrong
+    ├── HostCannot      3  this host or site lacks something (doctor says why)
+    ├── Interrupted     4  stopped in the middle; resumable
+    ├── MachineError       something happened to one machine; ends a trial, never a run
+    │   ├── MachineLost    it is gone, or no longer answers
+    │   ├── TimedOut       it answered, but the command did not end in time
+    │   └── NotProvisioned it never came up
+    └── ToolFailed         a tool we drive ended badly or printed what cannot be read
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of `nearmetal`; fixed, because scripts rely on them."""
+
+    DONE = 0
+    SOME_TRIALS_BAD = 1
+    BAD_INPUT = 2
+    HOST_CANNOT = 3
+    INTERRUPTED = 4
+    GATE_NOT_MET = 5
+    OWN_FAILURE = 125
+
+
+class NearmetalError(Exception):
+    """The root of the tree. `str(error)` is the one message a person reads."""
+
+    exit_code = ExitCode.OWN_FAILURE
+
+    def __init__(self, what: str, where: str = "", remedy: str = "") -> None:
+        super().__init__(what, where, remedy)
+        self.what = what
+        self.where = where
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        remedy = f"\n  remedy: {self.remedy}" if self.remedy else ""
+        return f"{place}{self.what}{remedy}"
+
+
+class BadInput(NearmetalError):
+    exit_code = ExitCode.BAD_INPUT
+
+
+class HostCannot(NearmetalError):
+    exit_code = ExitCode.HOST_CANNOT
+
+
+class Interrupted(NearmetalError):
+    exit_code = ExitCode.INTERRUPTED
+
+
+class MachineError(NearmetalError):
+    exit_code = ExitCode.SOME_TRIALS_BAD
+
+
+class MachineLost(MachineError):
+    """The machine is gone, or no longer answers."""
+
+
+class TimedOut(MachineError):
+    """The machine answers, but a command did not end within its limit."""
+
+
+class NotProvisioned(MachineError):
+    """The machine never came up; `what` ends with the last lines of its console where there is one."""
+
+
+class ToolFailed(NearmetalError):
+    exit_code = ExitCode.SOME_TRIALS_BAD

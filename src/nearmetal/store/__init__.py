@@ -1,0 +1,1 @@
+"""A run's folder: manifest, journal, artifacts. It alone regenerates every table and plot."""

@@ -1,0 +1,87 @@
+"""A run's folder and its manifest."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from nearmetal.errors import BadInput
+from nearmetal.model import Frozen, Level, Plan, Study
+
+
+class MachineFacts(Frozen):
+    """The probe's `facts.v1` of one machine, as found in the first boot of a treatment."""
+
+    treatment: Mapping[str, Level]
+    role: Literal["server", "client"]
+    facts: Mapping[str, Any]
+
+
+class Manifest(Frozen):
+    """What was asked, what was planned, and with what: `manifest.json`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+    schema_: Annotated[Literal["manifest.v1"], Field(alias="schema")] = "manifest.v1"
+    run: str
+    created: str
+    study: Study
+    source: str
+    """The study file's text."""
+    plan: Plan
+    left_out: tuple[Mapping[str, Level], ...] = ()
+    """Treatments that this host cannot run and that `--available` left out, each with a `reason` in `left_out_why`."""
+    left_out_why: tuple[str, ...] = ()
+    versions: Mapping[str, str]
+    host: Mapping[str, Any]
+    """The probe's `facts.v1` of the host."""
+    fairness: tuple[MachineFacts, ...] = ()
+
+
+class RunFolder:
+    """The files of one run. Reading needs nothing but the folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.journal = path / "journal.jsonl"
+        self.artifacts = path / "artifacts"
+        self.report = path / "report"
+        self.page = path / "report.html"
+        self._manifest = path / "manifest.json"
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        folder = cls(path)
+        if not folder._manifest.exists():
+            raise BadInput("this is not a run's folder: it has no manifest.json", str(path), "`nearmetal ls` names runs")
+        return folder
+
+    def manifest(self) -> Manifest:
+        try:
+            manifest: Manifest = Manifest.from_json(json.loads(self._manifest.read_text()))
+        except (ValueError, ValidationError) as error:
+            raise BadInput(f"the manifest cannot be read: {error}", str(self._manifest)) from None
+        return manifest
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Replace the manifest as a whole: a reader sees the old one or the new one."""
+        write_whole(self._manifest, (manifest.model_dump_json(indent=1) + "\n").encode())
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it is either as before or complete, also after a power cut."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.new")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
