@@ -1,8 +1,306 @@
-use std::process::ExitCode;
+//! `launch`: become another program, in the place where it must run.
 
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, anyhow, bail};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, setsid};
+use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
+
+use crate::place::{self, Place, Watched};
+use crate::process::{self, Signals};
+use crate::tap::{self, TapName};
+
+const OWN_FAILURE: u8 = 125;
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// Start a program where and how it must run.
+///
+/// launch replaces itself by the program. Only with --enter it stays, because a pid namespace takes a new process: it
+/// then passes SIGTERM, SIGINT and SIGHUP on to the program's process group, and the group is killed when launch is.
+///
+/// Exit status: the program's, or 128 plus the signal that killed it; 127 when it was not found, 126 when it cannot be
+/// executed, 125 when launch itself failed.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// Open this existing tap for the program, which finds its descriptor's number where ARGV says {tap0}, {tap1} and so on
+    #[arg(long = "tap", value_name = "NETNS_PATH:IFNAME")]
+    taps: Vec<TapName>,
+    /// Run inside the machine or container of this process: its mounts, host name, IPC, processes, root directory and,
+    /// without --netns, its network
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    enter: Option<i32>,
+    /// Set this environment variable. May be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<(String, String)>,
+    /// Start from an empty environment
+    #[arg(long)]
+    clear_env: bool,
+    /// Run in this directory (of the entered machine)
+    #[arg(long, value_name = "DIR")]
+    chdir: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "ARGV")]
+    argv: Vec<OsString>,
+}
 
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not there yet")
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        _ => Err(format!("'{text}' sets nothing; write it as NAME=VALUE")),
+    }
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let status = launch(args).unwrap_or_else(|error| {
+        eprintln!("nearmetal-probe launch: {error:#}");
+        OWN_FAILURE
+    });
+    Ok(ExitCode::from(status))
+}
+
+fn launch(args: Args) -> anyhow::Result<u8> {
+    if let Some(parent) = args.place.die_with_parent {
+        place::die_with_parent(parent)?;
+    }
+    args.place
+        .cgroup
+        .iter()
+        .try_for_each(|dir| place::join_cgroup(dir))?;
+    let taps = args
+        .taps
+        .iter()
+        .map(tap::open_inherited)
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let argv = args
+        .argv
+        .iter()
+        .map(|word| fill_in(word, &taps))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    if let Some(path) = &args.place.netns {
+        place::enter_netns(path)?;
+    }
+    if let Some(cpus) = &args.place.cpus {
+        place::pin(cpus)?;
+    }
+    let program = Program {
+        argv,
+        env: args.env,
+        clear_env: args.clear_env,
+        chdir: args.chdir,
+    };
+    match args.enter.and_then(Pid::from_raw) {
+        None => program.execute(),
+        Some(pid) => {
+            let watched = Watched::this_process()?;
+            enter(pid, args.place.netns.is_some())?;
+            supervise(&program, &watched)
+        }
+    }
+}
+
+/// Replace each `{tapN}` in a word of the command by the number of that tap's descriptor.
+fn fill_in(word: &OsStr, taps: &[OwnedFd]) -> anyhow::Result<OsString> {
+    const OPENING: &[u8] = b"{tap";
+    let mut filled = Vec::new();
+    let mut rest = word.as_bytes();
+    while let Some(start) = rest
+        .windows(OPENING.len())
+        .position(|window| window == OPENING)
+    {
+        let (before, placeholder) = rest.split_at(start);
+        filled.extend_from_slice(before);
+        let digits: Vec<u8> = placeholder[OPENING.len()..]
+            .iter()
+            .copied()
+            .take_while(u8::is_ascii_digit)
+            .collect();
+        let length = OPENING.len() + digits.len();
+        let number = std::str::from_utf8(&digits)?.parse::<usize>();
+        rest = match (number, placeholder.get(length)) {
+            (Ok(number), Some(b'}')) => {
+                let tap = taps.get(number).ok_or_else(|| {
+                    anyhow!(
+                        "{} asks for {{tap{number}}}, but --tap is given {} times",
+                        Path::new(word).display(),
+                        taps.len()
+                    )
+                })?;
+                filled.extend_from_slice(tap.as_raw_fd().to_string().as_bytes());
+                &placeholder[length + 1..]
+            }
+            _ => {
+                filled.extend_from_slice(OPENING);
+                &placeholder[OPENING.len()..]
+            }
+        };
+    }
+    filled.extend_from_slice(rest);
+    Ok(OsString::from_vec(filled))
+}
+
+/// Join the namespaces and the root directory of process `pid`.
+fn enter(pid: Pid, keep_network: bool) -> anyhow::Result<()> {
+    let number = pid.as_raw_nonzero();
+    let target = place::open_pidfd(pid)?;
+    let root = rustix::fs::open(
+        format!("/proc/{number}/root"),
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .with_context(|| {
+        format!("cannot open the root directory of process {number}; is it running?")
+    })?;
+    let mut namespaces = ThreadNameSpaceType::MOUNT
+        | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME
+        | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION
+        | ThreadNameSpaceType::PROCESS_ID
+        | ThreadNameSpaceType::NETWORK;
+    if keep_network {
+        namespaces -= ThreadNameSpaceType::NETWORK;
+    }
+    move_into_thread_name_spaces(target.as_fd(), namespaces).with_context(|| {
+        format!("cannot join the namespaces of process {number}; it takes root and Linux 5.8")
+    })?;
+    rustix::process::fchdir(&root)
+        .and_then(|()| rustix::process::chroot("."))
+        .and_then(|()| rustix::process::chdir("/"))
+        .with_context(|| format!("cannot take over the root directory of process {number}"))
+}
+
+/// Run the program in the pid namespace that was joined, and stay until it ends.
+///
+/// Two processes: this one, outside, is what the caller knows. A keeper inside hears of this one's death, which a
+/// SIGKILL would otherwise hide, and takes the program's whole process group along.
+fn supervise(program: &Program, launcher: &Watched) -> anyhow::Result<u8> {
+    let signals = Signals::block(&[Signal::TERM, Signal::INT, Signal::HUP, Signal::CHILD]);
+    match process::fork()? {
+        Some(keeper) => {
+            let pass_on = |signal| process::signal_one(keeper, signal);
+            Ok(process::supervise(keeper, &signals, pass_on).shell_status())
+        }
+        None => keep(program, launcher, &signals),
+    }
+}
+
+/// The keeper: start the program as the leader of a session of its own, and end with it.
+fn keep(program: &Program, launcher: &Watched, inherited: &Signals) -> anyhow::Result<u8> {
+    const LAUNCHER_DIED: Signal = Signal::USR1;
+    let signals = Signals::block(&[
+        Signal::TERM,
+        Signal::INT,
+        Signal::HUP,
+        Signal::CHILD,
+        LAUNCHER_DIED,
+    ]);
+    launcher.signal_on_death(LAUNCHER_DIED)?;
+    setsid().context("cannot start a session")?;
+    let this = Watched::this_process()?;
+    let Some(child) = process::fork()? else {
+        this.signal_on_death(Signal::KILL)?;
+        setsid().context("cannot start a session")?;
+        inherited.restore();
+        return program.execute();
+    };
+    let mut told_to_end = false;
+    let end = process::supervise(child, &signals, |signal| {
+        told_to_end = true;
+        process::signal_group(
+            child,
+            if signal == LAUNCHER_DIED {
+                Signal::KILL
+            } else {
+                signal
+            },
+        );
+    });
+    if told_to_end {
+        let _ = rustix::process::kill_process_group(child, Signal::KILL);
+    }
+    Ok(end.shell_status())
+}
+
+/// A program as it is to be executed.
+struct Program {
+    argv: Vec<OsString>,
+    env: Vec<(String, String)>,
+    clear_env: bool,
+    chdir: Option<PathBuf>,
+}
+
+impl Program {
+    /// Replace this process; returns the exit status only when that fails.
+    fn execute(&self) -> anyhow::Result<u8> {
+        let Some((program, arguments)) = self.argv.split_first() else {
+            bail!("there is no program to run")
+        };
+        if let Some(directory) = &self.chdir {
+            std::env::set_current_dir(directory).with_context(|| {
+                format!(
+                    "cannot enter the directory {}; does it exist there?",
+                    directory.display()
+                )
+            })?;
+        }
+        let mut command = Command::new(program);
+        command.args(arguments);
+        if self.clear_env {
+            command.env_clear();
+        }
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        let error = command.exec();
+        let (status, remedy) = match error.kind() {
+            ErrorKind::NotFound => (
+                NOT_FOUND,
+                "is it installed there, with its interpreter, and in PATH?",
+            ),
+            _ => (NOT_EXECUTABLE, "is it an executable file for this machine?"),
+        };
+        eprintln!(
+            "nearmetal-probe launch: cannot run {}: {error}; {remedy}",
+            Path::new(program).display()
+        );
+        Ok(status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_become_descriptors_and_the_rest_stays() {
+        let tap = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let number = tap.as_raw_fd();
+        let taps = [tap];
+        let fill = |word: &str| {
+            fill_in(OsStr::new(word), &taps).map(|filled| filled.into_string().unwrap())
+        };
+        assert_eq!(
+            fill("tap,fd={tap0},vhost=off").unwrap(),
+            format!("tap,fd={number},vhost=off")
+        );
+        assert_eq!(fill("{tap0}{tap0}").unwrap(), format!("{number}{number}"));
+        assert_eq!(
+            fill("{tap} {tapx} {tap0 {ta").unwrap(),
+            "{tap} {tapx} {tap0 {ta"
+        );
+        assert!(fill("{tap1}").unwrap_err().to_string().contains("{tap1}"));
+    }
+
+    #[test]
+    fn a_variable_needs_a_name() {
+        assert_eq!(variable("A=b=c"), Ok(("A".into(), "b=c".into())));
+        assert!(variable("=x").is_err());
+        assert!(variable("A").is_err());
+    }
 }

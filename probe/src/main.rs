@@ -14,9 +14,12 @@ mod launch;
 mod load;
 mod noise;
 mod output;
+mod place;
+mod process;
 mod sample;
 mod schema;
 mod serve;
+mod tap;
 mod units;
 
 #[derive(Parser)]

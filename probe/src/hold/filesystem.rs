@@ -1,0 +1,359 @@
+//! What a machine sees as its file system: a root, what was bound into it, and the kernel's own mounts.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, bail};
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
+    mount_bind, mount_change, move_mount, open_tree, unmount,
+};
+
+/// A path of the host shown at a path of the machine, written `HOSTPATH:PATH`.
+#[derive(Clone, Debug)]
+pub struct Bind {
+    host: PathBuf,
+    machine: PathBuf,
+}
+
+impl FromStr for Bind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Bind, String> {
+        match text.rsplit_once(':') {
+            Some((host, machine))
+                if !host.is_empty()
+                    && machine.starts_with('/')
+                    && !Path::new(machine)
+                        .components()
+                        .any(|part| part == Component::ParentDir) =>
+            {
+                Ok(Bind {
+                    host: host.into(),
+                    machine: machine.into(),
+                })
+            }
+            _ => Err(format!(
+                "'{text}' binds nothing; write it as HOSTPATH:PATH with an absolute PATH"
+            )),
+        }
+    }
+}
+
+/// A mount of the kernel's own.
+struct Mount {
+    kind: &'static str,
+    at: &'static str,
+    flags: MountFlags,
+    options: &'static str,
+}
+
+const NO_SETUID: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
+const NO_PROGRAMS: MountFlags = NO_SETUID.union(MountFlags::NOEXEC);
+
+// A fresh sysfs has an empty fs/cgroup: the host's control groups stay out of the machine's reach.
+const MOUNTS: [Mount; 7] = [
+    Mount {
+        kind: "proc",
+        at: "/proc",
+        flags: NO_PROGRAMS,
+        options: "",
+    },
+    Mount {
+        kind: "sysfs",
+        at: "/sys",
+        flags: NO_PROGRAMS,
+        options: "",
+    },
+    Mount {
+        kind: "tmpfs",
+        at: "/dev",
+        flags: MountFlags::NOSUID,
+        options: "mode=755,size=1m",
+    },
+    Mount {
+        kind: "devpts",
+        at: "/dev/pts",
+        flags: MountFlags::NOSUID.union(MountFlags::NOEXEC),
+        options: "newinstance,ptmxmode=0666,mode=0620,gid=5",
+    },
+    Mount {
+        kind: "tmpfs",
+        at: "/dev/shm",
+        flags: NO_SETUID,
+        options: "mode=1777",
+    },
+    Mount {
+        kind: "tmpfs",
+        at: "/run",
+        flags: NO_SETUID,
+        options: "mode=755",
+    },
+    Mount {
+        kind: "tmpfs",
+        at: "/tmp",
+        flags: NO_SETUID,
+        options: "mode=1777",
+    },
+];
+
+const LINKS: [(&str, &str); 5] = [
+    ("/proc/self/fd", "/dev/fd"),
+    ("/proc/self/fd/0", "/dev/stdin"),
+    ("/proc/self/fd/1", "/dev/stdout"),
+    ("/proc/self/fd/2", "/dev/stderr"),
+    ("pts/ptmx", "/dev/ptmx"),
+];
+
+/// Numbers from the kernel's admin-guide/devices.txt. Those that are not always there are made when the host has them.
+const DEVICES: [(&str, u32, u32); 8] = [
+    ("/dev/null", 1, 3),
+    ("/dev/zero", 1, 5),
+    ("/dev/full", 1, 7),
+    ("/dev/random", 1, 8),
+    ("/dev/urandom", 1, 9),
+    ("/dev/tty", 5, 0),
+    ("/dev/net/tun", 10, 200),
+    ("/dev/kvm", 10, 232),
+];
+
+/// Make `root` the root of this process' own mount namespace.
+///
+/// Everything inside is mounted after the change of root, so that links in the root filesystem cannot lead outside it.
+pub fn enter(root: &Path, scratch: Option<&Path>, binds: &[Bind]) -> anyhow::Result<()> {
+    mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )
+    .context("cannot keep the machine's mounts from the host")?;
+    let devices: Vec<_> = DEVICES
+        .iter()
+        .filter(|(path, ..)| is_device(Path::new(path)))
+        .collect();
+    let trees = binds
+        .iter()
+        .map(|bind| clone_tree(&bind.host))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let root = root.canonicalize().with_context(|| {
+        format!(
+            "cannot find the root filesystem {}; name a directory",
+            root.display()
+        )
+    })?;
+    match scratch {
+        Some(scratch) => mount_overlay(&root, scratch)?,
+        None => {
+            mount_bind(&root, &root).with_context(|| format!("cannot mount {}", root.display()))?
+        }
+    }
+    change_root(&root)?;
+
+    let guard = Guard {
+        unchangeable: scratch.is_none().then(|| device_of("/")).transpose()?,
+    };
+    for mount in &MOUNTS {
+        guard.mount(mount)?;
+    }
+    for (path, major, minor) in devices {
+        make_device(Path::new(path), *major, *minor)?;
+    }
+    for (target, link) in LINKS {
+        symlink(target, link).with_context(|| format!("cannot make {link} in the machine"))?;
+    }
+    binds
+        .iter()
+        .zip(&trees)
+        .try_for_each(|(bind, tree)| guard.attach(tree, bind))
+}
+
+fn is_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.file_type().is_char_device())
+}
+
+fn device_of(path: impl AsRef<Path>) -> anyhow::Result<u64> {
+    let path = path.as_ref();
+    Ok(fs::metadata(path)
+        .with_context(|| format!("cannot look at {} in the machine", path.display()))?
+        .dev())
+}
+
+/// A copy of the mounts at `path` that no path leads to yet.
+fn clone_tree(path: &Path) -> anyhow::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE;
+    open_tree(CWD, path, flags)
+        .with_context(|| format!("cannot bind {}; does it exist on the host?", path.display()))
+}
+
+/// Cover `root` by an overlay of itself whose changes go to `scratch`.
+fn mount_overlay(root: &Path, scratch: &Path) -> anyhow::Result<()> {
+    let layer = |name| {
+        let path = scratch.join(name);
+        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        path.canonicalize()
+            .with_context(|| format!("cannot find {}", path.display()))
+    };
+    let mut options = b"lowerdir=".to_vec();
+    options.extend(escape(root));
+    options.extend(b",upperdir=");
+    options.extend(escape(&layer("upper")?));
+    options.extend(b",workdir=");
+    options.extend(escape(&layer("work")?));
+    mount("overlay", root, "overlay", MountFlags::empty(), CString::new(options)?.as_c_str()).with_context(|| {
+        format!(
+            "cannot mount an overlay of {} with its changes in {}; the latter must be on a file system that is no overlay itself, and used by one machine",
+            root.display(),
+            scratch.display()
+        )
+    })
+}
+
+/// The overlay's options end at a comma, and its lower directories at a colon, unless a backslash stands before it.
+fn escape(path: &Path) -> Vec<u8> {
+    let special = |byte: &u8| matches!(byte, b',' | b':' | b'\\');
+    path.as_os_str()
+        .as_bytes()
+        .iter()
+        .flat_map(|byte| special(byte).then_some(b'\\').into_iter().chain([*byte]))
+        .collect()
+}
+
+fn change_root(root: &Path) -> anyhow::Result<()> {
+    // With both arguments the same, the old root lies on the new one's mount point, and is taken off from there.
+    rustix::process::chdir(root)
+        .and_then(|()| rustix::process::pivot_root(".", "."))
+        .and_then(|()| unmount(".", UnmountFlags::DETACH))
+        .and_then(|()| rustix::process::chdir("/"))
+        .with_context(|| {
+            format!(
+                "cannot make {} the root; a host that runs from its initramfs cannot do that",
+                root.display()
+            )
+        })
+}
+
+fn make_device(path: &Path, major: u32, minor: u32) -> anyhow::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)
+            .with_context(|| format!("cannot make {} in the machine", parent.display()))?;
+    }
+    mknodat(
+        CWD,
+        path,
+        FileType::CharacterDevice,
+        Mode::from_raw_mode(0o666),
+        makedev(major, minor),
+    )
+    .and_then(|()| rustix::fs::chmod(path, Mode::from_raw_mode(0o666)))
+    .with_context(|| {
+        format!(
+            "cannot make {} in the machine; it takes the capability MKNOD",
+            path.display()
+        )
+    })
+}
+
+/// Makes mount points, except in a root filesystem that has no scratch to take them.
+struct Guard {
+    unchangeable: Option<u64>,
+}
+
+impl Guard {
+    fn mount(&self, entry: &Mount) -> anyhow::Result<()> {
+        self.make_directory(Path::new(entry.at))?;
+        let options = CString::new(entry.options)?;
+        mount(
+            entry.kind,
+            entry.at,
+            entry.kind,
+            entry.flags,
+            options.as_c_str(),
+        )
+        .with_context(|| format!("cannot mount {} at {} in the machine", entry.kind, entry.at))
+    }
+
+    fn attach(&self, tree: &OwnedFd, bind: &Bind) -> anyhow::Result<()> {
+        let is_directory = rustix::fs::fstat(tree)
+            .map(|found| FileType::from_raw_mode(found.st_mode).is_dir())
+            .with_context(|| format!("cannot look at {}", bind.host.display()))?;
+        if is_directory {
+            self.make_directory(&bind.machine)?;
+        } else if !bind.machine.exists() {
+            let parent = bind.machine.parent().unwrap_or(Path::new("/"));
+            self.make_directory(parent)?;
+            self.refuse_to_change(parent, &bind.machine)?;
+            fs::write(&bind.machine, b"").with_context(|| {
+                format!("cannot make {} in the machine", bind.machine.display())
+            })?;
+            fs::set_permissions(&bind.machine, fs::Permissions::from_mode(0o644)).with_context(
+                || format!("cannot make {} in the machine", bind.machine.display()),
+            )?;
+        }
+        move_mount(
+            tree,
+            "",
+            CWD,
+            &bind.machine,
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+        )
+        .with_context(|| {
+            format!(
+                "cannot bind {} at {} in the machine",
+                bind.host.display(),
+                bind.machine.display()
+            )
+        })
+    }
+
+    fn make_directory(&self, path: &Path) -> anyhow::Result<()> {
+        if path.is_dir() {
+            return Ok(());
+        }
+        let existing = path
+            .ancestors()
+            .find(|ancestor| ancestor.exists())
+            .unwrap_or(Path::new("/"));
+        self.refuse_to_change(existing, path)?;
+        fs::create_dir_all(path)
+            .with_context(|| format!("cannot make {} in the machine", path.display()))
+    }
+
+    fn refuse_to_change(&self, parent: &Path, wanted: &Path) -> anyhow::Result<()> {
+        if self.unchangeable == Some(device_of(parent)?) {
+            bail!(
+                "the root filesystem has no {}, and nothing may be added to it; give --scratch DIR",
+                wanted.display()
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_overlay_reads_as_a_separator_is_escaped() {
+        assert_eq!(escape(Path::new("/a,b:c\\d")), b"/a\\,b\\:c\\\\d");
+    }
+
+    #[test]
+    fn a_bind_names_both_ends() {
+        let bind: Bind = "/srv/a:b:/mnt".parse().unwrap();
+        assert_eq!(
+            (bind.host.to_str(), bind.machine.to_str()),
+            (Some("/srv/a:b"), Some("/mnt"))
+        );
+        for text in ["/a", ":/a", "/a:", "/a:b", "/a:/../b"] {
+            assert!(text.parse::<Bind>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Where a process runs: its CPUs, control groups and network namespace, and whose death ends it.
+
+use std::fs;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, bail};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, set_parent_process_death_signal,
+};
+use rustix::thread::{
+    CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity,
+};
+
+/// What `launch` and `hold` share: the place that a process and all its children get.
+#[derive(clap::Args)]
+pub struct Place {
+    /// Die (SIGKILL) when the parent does. With =PID, also when that process is no longer the parent at the start
+    #[arg(long, value_name = "PID", num_args = 0..=1, require_equals = true)]
+    pub die_with_parent: Option<Option<i32>>,
+    /// Join this control group: a directory that holds a cgroup.procs. May be repeated
+    #[arg(long, value_name = "DIR")]
+    pub cgroup: Vec<PathBuf>,
+    /// Run on these CPUs only, such as 0-3,6
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<CpuList>,
+    /// Join this network namespace, such as /run/netns/NAME or /proc/PID/ns/net
+    #[arg(long, value_name = "PATH")]
+    pub netns: Option<PathBuf>,
+}
+
+/// CPUs by number, written `0-3,6` as the kernel does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuList(Vec<usize>);
+
+impl CpuList {
+    pub fn as_slice(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// The CPUs that this process may use.
+    pub fn allowed() -> anyhow::Result<CpuList> {
+        let set = sched_getaffinity(None).context("cannot read which CPUs this process may use")?;
+        Ok(CpuList(
+            (0..CpuSet::MAX_CPU)
+                .filter(|&cpu| set.is_set(cpu))
+                .collect(),
+        ))
+    }
+}
+
+impl FromStr for CpuList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CpuList, String> {
+        let malformed = |_| format!("'{text}' is not a list of CPUs; write it as 0-3,6");
+        let mut cpus = Vec::new();
+        for part in text.trim().split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let first: usize = first.trim().parse().map_err(malformed)?;
+            let last: usize = last.trim().parse().map_err(malformed)?;
+            if first > last {
+                return Err(format!(
+                    "'{part}' counts backwards; write it as {last}-{first}"
+                ));
+            }
+            if last >= CpuSet::MAX_CPU {
+                return Err(format!(
+                    "CPU {last} is beyond {}, the highest that can be named",
+                    CpuSet::MAX_CPU - 1
+                ));
+            }
+            cpus.extend(first..=last);
+        }
+        cpus.sort_unstable();
+        cpus.dedup();
+        Ok(CpuList(cpus))
+    }
+}
+
+impl std::fmt::Display for CpuList {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ranges = self
+            .0
+            .chunk_by(|before, after| before + 1 == *after)
+            .map(|run| match run {
+                [only] => only.to_string(),
+                _ => format!("{}-{}", run[0], run[run.len() - 1]),
+            });
+        formatter.write_str(&ranges.collect::<Vec<_>>().join(","))
+    }
+}
+
+/// Keep this thread, and what it starts, on the given CPUs.
+pub fn pin(cpus: &CpuList) -> anyhow::Result<()> {
+    let mut set = CpuSet::new();
+    cpus.as_slice().iter().for_each(|&cpu| set.set(cpu));
+    sched_setaffinity(None, &set).with_context(|| {
+        format!("cannot run on CPUs {cpus}; choose among those online and allowed by the cpuset")
+    })?;
+    // The kernel silently drops what the cpuset forbids; a process on fewer CPUs than asked for would falsify a study.
+    let got = CpuList::allowed()?;
+    if got != *cpus {
+        bail!(
+            "asked for CPUs {cpus} but got {got}; choose among those online and allowed by the cpuset"
+        );
+    }
+    Ok(())
+}
+
+/// Join the control group of directory `dir`, of either version.
+pub fn join_cgroup(dir: &Path) -> anyhow::Result<()> {
+    let members = dir.join("cgroup.procs");
+    // Without `create`: a wrong directory must not gain a file that looks like a control group's.
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .open(&members)
+        .with_context(|| {
+            format!(
+                "cannot open {}; name the directory of a control group, and be root",
+                members.display()
+            )
+        })?;
+    // 0 is the writer itself, whatever pid namespace it is in.
+    file.write_all(b"0").with_context(|| {
+        format!("cannot join {}; a v1 cpuset needs its cpus and mems set first, a v2 group must be a leaf", dir.display())
+    })
+}
+
+/// Join the network namespace at `path`.
+pub fn enter_netns(path: &Path) -> anyhow::Result<()> {
+    let namespace = fs::File::open(path).with_context(|| {
+        format!(
+            "cannot open the network namespace {}; was it made?",
+            path.display()
+        )
+    })?;
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).with_context(
+        || {
+            format!(
+                "cannot join the network namespace {}; it takes root",
+                path.display()
+            )
+        },
+    )
+}
+
+/// Do something inside the network namespace at `path` and come back.
+pub fn in_netns<T>(path: &Path, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let home = fs::File::open("/proc/thread-self/ns/net")
+        .context("cannot open the own network namespace")?;
+    enter_netns(path)?;
+    let result = work();
+    move_into_link_name_space(home.as_fd(), Some(LinkNameSpaceType::Network))
+        .context("cannot return to the own network namespace")?;
+    result
+}
+
+/// Let this process be killed when its parent dies; refuse to go on when it is dead already.
+///
+/// A parent that died before this process could look is noticed only when its id is given.
+pub fn die_with_parent(expected: Option<i32>) -> anyhow::Result<()> {
+    let before = getppid();
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .context("cannot ask to die with the parent")?;
+    let gone = match expected {
+        Some(pid) => getppid().map(|parent| parent.as_raw_nonzero().get()) != Some(pid),
+        None => getppid() != before,
+    };
+    if gone {
+        bail!("the parent is gone already, so there is nobody to run for");
+    }
+    Ok(())
+}
+
+/// A process that a child in another pid namespace can watch, where process ids mean something else.
+pub struct Watched(OwnedFd);
+
+impl Watched {
+    /// To be made before the fork.
+    pub fn this_process() -> anyhow::Result<Watched> {
+        Ok(Watched(open_pidfd(getpid())?))
+    }
+
+    /// In the child: get `signal` when the watched parent dies, and exit if it died before that was set.
+    pub fn signal_on_death(&self, signal: Signal) -> anyhow::Result<()> {
+        set_parent_process_death_signal(Some(signal))
+            .context("cannot ask to be told of the parent's death")?;
+        let mut dead = [PollFd::new(&self.0, PollFlags::IN)];
+        if poll(&mut dead, Some(&Timespec::default()))
+            .context("cannot look whether the parent lives")?
+            > 0
+        {
+            bail!("the parent is gone already, so there is nobody to run for");
+        }
+        Ok(())
+    }
+}
+
+/// A descriptor of the process `pid` (Linux 5.3 and later).
+pub fn open_pidfd(pid: Pid) -> anyhow::Result<OwnedFd> {
+    pidfd_open(pid, PidfdFlags::empty()).with_context(|| {
+        format!(
+            "cannot find process {}; is it running?",
+            pid.as_raw_nonzero()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_read_and_print_as_the_kernel_writes_them() {
+        let list: CpuList = "6,0-3,2".parse().unwrap();
+        assert_eq!(list.as_slice(), [0, 1, 2, 3, 6]);
+        assert_eq!(list.to_string(), "0-3,6");
+        assert_eq!("5".parse::<CpuList>().unwrap().to_string(), "5");
+    }
+
+    #[test]
+    fn cpu_lists_that_mean_nothing_are_refused() {
+        for text in ["", "a", "3-1", "1,,2", "-1", "0-", "99999"] {
+            assert!(text.parse::<CpuList>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_no_control_group_stays_as_it_is() {
+        let error = join_cgroup(Path::new("/proc/self")).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("name the directory of a control group")
+        );
+    }
+}

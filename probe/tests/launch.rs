@@ -1,0 +1,246 @@
+//! `launch` against real processes, control groups and namespaces.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+mod support;
+use support::*;
+
+fn launch(arguments: &[&str]) -> std::process::Output {
+    run(&[&["launch"], arguments].concat())
+}
+
+#[test]
+fn the_program_takes_the_place_of_launch() {
+    let child = probe()
+        .args(["launch", "--", "sh", "-c", "echo $$"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    assert_eq!(
+        text(&child.wait_with_output().unwrap().stdout).trim(),
+        pid.to_string()
+    );
+}
+
+#[test]
+fn exit_codes_tell_whose_failure_it_was() {
+    for (arguments, status, word) in [
+        (&["--", "sh", "-c", "exit 9"][..], 9, ""),
+        (&["--", "no-such-program"], 127, "no-such-program"),
+        (&["--", "/"], 126, "executable"),
+        (&["--cgroup", "/no/such", "--", "true"], 125, "/no/such"),
+        (&["--netns", "/no/such", "--", "true"], 125, "/no/such"),
+        (&["--chdir", "/no/such", "--", "true"], 125, "/no/such"),
+        (&["--enter", "4194305", "--", "true"], 125, "4194305"),
+        (&["--cpus", "1023", "--", "true"], 125, "1023"),
+        (&["--", "echo", "{tap0}"], 125, "{tap0}"),
+        (&["--die-with-parent=1", "--", "true"], 125, "parent"),
+    ] {
+        let output = launch(arguments);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {error}");
+        assert!(
+            error.contains(word) && error.lines().count() <= 1,
+            "{arguments:?}: {error}"
+        );
+    }
+}
+
+#[test]
+fn the_environment_is_what_was_asked_for() {
+    let output = launch(&[
+        "--clear-env",
+        "--env",
+        "A=1",
+        "--env",
+        "B=x=y",
+        "--",
+        "/usr/bin/env",
+    ]);
+    assert_eq!(text(&output.stdout), "A=1\nB=x=y\n");
+}
+
+#[test]
+fn the_program_runs_on_the_cpus_asked_for() {
+    let output = launch(&[
+        "--cpus",
+        "0",
+        "--",
+        "grep",
+        "Cpus_allowed_list",
+        "/proc/self/status",
+    ]);
+    assert_eq!(text(&output.stdout).trim(), "Cpus_allowed_list:\t0");
+}
+
+#[test]
+fn signals_mean_to_the_program_what_they_mean_elsewhere() {
+    let output = launch(&["--", "grep", "-E", "SigBlk|SigIgn", "/proc/self/status"]);
+    let status = text(&output.stdout);
+    assert!(
+        status
+            .lines()
+            .all(|line| line.ends_with("0000000000000000")),
+        "{status}"
+    );
+}
+
+#[test]
+fn the_program_dies_with_the_parent() {
+    let mut parent = std::process::Command::new("sh")
+        .args([
+            "-c",
+            &format!(
+                "{} launch --die-with-parent -- sleep 60 & echo $!; wait",
+                env!("CARGO_BIN_EXE_nearmetal-probe")
+            ),
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(parent.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let program: i32 = line.trim().parse().unwrap();
+    let sleeps = || {
+        fs::read_to_string(format!("/proc/{program}/comm")).is_ok_and(|name| name.trim() == "sleep")
+    };
+    eventually("the program runs", sleeps);
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    eventually("the program is gone", || !is_running(program));
+}
+
+#[test]
+fn a_tap_is_handed_over_by_number() {
+    if !can_make_namespaces("a_tap_is_handed_over_by_number") {
+        return;
+    }
+    let netns = Netns::new();
+    netns.ip(&["tuntap", "add", "tap0", "mode", "tap", "vnet_hdr"]);
+    let tap = format!("{}:tap0", netns.path());
+    let output = launch(&[
+        "--tap",
+        &tap,
+        "--",
+        "sh",
+        "-c",
+        "readlink /proc/self/fd/{tap0}; readlink /proc/self/ns/net; readlink /proc/$PPID/ns/net",
+    ]);
+    let said = text(&output.stdout);
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines[0], "/dev/net/tun", "{}", text(&output.stderr));
+    assert_eq!(
+        lines[1], lines[2],
+        "launch did not come back to its own network"
+    );
+    let missing = launch(&["--tap", &format!("{}:other", netns.path()), "--", "true"]);
+    assert_eq!(missing.status.code(), Some(125));
+    assert!(text(&missing.stderr).contains("ip tuntap add other"));
+}
+
+#[test]
+fn a_control_group_is_joined() {
+    let Some(group) = ControlGroup::new() else {
+        eprintln!(
+            "SKIPPED a_control_group_is_joined: no control group can be made here; run as root where cgroups are mounted"
+        );
+        return;
+    };
+    let output = launch(&[
+        "--cgroup",
+        group.0.to_str().unwrap(),
+        "--",
+        "cat",
+        "/proc/self/cgroup",
+    ]);
+    assert!(
+        text(&output.stdout).contains(group.0.file_name().unwrap().to_str().unwrap()),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+struct ControlGroup(std::path::PathBuf);
+
+impl ControlGroup {
+    fn new() -> Option<ControlGroup> {
+        ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"]
+            .iter()
+            .find_map(|parent| {
+                let group = std::path::Path::new(parent)
+                    .join(format!("nearmetal-test-{}", std::process::id()));
+                fs::create_dir(&group).ok()?;
+                group
+                    .join("cgroup.procs")
+                    .exists()
+                    .then_some(ControlGroup(group))
+            })
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn entering_a_machine_shows_the_machine() {
+    if !can_make_machines("entering_a_machine_shows_the_machine") {
+        return;
+    }
+    let directory = Directory::new();
+    let root = busybox_root(&directory);
+    let held = Held::start(&["--root", root.to_str().unwrap(), "--hostname", "inside"]);
+    assert_eq!(held.says(&["hostname"]).trim(), "inside");
+    assert_eq!(
+        held.launch(&["sh", "-c", "exit 5"])
+            .status()
+            .unwrap()
+            .code(),
+        Some(5)
+    );
+    assert_eq!(
+        held.launch(&["sh", "-c", "kill -9 $$"])
+            .status()
+            .unwrap()
+            .code(),
+        Some(137)
+    );
+    assert_eq!(
+        held.launch(&["nowhere"]).output().unwrap().status.code(),
+        Some(127)
+    );
+}
+
+#[test]
+fn the_whole_process_group_goes_with_launch() {
+    if !can_make_machines("the_whole_process_group_goes_with_launch") {
+        return;
+    }
+    let directory = Directory::new();
+    let root = busybox_root(&directory);
+    let held = Held::start(&["--root", root.to_str().unwrap()]);
+    let sleepers = || {
+        held.says(&["ps"])
+            .lines()
+            .filter(|line| line.contains("sleep 1234"))
+            .count()
+    };
+    for signal in [libc::SIGTERM, libc::SIGKILL] {
+        // The shell ignores SIGTERM's first recipient: its children, which only the group's signal reaches.
+        let mut launch = held
+            .launch(&["sh", "-c", "sleep 1234 & sleep 1234 & wait"])
+            .spawn()
+            .unwrap();
+        eventually("two programs run", || sleepers() >= 2);
+        send(launch.id(), signal);
+        launch.wait().unwrap();
+        eventually("the group is gone", || sleepers() == 0);
+    }
+}

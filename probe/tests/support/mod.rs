@@ -1,0 +1,231 @@
+//! What the tests of several verbs need: the probe, root's rights, and namespaces and machines that vanish with the test.
+#![allow(dead_code)]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+pub fn probe() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_nearmetal-probe"))
+}
+
+/// Run the probe to its end.
+pub fn run(arguments: &[&str]) -> Output {
+    probe().args(arguments).output().expect("the probe starts")
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The one JSON document on stdout.
+pub fn document(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!(
+            "no document: {error}\n{}\n{}",
+            text(&output.stdout),
+            text(&output.stderr)
+        )
+    })
+}
+
+/// Whether namespaces can be made here; says loudly that the test is skipped when not.
+pub fn can_make_namespaces(test: &str) -> bool {
+    let can = Command::new("unshare")
+        .args(["-mnp", "true"])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !can {
+        eprintln!("SKIPPED {test}: making namespaces takes root; run the tests as root");
+    }
+    can
+}
+
+/// Whether a machine can be made here: namespaces, and busybox-static to live in them.
+pub fn can_make_machines(test: &str) -> bool {
+    let busybox = Path::new(BUSYBOX).exists();
+    if !busybox {
+        eprintln!("SKIPPED {test}: {BUSYBOX} is missing; install busybox-static");
+    }
+    busybox && can_make_namespaces(test)
+}
+
+const BUSYBOX: &str = "/bin/busybox";
+
+fn unique(prefix: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!(
+        "{prefix}{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// A directory that is removed with its contents.
+pub struct Directory(PathBuf);
+
+impl Directory {
+    pub fn new() -> Directory {
+        let path = std::env::temp_dir().join(unique("nearmetal-test-"));
+        fs::create_dir(&path).unwrap();
+        Directory(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A named network namespace.
+pub struct Netns(String);
+
+impl Netns {
+    pub fn new() -> Netns {
+        let name = unique("nmtest");
+        ip(&["netns", "add", &name]);
+        Netns(name)
+    }
+
+    pub fn path(&self) -> String {
+        format!("/run/netns/{}", self.0)
+    }
+
+    /// Run `ip` inside.
+    pub fn ip(&self, arguments: &[&str]) {
+        ip(&[&["-n", &self.0], arguments].concat());
+    }
+
+    /// A command that runs inside.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.0, program]);
+        command
+    }
+}
+
+impl Drop for Netns {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
+    }
+}
+
+fn ip(arguments: &[&str]) {
+    let output = Command::new("ip")
+        .args(arguments)
+        .output()
+        .expect("iproute2 is installed");
+    assert!(
+        output.status.success(),
+        "ip {arguments:?}: {}",
+        text(&output.stderr)
+    );
+}
+
+/// A root filesystem with busybox and the directories that the kernel's mounts need.
+pub fn busybox_root(directory: &Directory) -> PathBuf {
+    let root = directory.join("root");
+    for name in ["bin", "dev", "proc", "run", "sys", "tmp"] {
+        fs::create_dir_all(root.join(name)).unwrap();
+    }
+    fs::copy(BUSYBOX, root.join("bin/busybox")).unwrap();
+    for applet in [
+        "sh", "cat", "ls", "sleep", "hostname", "ip", "ps", "true", "touch", "mount",
+    ] {
+        symlink("busybox", root.join("bin").join(applet)).unwrap();
+    }
+    root
+}
+
+/// A `hold` that is running.
+pub struct Held {
+    pub process: Child,
+    pub pid: i32,
+}
+
+impl Held {
+    pub fn start(arguments: &[&str]) -> Held {
+        let mut process = probe()
+            .arg("hold")
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let ready: serde_json::Value =
+            serde_json::from_str(&line).unwrap_or_else(|_| panic!("hold said '{line}'"));
+        assert_eq!(ready["schema"], "hold.v1");
+        Held {
+            process,
+            pid: i32::try_from(ready["pid"].as_i64().unwrap()).unwrap(),
+        }
+    }
+
+    /// A `launch` of `argv` inside.
+    pub fn launch(&self, argv: &[&str]) -> Command {
+        let mut command = probe();
+        command
+            .args(["launch", "--enter", &self.pid.to_string(), "--"])
+            .args(argv);
+        command
+    }
+
+    /// What a command inside says on stdout.
+    pub fn says(&self, argv: &[&str]) -> String {
+        let output = self.launch(argv).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{argv:?}: {}",
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub fn send(pid: u32, signal: i32) {
+    // SAFETY: kill takes no pointers; the process is the test's own child.
+    unsafe { libc::kill(pid as libc::pid_t, signal) };
+}
+
+pub fn is_running(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        !stat
+            .rsplit(')')
+            .next()
+            .unwrap_or("")
+            .trim_start()
+            .starts_with('Z')
+    })
+}
+
+/// Wait until something holds; give up after ten seconds.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(10);
+    while !holds() {
+        assert!(Instant::now() < limit, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
