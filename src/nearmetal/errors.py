@@ -1,14 +1,14 @@
 """What can go wrong, as one tree. Every error says what, where and the remedy; the exit code goes with the class.
 
-    NearmetalError
-    ├── BadInput        2  the study, an argument or a run's folder is wrong
-    ├── HostCannot      3  this host or site lacks something (doctor says why)
-    ├── Interrupted     4  stopped in the middle; resumable
-    ├── MachineError       something happened to one machine; ends a trial, never a run
-    │   ├── MachineLost    it is gone, or no longer answers
-    │   ├── TimedOut       it answered, but the command did not end in time
-    │   └── NotProvisioned it never came up
-    └── ToolFailed         a tool we drive ended badly or printed what cannot be read
+NearmetalError
+├── BadInput        2  the study, an argument or a run's folder is wrong
+├── HostCannot      3  this host or site lacks something (doctor says why)
+├── Interrupted     4  stopped in the middle; resumable
+├── MachineError       something happened to one machine; ends a trial, never a run
+│   ├── MachineLost    it is gone, or no longer answers
+│   ├── TimedOut       it answered, but the command did not end in time
+│   └── NotProvisioned it never came up
+└── ToolFailed         a tool we drive ended badly or printed what cannot be read
 """
 
 from enum import IntEnum

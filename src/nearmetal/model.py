@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from nearmetal.units import OWN_FORM, BitRate, Bytes, Seconds, Share
 
@@ -119,10 +119,15 @@ class CaptureSpec(Frozen):
     snap: Annotated[int, Field(ge=64)] = 128
 
 
+def _as_capture(value: object) -> object:
+    """A factor's level says only whether: true is a capture with the defaults."""
+    return {True: {}, False: None}[value] if isinstance(value, bool) else value
+
+
 class ObserveSpec(Frozen):
     usage: Seconds | None = None
     noise: bool = False
-    capture: CaptureSpec | None = None
+    capture: Annotated[CaptureSpec | None, BeforeValidator(_as_capture)] = None
 
 
 class SequentialBlocks(Frozen):

@@ -68,7 +68,7 @@ Share = Annotated[float, _unless_already(float, share)]
 
 
 def show_size(value: float) -> str:
-    """"512 MiB" from bytes."""
+    """ "512 MiB" from bytes."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         if abs(value) >= _SIZES[unit]:
             return f"{value / _SIZES[unit]:.3g} {unit}"
@@ -76,7 +76,7 @@ def show_size(value: float) -> str:
 
 
 def show_duration(value: float) -> str:
-    """"1.5 ms", "60 s", "12 min" from seconds: three digits at most."""
+    """ "1.5 ms", "60 s", "12 min" from seconds: three digits at most."""
     magnitude = abs(value)
     if magnitude >= 7200:
         return f"{value / 3600:.3g} h"

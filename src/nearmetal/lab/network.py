@@ -1,0 +1,101 @@
+"""The lab's network on a site: a bridge in a network namespace of its own, and a port for each machine.
+
+The host's own network is never touched: links are made inside the lab's namespace and, for a container or chroot,
+one end is moved into the machine's. All of it is done by `ip -batch`, one process a step, so that it works the
+same on this host and on one reached by SSH. Deleting the namespace deletes every link in it.
+"""
+
+import hashlib
+import ipaddress
+
+from nearmetal.lab.site import must
+from nearmetal.model import Handle, Port, Recorder, Site
+
+KIND = "network"
+BRIDGE = "switch"
+INSIDE = "data"
+"""The data NIC's name in every machine, whatever makes it."""
+SUBNET = ipaddress.ip_network("10.111.0.0/16")
+
+
+def namespace_path(name: str) -> str:
+    return f"/run/netns/{name}"
+
+
+async def create_switch(name: str, site: Site, ledger: Recorder) -> Handle:
+    """A namespace called `name` with a bridge in it."""
+    handle = Handle(kind=KIND, name=name, site=site.name, data={})
+    ledger.creating(handle)
+    await must(site, "ip", "netns", "add", name)
+    await must(
+        site,
+        *("ip", "-netns", name, "-batch", "-"),
+        stdin=(
+            f"link set lo up\n"
+            # The bridge learns nothing from timers: no spanning tree, and ports forward at once.
+            f"link add {BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n"
+            f"link set {BRIDGE} up\n"
+        ).encode(),
+    )
+    return handle
+
+
+async def destroy_switch(handle: Handle, site: Site) -> None:
+    """Idempotent. Links that stand in the namespace go with it."""
+    listed = await must(site, "ip", "netns", "list")
+    if handle.name in (line.split()[0] for line in listed.decode().splitlines() if line):
+        await must(site, "ip", "netns", "delete", handle.name)
+
+
+def port(switch: str, number: int) -> Port:
+    """The port of the lab's n-th machine (from 1): address, MAC and link name all follow from the number."""
+    address = SUBNET[number]
+    digest = hashlib.sha256(f"{switch}/{number}".encode()).digest()
+    return Port(
+        address=str(address),
+        prefix=SUBNET.prefixlen,
+        # Locally administered, unicast.
+        mac="02:" + ":".join(f"{byte:02x}" for byte in digest[:5]),
+        switch=namespace_path(switch),
+        outside=f"port{number}",
+    )
+
+
+def _switch_name(port: Port) -> str:
+    return port.switch.rsplit("/", 1)[1]
+
+
+async def plug_veth(port: Port, pid: int, site: Site) -> None:
+    """Lay a cable between the switch and the network namespace of a process, where it is called `data`."""
+    name = _switch_name(port)
+    await must(
+        site,
+        *("ip", "-netns", name, "-batch", "-"),
+        stdin=(
+            f"link add {port.outside} type veth peer name {INSIDE} address {port.mac} netns {pid}\n"
+            f"link set {port.outside} master {BRIDGE} up\n"
+        ).encode(),
+    )
+    await must(
+        site,
+        *("nsenter", f"--net=/proc/{pid}/ns/net", "ip", "-batch", "-"),
+        stdin=(
+            f"link set lo up\naddress add {port.address}/{port.prefix} dev {INSIDE}\nlink set {INSIDE} up\n"
+        ).encode(),
+    )
+
+
+async def plug_tap(port: Port, site: Site) -> None:
+    """A tap at the switch for a virtual machine monitor to open; it keeps existing when nobody has it open."""
+    await must(
+        site,
+        *("ip", "-netns", _switch_name(port), "-batch", "-"),
+        stdin=(
+            f"tuntap add dev {port.outside} mode tap vnet_hdr\nlink set {port.outside} master {BRIDGE} up\n"
+        ).encode(),
+    )
+
+
+async def unplug(port: Port, site: Site) -> None:
+    """Remove a machine's link. Idempotent: a veth goes by itself with its machine's namespace."""
+    await site.exec(["ip", "-netns", _switch_name(port), "link", "delete", port.outside])

@@ -1,0 +1,92 @@
+"""Commands on this host, as asyncio subprocesses. Argument vectors only; whatever is started ends with its caller."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping, Sequence
+
+from nearmetal.config import LIMITS
+from nearmetal.errors import HostCannot, TimedOut
+from nearmetal.model import Completed
+
+
+async def start(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
+    stdin: int = asyncio.subprocess.PIPE,
+) -> asyncio.subprocess.Process:
+    """Start a program in a process group of its own. HostCannot when it is not there."""
+    try:
+        return await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **(env or {})},
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise HostCannot(
+            f"there is no program {argv[0]!r}", remedy="install it; `nearmetal doctor` names the package"
+        ) from None
+    except PermissionError:
+        raise HostCannot(f"{argv[0]!r} may not be run", remedy="run nearmetal as root") from None
+
+
+async def run(
+    argv: Sequence[str],
+    *,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    timeout: float = LIMITS.command,
+) -> Completed:
+    """Run to the end. TimedOut when it does not come; then, and when cancelled, the whole group is killed."""
+    process = await start(argv, env=env)
+    try:
+        stdout, stderr = await asyncio.wait_for(process.communicate(stdin), timeout)
+    except TimeoutError:
+        raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {timeout:g} s") from None
+    finally:
+        if process.returncode is None:
+            kill_group(process, signal.SIGKILL)
+            await process.wait()
+    return Completed(status=exit_status(process.returncode), stdout=stdout, stderr=stderr)
+
+
+def exit_status(returncode: int | None) -> int:
+    """As a shell tells it: 128 + signal for a program that was killed."""
+    if returncode is None:
+        raise AssertionError("the process has not ended")
+    return 128 - returncode if returncode < 0 else returncode
+
+
+def kill_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+class Background:
+    """A `Running` on top of a local process: its output is gathered while it goes on."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._output = asyncio.ensure_future(process.communicate())
+
+    async def wait(self, timeout: float) -> Completed:
+        try:
+            stdout, stderr = await asyncio.wait_for(asyncio.shield(self._output), timeout)
+        except TimeoutError:
+            raise TimedOut(f"the program still runs after {timeout:g} s") from None
+        return Completed(status=exit_status(self._process.returncode), stdout=stdout, stderr=stderr)
+
+    async def stop(self) -> Completed:
+        kill_group(self._process, signal.SIGTERM)
+        try:
+            return await self.wait(LIMITS.stop)
+        except TimedOut:
+            kill_group(self._process, signal.SIGKILL)
+            return await self.wait(LIMITS.stop)

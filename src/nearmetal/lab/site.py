@@ -1,0 +1,53 @@
+"""Sites: hosts where machines live and changes are made. Here: this host."""
+
+import asyncio
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from nearmetal.config import LIMITS
+from nearmetal.errors import HostCannot
+from nearmetal.lab import process
+from nearmetal.model import Commands, Completed, Running
+
+
+class LocalSite:
+    """This host."""
+
+    name = "local"
+
+    def __init__(self) -> None:
+        self.arch = platform.machine()
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float = LIMITS.command,
+    ) -> Completed:
+        return await process.run(argv, stdin=stdin, env=env, timeout=timeout)
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
+        return process.Background(await process.start(argv, env=env, stdin=asyncio.subprocess.DEVNULL))
+
+    async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
+        file = Path(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(content)
+
+    async def get(self, path: str) -> bytes:
+        return Path(path).read_bytes()
+
+
+async def must(commands: Commands, *argv: str, stdin: bytes = b"", timeout: float = LIMITS.command) -> bytes:
+    """Run a command that has to succeed; its stdout. HostCannot with what it said otherwise."""
+    ended = await commands.exec(argv, stdin=stdin, timeout=timeout)
+    if ended.status != 0:
+        said = (ended.stderr or ended.stdout).decode("utf-8", "replace").strip() or f"status {ended.status}"
+        raise HostCannot(f"`{' '.join(argv)[:200]}` failed: {said[-500:]}")
+    return ended.stdout

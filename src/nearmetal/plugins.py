@@ -1,0 +1,76 @@
+"""Finding plugins: environments, treatments, workloads, observers and report sections.
+
+A plugin is one module in the folder of its group that exposes the name `plugin`, or an entry point of the group
+`nearmetal.GROUP` in somebody else's package. Names come from file names and entry points, so that listing them
+imports nothing.
+"""
+
+import importlib
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from nearmetal.errors import BadInput, HostCannot
+
+Group = Literal["environments", "treatments", "workloads", "observers", "sections"]
+
+_PACKAGES: dict[Group, str] = {
+    "environments": "nearmetal.environments",
+    "treatments": "nearmetal.treatments",
+    "workloads": "nearmetal.workloads",
+    "observers": "nearmetal.observers",
+    "sections": "nearmetal.report.sections",
+}
+
+
+@cache
+def _modules(group: Group) -> dict[str, str]:
+    """Plugin name to module, of our own folder. A leading underscore hides a file."""
+    spec = find_spec(_PACKAGES[group])
+    folders = spec.submodule_search_locations if spec and spec.submodule_search_locations else []
+    return {
+        path.stem.replace("_", "-"): f"{_PACKAGES[group]}.{path.stem}"
+        for folder in folders
+        for path in sorted(Path(folder).glob("*.py"))
+        if not path.stem.startswith("_")
+    }
+
+
+@cache
+def _entry_points(group: Group) -> dict[str, EntryPoint]:
+    found = {point.name: point for point in entry_points(group=f"nearmetal.{group}")}
+    clash = sorted(found.keys() & _modules(group).keys())
+    if clash:
+        raise BadInput(
+            f"{found[clash[0]].value} and nearmetal itself both provide {clash[0]!r} in {group}",
+            remedy="uninstall one of the two packages, or rename its entry point",
+        )
+    return found
+
+
+def names(group: Group) -> tuple[str, ...]:
+    """Every name of a group, sorted; imports no plugin."""
+    return tuple(sorted({*_modules(group), *_entry_points(group)}))
+
+
+@cache
+def load(group: Group, name: str) -> Any:
+    """One plugin. BadInput when nobody provides the name; HostCannot when what it needs is not installed."""
+    try:
+        if name in _modules(group):
+            return importlib.import_module(_modules(group)[name]).plugin
+        if name in _entry_points(group):
+            return _entry_points(group)[name].load()
+    except ImportError as error:
+        raise HostCannot(
+            f"{name!r} in {group} cannot be loaded: {error}",
+            remedy=f"install what it needs, for example: pip install 'nearmetal[{name}]'",
+        ) from error
+    raise BadInput(f"there is no {name!r} in {group}", remedy=f"choose one of: {', '.join(names(group))}")
+
+
+def load_all(group: Group) -> dict[str, Any]:
+    """Every plugin of a group, by name, in the order of names."""
+    return {name: load(group, name) for name in names(group)}
