@@ -1,0 +1,53 @@
+"""Where packages come from: the host's own sources of the wanted suite, or Debian's where it has none."""
+
+import re
+from pathlib import Path
+
+from . import tools
+
+DEBIAN = "http://deb.debian.org/debian"
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+LISTING = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
+_OPTIONS = re.compile(r'(Acquire::(?:https?::.*|Check-Valid-Until|Check-Date|Retries|ForceIPv[46])) "(.*)";')
+
+
+def standard_sources(suite: str) -> str:
+    """Debian's own archive, as one-line sources; this is also what the finished image names."""
+    return (
+        f"deb {DEBIAN} {suite} main\n"
+        f"deb {DEBIAN} {suite}-updates main\n"
+        f"deb {DEBIAN}-security {suite}-security main\n"
+    )
+
+
+def pick(listing: str, suite: str) -> str:
+    """One-line sources of `suite` out of a listing in the format LISTING; "" if the suite itself is not there."""
+    wanted = {suite, f"{suite}-updates", f"{suite}-security"}
+    chosen: dict[tuple[str, str], None] = {}
+    for line in listing.splitlines():
+        address, release, component = line.split(" ")
+        if release in wanted and component == "main":
+            chosen[address, release] = None
+    if not any(release == suite for _, release in chosen):
+        return ""
+    signed = f" [signed-by={KEYRING}]" if KEYRING.exists() else ""
+    return "".join(f"deb{signed} {address} {release} main\n" for address, release in chosen)
+
+
+def options(dump: str) -> list[str]:
+    """What of `apt-config dump` decides how the archive is reached (proxies, checks), as configuration lines."""
+    found = (_OPTIONS.fullmatch(line) for line in dump.splitlines())
+    return [match[0] for match in found if match and match[2]]
+
+
+async def host_sources(suite: str, folder: Path, environment: dict[str, str]) -> tuple[str, list[str]]:
+    """The sources to build from and the apt options to use with them, as this host is configured."""
+    status, listing = await tools.run(
+        ("apt-get", "indextargets", "--format", LISTING, "Created-By: Packages"),
+        environment=environment,
+        folder=folder,
+    )
+    sources = pick(listing, suite) if status == 0 else ""
+    _, dump = await tools.run(("apt-config", "dump", "Acquire"), environment=environment, folder=folder)
+    return sources or standard_sources(suite), options(dump)

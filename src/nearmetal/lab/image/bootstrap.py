@@ -1,0 +1,89 @@
+"""Debian by mmdebstrap: the packages of the root file system, and the kernel's, fetched beside it."""
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from nearmetal.errors import BadInput, HostCannot, NearmetalError, ToolFailed
+
+from . import apt, tools
+from .recipe import FILES, Recipe
+
+KERNEL = "linux-image-amd64"
+"""The generic kernel: the "cloud" one lacks e1000, e1000e, vmxnet3, 8139cp and 9p."""
+
+_EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
+
+
+async def debian(
+    recipe: Recipe, root: Path, kernel: Path, environment: dict[str, str], progress: Callable[[str], None]
+) -> None:
+    """Make `root` from the recipe's packages; put the packages of the kernel and of busybox into `kernel`."""
+    sources, options = await apt.host_sources(recipe.suite, root.parent, environment)
+    listed = kernel / "sources.list"
+    listed.write_text(sources)
+    fetch = shlex.join(("sh", str(FILES / "fetch-kernel"), str(kernel), KERNEL, "busybox-static"))
+    argv = (
+        "mmdebstrap",
+        "--mode=root",
+        "--format=directory",
+        "--variant=minbase",
+        f"--architectures={recipe.architecture}",
+        f"--include={','.join(recipe.all_packages)}",
+        # What is being made can be made again: the file system need not be flushed after each package.
+        "--dpkgopt=force-unsafe-io",
+        *(f"--dpkgopt=path-exclude={pattern}" for pattern in _EXCLUDED),
+        *(f"--aptopt={option}" for option in options),
+        f"--customize-hook={fetch}",
+        recipe.suite,
+        str(root),
+        str(listed),
+    )
+
+    def heard(line: str) -> None:
+        if line.startswith("I: ") and "done" not in line:
+            progress(line[3:].rstrip("."))
+
+    status, text = await tools.run(argv, environment=environment, folder=root.parent, heard=heard)
+    if status != 0:
+        raise explain(text, recipe)
+
+
+def explain(text: str, recipe: Recipe) -> NearmetalError:
+    """The error that says what a failing mmdebstrap's output means."""
+    suite = f"suite {recipe.suite}"
+    unknown = re.findall(
+        r"Unable to locate package (\S+)|Package '?([^\s']+)'? has no installation candidate", text
+    )
+    if unknown:
+        names = ", ".join(sorted({a or b for a, b in unknown}))
+        return BadInput(f"Debian has no package {names}", suite, "apt-cache search finds packages' names")
+    if "No space left on device" in text:
+        return HostCannot("the disk is full", remedy="free about 2 GB in the cache folder, or set NEARMETAL_HOME")
+    if re.search(r"Could not resolve|Temporary failure resolving|Could not connect|Unable to connect|Connection failed|timed out", text):
+        return HostCannot(
+            "the package archive cannot be reached", suite, "check the network and the sources and proxies of apt"
+        )
+    if re.search(r"does not have a Release file|404 +Not Found", text):
+        return HostCannot(
+            "the package archive does not have this suite or package any more", suite, "run: apt-get update; name a suite that exists"
+        )
+    if re.search(r"NO_PUBKEY|is not signed|couldn't be verified", text):
+        return HostCannot(
+            "the package archive's signature cannot be checked", suite, "apt-get install debian-archive-keyring"
+        )
+    if re.search(r"unshare.*(Operation not permitted|failed)", text):
+        return HostCannot("namespaces cannot be made here", remedy="run as root outside an unprivileged container")
+    lines = [line for line in text.splitlines() if line.startswith("E: ")] or text.splitlines()[-3:]
+    return ToolFailed("mmdebstrap failed: " + "; ".join(lines), suite)
+
+
+async def unpack(packages: Path, out: Path, environment: Mapping[str, str]) -> None:
+    """Unpack every package file in a folder below `out`."""
+    for package in sorted(packages.glob("*.deb")):
+        status, text = await tools.run(
+            ("dpkg-deb", "--extract", str(package), str(out)), environment=environment, folder=packages
+        )
+        if status != 0:
+            raise ToolFailed(f"dpkg-deb failed: {text.strip()}", package.name)

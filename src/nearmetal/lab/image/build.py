@@ -1,0 +1,151 @@
+"""From a recipe to an image in the cache."""
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from nearmetal.errors import HostCannot, ToolFailed
+
+from . import bootstrap, disk, initrd, kernel, modules, rootfs, store, tools
+from .image import SCHEMA, Image, read
+from .recipe import Modules, Recipe
+
+SPACE = 3 << 30
+"""Bytes a build needs while it runs; the finished image takes about a third."""
+
+BINARIES = ("/usr/sbin/lighttpd", "/usr/bin/php-cgi", "/usr/bin/iperf3", "/usr/bin/sysbench", "/usr/sbin/sshd")
+"""Whose hashes the manifest records: the servers and tools that results depend on."""
+
+_PASSED_ON = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "APT_CONFIG")
+
+
+async def build(recipe: Recipe, cache: Path, progress: Callable[[str], None]) -> Image:
+    """The recipe's image: the cached one if it is whole, else built now, which takes a minute or two.
+
+    Raises HostCannot where tools, rights, space or the network are missing, BadInput for packages Debian does not have.
+    """
+    target = store.folder_of(recipe, cache)
+    if image := read(target):
+        return image
+    if os.geteuid() != 0:
+        raise HostCannot("building an image needs root: its files belong to root", remedy="run: sudo nearmetal image build")
+    tools.require()
+    async with store.lock(cache, progress):
+        if image := read(target):
+            return image
+        store.sweep(cache)
+        free = shutil.disk_usage(cache).free
+        if free < SPACE:
+            raise HostCannot(
+                f"building an image needs {SPACE >> 20} MiB, and {free >> 20} MiB are free",
+                str(cache),
+                "free some space, or put the cache elsewhere by NEARMETAL_HOME",
+            )
+        work = target.with_name(store.UNFINISHED + target.name)
+        work.mkdir()
+        try:
+            await _build_in(work, recipe, progress)
+            if target.exists():
+                shutil.rmtree(target)
+            (work / "image").rename(target)
+        finally:
+            await asyncio.to_thread(shutil.rmtree, work)
+    image = read(target)
+    if image is None:
+        raise ToolFailed("the image was built but is not whole", str(target))
+    return image
+
+
+async def _build_in(work: Path, recipe: Recipe, progress: Callable[[str], None]) -> None:
+    environment = _environment()
+    packages, unpacked, folder = work / "packages", work / "unpacked", work / "image"
+    for made in (packages, unpacked, folder):
+        made.mkdir()
+    image = Image(recipe.name, recipe.key, "", folder)
+
+    await bootstrap.debian(recipe, image.root, packages, environment, progress)
+    progress("unpacking the kernel")
+    await bootstrap.unpack(packages, unpacked, environment)
+    release = modules.move(unpacked, image.root)
+    wanted = Modules.of_recipe()
+    tree = await modules.prune(image.root, release, wanted, environment)
+    bzimage = unpacked / "boot" / f"vmlinuz-{release}"
+    image.kernel.write_bytes(await asyncio.to_thread(kernel.vmlinux, bzimage.read_bytes(), bzimage.name))
+    busybox = (unpacked / "bin/busybox").read_bytes()
+    image.initrd.write_bytes(initrd.base(busybox, image.root / "usr/lib/modules" / release, tree, wanted))
+
+    progress("writing the root file system")
+    rootfs.finish(image.root, recipe)
+    rootfs.age(image.root)
+    await _pack(image, environment)
+    await disk.make(image.root, image.disk, environment)
+    digest = await asyncio.to_thread(sha256, image.tarball)
+    await _write_manifest(image, recipe, digest, release, environment)
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    return kept | {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LC_ALL": "C.UTF-8",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "SOURCE_DATE_EPOCH": str(rootfs.EPOCH),
+    }
+
+
+async def _pack(image: Image, environment: dict[str, str]) -> None:
+    status, text = await tools.run(
+        ("tar", "--create", "--file", str(image.tarball), "--directory", str(image.root), "--sort=name",
+         "--numeric-owner", "--format=posix", "--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime",
+         "--xattrs", "--xattrs-include=*", "."),
+        environment=environment,
+        folder=image.folder,
+    )  # fmt: skip
+    if status != 0:
+        raise ToolFailed(f"tar failed: {text.strip()}", str(image.tarball))
+
+
+async def _write_manifest(
+    image: Image, recipe: Recipe, digest: str, release: str, environment: dict[str, str]
+) -> None:
+    status, text = await tools.run(
+        ("chroot", str(image.root), "dpkg-query", "--show", "--showformat=${Package} ${Version}\\n"),
+        environment=environment,
+        folder=image.folder,
+    )
+    if status != 0:
+        raise ToolFailed(f"dpkg-query failed: {text.strip()}", str(image.root))
+    parts = (image.tarball, image.disk, image.kernel, image.initrd)
+    document = {
+        "schema": SCHEMA,
+        "name": recipe.name,
+        "key": recipe.key,
+        "digest": digest,
+        "suite": recipe.suite,
+        "architecture": recipe.architecture,
+        "kernel": release,
+        "packages": dict(line.split(" ") for line in text.splitlines()),
+        "sizes": {part.name: part.stat().st_size for part in parts},
+        "sha256": {part.name: sha256(part) for part in (image.kernel, image.initrd)},
+        "binaries": {name: sha256(_inside(image.root, name)) for name in BINARIES},
+    }
+    image.manifest_path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+
+def _inside(root: Path, name: str) -> Path:
+    """The file that `name` means inside `root`, its absolute symbolic links followed there and not on the host."""
+    path = root / name.lstrip("/")
+    while path.is_symlink():
+        link = path.readlink()
+        path = root / str(link).lstrip("/") if link.is_absolute() else path.parent / link
+    return path
+
+
+def sha256(path: Path) -> str:
+    """In hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

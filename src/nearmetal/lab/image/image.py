@@ -1,0 +1,69 @@
+"""A finished image: a folder whose parts belong together."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+SCHEMA = "image.v1"
+
+
+@dataclass(frozen=True)
+class Image:
+    """`key` says what it was made from, `digest` what it is: the SHA-256 of `tarball`, in hexadecimal."""
+
+    name: str
+    key: str
+    digest: str
+    folder: Path
+
+    @property
+    def tarball(self) -> Path:
+        """The root file system as one tar archive, for container engines."""
+        return self.folder / "rootfs.tar"
+
+    @property
+    def root(self) -> Path:
+        """The root file system unpacked, owned by root. Never write to it: lay an overlay on it."""
+        return self.folder / "root"
+
+    @property
+    def disk(self) -> Path:
+        """The root file system as ext4 in a qcow2, to be the backing file of a machine's own disk."""
+        return self.folder / "root.qcow2"
+
+    @property
+    def kernel(self) -> Path:
+        """An uncompressed ELF kernel that QEMU boots by its PVH entry."""
+        return self.folder / "vmlinux"
+
+    @property
+    def initrd(self) -> Path:
+        """The common part of the initial RAM disk; `seed_initrd` makes a machine's own from it."""
+        return self.folder / "initrd"
+
+    @property
+    def manifest_path(self) -> Path:
+        return self.folder / "manifest.json"
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """What is in it: `packages` (name to version), `sizes` (bytes), `binaries` (path to SHA-256), `kernel`."""
+        document: dict[str, Any] = json.loads(self.manifest_path.read_text())
+        return document
+
+
+def read(folder: Path) -> Image | None:
+    """The image in a folder, or None where there is none or a part of it is missing or has another size."""
+    try:
+        document = json.loads((folder / "manifest.json").read_text())
+        if document["schema"] != SCHEMA:
+            return None
+        image = Image(document["name"], document["key"], document["digest"], folder)
+        whole = image.root.is_dir() and all(
+            (folder / part).stat().st_size == size for part, size in document["sizes"].items()
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return image if whole else None

@@ -1,0 +1,119 @@
+"""Which kernel modules a guest gets, and in which order they load."""
+
+import lzma
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nearmetal.errors import ToolFailed
+
+from . import tools
+from .recipe import Modules
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What depmod found in a modules folder: each module's file, and the modules it needs, nearest last."""
+
+    files: Mapping[str, str]
+    needs: Mapping[str, tuple[str, ...]]
+    built_in: frozenset[str]
+
+    def ordered(self, names: Iterable[str]) -> list[str]:
+        """The named modules with all they need, each after what it needs; those built into the kernel left out.
+
+        Raises ToolFailed for a name the kernel does not have.
+        """
+        order: dict[str, None] = {}
+        for name in map(module_name, names):
+            if name in self.built_in:
+                continue
+            if name not in self.files:
+                raise ToolFailed(f"this kernel has no module {name}", remedy="take it out of modules.toml")
+            for needed in (*reversed(self.needs[name]), name):
+                order[needed] = None
+        return list(order)
+
+
+def module_name(path: str) -> str:
+    """The name in a path: "8139cp" from "kernel/drivers/net/ethernet/realtek/8139cp.ko"; the kernel takes "-" and "_" for one."""
+    return path.rsplit("/", 1)[-1].split(".", 1)[0].replace("-", "_")
+
+
+def parse(dependencies: str, built_in: str) -> Tree:
+    """From the texts of modules.dep and modules.builtin."""
+    files, needs = {}, {}
+    for line in dependencies.splitlines():
+        path, _, rest = line.partition(":")
+        files[module_name(path)] = path
+        needs[module_name(path)] = tuple(map(module_name, rest.split()))
+    return Tree(files, needs, frozenset(map(module_name, built_in.split())))
+
+
+async def prune(root: Path, release: str, wanted: Modules, environment: Mapping[str, str]) -> Tree:
+    """Leave only the wanted modules, uncompressed, in the root file system's modules folder of this kernel release."""
+    folder = root / "usr/lib/modules" / release
+    await _depmod(root, release, environment)
+    whole = _read(folder)
+    early = (name for names in wanted.by_device.values() for name in names)
+    keep = {folder / whole.files[name] for name in whole.ordered((*wanted.always, *early, *wanted.guest))}
+    for path in list((folder / "kernel").rglob("*.ko*")):
+        if path not in keep:
+            path.unlink()
+        elif path.suffix == ".xz":
+            path.with_suffix("").write_bytes(lzma.decompress(path.read_bytes()))
+            path.unlink()
+    _remove_empty(folder / "kernel")
+    for leftover in ("source", "build"):
+        (folder / leftover).unlink(missing_ok=True)
+    await _depmod(root, release, environment)
+    return _read(folder)
+
+
+def _read(folder: Path) -> Tree:
+    return parse((folder / "modules.dep").read_text(), (folder / "modules.builtin").read_text())
+
+
+async def _depmod(root: Path, release: str, environment: Mapping[str, str]) -> None:
+    # The image's own depmod: the host may have none.
+    status, text = await tools.run(
+        ("chroot", str(root), "/sbin/depmod", release), environment=environment, folder=root
+    )
+    if status != 0:
+        raise ToolFailed(f"depmod failed: {text}", release)
+
+
+def _remove_empty(folder: Path) -> None:
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
+            path.rmdir()
+
+
+def shell_functions(tree: Tree, wanted: Modules) -> str:
+    """The part of the initial RAM disk's /init that knows which modules to `load`, in which order."""
+    cases = "\n".join(
+        f"        {device}) load {' '.join(tree.ordered(names))} ;;" for device, names in wanted.by_device.items()
+    )
+    return f"""\
+modules_always() {{
+    load {" ".join(tree.ordered(wanted.always))}
+}}
+
+modules_of_device() {{
+    for what in "$@"; do
+        case $what in
+{cases}
+        esac
+    done
+}}
+"""
+
+
+def move(unpacked: Path, root: Path) -> str:
+    """Move the modules of an unpacked kernel package into the root file system; the kernel's release is returned."""
+    releases = sorted((unpacked / "lib/modules").iterdir())
+    target = root / "usr/lib/modules"
+    target.mkdir(exist_ok=True)
+    shutil.move(releases[0], target / releases[0].name)
+    return releases[0].name

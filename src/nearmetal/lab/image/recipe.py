@@ -1,0 +1,139 @@
+"""What an image is made of, and the key that stands for all of it."""
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePosixPath
+
+from nearmetal.errors import BadInput
+
+BUILDER = 1
+"""Raised when the builder's code changes what comes out of the same recipe and the same `files/`."""
+
+PACKAGES = {
+    "lighttpd": "the web server under test",
+    "php-cgi": "its expensive page",
+    "iperf3": "the network workload",
+    "sysbench": "the CPU, memory and file workload",
+    "httperf": "the open-loop client of the first and the last of the published studies",
+    "stress-ng": "contention by CPU, I/O and memory",
+    "openssh-server": "the control plane of a guest",
+    "ethtool": "offloads, set and read back",
+    "iproute2": "links, queueing disciplines (tc) and sockets (ss)",
+    "tcpdump": "captures",
+    "iputils-ping": "the ping workload",
+    "procps": "sysctl, ps, top",
+    "util-linux": "taskset, chrt, unshare, mount",
+    "kmod": "modprobe in a guest",
+}
+"""What the image holds beyond Debian's minimal base, and why."""
+
+FILES = resources.files(__package__) / "files"
+"""What is laid into every image; part of the key."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
+_SUITE = re.compile(r"[a-z][a-z0-9-]*")
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A Debian `suite` with the lab's packages and files, and what a user adds.
+
+    `packages` are extra Debian packages; `files` are (source file on this host, absolute destination in the image).
+    Raises BadInput for a name, suite, package, file or destination that cannot be.
+    """
+
+    name: str = "lab"
+    suite: str = "bookworm"
+    packages: tuple[str, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    architecture: str = "amd64"
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or self.name.startswith("."):
+            raise BadInput(f"{self.name!r} is no name for an image", remedy="use letters, digits, '.', '_' and '-'")
+        if not _SUITE.fullmatch(self.suite):
+            raise BadInput(f"{self.suite!r} is no Debian suite", remedy="name one like 'bookworm'")
+        if self.architecture != "amd64":
+            raise BadInput(
+                f"the lab image cannot be built for {self.architecture!r}", remedy="use the architecture 'amd64'"
+            )
+        for package in self.packages:
+            if not _PACKAGE.fullmatch(package):
+                raise BadInput(
+                    f"{package!r} is no name of a Debian package", remedy="apt-cache search finds packages' names"
+                )
+        for source, destination in self.files:
+            _check_file(source, destination)
+
+    @property
+    def all_packages(self) -> tuple[str, ...]:
+        """Sorted, each once."""
+        return tuple(sorted({*PACKAGES, *self.packages}))
+
+    @cached_property
+    def key(self) -> str:
+        """Hexadecimal SHA-256 over everything of ours that determines the image.
+
+        The package archive's state is not in it: an image that was built stays valid when Debian publishes updates.
+        """
+        digest = hashlib.sha256()
+        facts = (str(BUILDER), self.name, self.suite, self.architecture, *self.all_packages)
+        digest.update("\0".join(facts).encode())
+        for path, file in tree(FILES):
+            digest.update(f"\0{path}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
+        for source, destination in sorted(self.files):
+            mode = Path(source).stat().st_mode & 0o777
+            digest.update(f"\0{destination}\0{mode:o}\0".encode() + _sha256(Path(source)))
+        return digest.hexdigest()
+
+
+def tree(folder: Traversable, below: str = "") -> Iterator[tuple[str, Traversable]]:
+    """The files below a folder of the package, sorted, each with its path relative to the folder."""
+    for item in sorted(folder.iterdir(), key=lambda item: item.name):
+        path = f"{below}{item.name}"
+        if item.is_dir():
+            yield from tree(item, f"{path}/")
+        else:
+            yield path, item
+
+
+@dataclass(frozen=True)
+class Modules:
+    """The kernel modules to keep, from `files/modules.toml`."""
+
+    always: tuple[str, ...]
+    by_device: dict[str, tuple[str, ...]]
+    guest: tuple[str, ...]
+
+    @classmethod
+    def of_recipe(cls) -> "Modules":
+        document = tomllib.loads((FILES / "modules.toml").read_text())
+        early = document["initramfs"]
+        return cls(
+            always=tuple(early["always"]),
+            by_device={device: tuple(names) for device, names in early["pci"].items()},
+            guest=tuple(name for names in document["guest"].values() for name in names),
+        )
+
+
+def _check_file(source: str, destination: str) -> None:
+    if not Path(source).is_file():
+        raise BadInput("this is no file, so it cannot go into the image", source, "name a regular file")
+    target = PurePosixPath(destination)
+    if not target.is_absolute() or ".." in target.parts or destination.endswith("/"):
+        raise BadInput(
+            f"{destination!r} is no place for a file in the image", source, "name an absolute path that ends in a file"
+        )
+
+
+def _sha256(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()

@@ -1,0 +1,102 @@
+"""The images on this machine: one folder each, whole or not there at all."""
+
+import asyncio
+import fcntl
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from nearmetal.errors import BadInput, HostCannot
+
+from .image import Image, read
+from .recipe import Recipe
+
+UNFINISHED = ".unfinished-"
+"""What folders are called that are being built or removed; nobody else's, whoever holds the lock."""
+
+
+def folder_of(recipe: Recipe, cache: Path) -> Path:
+    return images(cache) / f"{recipe.name}-{recipe.key[:16]}"
+
+
+def images(cache: Path) -> Path:
+    return cache / "images"
+
+
+def ls(cache: Path) -> list[Image]:
+    """The finished images, by name, the newest of a name first."""
+    found = [read(folder) for folder in images(cache).glob("*") if not folder.name.startswith(".")]
+    return sorted(
+        (image for image in found if image), key=lambda image: (image.name, -image.manifest_path.stat().st_mtime)
+    )
+
+
+async def rm(cache: Path, name_or_digest: str) -> list[Image]:
+    """Remove the images of that name, or the one whose digest or key starts so (8 digits at least).
+
+    Raises BadInput if there is none, HostCannot if something is mounted below one.
+    """
+    async with lock(cache, lambda line: None):
+        chosen = [image for image in ls(cache) if _is_meant(image, name_or_digest)]
+        if not chosen:
+            known = ", ".join(sorted({image.name for image in ls(cache)})) or "none"
+            raise BadInput(f"there is no image {name_or_digest!r}", str(images(cache)), f"images here: {known}")
+        for image in chosen:
+            _remove(image)
+        return chosen
+
+
+def _is_meant(image: Image, name_or_digest: str) -> bool:
+    if image.name == name_or_digest:
+        return True
+    return len(name_or_digest) >= 8 and (
+        image.digest.startswith(name_or_digest) or image.key.startswith(name_or_digest)
+    )
+
+
+def _remove(image: Image) -> None:
+    mounted = [line.split(" ")[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    below = f"{image.folder.resolve()}/"
+    if any(f"{place}/".startswith(below) for place in mounted):
+        raise HostCannot("something is mounted in this image", str(image.folder), "run: nearmetal clean")
+    doomed = image.folder.with_name(UNFINISHED + image.folder.name)
+    image.folder.rename(doomed)
+    shutil.rmtree(doomed)
+
+
+def sweep(cache: Path) -> None:
+    """Remove what interrupted builds and removals left. Only for who holds the lock."""
+    for leftover in images(cache).glob(f"{UNFINISHED}*"):
+        shutil.rmtree(leftover)
+
+
+@asynccontextmanager
+async def lock(cache: Path, progress: Callable[[str], None]) -> AsyncIterator[None]:
+    """Hold the cache's lock; wait while another process builds or removes. The kernel frees it if we die."""
+    try:
+        images(cache).mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(images(cache) / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise HostCannot(
+            f"the cache cannot be written: {error.strerror}", str(images(cache)), "run as root, or set NEARMETAL_HOME"
+        ) from error
+    try:
+        told = False
+        while not _try_lock(descriptor):
+            if not told:
+                progress("waiting for another build to end")
+                told = True
+            await asyncio.sleep(0.2)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

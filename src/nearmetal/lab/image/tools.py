@@ -1,0 +1,75 @@
+"""Running the tools that build an image so that nothing of theirs outlives this process."""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from nearmetal.errors import HostCannot
+
+# A process namespace falls with its first process, which dies with us even on SIGKILL; mounts made
+# inside its mount namespace fall with it. So an interrupted build leaves files only.
+CONTAINED = (
+    "setpriv", "--pdeathsig", "KILL",
+    "unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--",
+)  # fmt: skip
+
+PACKAGES = {
+    "mmdebstrap": "mmdebstrap",
+    "apt-get": "apt",
+    "dpkg-deb": "dpkg",
+    "mkfs.ext4": "e2fsprogs",
+    "qemu-img": "qemu-utils",
+    "tar": "tar",
+    "chroot": "coreutils",
+    "setpriv": "util-linux",
+    "unshare": "util-linux",
+}
+"""The tools a build needs, and the Debian package that has each."""
+
+
+def require() -> None:
+    """Raises HostCannot that names every missing tool, with the command that installs them."""
+    missing = [tool for tool in PACKAGES if shutil.which(tool) is None]
+    if missing:
+        packages = sorted({PACKAGES[tool] for tool in missing})
+        raise HostCannot(
+            f"building an image needs {', '.join(missing)}, which this host lacks",
+            remedy=f"apt-get install {' '.join(packages)}",
+        )
+
+
+async def run(
+    argv: tuple[str, ...],
+    *,
+    environment: Mapping[str, str],
+    folder: Path,
+    heard: Callable[[str], None] = lambda line: None,
+) -> tuple[int, str]:
+    """Run one tool contained, in `folder`, with only `environment`; each line it prints goes to `heard`.
+
+    Returns its status and everything it printed on stdout and stderr, as one text.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *CONTAINED,
+        *argv,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=dict(environment),
+        cwd=folder,
+    )
+    assert process.stdout is not None
+    lines = []
+    try:
+        async for raw in process.stdout:
+            line = raw.decode(errors="replace").rstrip("\n")
+            lines.append(line)
+            heard(line)
+        status = await process.wait()
+    except BaseException:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        raise
+    return status, "\n".join(lines)
