@@ -1,9 +1,21 @@
 """What an analysis concludes, as data: the same objects feed the report, the terminal and `--json`."""
 
+import json
 from collections.abc import Mapping
 from enum import StrEnum
 
-from nearmetal.model import Better, Frozen, Level, Scale, Warned
+from nearmetal.model import Assignment, Better, Frozen, Level, Scale, Warned
+
+
+def label(treatment: Assignment) -> str:
+    """A treatment in one line, the environment first: "qemu, nic=e1000, offload=true"."""
+    others = [
+        f"{factor}={level if isinstance(level, str) else json.dumps(level)}"
+        for factor, level in treatment.items()
+        if factor != "environment"
+    ]
+    environment = [str(treatment["environment"])] if "environment" in treatment else []
+    return ", ".join(environment + others)
 
 
 class Verdict(StrEnum):
@@ -28,8 +40,10 @@ class Contrast(Frozen):
     """A treatment against its reference, for one response of one workload.
 
     `ratio` (scale ratio) or `difference` (scale difference, in `unit`) is the pseudomedian over blocks; the other is
-    None. `interval` and `p` are at `level` (alpha / m for primary contrasts). Both are None when there are too few
-    blocks to tell, or when the scale does not apply; `reason` then says why.
+    None. `interval` and `p` are at `level` (alpha / m for primary contrasts, alpha for exploratory ones). Both are
+    None when there are too few blocks to tell, or when the scale does not apply; `reason` then says why.
+    `equivalence` is the margin on the contrast's own scale: [1 / (1 + margin), 1 + margin] for a ratio, margin times
+    the median of the reference either side of 0 for a difference, and None where that median is 0.
     """
 
     workload: str
@@ -46,6 +60,7 @@ class Contrast(Frozen):
     ratio: float | None = None
     difference: float | None = None
     interval: tuple[float, float] | None = None
+    equivalence: tuple[float, float] | None = None
     p: float | None = None
     verdict: Verdict
     reason: str | None = None
