@@ -493,9 +493,9 @@ class Stage(Protocol):
 
 # ── Treatments, workloads, observers ──────────────────────────────────────────────────────────────────────────────
 
-ChangeKind = Literal[
-    "sysctl", "file", "cgroup", "affinity", "irq", "ethtool", "qdisc", "link", "process", "mount", "boot"
-]
+ChangeKind = Literal["sysctl", "file", "affinity", "irq", "ethtool", "boot"]
+"""A closed set: each is known to `lab/changes.py`, which reads, writes and puts back. "boot" is the kernel's
+arguments, which take effect with the machine's next boot."""
 
 
 class Change(Frozen):
@@ -554,16 +554,23 @@ class Measurement(Frozen):
 
 
 class Workload(Protocol):
-    """Loads the stage and measures. Built from the parameters of one [[workloads]] entry."""
+    """Loads the stage and measures. Built from the parameters of one [[workloads]] entry; building it has no effect."""
 
     kind: ClassVar[str]
-    responses: ClassVar[Mapping[str, ResponseKind]]
-    primary: ClassVar[str]
-    """The response a verdict is about when the study names none."""
     Parameters: ClassVar[type[Frozen]]
     """What a study file may say; validates itself."""
 
     def __init__(self, parameters: Any) -> None: ...
+
+    @property
+    def responses(self) -> Mapping[str, ResponseKind]:
+        """What a run of it can give."""
+        ...
+
+    @property
+    def primary(self) -> str:
+        """The response a verdict is about when the study names none."""
+        ...
 
     @property
     def duration(self) -> float:
@@ -571,10 +578,14 @@ class Workload(Protocol):
         ...
 
     async def prepare(self, stage: Stage) -> None:
-        """Start what serves, warm it up. ToolFailed, MachineError."""
+        """Start what serves, and wait until it answers. ToolFailed, MachineError."""
         ...
 
     async def run(self, stage: Stage) -> Measurement: ...
+
+    async def finish(self, stage: Stage) -> None:
+        """Stop what `prepare` started. Always called, also when it failed half-way; a lost machine is no error here."""
+        ...
 
 
 class Observation(Frozen):

@@ -13,7 +13,7 @@ from nearmetal import factors as words
 from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath, line_of, locate
-from nearmetal.model import EnvironmentSpec, Level, Provision, Study, WorkloadSpec
+from nearmetal.model import EnvironmentSpec, Level, Provision, Study, Workload, WorkloadSpec
 
 MOST_TRIALS = 1_000_000
 _STRENGTH: Sequence[Provision] = ("boot", "restart", "restore", "reuse")
@@ -271,13 +271,6 @@ def _workloads(study: Study, where: StudyText) -> None:
                 f"there is no kind of workload {workload.kind!r}",
                 _did_you_mean(workload.kind, plugins.names("workloads"), "kinds"),
             )
-        responses = plugins.load("workloads", workload.kind).responses
-        if workload.primary is not None and workload.primary not in responses:
-            raise where.wrong(
-                (*path, "primary"),
-                f"{workload.kind} has no response {workload.primary!r}",
-                _did_you_mean(workload.primary, responses, "responses"),
-            )
     for name in sorted(words.placeholders(study) - study.factors.keys()):
         index = next(i for i, workload in enumerate(study.workloads) if f"{{{name}}}" in workload.model_dump_json())
         raise where.wrong(
@@ -386,23 +379,41 @@ def _combinations(study: Study, where: StudyText) -> None:
         raise where.wrong(("factors", name, "when"), f"the `when` of `{name}` never holds", "name levels that meet")
 
 
-def _parameters(index: int, workload: WorkloadSpec, where: StudyText) -> None:
-    kind = plugins.load("workloads", workload.kind)
+def workload_of(spec: WorkloadSpec) -> Workload:
+    """Build a workload from its entry. pydantic's ValidationError when a parameter does not fit."""
+    kind = plugins.load("workloads", spec.kind)
+    built: Workload = kind(kind.Parameters.model_validate(spec.parameters))
+    return built
+
+
+def primaries(study: Study) -> dict[str, str]:
+    """Workload name to the response its verdicts are about."""
+    first = next(iter(treatments_of(study)))
+    asked = words.ask(study, first, plugins.names("treatments"))
+    return {spec.name: spec.primary or workload_of(spec).primary for spec in asked.workloads}
+
+
+def _parameters(index: int, spec: WorkloadSpec, where: StudyText) -> None:
     try:
-        kind.Parameters.model_validate(workload.parameters)
+        workload = workload_of(spec)
     except ValidationError as error:
-        first = error.errors()[0]
-        path: KeyPath = ("workloads", index, *(first["loc"][:1]))
-        if first["type"] == "extra_forbidden":
-            keys = ["name", "kind", "primary", *kind.Parameters.model_fields]
-            raise where.wrong(
-                path,
-                f"unknown key `{first['loc'][0]}` in a workload of kind {workload.kind}",
-                _did_you_mean(str(first["loc"][0]), keys, "known keys"),
-            ) from None
-        name = ".".join(str(part) for part in first["loc"][:1]) or "it"
+        raise _wrong_parameter(error, index, spec, where) from None
+    if spec.primary is not None and spec.primary not in workload.responses:
         raise where.wrong(
-            path,
-            f"workload {workload.name!r}: `{name}` is wrong: {first['msg'].removeprefix('Value error, ')}",
-            "see the study file reference in the manual",
-        ) from None
+            ("workloads", index, "primary"),
+            f"workload {spec.name!r} ({spec.kind}) has no response {spec.primary!r}",
+            _did_you_mean(spec.primary, workload.responses, "responses"),
+        )
+
+
+def _wrong_parameter(error: ValidationError, index: int, spec: WorkloadSpec, where: StudyText) -> BadInput:
+    first = error.errors()[0]
+    name = str(first["loc"][0]) if first["loc"] else ""
+    path: KeyPath = ("workloads", index, name)
+    if first["type"] == "extra_forbidden":
+        keys = ["name", "kind", "primary", *plugins.load("workloads", spec.kind).Parameters.model_fields]
+        what = f"unknown key `{name}` in a workload of kind {spec.kind}"
+        return where.wrong(path, what, _did_you_mean(name, keys, "known keys"))
+    message = first["msg"].removeprefix("Value error, ")
+    subject = f"`{name}` is wrong: " if name else ""
+    return where.wrong(path, f"workload {spec.name!r}: {subject}{message}", "see docs/workloads.md")
