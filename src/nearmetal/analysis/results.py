@@ -1,21 +1,9 @@
 """What an analysis concludes, as data: the same objects feed the report, the terminal and `--json`."""
 
-import json
 from collections.abc import Mapping
 from enum import StrEnum
 
-from nearmetal.model import Assignment, Better, Frozen, Level, Scale, Warned
-
-
-def label(treatment: Assignment) -> str:
-    """A treatment in one line, the environment first: "qemu, nic=e1000, offload=true"."""
-    others = [
-        f"{factor}={level if isinstance(level, str) else json.dumps(level)}"
-        for factor, level in treatment.items()
-        if factor != "environment"
-    ]
-    environment = [str(treatment["environment"])] if "environment" in treatment else []
-    return ", ".join(environment + others)
+from nearmetal.model import Better, Frozen, Level, Scale, Warned
 
 
 class Verdict(StrEnum):

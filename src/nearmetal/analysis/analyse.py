@@ -1,0 +1,70 @@
+"""The whole analysis of a run, as one pure function."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nearmetal.analysis.contrasts import matched_contrasts
+from nearmetal.analysis.responses import Arm, Arms, arms_of, count, key_of
+from nearmetal.analysis.results import Analysis, Cell
+from nearmetal.model import Assignment, TrialRecord
+from nearmetal.store.folder import Manifest
+
+
+def analyse(
+    manifest: Manifest,
+    records: Iterable[TrialRecord],
+    events: Iterable[Mapping[str, Any]],
+    primaries: Mapping[str, str],
+) -> Analysis:
+    """What a run says. `primaries` names each workload's primary response. The same input gives the same output."""
+    kept = tuple(records)
+    design = manifest.study.design
+    arms = arms_of(kept, design.repeats)
+    matched = matched_contrasts(manifest.plan, arms, primaries, design.alpha, design.margin)
+    return Analysis(
+        trials=count(kept),
+        contrasts=tuple(one.contrast for one in matched),
+        cells=cells_of(manifest, arms, primaries),
+    )
+
+
+def cells_of(manifest: Manifest, arms: Arms, primaries: Mapping[str, str]) -> tuple[Cell, ...]:
+    """What was measured, in the order of the study: workload, response (the primary first), treatment."""
+    cells: list[Cell] = []
+    for workload in manifest.study.workloads:
+        found = [
+            (treatment, arms[key_of(treatment), workload.name])
+            for treatment in manifest.plan.treatments
+            if (key_of(treatment), workload.name) in arms
+        ]
+        names = {name for _, arm in found for replicate in arm.first() for name in replicate.values}
+        primary = primaries[workload.name]
+        for name in sorted(names, key=lambda name: (name != primary, name)):
+            cells += _cells_of_response(workload.name, name, found)
+    return tuple(cells)
+
+
+def _cells_of_response(workload: str, response: str, arms: Sequence[tuple[Assignment, Arm]]) -> Iterable[Cell]:
+    for treatment, arm in arms:
+        having = [replicate for replicate in arm.first() if response in replicate.values]
+        if not having:
+            continue
+        kind = having[0].values[response].kind
+        values = np.array([replicate.values[response].value for replicate in having])
+        yield Cell(
+            workload=workload,
+            response=response,
+            unit=kind.unit,
+            better=kind.better,
+            scale=kind.scale,
+            treatment=treatment,
+            values=tuple(values.tolist()),
+            blocks=tuple(replicate.block for replicate in having),
+            mean=float(values.mean()),
+            stddev=float(values.std(ddof=1)) if len(values) > 1 else 0.0,
+            minimum=float(values.min()),
+            maximum=float(values.max()),
+            median=float(np.median(values)),
+        )

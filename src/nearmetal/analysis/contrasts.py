@@ -1,0 +1,217 @@
+"""Contrasts: a treatment against its reference, from the differences of blocks to a verdict."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearmetal.analysis.responses import Arm, Arms, Replicate, Value, key_of
+from nearmetal.analysis.results import Contrast, Pair, Verdict
+from nearmetal.analysis.signed_rank import SignedRank, signed_rank
+from nearmetal.model import ContrastPlan, Plan, ResponseKind, Warned
+
+LOG_RESOLUTION = 1e-12
+"""Logs of ratios closer than this are one value: no measurement tells a relative change of 1e-12 from none."""
+
+_EMPTY = Arm()
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """A contrast with what its verdict rests on, for diagnostics."""
+
+    contrast: Contrast
+    pairs: tuple[tuple[Replicate, Replicate], ...]
+    """Treatment and reference, one pair per block."""
+    differences: NDArray[np.float64]
+    """Of logs on a ratio scale; empty when the scale does not apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """At what a contrast is tested: the level, and the margin within which it counts as equivalent."""
+
+    level: float
+    margin: float
+    primary: bool
+
+
+def matched_contrasts(
+    plan: Plan, arms: Arms, primaries: Mapping[str, str], alpha: float, margin: float
+) -> list[Matched]:
+    """Every planned contrast: its primary response first, then every other response that both arms have.
+
+    A planned contrast is there even when nothing was measured for it: then its response is all that is known.
+    """
+    results = []
+    for planned in plan.contrasts:
+        pairs = _pairs(planned, arms)
+        primary = primaries[planned.workload]
+        present = _present(pairs)
+        kind = present.pop(primary, None) or _kind_elsewhere(primary, planned.workload, arms)
+        results.append(_contrast(planned, primary, kind, pairs, Test(plan.level, margin, True)))
+        results += [
+            _contrast(planned, name, present[name], pairs, Test(alpha, margin, False)) for name in sorted(present)
+        ]
+    return results
+
+
+def _pairs(planned: ContrastPlan, arms: Arms) -> list[tuple[Replicate, Replicate]]:
+    treatment = arms.get((key_of(planned.treatment), planned.workload), _EMPTY)
+    reference = arms.get((key_of(planned.reference), planned.workload), _EMPTY)
+    return treatment.paired(reference)
+
+
+def _present(pairs: Sequence[tuple[Replicate, Replicate]]) -> dict[str, ResponseKind]:
+    """Responses that both arms have in at least one block."""
+    kinds: dict[str, ResponseKind] = {}
+    for treatment, reference in pairs:
+        for name in treatment.values.keys() & reference.values.keys():
+            kinds.setdefault(name, reference.values[name].kind)
+    return kinds
+
+
+def _kind_elsewhere(response: str, workload: str, arms: Arms) -> ResponseKind:
+    """What a response is, from any arm that has it; where none has, there is nothing but its name."""
+    for (_, of), arm in arms.items():
+        for replicate in arm.first() if of == workload else ():
+            if response in replicate.values:
+                return replicate.values[response].kind
+    return ResponseKind(unit="", better="higher")
+
+
+def _contrast(
+    planned: ContrastPlan, response: str, kind: ResponseKind, pairs: Sequence[tuple[Replicate, Replicate]], test: Test
+) -> Matched:
+    used = tuple(pair for pair in pairs if response in pair[0].values and response in pair[1].values)
+    values = [(treatment.values[response], reference.values[response]) for treatment, reference in used]
+    problem = _problem(values)
+    differences = np.empty(0) if problem else _differences(values, kind)
+    result = _result(values, kind, differences, test)
+    warnings = _missing(len(pairs) - len(used), response) + ((_PROBLEMS[problem],) if problem else ())
+    contrast = Contrast(
+        workload=planned.workload,
+        response=response,
+        unit=kind.unit,
+        scale=kind.scale,
+        better=kind.better,
+        primary=test.primary,
+        treatment=planned.treatment,
+        reference=planned.reference,
+        blocks=len(used),
+        level=test.level,
+        ratio=result.estimate if kind.scale == "ratio" else None,
+        difference=result.estimate if kind.scale == "difference" else None,
+        interval=result.interval,
+        equivalence=result.equivalence,
+        p=result.p,
+        verdict=result.verdict,
+        reason=problem or result.reason,
+        warnings=warnings,
+        pairs=tuple(
+            Pair(
+                block=treatment.block,
+                attempt=treatment.attempt,
+                treatment=treatment.values[response].value,
+                reference=reference.values[response].value,
+            )
+            for treatment, reference in used
+        ),
+    )
+    return Matched(contrast, used, differences)
+
+
+_PROBLEMS = {
+    "censored": Warned(
+        code="censored", text="a value is only known to lie beyond what was tried, so the contrast is left undecided"
+    ),
+    "not-finite": Warned(code="not-finite", text="a value is not a number, so the contrast is left undecided"),
+    "not-positive": Warned(
+        code="not-positive", text="a value is not positive, so it has no ratio, and the contrast is left undecided"
+    ),
+    "units-differ": Warned(code="units-differ", text="the unit or scale of the response is not the same in all trials"),
+}
+
+
+def _problem(values: Sequence[tuple[Value, Value]]) -> str | None:
+    kinds = {value.kind for pair in values for value in pair}
+    if len({(kind.unit, kind.scale) for kind in kinds}) > 1:
+        return "units-differ"
+    found = {value.problem for pair in values for value in pair} - {None}
+    return min(found, key=str) if found else None
+
+
+def _missing(blocks: int, response: str) -> tuple[Warned, ...]:
+    if not blocks:
+        return ()
+    return (Warned(code="response-missing", text=f"{response} is missing in {blocks} blocks that are otherwise ok"),)
+
+
+def _differences(values: Sequence[tuple[Value, Value]], kind: ResponseKind) -> NDArray[np.float64]:
+    treatment = np.array([pair[0].value for pair in values])
+    reference = np.array([pair[1].value for pair in values])
+    if kind.scale == "ratio":
+        return np.asarray(np.log(treatment) - np.log(reference))
+    return np.asarray(treatment - reference)
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """A contrast's numbers on the response's own scale."""
+
+    verdict: Verdict
+    reason: str | None = None
+    estimate: float | None = None
+    interval: tuple[float, float] | None = None
+    equivalence: tuple[float, float] | None = None
+    p: float | None = None
+
+
+def _result(
+    values: Sequence[tuple[Value, Value]], kind: ResponseKind, differences: NDArray[np.float64], test: Test
+) -> _Result:
+    """Estimate, interval, p and verdict. Nothing to go by: undecided."""
+    if not len(differences):
+        return _Result(Verdict.UNDECIDED, "too-few-blocks")
+    if kind.scale == "ratio":
+        found = _as_ratio(signed_rank(differences, test.level, LOG_RESOLUTION))
+        equivalence: tuple[float, float] | None = (1 / (1 + test.margin), 1 + test.margin)
+    else:
+        found = signed_rank(differences, test.level, _resolution(values))
+        equivalence = _equivalence_of_differences(values, test.margin)
+    verdict, reason = judge(found.interval, equivalence, neutral=1.0 if kind.scale == "ratio" else 0.0)
+    return _Result(verdict, reason, found.estimate, found.interval, equivalence, found.p)
+
+
+def _as_ratio(logs: SignedRank) -> SignedRank:
+    interval = None
+    if logs.interval is not None:
+        low, high = np.exp(logs.interval)
+        interval = (float(low), float(high))
+    return SignedRank(float(np.exp(logs.estimate)), interval, logs.p)
+
+
+def _resolution(values: Sequence[tuple[Value, Value]]) -> float:
+    """As fine as LOG_RESOLUTION, relative to the largest value."""
+    return (max(abs(value.value) for pair in values for value in pair) or 1.0) * LOG_RESOLUTION
+
+
+def _equivalence_of_differences(values: Sequence[tuple[Value, Value]], margin: float) -> tuple[float, float] | None:
+    """The margin is a share, so a difference is held against that share of the reference's median."""
+    bound = margin * abs(float(np.median([reference.value for _, reference in values])))
+    return (-bound, bound) if bound else None
+
+
+def judge(
+    interval: tuple[float, float] | None, equivalence: tuple[float, float] | None, neutral: float
+) -> tuple[Verdict, str | None]:
+    """The verdict, and why there is none. `neutral` is the value of no effect: 1 for ratios, 0 for differences."""
+    if interval is None:
+        return Verdict.UNDECIDED, "too-few-blocks"
+    low, high = interval
+    if equivalence is not None and equivalence[0] <= low and high <= equivalence[1]:
+        return Verdict.EQUIVALENT, None
+    if low > neutral or high < neutral:
+        return Verdict.DIFFERENT, None
+    return Verdict.UNDECIDED, "no-margin" if equivalence is None else None

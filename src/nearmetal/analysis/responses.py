@@ -1,0 +1,126 @@
+"""From a journal's records to one value per treatment, workload, response and block.
+
+A block's boot of a treatment is the unit: repeats within it are averaged on the response's scale, and only an
+attempt in which all of them are `ok` counts. What is not `ok` is counted in `TrialCounts` and nowhere else.
+"""
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nearmetal.analysis.results import TrialCounts
+from nearmetal.model import Assignment, ResponseKind, TrialRecord, TrialStatus
+
+Key = str
+"""A treatment as text that tells true from 1 and from "true"."""
+
+
+def key_of(treatment: Assignment) -> Key:
+    return json.dumps(dict(treatment), sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One response of one replicate. `problem` says why no contrast can be made of it."""
+
+    value: float
+    kind: ResponseKind
+    problem: str | None = None
+    """"censored", "not-finite" or "not-positive" (on a ratio scale)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replicate:
+    """What one workload gave in one boot: the repeats of one attempt of one block, all of them ok."""
+
+    block: int
+    attempt: int
+    records: tuple[TrialRecord, ...]
+    values: Mapping[str, Value]
+
+    @property
+    def position(self) -> float:
+        """The mean place of its trials within the block."""
+        return sum(record.trial.position for record in self.records) / len(self.records)
+
+
+class Arm:
+    """All replicates of one treatment and workload, by block and attempt."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, dict[int, Replicate]] = {}
+
+    def add(self, replicate: Replicate) -> None:
+        self._blocks.setdefault(replicate.block, {})[replicate.attempt] = replicate
+
+    def first(self) -> list[Replicate]:
+        """One replicate per block, of the first attempt in which this arm is ok; blocks in planned order."""
+        return [attempts[min(attempts)] for _, attempts in sorted(self._blocks.items())]
+
+    def paired(self, other: "Arm") -> list[tuple[Replicate, Replicate]]:
+        """One pair per block, of the first attempt in which both arms are ok; blocks in planned order."""
+        pairs = []
+        for block in sorted(self._blocks.keys() & other._blocks.keys()):
+            mine, others = self._blocks[block], other._blocks[block]
+            both = mine.keys() & others.keys()
+            if both:
+                attempt = min(both)
+                pairs.append((mine[attempt], others[attempt]))
+        return pairs
+
+
+Arms = Mapping[tuple[Key, str], Arm]
+"""By treatment and workload; an arm without a single ok replicate is empty."""
+
+
+def count(records: Iterable[TrialRecord]) -> TrialCounts:
+    """Every trial of every attempt, by how it ended."""
+    by_status = Counter(record.status.value for record in records)
+    return TrialCounts(**by_status)
+
+
+def arms_of(records: Sequence[TrialRecord], repeats: int) -> Arms:
+    """Gather the replicates: `repeats` trials of a boot, all of them ok."""
+    trials: dict[tuple[Key, str, int, int], list[TrialRecord]] = defaultdict(list)
+    for record in records:
+        address = record.trial
+        trials[key_of(address.treatment), address.workload, address.block, address.attempt].append(record)
+    arms: dict[tuple[Key, str], Arm] = defaultdict(Arm)
+    for (treatment, workload, block, attempt), group in trials.items():
+        if len(group) == repeats and all(record.status is TrialStatus.OK for record in group):
+            ordered = tuple(sorted(group, key=lambda record: record.trial.repeat))
+            arms[treatment, workload].add(Replicate(block, attempt, ordered, _values(ordered)))
+    return arms
+
+
+def _values(records: Sequence[TrialRecord]) -> dict[str, Value]:
+    """Each response that every repeat has, in the order of their names."""
+    shared = set(records[0].responses).intersection(*(record.responses for record in records[1:]))
+    return {name: _average(name, records) for name in sorted(shared)}
+
+
+def _average(name: str, records: Sequence[TrialRecord]) -> Value:
+    """The mean of the repeats on the response's scale; the plain mean where that scale cannot hold them."""
+    responses = [record.responses[name] for record in records]
+    first = responses[0]
+    kind = ResponseKind(unit=first.unit, better=first.better, scale=first.scale)
+    values = [response.value for response in responses]
+    if any(response.censored for response in responses):
+        return Value(_mean(values), kind, "censored")
+    if not all(map(math.isfinite, values)):
+        return Value(_mean(values), kind, "not-finite")
+    if kind.scale == "difference":
+        return Value(_mean(values), kind)
+    if min(values) <= 0:
+        return Value(_mean(values), kind, "not-positive")
+    return Value(_geometric_mean(values), kind)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return values[0] if len(values) == 1 else sum(values) / len(values)
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    return values[0] if len(values) == 1 else math.exp(sum(map(math.log, values)) / len(values))
