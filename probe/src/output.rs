@@ -1,12 +1,99 @@
 //! How a verb speaks: one JSON document on stdout, progress as JSON lines on stderr, and its exit codes.
 
+use std::fmt::Write;
+
 use serde::Serialize;
+use serde_json::Value;
 
 /// Exit code for arguments that cannot be carried out.
 pub const INPUT_IS_WRONG: u8 = 2;
 
 /// Print one document as a single line of JSON on stdout.
 pub fn document(value: &impl Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string(value)?);
-    Ok(())
+    line(&serde_json::to_string(value)?)
+}
+
+/// Print one document: as JSON when asked to, else as text for people.
+pub fn show(value: &impl Serialize, as_json: bool) -> anyhow::Result<()> {
+    match as_json {
+        true => document(value),
+        false => line(text(&serde_json::to_value(value)?).trim_end()),
+    }
+}
+
+/// A reader that has gone away is an error like any other, not a panic.
+fn line(text: &str) -> anyhow::Result<()> {
+    use std::io::Write;
+    writeln!(std::io::stdout(), "{text}")
+        .map_err(|error| anyhow::anyhow!("cannot write to stdout: {error}"))
+}
+
+/// A document as indented lines of `name: value`.
+fn text(value: &Value) -> String {
+    let mut text = String::new();
+    write_fields(value, 0, &mut text);
+    text
+}
+
+fn write_fields(value: &Value, depth: usize, text: &mut String) {
+    let indent = "  ".repeat(depth);
+    let named: Vec<(String, &Value)> = match value {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, field)| (name.replace('_', " "), field))
+            .collect(),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .map(|(index, item)| (index.to_string(), item))
+            .collect(),
+        single => {
+            let _ = writeln!(text, "{indent}{}", plain(single));
+            return;
+        }
+    };
+    for (name, field) in named {
+        let _ = match short(field) {
+            Some(short) => writeln!(text, "{indent}{name}: {short}"),
+            None => writeln!(text, "{indent}{name}:"),
+        };
+        if short(field).is_none() {
+            write_fields(field, depth + 1, text);
+        }
+    }
+}
+
+/// A value that fits behind its name: a single one, or a list of single ones.
+fn short(value: &Value) -> Option<String> {
+    match value {
+        Value::Object(fields) => fields.is_empty().then(|| "none".to_owned()),
+        Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => None,
+        Value::Array(items) if items.is_empty() => Some("none".to_owned()),
+        Value::Array(items) => Some(items.iter().map(plain).collect::<Vec<_>>().join(" ")),
+        single => Some(plain(single)),
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_reads_as_indented_lines() {
+        let document = serde_json::json!({"a_b": 1, "c": {"d": [1, "x"], "e": [{"f": true}], "g": []}, "h": null});
+        assert_eq!(
+            text(&document),
+            "a b: 1\nc:\n  d: 1 x\n  e:\n    0:\n      f: yes\n  g: none\nh: none\n"
+        );
+    }
 }

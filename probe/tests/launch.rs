@@ -80,10 +80,14 @@ fn the_program_runs_on_the_cpus_asked_for() {
 fn signals_mean_to_the_program_what_they_mean_elsewhere() {
     let output = launch(&["--", "grep", "-E", "SigBlk|SigIgn", "/proc/self/status"]);
     let status = text(&output.stdout);
-    let mask = |line: &str| u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap();
+    let mask =
+        |line: &str| u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap();
     let masks: Vec<_> = status.lines().map(mask).collect();
     let broken_pipe = 1 << (libc::SIGPIPE - 1);
-    assert!(masks.len() == 2 && masks[0] == 0 && masks[1] & broken_pipe == 0, "{status}");
+    assert!(
+        masks.len() == 2 && masks[0] == 0 && masks[1] & broken_pipe == 0,
+        "{status}"
+    );
 }
 
 #[test]

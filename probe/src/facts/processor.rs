@@ -1,0 +1,114 @@
+//! The processor, and what lies beneath it when it is a virtual one.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::kernel::{Kernel, value_of};
+use crate::place::CpuList;
+
+#[derive(Serialize, JsonSchema)]
+pub struct Processor {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vendor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    /// Features of the first processor, sorted.
+    flags: Vec<String>,
+    /// CPUs that are on, as the kernel lists them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    online: Option<String>,
+    /// CPUs that this process may use.
+    allowed: String,
+    allowed_count: usize,
+}
+
+/// Signs of a hypervisor. None of them is proof of bare metal when it is missing.
+#[derive(Serialize, JsonSchema)]
+pub struct Virtualization {
+    /// Whether the processor says that it is virtual.
+    hypervisor_flag: bool,
+    /// How the hypervisor names itself to programs, such as KVMKVMKVM or TCGTCGTCGTCG.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hypervisor_signature: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hypervisor_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    product: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vendor: Option<String>,
+}
+
+pub fn processor(kernel: &Kernel) -> anyhow::Result<Processor> {
+    let text = kernel.text("proc/cpuinfo").unwrap_or_default();
+    let allowed = CpuList::allowed()?;
+    let first_of = |keys: &[&str]| {
+        keys.iter()
+            .find_map(|key| value_of(&text, key))
+            .map(str::to_owned)
+    };
+    Ok(Processor {
+        // The second names are those of ARM.
+        vendor: first_of(&["vendor_id", "CPU implementer"]),
+        model: first_of(&["model name", "CPU part"]),
+        flags: flags(&text),
+        online: kernel.text("sys/devices/system/cpu/online"),
+        allowed: allowed.to_string(),
+        allowed_count: allowed.as_slice().len(),
+    })
+}
+
+fn flags(cpuinfo: &str) -> Vec<String> {
+    let line = value_of(cpuinfo, "flags")
+        .or_else(|| value_of(cpuinfo, "Features"))
+        .unwrap_or_default();
+    let mut flags: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+    flags.sort_unstable();
+    flags
+}
+
+pub fn virtualization(kernel: &Kernel) -> Virtualization {
+    let text = kernel.text("proc/cpuinfo").unwrap_or_default();
+    let hypervisor_flag = flags(&text).iter().any(|flag| flag == "hypervisor");
+    Virtualization {
+        hypervisor_flag,
+        hypervisor_signature: hypervisor_flag.then(hypervisor_signature).flatten(),
+        hypervisor_type: kernel.text("sys/hypervisor/type"),
+        product: kernel.text("sys/class/dmi/id/product_name"),
+        vendor: kernel.text("sys/class/dmi/id/sys_vendor"),
+    }
+}
+
+/// The name in CPUID leaf 0x40000000, which hypervisors fill in by convention.
+#[cfg(target_arch = "x86_64")]
+fn hypervisor_signature() -> Option<String> {
+    let leaf = std::arch::x86_64::__cpuid(0x4000_0000);
+    let bytes = [
+        leaf.ebx.to_le_bytes(),
+        leaf.ecx.to_le_bytes(),
+        leaf.edx.to_le_bytes(),
+    ]
+    .concat();
+    let name = String::from_utf8_lossy(&bytes)
+        .trim_end_matches('\0')
+        .to_owned();
+    (!name.is_empty()).then_some(name)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn hypervisor_signature() -> Option<String> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_sorted_and_of_the_first_processor() {
+        assert_eq!(
+            flags("flags\t\t: sse fpu\nflags\t\t: avx\n"),
+            ["fpu", "sse"]
+        );
+        assert_eq!(flags("Features\t: fp asimd\n"), ["asimd", "fp"]);
+    }
+}

@@ -1,0 +1,209 @@
+//! The list of network interfaces, from the kernel's routing netlink (rtnetlink(7)).
+//!
+//! /sys/class/net would show those of the namespace that sysfs was mounted in, which need not be this process'.
+
+use anyhow::{Context, bail};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    pub name: String,
+    pub mac: Option<String>,
+    pub mtu: u32,
+    pub up: bool,
+    pub kind: Option<String>,
+    pub qdisc: Option<String>,
+    pub queue_length: u32,
+    pub receive_queues: u32,
+    pub transmit_queues: u32,
+}
+
+const MESSAGE_HEADER: usize = 16;
+const INTERFACE_HEADER: usize = 16;
+const ALIGNMENT: usize = 4;
+
+/// Every interface of the network namespace that this process is in.
+pub fn links() -> anyhow::Result<Vec<Link>> {
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        None, // protocol 0 is NETLINK_ROUTE
+    )
+    .context("cannot ask the kernel for its network interfaces")?;
+    send(&socket, &dump_request(), SendFlags::empty())
+        .context("cannot ask the kernel for its network interfaces")?;
+    let mut links = Vec::new();
+    // The kernel fills at most 32 KiB at a time.
+    let mut buffer = vec![0_u8; 1 << 16];
+    loop {
+        let (length, _) = recv(&socket, buffer.as_mut_slice(), RecvFlags::empty())
+            .context("cannot read the list of network interfaces")?;
+        if read_messages(&buffer[..length], &mut links)? {
+            return Ok(links);
+        }
+    }
+}
+
+fn dump_request() -> Vec<u8> {
+    let length = (MESSAGE_HEADER + INTERFACE_HEADER) as u32;
+    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+    let mut request = length.to_ne_bytes().to_vec();
+    request.extend(libc::RTM_GETLINK.to_ne_bytes());
+    request.extend(flags.to_ne_bytes());
+    request.resize(length as usize, 0);
+    request
+}
+
+/// Add the interfaces that the messages tell of; true when the last message was among them.
+fn read_messages(mut bytes: &[u8], links: &mut Vec<Link>) -> anyhow::Result<bool> {
+    while let (Some(length), Some(kind)) = (u32_at(bytes, 0), u16_at(bytes, 4)) {
+        let length = length as usize;
+        let Some(body) = bytes.get(MESSAGE_HEADER..length) else {
+            bail!("the list of network interfaces was cut short")
+        };
+        match i32::from(kind) {
+            libc::NLMSG_DONE => return Ok(true),
+            libc::NLMSG_ERROR => {
+                let error = u32_at(body, 0).unwrap_or_default() as i32;
+                bail!(
+                    "the kernel does not list its network interfaces: {}",
+                    std::io::Error::from_raw_os_error(-error)
+                );
+            }
+            _ if kind == libc::RTM_NEWLINK => links.push(link(body)),
+            _ => {}
+        }
+        bytes = bytes
+            .get(length.next_multiple_of(ALIGNMENT)..)
+            .unwrap_or_default();
+    }
+    Ok(false)
+}
+
+fn link(body: &[u8]) -> Link {
+    let flags = u32_at(body, 8).unwrap_or_default();
+    let mut link = Link {
+        up: flags & libc::IFF_UP as u32 != 0,
+        ..Link::default()
+    };
+    for (kind, value) in attributes(body.get(INTERFACE_HEADER..).unwrap_or_default()) {
+        match kind {
+            libc::IFLA_IFNAME => link.name = text(value),
+            libc::IFLA_ADDRESS => link.mac = mac(value),
+            libc::IFLA_MTU => link.mtu = u32_at(value, 0).unwrap_or_default(),
+            libc::IFLA_QDISC => link.qdisc = Some(text(value)),
+            libc::IFLA_TXQLEN => link.queue_length = u32_at(value, 0).unwrap_or_default(),
+            libc::IFLA_NUM_RX_QUEUES => link.receive_queues = u32_at(value, 0).unwrap_or_default(),
+            libc::IFLA_NUM_TX_QUEUES => link.transmit_queues = u32_at(value, 0).unwrap_or_default(),
+            libc::IFLA_LINKINFO => {
+                link.kind = attributes(value)
+                    .find(|(kind, _)| *kind == libc::IFLA_INFO_KIND)
+                    .map(|(_, kind)| text(kind));
+            }
+            _ => {}
+        }
+    }
+    link
+}
+
+/// The attributes in a message's body; it ends where they stop making sense.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    const HEADER: usize = 4;
+    // The two highest bits tell of nesting and byte order (NLA_TYPE_MASK).
+    const KIND: u16 = 0x3fff;
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(bytes, 0)?);
+        let kind = u16_at(bytes, 2)? & KIND;
+        let value = bytes.get(HEADER..length)?;
+        bytes = bytes
+            .get(length.next_multiple_of(ALIGNMENT)..)
+            .unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(
+        bytes.get(offset..offset + 2)?.try_into().ok()?,
+    ))
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(
+        bytes.get(offset..offset + 4)?.try_into().ok()?,
+    ))
+}
+
+fn text(value: &[u8]) -> String {
+    String::from_utf8_lossy(value)
+        .trim_end_matches('\0')
+        .to_owned()
+}
+
+fn mac(value: &[u8]) -> Option<String> {
+    let parts: Vec<_> = value.iter().map(|byte| format!("{byte:02x}")).collect();
+    (!parts.is_empty()).then(|| parts.join(":"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
+        bytes
+    }
+
+    fn message() -> Vec<u8> {
+        let mut body = vec![0; INTERFACE_HEADER];
+        body[8] = libc::IFF_UP as u8;
+        body.extend(attribute(libc::IFLA_IFNAME, b"veth0\0"));
+        body.extend(attribute(libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 255]));
+        body.extend(attribute(libc::IFLA_MTU, &1500_u32.to_ne_bytes()));
+        body.extend(attribute(
+            libc::IFLA_LINKINFO,
+            &attribute(libc::IFLA_INFO_KIND, b"veth\0"),
+        ));
+        let mut message = ((MESSAGE_HEADER + body.len()) as u32)
+            .to_ne_bytes()
+            .to_vec();
+        message.extend(libc::RTM_NEWLINK.to_ne_bytes());
+        message.resize(MESSAGE_HEADER, 0);
+        message.extend(body);
+        message
+    }
+
+    #[test]
+    fn a_link_is_read_with_its_nested_kind() {
+        let mut links = Vec::new();
+        assert!(!read_messages(&message(), &mut links).unwrap());
+        let expected = Link {
+            name: "veth0".into(),
+            mac: Some("02:00:00:00:00:ff".into()),
+            mtu: 1500,
+            up: true,
+            kind: Some("veth".into()),
+            ..Link::default()
+        };
+        assert_eq!(links, [expected]);
+    }
+
+    #[test]
+    fn messages_cut_or_bent_anywhere_do_no_harm() {
+        let whole = message();
+        for cut in 0..whole.len() {
+            let _ = read_messages(&whole[..cut], &mut Vec::new());
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut bent = whole.clone();
+                bent[cut] = value;
+                let _ = read_messages(&bent, &mut Vec::new());
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `facts` on the machine that runs the tests, and in a network namespace with a known interface.
+
+use std::fs;
+
+mod support;
+use support::*;
+
+#[test]
+fn facts_agree_with_the_kernels_own_files() {
+    let facts = document(&run(&["facts", "--json"]));
+    assert_eq!(facts["schema"], "facts.v1");
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    assert_eq!(facts["kernel"]["release"], release.trim());
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    assert_eq!(facts["kernel"]["boot_id"], boot_id.trim());
+    let somaxconn = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    assert_eq!(facts["sysctls"]["net.core.somaxconn"], somaxconn.trim());
+    assert!(facts["memory"]["total_bytes"].as_u64().unwrap() > 1 << 20);
+    assert!(facts["filesystems"]["/"]["type"].is_string());
+    assert_eq!(facts["interfaces"]["lo"]["mtu"], 65536);
+}
+
+#[test]
+fn cpus_are_those_the_process_may_use() {
+    let output = run(&[
+        "launch",
+        "--cpus",
+        "0",
+        "--",
+        env!("CARGO_BIN_EXE_nearmetal-probe"),
+        "facts",
+        "--json",
+    ]);
+    let facts = document(&output);
+    assert_eq!(facts["processor"]["allowed"], "0");
+    assert_eq!(facts["processor"]["allowed_count"], 1);
+}
+
+#[test]
+fn hashes_are_sha256_and_a_missing_file_is_null() {
+    let directory = Directory::new();
+    let file = directory.join("abc");
+    fs::write(&file, "abc").unwrap();
+    let name = file.to_str().unwrap();
+    let facts = document(&run(&[
+        "facts",
+        "--json",
+        "--hash",
+        name,
+        "--hash",
+        "/no/such/file",
+    ]));
+    // The digest of FIPS 180-2's first example.
+    let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    assert_eq!(facts["hashes"][name], expected);
+    assert!(facts["hashes"]["/no/such/file"].is_null());
+    let directory_hash = run(&["facts", "--hash", directory.path().to_str().unwrap()]);
+    assert_eq!(directory_hash.status.code(), Some(2));
+}
+
+#[test]
+fn offloads_are_read_back_as_they_were_set() {
+    if !can_make_namespaces("offloads_are_read_back_as_they_were_set") {
+        return;
+    }
+    let netns = Netns::new();
+    netns.ip(&[
+        "link", "add", "left", "type", "veth", "peer", "name", "right",
+    ]);
+    netns.ip(&[
+        "link",
+        "set",
+        "left",
+        "mtu",
+        "1400",
+        "address",
+        "02:00:00:00:00:77",
+    ]);
+    for state in ["off", "on"] {
+        let set = netns
+            .command("ethtool")
+            .args(["-K", "left", "tso", state])
+            .status()
+            .unwrap();
+        assert!(set.success());
+        let output = netns
+            .command(env!("CARGO_BIN_EXE_nearmetal-probe"))
+            .args(["facts", "--json"])
+            .output()
+            .unwrap();
+        let facts = document(&output);
+        let left = &facts["interfaces"]["left"];
+        assert_eq!(left["features"]["tx-tcp-segmentation"], state);
+        assert_eq!(left["features"]["vlan-challenged"], "fixed off");
+        assert_eq!(
+            (&left["mtu"], &left["mac"]),
+            (&1400.into(), &"02:00:00:00:00:77".into())
+        );
+        assert_eq!(
+            (&left["driver"], &left["kind"]),
+            (&"veth".into(), &"veth".into())
+        );
+        assert_eq!(left["speed_mbit"], 10000);
+        assert!(facts["interfaces"].get("right").is_some());
+    }
+}
+
+#[test]
+fn people_get_text() {
+    let output = run(&["facts"]);
+    assert!(
+        text(&output.stdout)
+            .lines()
+            .any(|line| line.starts_with("  release: "))
+    );
+}
