@@ -125,9 +125,16 @@ def _as_capture(value: object) -> object:
 
 
 class ObserveSpec(Frozen):
+    model_config = ConfigDict(frozen=True, extra="allow")  # an observer of somebody else's, by its name
+
     usage: Seconds | None = None
     noise: bool = False
     capture: Annotated[CaptureSpec | None, BeforeValidator(_as_capture)] = None
+
+    @property
+    def chosen(self) -> Mapping[str, Any]:
+        """Observer name to its setting, of those that are switched on."""
+        return {name: setting for name, setting in self if setting not in (None, False)}
 
 
 class SequentialBlocks(Frozen):
@@ -365,6 +372,8 @@ class Site(Commands, Protocol):
 
     name: str
     arch: str
+    probe: str
+    """Where the probe lies on it."""
 
 
 class Cost(Frozen):
@@ -460,6 +469,8 @@ class Environment(Protocol):
     kind: ClassVar[str]
     provisions: ClassVar[tuple[Provision, ...]]
     """What it can do, strongest first."""
+    on_switch: ClassVar[bool]
+    """Whether its machines hang on the lab's switch, and so get a `Port`."""
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         """What is missing here; nothing is provisioned or changed."""
@@ -484,7 +495,11 @@ class Stage(Protocol):
     servers: tuple[Machine, ...]
     clients: tuple[Machine, ...]
     sites: Mapping[str, Site]
+    spec: MachineSpec
+    """What every server was asked to be."""
     link: LinkSpec
+    connect: str
+    """"shared": all clients load the first server; "pairs": client i loads server i."""
 
     async def together(self, commands: Sequence[tuple[Machine, Sequence[str]]], limit: float) -> list[Completed]:
         """Start each command on its machine at one instant, silently, and return how each ended."""

@@ -41,7 +41,7 @@ def named(name: str, version: int) -> Group:
     if version == 2:
         folder = str(ROOT / PARENT / name)
         return Group(folder, folder, folder, 2)
-    return _first_version({controller: f"{PARENT}/{name}" for controller in _CONTROLLERS})
+    return _first_version(dict.fromkeys(_CONTROLLERS, f"{PARENT}/{name}"))
 
 
 def _first_version(paths: Mapping[str, str]) -> Group:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot
-from nearmetal.lab import process
+from nearmetal.lab import probe, process
 from nearmetal.model import Commands, Completed, Running
 
 
@@ -19,6 +19,10 @@ class LocalSite:
 
     def __init__(self) -> None:
         self.arch = platform.machine()
+
+    @property
+    def probe(self) -> str:
+        return str(probe.path())
 
     async def exec(
         self,

@@ -1,0 +1,172 @@
+"""The environment `mock`: pretended machines, for trying a study's design and for testing plugins without root.
+
+Options in [environments.NAME]: `speed` (1 is the reference), `noise` (relative, 0.01), `drift` (relative, per
+machine), `effects` (a table: NIC, running server or kernel argument to a factor on the speed), `borrowed` (a machine
+that is not ours: reused, and rebooted only on request), and `fault` with the step that goes wrong (`create`,
+`attach` or `exec`) on the machines counted in `fault_on`.
+"""
+
+import asyncio
+import base64
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from nearmetal.config import LIMITS
+from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
+from nearmetal.lab import mock_programs, probe
+from nearmetal.lab.mock_world import State, World
+from nearmetal.model import (
+    Completed,
+    Cost,
+    EnvironmentSpec,
+    Finding,
+    Handle,
+    MachineSpec,
+    Order,
+    Provision,
+    Recorder,
+    Running,
+    Site,
+)
+
+
+class MockMachine:
+    interface = "data"
+    peer = None
+    probe = probe.INSIDE
+    arch = "x86_64"
+
+    def __init__(self, handle: Handle, site: Site, world: World, state: State) -> None:
+        self.name = handle.name
+        self.site = site
+        self.role = str(handle.data["role"])
+        self.owned = not handle.data["borrowed"]
+        self.address = str(state["address"])
+        self.boot_id = str(state["boot_id"])
+        self._world = world
+
+    def _state(self) -> State:
+        state = self._world.read(self.name)
+        if state is None or not state["alive"]:
+            raise MachineLost("the machine is gone", self.name)
+        if _faulty(state, "exec"):
+            self._world.kill(self.name)
+            raise MachineLost("the machine was lost on the way", self.name)
+        return state
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float = LIMITS.command,
+    ) -> Completed:
+        call = mock_programs.Call(self._world, self._state(), argv, stdin, env or {})
+        try:
+            return await asyncio.wait_for(mock_programs.run(call), timeout)
+        except TimeoutError:
+            raise TimedOut(f"`{' '.join(argv)}` did not end within {timeout:g} s", self.name) from None
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
+        call = mock_programs.Call(self._world, self._state(), argv, b"", env or {})
+        running = _MockRunning(asyncio.ensure_future(mock_programs.run(call)))
+        await asyncio.sleep(0)  # let it begin, so that what it serves is there when we return
+        return running
+
+    async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
+        state = self._state()
+        state["files"][path] = {"content": base64.b64encode(content).decode(), "mode": mode}
+        self._world.save(state)
+
+    async def get(self, path: str) -> bytes:
+        files = self._state()["files"]
+        if path not in files:
+            raise FileNotFoundError(path)
+        return base64.b64decode(files[path]["content"])
+
+    async def reboot(self) -> None:
+        state = self._state()
+        self._world.boot(state)
+        self.boot_id = str(state["boot_id"])
+
+    async def cost(self) -> Cost | None:
+        if not self.owned:
+            return None
+        state = self._state()
+        state["spent"] = state.get("spent", 0.0) + 0.5
+        self._world.save(state)
+        return Cost(cpu_seconds=state["spent"], memory_bytes=64 * 2**20)
+
+
+class _MockRunning:
+    def __init__(self, task: "asyncio.Future[Completed]") -> None:
+        self._task = task
+
+    async def wait(self, timeout: float) -> Completed:
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._task), timeout)
+        except TimeoutError:
+            raise TimedOut(f"the program still runs after {timeout:g} s") from None
+
+    async def stop(self) -> Completed:
+        self._task.cancel()
+        try:
+            return await self._task
+        except asyncio.CancelledError:
+            return Completed(status=143)
+
+
+def _faulty(state: State, step: str) -> bool:
+    return state.get("fault") == step and state["count"] in state.get("fault_on", [1])
+
+
+class Mock:
+    kind: ClassVar[str] = "mock"
+    provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart", "restore", "reuse")
+    on_switch: ClassVar[bool] = False
+
+    async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+        missing = spec.options.get("missing")
+        if missing:
+            return [Finding(what=f"mock {missing}", ok=False, detail="as the study asked", remedy="remove `missing`")]
+        return [Finding(what="mock", ok=True, detail="needs nothing")]
+
+    async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
+        world = World(site.name)
+        borrowed = bool(order.options.get("borrowed"))
+        name = str(order.options.get("address", "borrowed")) if borrowed else order.name
+        handle = Handle(kind=self.kind, name=name, site=site.name, data={"role": order.role, "borrowed": borrowed})
+        ledger.creating(handle)
+        if borrowed and world.read(name) is not None:
+            return handle
+        state = world.make(
+            name,
+            str(order.options.get("address") or world.free_address()),
+            **{**order.options, "environment": order.options.get("label", order.role)},
+            vcpus=order.spec.vcpus,
+            memory=order.spec.memory,
+            nic=order.spec.nic,
+        )
+        state["arguments"] = [] if borrowed else list(order.spec.kernel_arguments)
+        state["boots"] = 0
+        world.boot(state)
+        if _faulty(state, "create"):
+            raise NotProvisioned("the pretended machine did not come up", name, "this is what the study asked for")
+        return handle
+
+    async def attach(self, handle: Handle, site: Site) -> MockMachine:
+        world = World(site.name)
+        state = world.read(handle.name)
+        if state is None or not state["alive"]:
+            raise MachineLost("the machine is gone", handle.name)
+        if _faulty(state, "attach"):
+            raise NotProvisioned("the pretended machine did not answer", handle.name)
+        return MockMachine(handle, site, world, state)
+
+    async def destroy(self, handle: Handle, site: Site) -> None:
+        if not handle.data["borrowed"]:
+            World(site.name).remove(handle.name)
+
+
+plugin = Mock()

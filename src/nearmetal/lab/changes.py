@@ -1,0 +1,102 @@
+"""The one engine that changes values and puts them back.
+
+Before a value is changed, the ledger holds what it was; an undo restores only what still has the value that we gave
+it. What somebody else set meanwhile is theirs: it is left, and told.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from nearmetal.errors import HostCannot, MachineError
+from nearmetal.lab.change_kinds import KINDS
+from nearmetal.lab.ledger import Ledger
+from nearmetal.model import Change, Commands, Warned
+
+Reach = Callable[[str], Awaitable[Commands]]
+"""From a change's `on` to what commands run on. MachineLost when it is no more."""
+
+Outcome = Literal["restored", "already so", "left", "lost"]
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What became of one change: `left` means that somebody else has changed the value since."""
+
+    change: Change
+    outcome: Outcome
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of the wish to change: `required` changes that did not stick, and warnings about the others."""
+
+    refused: tuple[str, ...]
+    warnings: tuple[Warned, ...]
+    reboot: tuple[str, ...]
+    """Names of machines that must boot again for their changes to take effect."""
+
+
+async def apply(changes: Sequence[Change], ledger: Ledger, reach: Reach) -> Applied:
+    """Make each change, in order, and read it back."""
+    refused: list[str] = []
+    warnings: list[Warned] = []
+    reboot: dict[str, None] = {}
+    for change in changes:
+        commands = await reach(change.on)
+        kind = KINDS[change.kind]
+        before = await kind.read(commands, change.target)
+        if before == change.after:
+            continue
+        if before is not None or change.kind == "file":
+            ledger.changing(change.model_copy(update={"before": before}))
+            problem = await _write(change, commands)
+        else:
+            problem = "there is no such thing here"
+        if problem:
+            text = f"{change.on}: {change.kind} {change.target} could not be set to {change.after!r}: {problem}"
+            if change.required:
+                refused.append(text)
+            else:
+                warnings.append(Warned(code="change-refused", text=text))
+        elif change.kind == "boot":
+            reboot[change.on] = None
+    return Applied(tuple(refused), tuple(warnings), tuple(reboot))
+
+
+async def _write(change: Change, commands: Commands) -> str:
+    """Write and read back; why it did not stick, or ""."""
+    kind = KINDS[change.kind]
+    try:
+        await kind.write(commands, change.target, change.after)
+    except HostCannot as error:
+        return error.what
+    actual = await kind.read(commands, change.target)
+    return "" if actual == change.after else f"it reads back as {actual!r}"
+
+
+async def undo(ledger: Ledger, reach: Reach) -> list[Undone]:
+    """Put back everything the ledger still holds, newest first. Idempotent."""
+    outcomes: list[Undone] = []
+    for number, change in ledger.outstanding().changes:
+        try:
+            outcome = await _put_back(change, await reach(change.on))
+        except MachineError as error:
+            outcome = Undone(change, "lost", str(error))
+        except HostCannot as error:
+            outcome = Undone(change, "left", str(error))
+        ledger.undone(number)
+        outcomes.append(outcome)
+    return outcomes
+
+
+async def _put_back(change: Change, commands: Commands) -> Undone:
+    kind = KINDS[change.kind]
+    current = await kind.read(commands, change.target)
+    if current == change.before:
+        return Undone(change, "already so")
+    if current != change.after:
+        return Undone(change, "left", f"it is {current!r} now, which is not what nearmetal set ({change.after!r})")
+    await kind.write(commands, change.target, change.before)
+    return Undone(change, "restored")

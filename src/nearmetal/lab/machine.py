@@ -1,0 +1,55 @@
+"""What is alike in every machine of ours: the image it is made of, the environment of its programs, its files."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+from nearmetal.config import Paths
+from nearmetal.errors import HostCannot, ToolFailed
+from nearmetal.lab.image import Image, ls
+from nearmetal.lab.site import must
+from nearmetal.model import Commands
+
+ENVIRONMENT: Mapping[str, str] = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+}
+"""All that a program finds in its environment, whatever the machine is made of, besides what its caller gives."""
+
+# The mode is a new file's, as with open(2): what exists keeps its own. Writing in place also serves /proc and /sys.
+_PUT = """
+set -e
+mkdir -p -- "$2"
+[ -e "$1" ] || { : >"$1"; chmod -- "$3" "$1"; }
+exec cat >"$1"
+"""
+
+
+def image(name: str) -> Image:
+    """The newest image of a name. HostCannot when it has not been built."""
+    found = [one for one in ls(Paths.default().cache) if one.name == name]
+    if not found:
+        raise HostCannot(f"there is no image {name!r}", remedy="build it: nearmetal image build")
+    return found[0]
+
+
+def launch(probe: str, argv: Sequence[str], env: Mapping[str, str] | None, *place: str) -> list[str]:
+    """The argument vector with which the probe starts a program: `place` are options of its verb `launch`."""
+    variables = {**ENVIRONMENT, **(env or {})}
+    given = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
+    return [probe, "launch", *place, "--clear-env", *given, "--", *argv]
+
+
+async def put(commands: Commands, content: bytes, path: str, mode: int) -> None:
+    """Write a whole file by what every image has; parents are made. HostCannot with what the machine said."""
+    file = PurePosixPath(path)
+    await must(commands, "sh", "-c", _PUT, "put", str(file), str(file.parent), f"{mode:o}", stdin=content)
+
+
+async def get(commands: Commands, path: str) -> bytes:
+    """Read a whole file. ToolFailed with what the machine said."""
+    ended = await commands.exec(["cat", "--", path])
+    if ended.status != 0:
+        said = ended.stderr.decode("utf-8", "replace").strip()
+        raise ToolFailed(f"cannot read {shlex.quote(path)}: {said or f'status {ended.status}'}")
+    return ended.stdout

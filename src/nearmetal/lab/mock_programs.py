@@ -1,0 +1,334 @@
+"""The programs of a pretended machine: small, deterministic, and answering in the real ones' formats.
+
+A figure depends only on the machine's speed, its boot and the command: noise is drawn from a hash of these.
+"""
+
+import asyncio
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from statistics import NormalDist
+from typing import Any
+from urllib.parse import urlsplit
+
+from nearmetal.lab import probe
+from nearmetal.lab.change_kinds import GRUB_DROP_IN
+from nearmetal.lab.mock_world import State, World
+from nearmetal.model import Completed
+
+REQUESTS_PER_SECOND = 10_000.0
+EVENTS_PER_SECOND = 1_000.0
+
+
+class Call:
+    """One command on one machine."""
+
+    def __init__(self, world: World, state: State, argv: Sequence[str], stdin: bytes, env: Mapping[str, str]) -> None:
+        self.world = world
+        self.state = state
+        self.argv = list(argv)
+        self.stdin = stdin
+        self.env = env
+
+
+Program = Callable[[Call], Awaitable[Completed]]
+
+
+async def run(call: Call) -> Completed:
+    """Run it, or say as a shell would that there is no such program."""
+    name = call.argv[0].rsplit("/", 1)[-1]
+    program = PROGRAMS.get(name)
+    if program is None:
+        return Completed(status=127, stderr=f"{name}: not found".encode())
+    return await program(call)
+
+
+def _said(text: str, status: int = 0) -> Completed:
+    return Completed(status=status, stdout=text.encode())
+
+
+def _refused(text: str, status: int = 1) -> Completed:
+    return Completed(status=status, stderr=text.encode())
+
+
+def noisy(state: State, what: str) -> float:
+    """The machine's speed with its noise: the same for the same boot and the same words."""
+    effects = state.get("effects", {})
+    speed = state.get("speed", 1.0) * (1 + state.get("drift", 0.0) * state["count"])
+    for condition, factor in effects.items():
+        if condition in (state.get("nic"), *state.get("serving", [])) or any(
+            condition in argument for argument in state["running_arguments"]
+        ):
+            speed *= factor
+    digest = hashlib.sha256(f"{state['boot_id']} {what}".encode()).digest()
+    uniform = (int.from_bytes(digest[:7]) + 0.5) / 2**56
+    return float(speed * (1 + state.get("noise", 0.01) * NormalDist().inv_cdf(uniform)))
+
+
+# ── What every Unix has ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _true(call: Call) -> Completed:
+    return Completed(status=0)
+
+
+async def _false(call: Call) -> Completed:
+    return Completed(status=1)
+
+
+async def _cat(call: Call) -> Completed:
+    paths = call.argv[1:]
+    if not paths:
+        return Completed(status=0, stdout=call.stdin)
+    content = b""
+    for path in paths:
+        found = _file(call, path)
+        if found is None:
+            return _refused(f"cat: {path}: No such file or directory")
+        content += found
+    return Completed(status=0, stdout=content)
+
+
+def _file(call: Call, path: str) -> bytes | None:
+    if path == "/sys/devices/system/cpu/isolated":
+        arguments = [a.partition("=")[2] for a in call.state["running_arguments"] if a.startswith("isolcpus=")]
+        return ("".join(arguments) + "\n").encode()
+    if path == "/proc/sys/kernel/random/boot_id":
+        return f"{call.state['boot_id']}\n".encode()
+    if path in call.state["files"]:
+        return base64.b64decode(call.state["files"][path]["content"])
+    return None
+
+
+async def _rm(call: Call) -> Completed:
+    for path in call.argv[1:]:
+        call.state["files"].pop(path, None)
+    call.world.save(call.state)
+    return Completed(status=0)
+
+
+async def _sleep(call: Call) -> Completed:
+    await asyncio.sleep(float(call.argv[1]))
+    return Completed(status=0)
+
+
+async def _printenv(call: Call) -> Completed:
+    value = call.env.get(call.argv[1])
+    return _said(value + "\n") if value is not None else Completed(status=1)
+
+
+async def _stat(call: Call) -> Completed:
+    """`stat -c %a PATH`."""
+    entry = call.state["files"].get(call.argv[-1])
+    return _said(f"{entry['mode']:o}\n") if entry else _refused("stat: No such file or directory")
+
+
+async def _sha256sum(call: Call) -> Completed:
+    path = call.argv[1]
+    content = _file(call, path)
+    if content is not None:
+        return _said(f"{hashlib.sha256(content).hexdigest()}  {path}\n")
+    if path == probe.INSIDE:  # every pretended machine comes with the probe
+        return _said(f"{probe.sha256()}  {path}\n")
+    return _refused(f"sha256sum: {path}: No such file or directory")
+
+
+async def _sysctl(call: Call) -> Completed:
+    sysctls = call.state["sysctls"]
+    if call.argv[1] == "-n":
+        value = sysctls.get(call.argv[2])
+        return _said(value + "\n") if value is not None else _refused("sysctl: no such key")
+    name, _, value = call.argv[-1].partition("=")
+    if name not in sysctls:
+        return _refused(f"sysctl: cannot stat /proc/sys/{name}: No such file or directory")
+    sysctls[name] = value
+    call.world.save(call.state)
+    return Completed(status=0)
+
+
+async def _ethtool(call: Call) -> Completed:
+    features = call.state["features"]
+    if call.argv[1] == "-k":
+        return _said(
+            f"Features for {call.argv[2]}:\n" + "".join(f"{name}: {value}\n" for name, value in features.items())
+        )
+    _, _, _, feature, value = call.argv
+    if features.get(feature, "[fixed]").endswith("[fixed]"):
+        return _refused(f"Could not change any device features: {feature}", 1)
+    features[feature] = value
+    call.world.save(call.state)
+    return Completed(status=0)
+
+
+async def _update_grub(call: Call) -> Completed:
+    drop_in = _file(call, GRUB_DROP_IN) or b""
+    arguments = drop_in.decode().partition("$GRUB_CMDLINE_LINUX_DEFAULT ")[2].rstrip('"\n').split()
+    call.state["boot_loader"] = arguments
+    call.world.save(call.state)
+    return Completed(status=0)
+
+
+# ── Servers and tools ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def serve(call: Call) -> Completed:
+    """A server that was spawned: it goes on until it is stopped."""
+    name = call.argv[0].rsplit("/", 1)[-1]
+    call.world.save({**call.state, "serving": [*call.state["serving"], name]})
+    try:
+        await asyncio.Event().wait()
+    finally:
+        now = call.world.read(call.state["name"])
+        if now is not None:
+            call.world.save({**now, "serving": [other for other in now["serving"] if other != name]})
+    raise AssertionError("an event that nobody sets")
+
+
+async def _sysbench(call: Call) -> Completed:
+    """`sysbench cpu ... run`, in the words of sysbench 1.0.20."""
+    options = dict(word.lstrip("-").split("=", 1) for word in call.argv if word.startswith("--") and "=" in word)
+    seconds = float(options.get("time", "10"))
+    speed = EVENTS_PER_SECOND * noisy(call.state, " ".join(call.argv[1:]))
+    latency = 1000.0 / speed
+    return _said(
+        "sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)\n\nRunning the test with following options:\n"
+        f"Number of threads: {options.get('threads', '1')}\n"
+        "Initializing random number generator from current time\n\n\n"
+        f"Prime numbers limit: {options.get('cpu-max-prime', '10000')}\n\nInitializing worker threads...\n\n"
+        "Threads started!\n\nCPU speed:\n"
+        f"    events per second: {speed:8.2f}\n\nGeneral statistics:\n"
+        f"    total time:                          {seconds:.4f}s\n"
+        f"    total number of events:              {round(speed * seconds)}\n\nLatency (ms):\n"
+        f"         min:                                    {latency * 0.98:.2f}\n"
+        f"         avg:                                    {latency:.2f}\n"
+        f"         max:                                    {latency * 1.9:.2f}\n"
+        f"         95th percentile:                        {latency * 1.05:.2f}\n"
+        f"         sum:                                 {seconds * 1000:.2f}\n\nThreads fairness:\n"
+        f"    events (avg/stddev):           {speed * seconds:.4f}/0.00\n"
+        f"    execution time (avg/stddev):   {seconds:.4f}/0.00\n\n"
+    )
+
+
+# ── The probe ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _probe(call: Call) -> Completed:
+    verbs: Mapping[str, Program] = {"at": _at, "facts": _facts, "load": _load, "serve": serve}
+    verb = verbs.get(call.argv[1]) if len(call.argv) > 1 else None
+    return await verb(call) if verb else _refused(f"the pretended probe has no verb {call.argv[1:2]}", 2)
+
+
+async def _at(call: Call) -> Completed:
+    started = time.time_ns()
+    ended = await run(Call(call.world, call.state, call.argv[call.argv.index("--") + 1 :], call.stdin, call.env))
+    document = {
+        "schema": "at.v1",
+        "intended_ns": started,
+        "started_ns": started,
+        "late_ns": 0,
+        "ended_ns": started,
+        "elapsed_ns": 0,
+        "status": ended.status,
+        "signal": None,
+        "timed_out": False,
+        "stdout": base64.b64encode(ended.stdout).decode(),
+        "stderr": base64.b64encode(ended.stderr).decode(),
+    }
+    return Completed(status=ended.status, stdout=json.dumps(document).encode())
+
+
+async def _facts(call: Call) -> Completed:
+    """As much of facts.v1 as the reading side needs."""
+    state = call.state
+    cpus = state.get("vcpus", 1)
+    document = {
+        "schema": "facts.v1",
+        "probe": {"version": "mock", "sha256": probe.sha256()},
+        "kernel": {"release": "6.1-mock", "arch": "x86_64", "command_line": " ".join(state["running_arguments"])},
+        "cpu": {"model": "Mock CPU", "vendor": "Mock", "flags": [], "online": cpus, "allowed": list(range(cpus))},
+        "memory": {"total_bytes": state.get("memory", 512 * 2**20), "available_bytes": 2**28},
+        "boot_id": state["boot_id"],
+        "nics": [{"name": "data", "driver": state.get("nic", "mock"), "features": state["features"]}],
+    }
+    return Completed(status=0, stdout=json.dumps(document).encode())
+
+
+def _spread(middle: float, count: int) -> dict[str, float]:
+    names = ("mean", "median", "p50", "p90", "p95", "p99", "p999", "max")
+    around = dict.fromkeys(names, middle) | {"min": middle * 0.5, "p99": middle * 3, "p999": middle * 5}
+    return {**around, "max": middle * 9, "stddev": middle * 0.3, "count": count}
+
+
+async def _load(call: Call) -> Completed:
+    """load.v1 against a pretended server: refused unless a server runs there."""
+    words = call.argv[2:]
+    url = next(word for word in words if word.startswith("http://"))
+    server = call.world.at_address(urlsplit(url).hostname or "")
+    up = server is not None and bool(server["serving"])
+    duration = _option(words, "--duration")
+    seconds = float(duration.rstrip("ms")) if duration else 0.0
+    wanted = _option(words, "--requests")
+    rate = REQUESTS_PER_SECOND * noisy(server, call.state["name"] + url) if server is not None else 1.0
+    done = (int(wanted) if wanted else round(rate * seconds)) if up else 0
+    latency = 1e9 / rate
+    elapsed = seconds or done / rate
+    failed = 0 if up else 1
+    document: dict[str, Any] = {
+        "schema": "load.v1",
+        "elapsed_ns": round(elapsed * 1e9),
+        "requests": {"sent": done + failed, "completed": done},
+        "connections": {"opened": 1, "concurrent_max": 1, "burst_max": 1, "replies_each": float(done)},
+        "rate": {"offered": None, "achieved": done / elapsed if elapsed else 0.0},
+        "latency_ns": _spread(latency, done),
+        "service_ns": _spread(latency, done),
+        "connection_ns": _spread(latency, 1),
+        "connect_ns": _spread(latency / 4, 1),
+        "first_byte_ns": _spread(latency * 0.9, done),
+        "transfer_ns": _spread(latency * 0.1, done),
+        "lateness_ns": _spread(1000.0, done),
+        "status": {"2xx": done} if up else {},
+        "errors": dict.fromkeys(
+            (
+                "client_timeout",
+                "socket_timeout",
+                "reset",
+                "fd_unavailable",
+                "address_unavailable",
+                "fd_table_full",
+                "other",
+            ),
+            0,
+        )
+        | {"refused": failed},
+        "bytes": {"sent": done * 60, "header": done * 200, "body": done * 402},
+        "cpu_ns": {"user": round(elapsed * 1e8), "system": round(elapsed * 1e8)},
+        "reply_rate": {"min": rate, "mean": rate, "max": rate, "stddev": 0.0, "samples": 1},
+        "warnings": [],
+        "histogram": "",
+    }
+    return Completed(status=0, stdout=json.dumps(document).encode())
+
+
+def _option(words: Sequence[str], name: str) -> str | None:
+    return words[words.index(name) + 1] if name in words else None
+
+
+PROGRAMS: Mapping[str, Program] = {
+    "true": _true,
+    "false": _false,
+    "cat": _cat,
+    "rm": _rm,
+    "sleep": _sleep,
+    "printenv": _printenv,
+    "stat": _stat,
+    "sha256sum": _sha256sum,
+    "sysctl": _sysctl,
+    "ethtool": _ethtool,
+    "update-grub": _update_grub,
+    "lighttpd": serve,
+    "tcpdump": serve,
+    "sysbench": _sysbench,
+    "nearmetal-probe": _probe,
+}

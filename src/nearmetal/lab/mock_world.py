@@ -1,0 +1,111 @@
+"""A pretended world for the mock environment: machines as JSON files in a folder, shared by all processes.
+
+It stands in for hardware in tests of nearmetal and of other people's plugins: what is created, changed, rebooted and
+destroyed is kept on disk, so that a controller that is killed leaves behind just what a real one would.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from nearmetal.config import Paths
+
+State = dict[str, Any]
+
+_SYSCTLS = {
+    "kernel.timer_migration": "1",
+    "kernel.sched_rt_runtime_us": "950000",
+    "kernel.numa_balancing": "1",
+    "net.ipv4.tcp_autocorking": "1",
+}
+_FEATURES = {
+    "tcp-segmentation-offload": "on",
+    "generic-receive-offload": "on",
+    "large-receive-offload": "off [fixed]",
+}
+
+
+class World:
+    """The machines of one site."""
+
+    def __init__(self, site: str) -> None:
+        self._folder = Paths.default().state / "mock" / site
+
+    def make(self, name: str, address: str, **facts: Any) -> State:
+        """A new machine, running. Its boot_id follows from its name and how often it was made."""
+        count = self._count(facts.get("environment", name))
+        state: State = {
+            "name": name,
+            "address": address,
+            "alive": True,
+            "boots": 0,
+            "count": count,
+            "arguments": [],
+            "sysctls": dict(_SYSCTLS),
+            "features": dict(_FEATURES),
+            "files": {},
+            "serving": [],
+            **facts,
+        }
+        self.boot(state)
+        return state
+
+    def boot(self, state: State) -> None:
+        """What a boot does: a new boot_id, and the kernel arguments that were configured by then."""
+        state["boots"] += 1
+        state["serving"] = []
+        identity = f"{state['name']} {state['count']} {state['boots']}"
+        state["boot_id"] = hashlib.sha256(identity.encode()).hexdigest()[:32]
+        state["running_arguments"] = [*state["arguments"], *_configured(state)]
+        self.save(state)
+
+    def read(self, name: str) -> State | None:
+        with suppress(FileNotFoundError):
+            return dict(json.loads(self._file(name).read_text()))
+        return None
+
+    def save(self, state: State) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        temporary = self._file(state["name"]).with_suffix(".new")
+        temporary.write_text(json.dumps(state))
+        temporary.replace(self._file(state["name"]))
+
+    def remove(self, name: str) -> None:
+        self._file(name).unlink(missing_ok=True)
+
+    def kill(self, name: str) -> None:
+        """What a power cut does to one machine."""
+        state = self.read(name)
+        if state is not None:
+            self.save({**state, "alive": False})
+
+    def machines(self) -> Iterator[State]:
+        for file in sorted(self._folder.glob("*.json")):
+            yield json.loads(file.read_text())
+
+    def at_address(self, address: str) -> State | None:
+        return next((state for state in self.machines() if state["address"] == address and state["alive"]), None)
+
+    def free_address(self) -> str:
+        taken = {state["address"] for state in self.machines()}
+        return next(address for number in range(1, 65000) if (address := f"mock-{number}") not in taken)
+
+    def _file(self, name: str) -> Path:
+        return self._folder / f"{name}.json"
+
+    def _count(self, environment: str) -> int:
+        """How many machines of this environment there have been, this one included."""
+        counter = self._folder / f"{environment}.count"
+        count = int(counter.read_text()) + 1 if counter.exists() else 1
+        self._folder.mkdir(parents=True, exist_ok=True)
+        counter.write_text(str(count))
+        return count
+
+
+def _configured(state: State) -> list[str]:
+    """Kernel arguments that the pretended boot loader was told, by the drop-in file or by hand."""
+    arguments: list[str] = state.get("boot_loader", [])
+    return arguments
