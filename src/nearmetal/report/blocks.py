@@ -1,0 +1,134 @@
+"""What a section of the report is made of: data, never markup. The renderers decide how each kind of block looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+Tone = Literal["better", "worse", "same", "unknown", "plain"]
+"""What a word means for the reader; renderers turn it into a colour and never rely on the colour alone."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A value in an SI unit ("s", "B", "1/s", "share", …): people see "1.2 ms", data files get 0.0012."""
+
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A word that carries a judgement."""
+
+    text: str
+    tone: Tone = "plain"
+
+
+Value = str | int | float | Quantity | Badge | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table. `where` says who sees it: people ("page"), data files ("data"), or both."""
+
+    title: str
+    numeric: bool = False
+    where: Literal["both", "page", "data"] = "both"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of values. `name` is unique in the report: the CSV file is called so.
+
+    A row stands for one thing and has one value a column. `folded` keeps a long table closed until asked for.
+    """
+
+    kind: ClassVar[str] = "table"
+    name: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Value, ...], ...]
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture as a Vega-Lite specification, and the same for a column of 328 px where it needs another shape."""
+
+    name: str
+    spec: Mapping[str, Any]
+    narrow: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Pictures that belong together. `name` is unique in the report; `description` says it all to who cannot see it."""
+
+    kind: ClassVar[str] = "chart"
+    name: str
+    caption: str
+    description: str
+    panels: tuple[Panel, ...]
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    kind: ClassVar[str] = "paragraph"
+    text: str
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something the reader must not miss."""
+
+    kind: ClassVar[str] = "notice"
+    text: str
+    tone: Literal["note", "warning"] = "note"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One conclusion in a sentence, what it is about, its verdict, and the small print."""
+
+    about: str
+    text: str
+    badge: Badge
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Statements:
+    kind: ClassVar[str] = "statements"
+    items: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms and what each is here."""
+
+    kind: ClassVar[str] = "terms"
+    items: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Text to be shown letter by letter: a file, a command."""
+
+    kind: ClassVar[str] = "source"
+    text: str
+
+
+Block = Table | Chart | Paragraph | Notice | Statements | Terms | Source
+
+
+@dataclass(frozen=True)
+class Section:
+    """One chapter of the report. `lead` is the sentence to read when nothing else is read."""
+
+    name: str
+    title: str
+    lead: str
+    blocks: tuple[Block, ...] = ()

@@ -1,0 +1,39 @@
+"""How a value of a table is written: for people, and for programs."""
+
+from nearmetal.report import figures, words
+from nearmetal.report.blocks import Badge, Column, Quantity, Table, Value
+
+
+def for_people(value: Value) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, Badge):
+        return value.text
+    if isinstance(value, Quantity):
+        if value.unit == "p":
+            return f"{value.value:.2g}" if value.value >= 0.0001 else "< 0.0001"
+        return figures.quantity(value.value, value.unit)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return words.plain(value)
+
+
+def for_programs(value: Value) -> str:
+    """The number itself, in full; text that a spreadsheet would run as a formula is quoted."""
+    if value is None:
+        return ""
+    if isinstance(value, Badge):
+        return value.text
+    if isinstance(value, Quantity):
+        return repr(value.value)
+    if isinstance(value, int | float):
+        return repr(value)
+    text = words.plain(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text
+
+
+def shown(table: Table, where: str) -> list[tuple[int, Column]]:
+    """The columns that people ("page") or programs ("data") see, with their places in a row."""
+    return [(index, column) for index, column in enumerate(table.columns) if column.where in ("both", where)]

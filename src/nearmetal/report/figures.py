@@ -1,0 +1,82 @@
+"""Numbers as people read them: few digits, a unit that fits, and as many decimals as the interval deserves."""
+
+import math
+from collections.abc import Iterable
+
+from nearmetal import units
+
+
+def quantity(value: float, unit: str) -> str:
+    """ "1.2 ms", "512 MiB", "12,340/s": a value of a response for people."""
+    if not math.isfinite(value):
+        return "not a number" if math.isnan(value) else "without limit"
+    if unit == "1/s":
+        return f"{_rounded(value)}/s"
+    return units.show(value, unit)
+
+
+def _rounded(value: float) -> str:
+    """Four digits or, above 1000, none after the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def ratio(value: float, spread: tuple[float, float] | None = None) -> str:
+    """A ratio with as many decimals as its interval deserves: 0.97, 0.0984, 12.3."""
+    if not math.isfinite(value):
+        return "not a number" if math.isnan(value) else "without limit"
+    if abs(value) >= 10:
+        return f"{value:,.1f}"
+    width = abs(spread[1] - spread[0]) if spread and all(map(math.isfinite, spread)) else abs(value) / 10
+    decimals = min(4, max(2, math.ceil(-math.log10(width)))) if width > 0 else 3
+    return f"{value:.{decimals}f}"
+
+
+def interval(spread: tuple[float, float]) -> str:
+    return f"{ratio(spread[0], spread)} to {ratio(spread[1], spread)}"
+
+
+def difference(value: float, unit: str) -> str:
+    """A signed quantity; a share becomes percentage points."""
+    sign = "+" if value > 0 else "−" if value < 0 else "±"
+    if unit == "share":
+        return f"{sign}{abs(value) * 100:.3g} points"
+    return f"{sign}{quantity(abs(value), unit)}"
+
+
+def probability(p: float) -> str:
+    return f"p = {p:.2g}" if p >= 0.0001 else "p < 0.0001"
+
+
+def percent(share: float) -> str:
+    """ "2 %", "98.75 %": a share with no more digits than it has."""
+    return f"{share * 100:.4g} %"
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """ "1 block", "8 blocks"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def listing(words: Iterable[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    *rest, last = list(words) or ["nothing"]
+    return f"{', '.join(rest)} and {last}" if rest else last
+
+
+_STEPS: dict[str, tuple[tuple[float, str], ...]] = {
+    "s": ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
+    "B": ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")),
+    "share": ((0.01, "%"),),
+}
+
+
+def axis(unit: str, values: Iterable[float]) -> tuple[float, str]:
+    """What to divide by, and the unit's name, so that an axis has short numbers."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if unit in _STEPS:
+        steps = _STEPS[unit]
+        return next(((size, name) for size, name in steps if largest >= 2 * size), steps[-1]) if largest else steps[-1]
+    for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if largest >= 2 * factor and unit.startswith(("bit", "B")):
+            return factor, f"{prefix}{unit}"
+    return 1.0, {"1/s": "per second"}.get(unit, unit)

@@ -1,0 +1,78 @@
+"""The report as Markdown, and its tables as CSV."""
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+
+from nearmetal.report import cells
+from nearmetal.report.blocks import Block, Chart, Notice, Paragraph, Section, Source, Statements, Table, Terms
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
+
+
+def comma_separated(table: Table) -> str:
+    """One header line, one line a row, numbers in full."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    columns = cells.shown(table, "data")
+    writer.writerow(cells.for_programs(column.title) for _, column in columns)
+    writer.writerows([cells.for_programs(row[index]) for index, _ in columns] for row in table.rows)
+    return out.getvalue()
+
+
+def markdown(title: str, question: str, sections: Sequence[Section]) -> str:
+    parts = [f"# {_escaped(title)}", _escaped(question)]
+    for section in sections:
+        parts += [f"## {_escaped(section.title)}", _escaped(section.lead)]
+        parts += [_block(block) for block in section.blocks]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Paragraph(text):
+            return _escaped(text)
+        case Notice(text):
+            return f"> **Note:** {_escaped(text)}"
+        case Statements(items):
+            return "\n".join(
+                f"- **{_escaped(item.about)}**: {_escaped(item.text)}: **{_escaped(item.badge.text)}** ({_escaped(item.detail)})"
+                for item in items
+            )
+        case Terms(items):
+            return "\n".join(f"- **{_escaped(term)}**: {_escaped(text)}" for term, text in items)
+        case Source(text):
+            fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+            return f"{fence}\n{text.rstrip()}\n{fence}"
+        case Chart():
+            pictures = "\n".join(f"![{_escaped(panel.name)}](report/{picture_name(block, panel.name)}.svg)" for panel in block.panels)
+            return f"{pictures}\n\n{_escaped(block.caption)}"
+        case Table():
+            return _table(block)
+
+
+def picture_name(chart: Chart, panel: str) -> str:
+    """A picture's file name without its ending."""
+    return file_name(f"{chart.name}-{panel}" if len(chart.panels) > 1 else chart.name)
+
+
+def file_name(name: str) -> str:
+    """A name from a study as a file name: it cannot leave its folder, nor hide."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".-") or "unnamed"
+
+
+def _table(table: Table) -> str:
+    columns = cells.shown(table, "page")
+    lines = [
+        f"**{_escaped(table.caption)}**\n",
+        "| " + " | ".join(_escaped(column.title) for _, column in columns) + " |",
+        "| " + " | ".join("---:" if column.numeric else "---" for _, column in columns) + " |",
+    ]
+    lines += ["| " + " | ".join(_escaped(cells.for_people(row[index])) for index, _ in columns) + " |" for row in table.rows]
+    return "\n".join(lines)
+
+
+def _escaped(text: str) -> str:
+    """On one line, and with nothing that Markdown or HTML would act on."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))

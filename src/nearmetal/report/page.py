@@ -1,0 +1,51 @@
+"""The report as one self-contained page: no script, no font, nothing from the network."""
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from nearmetal.report import cells, palette
+from nearmetal.report.blocks import Section
+from nearmetal.report.drawing import Picture
+from nearmetal.report.reading import ReportInput
+
+
+def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tuple[str, str], Picture]) -> str:
+    """The page. `pictures` holds a drawing for (chart's name, panel's name)."""
+    environment = Environment(
+        loader=PackageLoader("nearmetal.report"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["people"] = cells.for_people
+    environment.globals["shown"] = cells.shown
+    template = environment.get_template("report.html.j2")
+    return template.render(
+        manifest=report.manifest,
+        trials=report.analysis.trials,
+        sections=sections,
+        legend=report.colours,
+        drawings={key: _inline(picture) for key, picture in pictures.items()},
+        style=Markup(_style()),
+    )
+
+
+def _inline(picture: Picture) -> Mapping[str, Any]:
+    """Drawings are ours, and what they say of a study was escaped when they were drawn."""
+    return {"svg": Markup(picture.svg), "narrow": Markup(picture.narrow) if picture.narrow else None}
+
+
+def _style() -> str:
+    """The style sheet, with a rule for each colour that means something else in the dark."""
+    rules = [
+        f'.picture [{attribute}="{colour}"]{{{attribute}:var(--{role})}}'
+        for role, colour in palette.ROLES.items()
+        for attribute in ("fill", "stroke")
+    ]
+    sheet = (files("nearmetal.report") / "templates" / "report.css").read_text()
+    return sheet + "\n".join(rules)

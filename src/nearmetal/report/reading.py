@@ -1,0 +1,85 @@
+"""Everything a report is made from, read from a run's folder alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from nearmetal import plugins
+from nearmetal.analysis.results import Analysis
+from nearmetal.model import Assignment, TrialRecord
+from nearmetal.report import palette
+from nearmetal.report.blocks import Section
+from nearmetal.report.words import Labels
+from nearmetal.store.folder import Manifest, RunFolder
+from nearmetal.store.journal import events, records
+
+
+@dataclass(frozen=True)
+class ReportInput:
+    """What a section may look at."""
+
+    manifest: Manifest
+    analysis: Analysis
+    records: tuple[TrialRecord, ...]
+
+    @cached_property
+    def labels(self) -> Labels:
+        return Labels.of(self.manifest.plan.treatments)
+
+    @cached_property
+    def colours(self) -> dict[str, str]:
+        """Environment to colour, the same in every chart."""
+        study = self.manifest.study
+        levels = [str(treatment.get("environment", "")) for treatment in self.manifest.plan.treatments]
+        reference = study.reference.get("environment") or (levels[0] if levels else None)
+        return palette.environments(levels, None if reference is None else str(reference))
+
+    def colour(self, treatment: Assignment) -> str:
+        return self.colours.get(str(treatment.get("environment", "")), palette.REFERENCE)
+
+    @cached_property
+    def primaries(self) -> frozenset[tuple[str, str]]:
+        """(workload, response) of everything that a verdict is about."""
+        return frozenset((c.workload, c.response) for c in self.analysis.contrasts if c.primary)
+
+
+class SectionPlugin(Protocol):
+    """A chapter of the report. Found in `report/sections/` or by the entry-point group `nearmetal.sections`."""
+
+    name: str
+    title: str
+    order: int
+    """Place in the report; ours stand at 10, 20, 30, …"""
+
+    def render(self, report: ReportInput) -> Section | None:
+        """The chapter, or None where the run has nothing to say about it."""
+        ...
+
+
+def read(folder: RunFolder) -> ReportInput:
+    """Read a run and analyse it. BadInput when the folder cannot be read."""
+    from nearmetal.analysis.analyse import analyse
+
+    manifest = folder.manifest()
+    trials = tuple(records(folder.journal))
+    analysis = analyse(manifest, trials, tuple(events(folder.journal)), primaries(manifest))
+    return ReportInput(manifest, analysis, trials)
+
+
+def primaries(manifest: Manifest) -> dict[str, str]:
+    """Workload to the response its verdict is about: what the study names, else what its kind says."""
+    return {
+        workload.name: workload.primary or plugins.load("workloads", workload.kind).primary
+        for workload in manifest.study.workloads
+    }
+
+
+def sections(report: ReportInput) -> list[Section]:
+    """The chapters of a report, in order."""
+    found: list[SectionPlugin] = sorted(
+        plugins.load_all("sections").values(), key=lambda section: (section.order, section.name)
+    )
+    rendered = (section.render(report) for section in found)
+    return [section for section in rendered if section is not None]

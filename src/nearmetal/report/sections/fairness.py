@@ -1,0 +1,48 @@
+"""What else differs between the environments: the rivals to every explanation."""
+
+from nearmetal.analysis.results import FairnessRow
+from nearmetal.report import words
+from nearmetal.report.blocks import Column, Section, Table, Value
+from nearmetal.report.reading import ReportInput
+
+_SIDE_BY_SIDE = 6
+"""With more machines than this, a row says which of them share each value instead of repeating it in columns."""
+
+
+class Fairness:
+    name = "fairness"
+    title = "What else is not the same"
+    order = 50
+
+    def render(self, report: ReportInput) -> Section | None:
+        rows = report.analysis.fairness
+        if not report.manifest.fairness and not rows:
+            return None
+        if not rows:
+            lead = "Every fact that the machines told of themselves is the same everywhere."
+            return Section(self.name, self.title, lead)
+        lead = (
+            "Facts that the machines told of themselves and that differ, besides what is under study. Each could be part "
+            "of the reason for a difference above. What is not listed was the same everywhere."
+        )
+        return Section(self.name, self.title, lead, (_table(rows),))
+
+
+def _table(rows: tuple[FairnessRow, ...]) -> Table:
+    labels = list(dict.fromkeys(label for row in rows for label in row.values))
+    if len(labels) <= _SIDE_BY_SIDE:
+        columns = (Column("group"), Column("fact"), *(Column(words.plain(label)) for label in labels))
+        body: tuple[tuple[Value, ...], ...] = tuple(
+            (row.group, row.fact, *(row.values.get(label, "not told") for label in labels)) for row in rows
+        )
+        return Table("fairness", "Fairness diff", columns, body)
+    columns = (Column("group"), Column("fact"), Column("value"), Column("where"))
+    body = tuple(
+        (row.group, row.fact, value, "; ".join(label for label in labels if row.values.get(label) == value))
+        for row in rows
+        for value in dict.fromkeys(row.values.values())
+    )
+    return Table("fairness", "Fairness diff", columns, body, folded=len(body) > 60)
+
+
+plugin = Fairness()

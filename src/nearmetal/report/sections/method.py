@@ -1,0 +1,90 @@
+"""How it was done, in words a stranger can check, and the command that does it again."""
+
+import shlex
+
+from nearmetal.model import SequentialBlocks
+from nearmetal.report import figures, words
+from nearmetal.report.blocks import Block, Column, Notice, Section, Source, Table, Terms
+from nearmetal.report.reading import ReportInput
+
+_PROVISIONS = {
+    "boot": "every boot is a machine made from nothing",
+    "restart": "every boot restarts the same machine",
+    "restore": "every boot is the same machine restored from a snapshot, so conclusions hold for that machine",
+    "reuse": "the same machine is used throughout, so conclusions hold for that machine",
+}
+
+
+class Method:
+    name = "method"
+    title = "How it was done"
+    order = 70
+
+    def render(self, report: ReportInput) -> Section:
+        manifest = report.manifest
+        lead = (
+            "Every treatment ran every workload once in each block, in random order. Within a block, treatment and "
+            "reference are compared; what all blocks say together is the verdict."
+        )
+        blocks: list[Block] = [Terms(_design(report))]
+        if manifest.left_out:
+            reasons = [*manifest.left_out_why, *[""] * len(manifest.left_out)]
+            for treatment, reason in zip(manifest.left_out, reasons, strict=False):
+                blocks.append(Notice(f"Left out: {report.labels.treatment(treatment)}. {words.plain(reason)}", "warning"))
+        versions = tuple((words.plain(name), words.plain(version)) for name, version in manifest.versions.items())
+        blocks.append(Table("versions", "Versions", (Column("what"), Column("version")), versions))
+        blocks.append(Source(_again(report)))
+        return Section(self.name, self.title, lead, tuple(blocks))
+
+
+def _design(report: ReportInput) -> tuple[tuple[str, str], ...]:
+    manifest = report.manifest
+    design, plan = manifest.study.design, manifest.plan
+    contrasts = len(plan.contrasts)
+    asked = design.blocks
+    more = f" (the study allows up to {asked.max}; {asked.min} were run)" if isinstance(asked, SequentialBlocks) else ""
+    return (
+        ("Run", f"{words.plain(manifest.run)}, made {words.plain(manifest.created)}"),
+        ("Blocks", f"{len(plan.blocks)}{more}. The unit of statistics is the boot: {_PROVISIONS[design.provision]}."),
+        (
+            "Order",
+            f"random within each block, from seed {plan.seed}; "
+            + ("all workloads of a treatment share a boot." if design.share_boot else "each workload has a boot of its own."),
+        ),
+        (
+            "Estimate",
+            "the pseudomedian (Hodges and Lehmann) of the block differences, on the logarithm where the response has a "
+            "ratio scale; interval and test are the signed-rank statistic's own, so they never disagree.",
+        ),
+        (
+            "Level",
+            f"{design.alpha:g} for the whole study, shared by {figures.count(contrasts, 'primary contrast')}: "
+            f"{plan.level:.4g} each, so every interval is at {figures.percent(1 - plan.level)}.",
+        ),
+        (
+            "Verdicts",
+            f"equivalent: the interval lies within the margin of {figures.percent(design.margin)}; different: it excludes "
+            "the reference; undecided: neither. Undecided is not the same as no difference.",
+        ),
+        ("Host", _host(report)),
+    )
+
+
+def _host(report: ReportInput) -> str:
+    """Facts of the host that are a plain value, or plain values one level down; the manifest has them all."""
+    told: dict[str, object] = {}
+    for name, value in report.manifest.host.items():
+        if isinstance(value, str | int | float) and name != "schema":
+            told[name] = value
+        elif isinstance(value, dict):
+            told |= {f"{name} {key}": inner for key, inner in value.items() if isinstance(inner, str | int | float)}
+    return words.facts(told) or "told nothing of itself."
+
+
+def _again(report: ReportInput) -> str:
+    manifest = report.manifest
+    command = ["nearmetal", "run", f"{manifest.study.name}.toml", "--seed", str(manifest.plan.seed), "-o", f"{manifest.run}-again"]
+    return f"# save the study file below as {manifest.study.name}.toml, then\n{shlex.join(command)}"
+
+
+plugin = Method()

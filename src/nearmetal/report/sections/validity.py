@@ -1,0 +1,149 @@
+"""Whether the answer can be trusted: what went wrong, what was warned of, what drifted."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from nearmetal.analysis.results import Cell
+from nearmetal.model import TrialRecord, TrialStatus, Warned
+from nearmetal.report import charts, figures, words
+from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Section, Table
+from nearmetal.report.reading import ReportInput
+
+
+class Validity:
+    name = "validity"
+    title = "Can it be trusted?"
+    order = 60
+
+    def render(self, report: ReportInput) -> Section:
+        counts = report.analysis.trials
+        bad = [record for record in report.records if record.status is not TrialStatus.OK]
+        total = counts.ok + counts.invalid + counts.failed + counts.lost
+        lead = f"{counts.ok:,} of {figures.count(total, 'trial')} ended well"
+        lead += (
+            f"; {counts.invalid} invalid, {counts.failed} failed, {counts.lost} lost. Those are kept and never counted; "
+            "their blocks were repeated whole."
+            if bad
+            else ", none was invalid, failed or lost."
+        )
+        blocks: list[Block] = [Notice(words.plain(warning.text), "warning") for warning in report.analysis.warnings]
+        if bad:
+            blocks.append(_troubles(bad, report))
+        warned = _warnings(report)
+        if warned.rows:
+            blocks.append(warned)
+        panels = (*_over_blocks(report), *_over_positions(report))
+        if panels:
+            blocks.append(
+                Chart(
+                    "drift",
+                    "Each treatment's primary response against its own median. A trend over blocks is a drift, which blocks "
+                    "cancel out; a slope over the position within a block is what random order guards against.",
+                    "Primary responses relative to their medians, over blocks and over positions within a block.",
+                    panels,
+                )
+            )
+        return Section(self.name, self.title, lead, tuple(blocks))
+
+
+def _troubles(bad: Sequence[TrialRecord], report: ReportInput) -> Table:
+    columns = (
+        Column("status"),
+        Column("treatment"),
+        Column("workload"),
+        Column("block", numeric=True),
+        Column("attempt", numeric=True),
+        Column("reason"),
+    )
+    rows = tuple(
+        (
+            str(record.status),
+            report.labels.treatment(record.trial.treatment),
+            record.trial.workload,
+            record.trial.block,
+            record.trial.attempt,
+            record.reason or "",
+        )
+        for record in bad
+    )
+    return Table("troubles", "Trials that do not count, and why", columns, rows, folded=len(rows) > 20)
+
+
+def _warnings(report: ReportInput) -> Table:
+    """One row a code and treatment, with how often and one example: a thousand trials can say the same."""
+    examples: dict[tuple[str, str], str] = {}
+    often: Counter[tuple[str, str]] = Counter()
+    told: list[tuple[str, Warned]] = [
+        (report.labels.treatment(record.trial.treatment), warning)
+        for record in report.records
+        for warning in record.warnings
+    ]
+    told += [
+        (report.labels.versus(contrast), warning)
+        for contrast in report.analysis.contrasts
+        if contrast.primary
+        for warning in contrast.warnings
+    ]
+    for label, warning in told:
+        often[warning.code, label] += 1
+        examples.setdefault((warning.code, label), warning.text)
+    rows = tuple((code, label, often[code, label], text) for (code, label), text in examples.items())
+    columns = (Column("warning"), Column("about"), Column("times", numeric=True), Column("for example"))
+    return Table("warnings", "Warnings: the values count, read them with care", columns, rows, folded=len(rows) > 20)
+
+
+def _over_blocks(report: ReportInput) -> Iterable[Panel]:
+    for (workload, response), cells in _primary_cells(report).items():
+        groups = [
+            charts.Line(
+                report.labels.treatment(cell.treatment),
+                report.colour(cell.treatment),
+                tuple((block + 1, _relative(value, cell)) for block, value in zip(cell.blocks, cell.values, strict=True)),
+            )
+            for cell in cells
+            if _has_scale(cell)
+        ]
+        if any(len(group.points) > 1 for group in groups):
+            title = f"{words.plain(workload)}: drift over blocks"
+            yield Panel(f"{workload}-blocks", charts.lines(title, words.response(response), "block", groups))
+
+
+def _over_positions(report: ReportInput) -> Iterable[Panel]:
+    """All treatments of a workload together, by the position of the trial in its block."""
+    for (workload, response), cells in _primary_cells(report).items():
+        by_treatment = {frozenset(cell.treatment.items()): cell for cell in cells if _has_scale(cell)}
+        points: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for record in report.records:
+            cell = by_treatment.get(frozenset(record.trial.treatment.items()))
+            if cell is None or record.trial.workload != workload or record.status is not TrialStatus.OK:
+                continue
+            if response in record.responses:
+                environment = words.plain(str(record.trial.treatment.get("environment", "")))
+                value = _relative(record.responses[response].value, cell)
+                points[environment].append((record.trial.position + 1, value))
+        groups = [
+            charts.Line(name, report.colours.get(name, ""), tuple(found)) for name, found in sorted(points.items())
+        ]
+        if any(len({x for x, _ in group.points}) > 1 for group in groups):
+            title = f"{words.plain(workload)}: position in the block"
+            yield Panel(f"{workload}-positions", charts.lines(title, words.response(response), "position", groups))
+
+
+def _primary_cells(report: ReportInput) -> dict[tuple[str, str], list[Cell]]:
+    found: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+    for cell in report.analysis.cells:
+        if (cell.workload, cell.response) in report.primaries:
+            found[cell.workload, cell.response].append(cell)
+    return found
+
+
+def _has_scale(cell: Cell) -> bool:
+    return bool(cell.values) and cell.median != 0 and math.isfinite(cell.median)
+
+
+def _relative(value: float, cell: Cell) -> float:
+    return value / cell.median - 1
+
+
+plugin = Validity()

@@ -1,0 +1,185 @@
+"""What differs, by how much, how surely: the first thing a reader sees."""
+
+from collections.abc import Callable, Sequence
+
+from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.report import charts, figures, words
+from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Quantity, Section, Statement, Statements, Table, Value
+from nearmetal.report.reading import ReportInput
+
+_CLOSE_UP = 1.12
+"""A close-up shows ratios up to this, and down to its inverse."""
+
+_IN_SENTENCES = 24
+"""More contrasts than this are told by the chart and the table alone."""
+
+
+class Verdicts:
+    name = "verdicts"
+    title = "Verdicts"
+    order = 10
+
+    def render(self, report: ReportInput) -> Section:
+        primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
+        if not primary:
+            text = "Nothing was compared: the study has no treatment beside its reference."
+            return Section(self.name, self.title, text)
+        blocks: list[Block] = []
+        if report.analysis.trials.ok == 0:
+            blocks.append(Notice("No trial ended well, so nothing can be concluded. See Validity for the reasons.", "warning"))
+        if len(primary) <= _IN_SENTENCES:
+            blocks.append(Statements(tuple(_statement(contrast, report) for contrast in primary)))
+        blocks += [chart for chart in (_chart(primary, report),) if chart.panels]
+        blocks.append(contrast_table("verdicts", "Every primary contrast", primary, report))
+        return Section(self.name, self.title, _lead(primary), tuple(blocks))
+
+
+def _lead(primary: Sequence[Contrast]) -> str:
+    of = {verdict: sum(contrast.verdict is verdict for contrast in primary) for verdict in Verdict}
+    said = [
+        text
+        for verdict, text in (
+            (Verdict.DIFFERENT, f"{of[Verdict.DIFFERENT]} different"),
+            (Verdict.EQUIVALENT, f"{of[Verdict.EQUIVALENT]} equivalent within the margin"),
+            (Verdict.UNDECIDED, f"{of[Verdict.UNDECIDED]} undecided"),
+        )
+        if of[verdict]
+    ]
+    return f"{figures.count(len(primary), 'comparison')} fixed beforehand: {figures.listing(said)}."
+
+
+def _statement(contrast: Contrast, report: ReportInput) -> Statement:
+    detail = [words.small_print(contrast), *(words.plain(warning.text) for warning in contrast.warnings)]
+    return Statement(
+        about=words.plain(contrast.workload),
+        text=words.sentence(contrast, report.labels),
+        badge=words.verdict(contrast),
+        detail="; ".join(detail),
+    )
+
+
+# ── The chart ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
+    ratios = [contrast for contrast in primary if contrast.ratio is not None and contrast.ratio > 0]
+    margin = report.manifest.study.design.margin
+    panels = []
+    if ratios:
+        axis = charts.ratio_axis([end for contrast in ratios for end in _ends(contrast)], margin)
+        panels.append(_panel("ratios", "", ratios, axis, report, _ends))
+        close = [contrast for contrast in ratios if all(1 / _CLOSE_UP < end < _CLOSE_UP for end in _ends(contrast))]
+        if close and axis.domain[1] / axis.domain[0] > 3 and len(ratios) <= _IN_SENTENCES:
+            near = charts.ratio_axis([end for contrast in close for end in _ends(contrast)], margin)
+            panels.append(_panel("close-up", "The same, close to the reference", ratios, near, report, _ends))
+    for unit in dict.fromkeys(contrast.unit for contrast in primary if contrast.difference is not None):
+        chosen = [contrast for contrast in primary if contrast.difference is not None and contrast.unit == unit]
+        axis, divisor = charts.difference_axis([end for contrast in chosen for end in _ends(contrast)], unit)
+
+        def scaled(contrast: Contrast, divisor: float = divisor) -> tuple[float, ...]:
+            return tuple(end / divisor for end in _ends(contrast))
+
+        panels.append(_panel(f"differences-{len(panels)}", "", chosen, axis, report, scaled))
+    margin_text = figures.percent(margin)
+    return Chart(
+        name="verdicts",
+        caption=f"Dashed line: the reference. Shaded: the margin of {margin_text} that the study calls equivalent. Bar: the "
+        "interval. Filled point: different; diamond: equivalent; hollow: undecided; triangle: beyond the close-up.",
+        description="; ".join(
+            f"{words.plain(c.workload)}: {words.sentence(c, report.labels)}: {c.verdict}" for c in primary[:_IN_SENTENCES]
+        ),
+        panels=tuple(panels),
+    )
+
+
+def _ends(contrast: Contrast) -> tuple[float, ...]:
+    """The estimate, and the interval's ends where there is one."""
+    estimate = contrast.ratio if contrast.ratio is not None else contrast.difference
+    return (estimate or 0.0, *(contrast.interval or ()))
+
+
+def _panel(
+    name: str,
+    title: str,
+    contrasts: Sequence[Contrast],
+    axis: charts.Axis,
+    report: ReportInput,
+    ends: Callable[[Contrast], tuple[float, ...]],
+) -> Panel:
+    groups = [
+        charts.Group(heading, tuple(_arm(contrast, report, ends(contrast)) for contrast in contrasts if _heading(contrast) == heading))
+        for heading in dict.fromkeys(map(_heading, contrasts))
+    ]
+    return Panel(
+        name,
+        charts.forest(title, groups, axis, charts.WIDE),
+        charts.forest(title, groups, axis, charts.NARROW),
+    )
+
+
+def _heading(contrast: Contrast) -> str:
+    return f"{words.plain(contrast.workload)}: {words.response(contrast.response)}, {words.direction(contrast.better)}"
+
+
+def _arm(contrast: Contrast, report: ReportInput, ends: tuple[float, ...]) -> charts.Arm:
+    low, high = ends[1:] if len(ends) == 3 else (None, None)
+    return charts.Arm(
+        label=report.labels.versus(contrast),
+        figure=words.estimate(contrast),
+        colour=report.colour(contrast.treatment),
+        estimate=ends[0],
+        low=low,
+        high=high,
+        verdict=str(contrast.verdict),
+    )
+
+
+# ── The table ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def contrast_table(name: str, caption: str, contrasts: Sequence[Contrast], report: ReportInput, folded: bool = False) -> Table:
+    """Contrasts as rows: for people in words, for programs with the plain numbers."""
+    columns = (
+        Column("workload"),
+        Column("response"),
+        Column("treatment"),
+        Column("reference"),
+        Column("estimate", where="page"),
+        Column("scale", where="data"),
+        Column("ratio", numeric=True, where="data"),
+        Column("difference", numeric=True, where="data"),
+        Column("unit", where="data"),
+        Column("low", numeric=True, where="data"),
+        Column("high", numeric=True, where="data"),
+        Column("level", numeric=True, where="data"),
+        Column("p", numeric=True),
+        Column("blocks", numeric=True),
+        Column("verdict"),
+        Column("reason", where="data"),
+    )
+    return Table(name, caption, columns, tuple(_row(contrast, report) for contrast in contrasts), folded)
+
+
+def _row(contrast: Contrast, report: ReportInput) -> tuple[Value, ...]:
+    low, high = contrast.interval or (None, None)
+    return (
+        contrast.workload,
+        words.response(contrast.response),
+        report.labels.treatment(contrast.treatment),
+        report.labels.treatment(contrast.reference),
+        words.estimate(contrast),
+        contrast.scale,
+        contrast.ratio,
+        contrast.difference,
+        contrast.unit,
+        low,
+        high,
+        contrast.level,
+        None if contrast.p is None else Quantity(contrast.p, "p"),
+        contrast.blocks,
+        words.verdict(contrast),
+        contrast.reason,
+    )
+
+
+plugin = Verdicts()

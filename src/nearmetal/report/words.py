@@ -1,0 +1,223 @@
+"""What things are called in front of people: treatments, responses, verdicts, contrasts."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nearmetal import factors
+from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.model import Assignment, Level
+from nearmetal.report import figures
+from nearmetal.report.blocks import Badge, Tone
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
+
+COSTS = ("cpu_per_event", "memory_overhead", "ready")
+"""Responses that every trial has, whatever its workload: what the machine cost its host."""
+
+_TITLES = {
+    "throughput": "throughput",
+    "transactions": "transactions",
+    "latency_p50": "median latency",
+    "latency_p99": "99th percentile of latency",
+    "latency_mean": "mean latency",
+    "connect_p50": "median time to connect",
+    "first_byte_p50": "median time to the first byte",
+    "errors": "errors",
+    "saturation": "saturation point",
+    "bandwidth": "bandwidth",
+    "transfer": "transfer",
+    "jitter": "jitter",
+    "loss": "loss",
+    "retransmits": "retransmits",
+    "events": "events",
+    "read": "read rate",
+    "written": "write rate",
+    "cpu_per_event": "host CPU time per event",
+    "memory_overhead": "memory beyond the guest's own",
+    "ready": "time to ready",
+}
+
+_CLAUSES = {
+    "throughput": "carries {ratio} × the requests of {reference}",
+    "transactions": "completes {ratio} × the transactions of {reference}",
+    "events": "does {ratio} × the work of {reference}",
+    "bandwidth": "moves {ratio} × the data per second of {reference}",
+    "transfer": "moves {ratio} × the data of {reference}",
+    "latency_p50": "takes {ratio} × as long as {reference} for a typical request",
+    "latency_p99": "takes {ratio} × as long as {reference} for its slowest 1 % of requests",
+    "latency_mean": "takes {ratio} × as long as {reference} on average",
+    "saturation": "saturates at {ratio} × the rate of {reference}",
+    "read": "reads {ratio} × the bytes per second of {reference}",
+    "written": "writes {ratio} × the bytes per second of {reference}",
+    "cpu_per_event": "costs {ratio} × the host CPU time of {reference} for each event",
+    "ready": "takes {ratio} × as long as {reference} to be ready",
+}
+
+_REASONS = {
+    "too-few-blocks": "too few blocks to tell",
+    "not-positive": "a value is not positive, so it has no ratio",
+    "not-finite": "a value is not a number",
+    "censored": "a value is only known to lie beyond what was tried",
+    "units-differ": "its unit is not the same in all trials",
+    "no-margin": "the reference is 0, so a margin in percent means nothing",
+}
+
+
+def plain(text: str) -> str:
+    """Text without characters that steer a terminal, reorder a line or break a file; new lines and tabs stay."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def response(name: str) -> str:
+    """A response's name for people; one that only its own workload knows keeps the name it has."""
+    return _TITLES.get(name) or plain(name).replace("_", " ")
+
+
+def level(name: str, value: Level) -> str:
+    """ "qemu", "offload off", "workers 4": a factor's level as part of a name."""
+    if name == "environment":
+        return plain(str(value))
+    if isinstance(value, bool):
+        return f"{plain(name)} {'on' if value else 'off'}"
+    return f"{plain(name)} {plain(factors.show(value))}"
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Names treatments by what tells them apart: factors with one level in the whole run are not repeated."""
+
+    telling: tuple[str, ...]
+
+    @classmethod
+    def of(cls, treatments: Iterable[Assignment]) -> "Labels":
+        levels: dict[str, set[tuple[type, Level] | None]] = {}
+        listed = list(treatments)
+        names = list(dict.fromkeys(name for treatment in listed for name in treatment))
+        for treatment in listed:
+            for name in names:
+                levels.setdefault(name, set()).add((type(treatment[name]), treatment[name]) if name in treatment else None)
+        names.sort(key=lambda name: name != "environment")
+        return cls(tuple(name for name in names if name == "environment" or len(levels[name]) > 1))
+
+    def treatment(self, treatment: Assignment) -> str:
+        return self._named(treatment, self.telling) or "the treatment"
+
+    def _named(self, treatment: Assignment, names: Iterable[str]) -> str:
+        return ", ".join(level(name, treatment[name]) for name in names if name in treatment)
+
+    def sides(self, contrast: Contrast) -> tuple[str, str, str]:
+        """A contrast as (what the treatment is, what the reference is, what both share; "" when nothing telling)."""
+        shared = {
+            name
+            for name in self.telling
+            if name in contrast.treatment
+            and name in contrast.reference
+            and factors.same(contrast.treatment[name], contrast.reference[name])
+        }
+        apart = [name for name in self.telling if name not in shared]
+        common = [name for name in self.telling if name in shared]
+        return (
+            self._named(contrast.treatment, apart) or self.treatment(contrast.treatment),
+            self._named(contrast.reference, apart) or self.treatment(contrast.reference),
+            self._named(contrast.treatment, common),
+        )
+
+    def versus(self, contrast: Contrast) -> str:
+        """ "docker vs host (workers 4)"."""
+        treatment, reference, shared = self.sides(contrast)
+        return f"{treatment} vs {reference}" + (f" ({shared})" if shared else "")
+
+
+def estimate(contrast: Contrast) -> str:
+    """The estimate and its interval: "0.97 × (0.95 to 0.99)", "+0.2 points (+0.1 to +0.3)", "no estimate"."""
+    if contrast.scale == "difference" and contrast.difference is not None:
+        text = figures.difference(contrast.difference, contrast.unit)
+        if contrast.interval is None:
+            return text
+        low, high = (figures.difference(end, contrast.unit) for end in contrast.interval)
+        return f"{text} ({low} to {high})"
+    if contrast.ratio is None:
+        return "no estimate"
+    text = f"{figures.ratio(contrast.ratio, contrast.interval)} ×"
+    return text if contrast.interval is None else f"{text} ({figures.interval(contrast.interval)})"
+
+
+def sentence(contrast: Contrast, labels: Labels) -> str:
+    """A contrast in plain words, without its verdict: "docker carries 0.97 × the requests of host (0.95 to 0.99)"."""
+    treatment, reference, shared = labels.sides(contrast)
+    where = f" ({shared})" if shared else ""
+    ends = ""
+    if contrast.scale == "difference" and contrast.difference is not None:
+        clause = _difference_clause(contrast, reference)
+        if contrast.interval is not None:
+            low, high = (figures.difference(end, contrast.unit) for end in contrast.interval)
+            ends = f" ({low} to {high})"
+    elif contrast.ratio is not None:
+        pattern = _CLAUSES.get(contrast.response, "has {ratio} × the {response} of {reference}")
+        clause = pattern.format(
+            ratio=figures.ratio(contrast.ratio, contrast.interval),
+            response=response(contrast.response),
+            reference=reference,
+        )
+        if contrast.interval is not None:
+            ends = f" ({figures.interval(contrast.interval)})"
+    else:
+        clause = f"cannot be compared with {reference}"
+    return f"{treatment}{where} {clause}{ends}"
+
+
+def _difference_clause(contrast: Contrast, reference: str) -> str:
+    difference = contrast.difference or 0.0
+    name = response(contrast.response)
+    if difference == 0:
+        return f"has the same {name} as {reference}"
+    amount = figures.difference(abs(difference), contrast.unit).lstrip("+")
+    return f"has {amount} {'more' if difference > 0 else 'less'} {name} than {reference}"
+
+
+def tone(contrast: Contrast) -> Tone:
+    """What a verdict means: better and worse only where the data say that there is a difference."""
+    if contrast.verdict is Verdict.EQUIVALENT:
+        return "same"
+    if contrast.verdict is Verdict.UNDECIDED:
+        return "unknown"
+    if contrast.ratio is not None:
+        more = contrast.ratio > 1
+    else:
+        more = (contrast.difference or 0.0) > 0
+    return "better" if more == (contrast.better == "higher") else "worse"
+
+
+def verdict(contrast: Contrast) -> Badge:
+    """ "different, worse", "equivalent", "undecided"."""
+    meaning = tone(contrast)
+    suffix = f", {meaning}" if meaning in ("better", "worse") else ""
+    return Badge(f"{contrast.verdict}{suffix}", meaning)
+
+
+def reason(contrast: Contrast) -> str:
+    """Why a contrast is undecided, or ""."""
+    return _REASONS.get(contrast.reason, plain(contrast.reason)) if contrast.reason else ""
+
+
+def small_print(contrast: Contrast) -> str:
+    """How sure, and on what: "98.75 % interval, p = 0.008, 8 blocks"."""
+    parts = []
+    if contrast.interval is not None:
+        parts.append(f"{figures.percent(1 - contrast.level)} interval")
+    if contrast.p is not None:
+        parts.append(figures.probability(contrast.p))
+    parts.append(figures.count(contrast.blocks, "block"))
+    if contrast.verdict is Verdict.UNDECIDED and contrast.reason:
+        parts.append(reason(contrast))
+    return ", ".join(parts)
+
+
+def direction(better: str) -> str:
+    return f"{better} is better"
+
+
+def facts(values: Mapping[str, object]) -> str:
+    """ "python 3.11, nearmetal 0.1.0"."""
+    return ", ".join(f"{plain(str(name))} {plain(str(value))}" for name, value in values.items())
