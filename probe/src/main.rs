@@ -10,6 +10,7 @@ mod at;
 mod clock;
 mod facts;
 mod hold;
+mod interrupt;
 mod kernel;
 mod launch;
 mod load;

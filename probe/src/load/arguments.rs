@@ -1,0 +1,433 @@
+//! The command line of `load`, and the plan that it stands for once every value has been found sensible.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use super::clock::Nanoseconds;
+use super::ramp::PerStep;
+use super::target::{self, Target};
+use crate::units;
+
+/// Send HTTP requests and measure every phase of them.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Where to: http://HOST[:PORT]/PATH
+    url: String,
+    /// How requests are timed: closed (each worker sends when its last reply is there), open (at a rate, whatever the
+    /// server does) or ramp (open, step by step, until the server is saturated)
+    #[arg(long, value_enum, default_value_t = ModeName::Closed)]
+    mode: ModeName,
+    /// Connections in closed mode, each with one request at a time; those opened beforehand in open mode
+    #[arg(long, default_value_t = 16, value_name = "N")]
+    workers: u32,
+    /// Threads, which share nothing
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    threads: u32,
+    /// How long to measure [default: 10s, unless --requests is given]
+    #[arg(long, value_parser = units::duration, value_name = "TIME")]
+    duration: Option<Duration>,
+    /// How many requests to measure
+    #[arg(long, value_name = "N")]
+    requests: Option<u64>,
+    /// How long to send before measuring begins
+    #[arg(long, value_parser = units::duration, default_value = "0s", value_name = "TIME")]
+    warmup: Duration,
+    /// When to give a request up
+    #[arg(long, value_parser = units::duration, default_value = "5s", value_name = "TIME")]
+    timeout: Duration,
+    /// Use each connection for one request only
+    #[arg(long)]
+    new_connections: bool,
+    /// Open mode: requests per second
+    #[arg(long, value_name = "R")]
+    rate: Option<f64>,
+    /// Open mode: how requests follow each other
+    #[arg(long, value_enum, default_value_t = Spacing::Constant)]
+    arrivals: Spacing,
+    /// Open mode: burn the processor for the last 50 us before each request, to be on time to the microsecond
+    #[arg(long)]
+    spin: bool,
+    /// Seed of the Poisson arrivals
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// Ramp mode: the first rate, in requests per second
+    #[arg(long, value_name = "R")]
+    from: Option<f64>,
+    /// Ramp mode: what each step adds to the rate
+    #[arg(long, value_name = "R")]
+    step: Option<f64>,
+    /// Ramp mode: the last rate
+    #[arg(long, value_name = "R")]
+    to: Option<f64>,
+    /// Ramp mode: 20x makes 20 x rate connections, one request each; 10s makes requests for 10 s
+    #[arg(long, value_parser = PerStep::parse, default_value = "20x", value_name = "N|TIME")]
+    per_step: PerStep,
+    /// Ramp mode: the largest share of failed requests that still counts as keeping up
+    #[arg(long, value_parser = share, default_value = "1%", value_name = "SHARE")]
+    max_errors: f64,
+    /// Another path of the same server, in turn with the others; may be repeated
+    #[arg(long, value_name = "PATH")]
+    path: Vec<String>,
+    /// The request's method
+    #[arg(short = 'X', long, default_value = "GET")]
+    method: String,
+    /// A header, as 'Name: value'; may be repeated
+    #[arg(short = 'H', long, value_name = "HEADER")]
+    header: Vec<String>,
+    /// The request's body; @FILE reads it from a file
+    #[arg(short = 'd', long, value_name = "TEXT|@FILE")]
+    data: Option<String>,
+    /// Which way to the kernel; auto takes io_uring for new connections where the kernel has it
+    #[arg(long, value_enum, default_value_t = EngineName::Auto)]
+    engine: EngineName,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// Report progress as JSON lines on stderr, once a second
+    #[arg(long)]
+    pub progress: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ModeName {
+    Closed,
+    Open,
+    Ramp,
+}
+
+/// How the requests of an open loop follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Spacing {
+    Constant,
+    Poisson,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EngineName {
+    Auto,
+    Epoll,
+    IoUring,
+}
+
+/// When requests are sent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mode {
+    Closed,
+    Open(OpenLoop),
+    Ramp(Ramp),
+}
+
+/// Requests at a rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenLoop {
+    /// Per second.
+    pub rate: f64,
+    pub spacing: Spacing,
+    pub spin: bool,
+    pub seed: u64,
+}
+
+/// Rates from `from` to `to`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ramp {
+    pub from: f64,
+    pub step: f64,
+    pub to: f64,
+    pub per_step: PerStep,
+    pub max_errors: f64,
+    pub open: OpenLoop,
+}
+
+/// When measuring ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Extent {
+    Duration(Nanoseconds),
+    Requests(u64),
+}
+
+/// What `load` is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    pub url: String,
+    pub target: Target,
+    pub mode: Mode,
+    pub workers: u32,
+    pub threads: u32,
+    pub extent: Extent,
+    pub warmup: Nanoseconds,
+    pub timeout: Nanoseconds,
+    pub new_connections: bool,
+    pub paths: Vec<String>,
+    pub method: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    pub engine: EngineName,
+}
+
+impl Args {
+    /// The plan, or one line that says what is wrong and what would be right.
+    pub fn plan(&self) -> Result<Plan, String> {
+        let target = Target::parse(&self.url)?;
+        let mut paths = vec![target.path.clone()];
+        paths.extend(self.path.iter().cloned());
+        for path in &self.path {
+            target::check_path(path).map_err(|reason| format!("--path: {reason}"))?;
+        }
+        at_least_one("--workers", self.workers)?;
+        at_least_one("--threads", self.threads)?;
+        if self.threads > self.workers && self.mode == ModeName::Closed {
+            return Err(format!(
+                "--threads {} leaves threads without a worker; give at least as many --workers",
+                self.threads
+            ));
+        }
+        if self.timeout.is_zero() {
+            return Err("--timeout 0 would fail every request; give a longer one".into());
+        }
+        Ok(Plan {
+            url: self.url.clone(),
+            target,
+            mode: self.mode()?,
+            workers: self.workers,
+            threads: self.threads,
+            extent: self.extent()?,
+            warmup: nanoseconds(self.warmup),
+            timeout: nanoseconds(self.timeout),
+            new_connections: self.new_connections
+                || (self.mode == ModeName::Ramp
+                    && matches!(self.per_step, PerStep::Connections(_))),
+            paths,
+            method: token("--method", &self.method)?.to_owned(),
+            headers: self
+                .header
+                .iter()
+                .map(|h| header(h))
+                .collect::<Result<_, _>>()?,
+            body: self.body()?,
+            engine: self.engine,
+        })
+    }
+
+    fn mode(&self) -> Result<Mode, String> {
+        let ramp_only = [
+            ("--from", self.from),
+            ("--step", self.step),
+            ("--to", self.to),
+        ];
+        if self.mode != ModeName::Ramp {
+            if let Some((name, _)) = ramp_only.iter().find(|(_, value)| value.is_some()) {
+                return Err(format!("{name} belongs to --mode ramp"));
+            }
+        }
+        if self.mode != ModeName::Open && self.rate.is_some() {
+            return Err("--rate belongs to --mode open".into());
+        }
+        match self.mode {
+            ModeName::Closed => Ok(Mode::Closed),
+            ModeName::Open => {
+                let rate = self.rate.ok_or("--mode open needs --rate")?;
+                Ok(Mode::Open(self.open_loop(rate_of("--rate", rate)?)))
+            }
+            ModeName::Ramp => self.ramp().map(Mode::Ramp),
+        }
+    }
+
+    fn open_loop(&self, rate: f64) -> OpenLoop {
+        OpenLoop {
+            rate,
+            spacing: self.arrivals,
+            spin: self.spin,
+            seed: self.seed,
+        }
+    }
+
+    fn ramp(&self) -> Result<Ramp, String> {
+        if self.requests.is_some() || self.duration.is_some() {
+            return Err(
+                "--mode ramp takes the length of a step from --per-step, not from --requests or --duration".into(),
+            );
+        }
+        let missing = |name: &str| format!("--mode ramp needs {name}");
+        let from = rate_of("--from", self.from.ok_or_else(|| missing("--from"))?)?;
+        let step = rate_of("--step", self.step.ok_or_else(|| missing("--step"))?)?;
+        let to = rate_of("--to", self.to.ok_or_else(|| missing("--to"))?)?;
+        if to < from {
+            return Err(format!("--to {to} lies below --from {from}"));
+        }
+        Ok(Ramp {
+            from,
+            step,
+            to,
+            per_step: self.per_step,
+            max_errors: self.max_errors,
+            open: self.open_loop(from),
+        })
+    }
+
+    fn extent(&self) -> Result<Extent, String> {
+        match (self.duration, self.requests) {
+            (Some(_), Some(_)) => {
+                Err("--duration and --requests exclude each other; give one".into())
+            }
+            (_, Some(0)) => Err("--requests 0 measures nothing; give at least 1".into()),
+            (_, Some(requests)) => Ok(Extent::Requests(requests)),
+            (Some(duration), None) if duration.is_zero() => {
+                Err("--duration 0 measures nothing; give a longer one".into())
+            }
+            (Some(duration), None) => Ok(Extent::Duration(nanoseconds(duration))),
+            (None, None) => Ok(Extent::Duration(nanoseconds(Duration::from_secs(10)))),
+        }
+    }
+
+    fn body(&self) -> Result<Vec<u8>, String> {
+        match self.data.as_deref() {
+            None => Ok(Vec::new()),
+            Some(text) => match text.strip_prefix('@') {
+                None => Ok(text.as_bytes().to_vec()),
+                Some(file) => std::fs::read(file)
+                    .map_err(|error| format!("--data: cannot read '{file}': {error}")),
+            },
+        }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> Nanoseconds {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4)
+}
+
+fn at_least_one(name: &str, value: u32) -> Result<(), String> {
+    match value {
+        0 => Err(format!("{name} 0 does nothing; give at least 1")),
+        _ => Ok(()),
+    }
+}
+
+fn rate_of(name: &str, rate: f64) -> Result<f64, String> {
+    if rate.is_finite() && (1e-3..=1e8).contains(&rate) {
+        Ok(rate)
+    } else {
+        Err(format!(
+            "{name} {rate} is not a rate; give requests per second between 0.001 and 100000000"
+        ))
+    }
+}
+
+/// A share such as `1%` or `0.01`.
+fn share(text: &str) -> Result<f64, String> {
+    let (number, scale) = match text.strip_suffix('%') {
+        Some(number) => (number, 100.0),
+        None => (text, 1.0),
+    };
+    number
+        .parse::<f64>()
+        .ok()
+        .map(|number| number / scale)
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| format!("'{text}' is not a share; write it as 1% or 0.01"))
+}
+
+/// A word of HTTP: RFC 9110, section 5.6.2.
+fn token<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
+    let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if text.is_empty() || !text.bytes().all(valid) {
+        return Err(format!(
+            "{what}: '{}' is not a word of HTTP",
+            text.escape_debug()
+        ));
+    }
+    Ok(text)
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once(':')
+        .ok_or_else(|| format!("--header '{text}' has no colon; write it as 'Name: value'"))?;
+    token("--header", name)?;
+    let framing = ["content-length", "transfer-encoding", "connection"];
+    if framing.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+        return Err(format!(
+            "--header: {name} is set by --data and --new-connections, and cannot be given"
+        ));
+    }
+    let value = value.trim();
+    if value
+        .bytes()
+        .any(|byte| byte.is_ascii_control() && byte != b'\t')
+    {
+        return Err(format!(
+            "--header: the value of {name} holds a control character"
+        ));
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn plan(line: &str) -> Result<Plan, String> {
+        let words = std::iter::once("load").chain(line.split(' '));
+        Line::try_parse_from(words)
+            .map_err(|error| error.to_string())?
+            .args
+            .plan()
+    }
+
+    #[test]
+    fn the_defaults_are_a_closed_loop_of_ten_seconds() {
+        let plan = plan("http://a/").unwrap();
+        assert_eq!(plan.mode, Mode::Closed);
+        assert_eq!(plan.extent, Extent::Duration(10_000_000_000));
+        assert!(!plan.new_connections);
+    }
+
+    #[test]
+    fn a_ramp_by_connections_uses_each_once() {
+        let line = "http://a/ --mode ramp --from 1 --step 1 --to 5";
+        assert!(plan(line).unwrap().new_connections);
+        assert!(
+            !plan(&format!("{line} --per-step 10s"))
+                .unwrap()
+                .new_connections
+        );
+    }
+
+    #[test]
+    fn bad_values_are_refused_with_a_remedy() {
+        for (line, reason) in [
+            ("http://a/ --mode open", "needs --rate"),
+            ("http://a/ --rate 5", "belongs to --mode open"),
+            ("http://a/ --mode open --rate 0", "is not a rate"),
+            ("http://a/ --mode open --rate NaN", "is not a rate"),
+            ("http://a/ --mode ramp --from 1 --step 1", "needs --to"),
+            (
+                "http://a/ --mode ramp --from 9 --step 1 --to 5",
+                "lies below",
+            ),
+            ("http://a/ --workers 0", "at least 1"),
+            ("http://a/ --workers 2 --threads 3", "without a worker"),
+            ("http://a/ --requests 5 --duration 5s", "exclude each other"),
+            ("http://a/ --requests 0", "measures nothing"),
+            ("http://a/ --duration 5", "no unit"),
+            ("http://a/ --timeout 0s", "would fail"),
+            ("http://a/ --path x", "must begin with"),
+            ("http://a/ -H x", "no colon"),
+            ("http://a/ -H Content-Length:5", "cannot be given"),
+            ("http://a/ -X G(T", "not a word"),
+            ("http://a/ -d @/no/such/file", "cannot read"),
+            ("http://a/ --per-step 20", "20x"),
+        ] {
+            let message = plan(line).unwrap_err();
+            assert!(message.contains(reason), "{line}: {message}");
+        }
+    }
+}

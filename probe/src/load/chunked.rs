@@ -1,0 +1,186 @@
+//! The chunked transfer coding (RFC 9112, section 7.1), read as it comes in.
+
+/// A chunk's size line or a trailer line longer than this is an attack or a fault.
+const LONGEST_LINE: u32 = 8 << 10;
+/// As many trailer bytes as a head may have.
+const LONGEST_TRAILER: u32 = 64 << 10;
+/// 2^60 bytes: a longer chunk would overflow.
+const MOST_DIGITS: u32 = 15;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Size {
+        size: u64,
+        digits: u32,
+    },
+    /// Everything up to the line's end is ignored.
+    Extension {
+        size: u64,
+    },
+    SizeEnd {
+        size: u64,
+    },
+    Data {
+        remaining: u64,
+    },
+    DataEnd,
+    DataLineFeed,
+    TrailerStart,
+    Trailer,
+    LastLineFeed,
+    Done,
+}
+
+/// Where in a chunked body the stream stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunks {
+    state: State,
+    line: u32,
+    trailer: u32,
+}
+
+/// What one call of [`Chunks::feed`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// Bytes that belong to the body and its framing.
+    pub consumed: usize,
+    /// Bytes of it that are content.
+    pub content: u64,
+}
+
+impl Chunks {
+    pub fn new() -> Self {
+        Self {
+            state: State::Size { size: 0, digits: 0 },
+            line: 0,
+            trailer: 0,
+        }
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Read on. The error names what is wrong with the chunks.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<Fed, &'static str> {
+        let mut at = 0;
+        let mut content = 0;
+        while at < bytes.len() && self.state != State::Done {
+            if let State::Data { remaining } = self.state {
+                let taken = remaining.min((bytes.len() - at) as u64);
+                content += taken;
+                at += taken as usize;
+                self.state = match remaining - taken {
+                    0 => State::DataEnd,
+                    remaining => State::Data { remaining },
+                };
+            } else {
+                self.state = self.framing(bytes[at])?;
+                at += 1;
+            }
+        }
+        Ok(Fed {
+            consumed: at,
+            content,
+        })
+    }
+
+    /// The state after one byte of framing.
+    fn framing(&mut self, byte: u8) -> Result<State, &'static str> {
+        self.line = if byte == b'\n' { 0 } else { self.line + 1 };
+        if self.line > LONGEST_LINE {
+            return Err("endless chunk line");
+        }
+        match (self.state, byte) {
+            (State::Size { size, digits }, _) => size_line(size, digits, byte),
+            (State::Extension { size }, b'\n') => Ok(after_size(size)),
+            (State::Extension { size }, _) => Ok(State::Extension { size }),
+            (State::SizeEnd { size }, b'\n') => Ok(after_size(size)),
+            (State::DataEnd, b'\r') => Ok(State::DataLineFeed),
+            (State::DataEnd | State::DataLineFeed, b'\n') => Ok(State::Size { size: 0, digits: 0 }),
+            (State::TrailerStart, b'\r') => Ok(State::LastLineFeed),
+            (State::TrailerStart | State::LastLineFeed, b'\n') => Ok(State::Done),
+            (State::TrailerStart | State::Trailer, _) => self.trailer(byte),
+            _ => Err("malformed chunk"),
+        }
+    }
+
+    fn trailer(&mut self, byte: u8) -> Result<State, &'static str> {
+        self.trailer += 1;
+        if self.trailer > LONGEST_TRAILER {
+            return Err("endless trailers");
+        }
+        Ok(if byte == b'\n' {
+            State::TrailerStart
+        } else {
+            State::Trailer
+        })
+    }
+}
+
+fn size_line(size: u64, digits: u32, byte: u8) -> Result<State, &'static str> {
+    if let Some(digit) = (byte as char).to_digit(16) {
+        if digits == MOST_DIGITS {
+            return Err("malformed chunk");
+        }
+        return Ok(State::Size {
+            size: size * 16 + u64::from(digit),
+            digits: digits + 1,
+        });
+    }
+    match byte {
+        _ if digits == 0 => Err("malformed chunk"),
+        b'\r' => Ok(State::SizeEnd { size }),
+        b'\n' => Ok(after_size(size)),
+        b';' | b' ' | b'\t' => Ok(State::Extension { size }),
+        _ => Err("malformed chunk"),
+    }
+}
+
+fn after_size(size: u64) -> State {
+    match size {
+        0 => State::TrailerStart,
+        remaining => State::Data { remaining },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(body: &[u8], piece: usize) -> Result<(u64, bool), &'static str> {
+        let mut chunks = Chunks::new();
+        let mut content = 0;
+        for part in body.chunks(piece) {
+            content += chunks.feed(part)?.content;
+        }
+        Ok((content, chunks.is_done()))
+    }
+
+    #[test]
+    fn a_body_is_the_same_however_it_is_cut() {
+        let body = b"5\r\nhello\r\n6;x=y\r\n world\r\n0\r\nTrailer: yes\r\n\r\n";
+        for piece in 1..=body.len() {
+            assert_eq!(content(body, piece), Ok((11, true)), "in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn bytes_after_the_end_are_left_alone() {
+        let mut chunks = Chunks::new();
+        let fed = chunks.feed(b"1\r\nx\r\n0\r\n\r\nHTTP/1.1 ").unwrap();
+        assert_eq!((fed.consumed, fed.content), (11, 1));
+    }
+
+    #[test]
+    fn lies_are_found() {
+        assert!(content(b"\r\n", 1).is_err());
+        assert!(content(b"xyz\r\n", 1).is_err());
+        assert!(content(b"5\r\nhelloworld\r\n", 1).is_err());
+        assert!(content(b"fffffffffffffffff\r\n", 1).is_err());
+        assert!(content(&[b"1;", &[b'x'; 10_000][..]].concat(), 1000).is_err());
+        let trailers = b"a: b\r\n".repeat(20_000);
+        assert!(content(&[b"0\r\n", &trailers[..]].concat(), 1000).is_err());
+        assert_eq!(content(b"5\r\nhel", 1), Ok((3, false)));
+    }
+}

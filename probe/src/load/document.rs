@@ -1,0 +1,255 @@
+//! The document that `load` prints: `load.v1`.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::arguments::{Extent, Mode, Plan, Spacing};
+use super::clock::{Nanoseconds, SECOND};
+use super::engine::Choice;
+use super::errors::Errors;
+use super::measure::Measured;
+use super::ramp::{Saturation, Step};
+use super::recorder::{Recorder, SAMPLE};
+use super::statistics::{Rates, Summary};
+use super::warnings;
+
+/// What a load measured. Requests count when they were meant to be sent within the window that follows the warm-up.
+#[derive(Serialize, JsonSchema)]
+pub struct Document {
+    /// `load.v1`
+    pub schema: &'static str,
+    pub url: String,
+    /// The one address that the URL's host was resolved to.
+    pub address: String,
+    /// `closed`, `open` or `ramp`.
+    pub mode: &'static str,
+    /// Of an open loop: `constant` or `poisson`.
+    pub arrivals: Option<&'static str>,
+    pub engine: Engine,
+    pub workers: u32,
+    pub threads: u32,
+    pub new_connections: bool,
+    /// When the window began, nanoseconds since 1970.
+    pub started_unix_ns: Nanoseconds,
+    pub warmup_ns: Nanoseconds,
+    /// The length of the window; with a number of requests, until the last was answered or had failed.
+    pub elapsed_ns: Nanoseconds,
+    /// The user ended the run early.
+    pub interrupted: bool,
+    pub requests: Requests,
+    pub connections: Connections,
+    pub rate: Rate,
+    /// From when a request should have been sent to the reply's last byte.
+    pub latency_ns: Summary,
+    /// From when it was sent to the reply's last byte.
+    pub service_ns: Summary,
+    /// A connection's whole life.
+    pub connection_ns: Summary,
+    /// From the call to connect until connected.
+    pub connect_ns: Summary,
+    /// From when a request was sent to the reply's first byte.
+    pub first_byte_ns: Summary,
+    /// From the reply's first byte to its last.
+    pub transfer_ns: Summary,
+    /// How much later than intended the generator turned to a request.
+    pub lateness_ns: Summary,
+    /// Replies by class of status, `1xx` to `5xx`.
+    pub status: BTreeMap<String, u64>,
+    pub errors: Errors,
+    pub bytes: Bytes,
+    /// Processor time of the generator's threads within the window.
+    pub cpu_ns: Cpu,
+    /// Replies per second in successive whole intervals of 5 s.
+    pub reply_rate: Rates,
+    /// Of a ramp: every step, in the order they were made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
+    /// Of a ramp: the highest rate at which replies keep up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saturation: Option<Saturation>,
+    /// What makes these figures doubtful.
+    pub warnings: Vec<String>,
+    /// Of latency_ns, as HdrHistogram V2, compressed and in base64.
+    pub histogram: String,
+}
+
+/// The way to the kernel.
+#[derive(Serialize, JsonSchema)]
+pub struct Engine {
+    /// `epoll` or `io_uring`.
+    pub name: &'static str,
+    pub reason: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct Requests {
+    /// Completed, failed and abandoned.
+    pub attempted: u64,
+    /// Handed to the kernel, in part at least.
+    pub sent: u64,
+    pub completed: u64,
+    /// Still under way when the user ended the run.
+    pub abandoned: u64,
+    /// Sent again because the server had closed the kept connection before it saw them.
+    pub resent: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct Connections {
+    /// Those that carried a measured request.
+    pub opened: u64,
+    /// The most that were open at once; over several threads the sum of each one's most.
+    pub concurrent_max: u64,
+    /// The most requests of an open loop that were begun in one go, without a wait between.
+    pub burst_max: u64,
+    /// Replies per connection, on average.
+    pub replies_each: Option<f64>,
+}
+
+/// Per second.
+#[derive(Serialize, JsonSchema)]
+pub struct Rate {
+    /// What was asked for; null in a closed loop.
+    pub offered: Option<f64>,
+    /// Replies that were complete within the window, over its length.
+    pub achieved: f64,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct Bytes {
+    /// Of the requests that were answered.
+    pub sent: u64,
+    /// Of replies' heads and framing.
+    pub header: u64,
+    /// Of replies' content.
+    pub body: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct Cpu {
+    pub user: Nanoseconds,
+    pub system: Nanoseconds,
+}
+
+impl Document {
+    pub fn new(
+        plan: &Plan,
+        address: SocketAddr,
+        engine: &Choice,
+        measured: &Measured,
+    ) -> anyhow::Result<Self> {
+        let found = &measured.recorder;
+        Ok(Self {
+            schema: "load.v1",
+            url: plan.url.clone(),
+            address: address.to_string(),
+            mode: mode(&plan.mode),
+            arrivals: arrivals(&plan.mode),
+            engine: Engine {
+                name: engine.name,
+                reason: engine.reason.clone(),
+            },
+            workers: plan.workers,
+            threads: plan.threads,
+            new_connections: plan.new_connections,
+            started_unix_ns: measured.started,
+            warmup_ns: plan.warmup,
+            elapsed_ns: measured.elapsed,
+            interrupted: measured.interrupted,
+            requests: Requests {
+                attempted: found.attempted,
+                sent: found.sent,
+                completed: found.completed,
+                abandoned: found.abandoned,
+                resent: found.resent,
+            },
+            connections: Connections {
+                opened: found.opened,
+                concurrent_max: found.concurrent_max,
+                burst_max: found.burst_max,
+                replies_each: (found.opened > 0)
+                    .then(|| found.completed as f64 / found.opened as f64),
+            },
+            rate: Rate {
+                offered: offered(plan),
+                achieved: measured.reply_rate(),
+            },
+            latency_ns: found.latency.summary(),
+            service_ns: found.service.summary(),
+            connection_ns: found.connection.summary(),
+            connect_ns: found.connect.summary(),
+            first_byte_ns: found.first_byte.summary(),
+            transfer_ns: found.transfer.summary(),
+            lateness_ns: found.lateness.summary(),
+            status: status(found),
+            errors: found.errors.clone(),
+            bytes: Bytes {
+                sent: found.sent_bytes,
+                header: found.header_bytes,
+                body: found.body_bytes,
+            },
+            cpu_ns: Cpu {
+                user: found.cpu.0,
+                system: found.cpu.1,
+            },
+            reply_rate: Rates::of(&reply_rates(found, measured.elapsed)),
+            steps: Vec::new(),
+            saturation: None,
+            warnings: warnings::of(plan, measured),
+            histogram: found.latency.encoded()?,
+        })
+    }
+}
+
+fn mode(mode: &Mode) -> &'static str {
+    match mode {
+        Mode::Closed => "closed",
+        Mode::Open(_) => "open",
+        Mode::Ramp(_) => "ramp",
+    }
+}
+
+fn arrivals(mode: &Mode) -> Option<&'static str> {
+    let open = match mode {
+        Mode::Closed => return None,
+        Mode::Open(open) => open,
+        Mode::Ramp(ramp) => &ramp.open,
+    };
+    Some(match open.spacing {
+        Spacing::Constant => "constant",
+        Spacing::Poisson => "poisson",
+    })
+}
+
+fn offered(plan: &Plan) -> Option<f64> {
+    match &plan.mode {
+        Mode::Open(open) => Some(open.rate),
+        Mode::Closed | Mode::Ramp(_) => None,
+    }
+}
+
+fn status(found: &Recorder) -> BTreeMap<String, u64> {
+    (1..=5)
+        .map(|class| (format!("{class}xx"), found.status[class]))
+        .collect()
+}
+
+/// Replies per second in each whole interval.
+fn reply_rates(found: &Recorder, elapsed: Nanoseconds) -> Vec<f64> {
+    let whole = (elapsed / SAMPLE) as usize;
+    let mut counts = found.samples.clone();
+    counts.resize(whole, 0);
+    let seconds = SAMPLE as f64 / SECOND as f64;
+    counts.iter().map(|count| *count as f64 / seconds).collect()
+}
+
+/// How a measurement's length reads to people.
+pub fn extent(extent: Extent) -> String {
+    match extent {
+        Extent::Duration(duration) => super::text::duration(duration as f64),
+        Extent::Requests(requests) => format!("{requests} requests"),
+    }
+}

@@ -1,0 +1,128 @@
+//! Why a request failed, in the classes that httperf made customary.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What ended a request without a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No complete reply within `--timeout`.
+    ClientTimeout,
+    /// The system call that failed, by its error number.
+    System(i32),
+    /// The server broke the protocol; the name of the breach.
+    Protocol(&'static str),
+}
+
+/// How many requests failed, by class.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Errors {
+    /// No complete reply within the client's own time limit (httperf: client-timo).
+    pub client_timeout: u64,
+    /// The kernel gave up on the connection, ETIMEDOUT (socket-timo).
+    pub socket_timeout: u64,
+    /// ECONNREFUSED (connrefused).
+    pub refused: u64,
+    /// ECONNRESET or EPIPE (connreset).
+    pub reset: u64,
+    /// This process has no file descriptor left, EMFILE (fd-unavail).
+    pub fd_unavailable: u64,
+    /// No local address or port left, EADDRNOTAVAIL or EADDRINUSE (addrunavail).
+    pub address_unavailable: u64,
+    /// The system's table of open files is full, ENFILE (ftab-full).
+    pub fd_table_full: u64,
+    /// Everything else; `other_reasons` names it.
+    pub other: u64,
+    /// What `other` consists of.
+    pub other_reasons: BTreeMap<String, u64>,
+}
+
+impl Errors {
+    pub fn count(&mut self, failure: Failure) {
+        match failure {
+            Failure::ClientTimeout => self.client_timeout += 1,
+            Failure::System(libc::ETIMEDOUT) => self.socket_timeout += 1,
+            Failure::System(libc::ECONNREFUSED) => self.refused += 1,
+            Failure::System(libc::ECONNRESET | libc::EPIPE) => self.reset += 1,
+            Failure::System(libc::EMFILE) => self.fd_unavailable += 1,
+            Failure::System(libc::EADDRNOTAVAIL | libc::EADDRINUSE) => {
+                self.address_unavailable += 1;
+            }
+            Failure::System(libc::ENFILE) => self.fd_table_full += 1,
+            Failure::System(number) => {
+                self.count_other(&std::io::Error::from_raw_os_error(number).to_string());
+            }
+            Failure::Protocol(breach) => self.count_other(breach),
+        }
+    }
+
+    fn count_other(&mut self, reason: &str) {
+        self.other += 1;
+        match self.other_reasons.get_mut(reason) {
+            Some(count) => *count += 1,
+            None => {
+                self.other_reasons.insert(reason.to_owned(), 1);
+            }
+        }
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.client_timeout += other.client_timeout;
+        self.socket_timeout += other.socket_timeout;
+        self.refused += other.refused;
+        self.reset += other.reset;
+        self.fd_unavailable += other.fd_unavailable;
+        self.address_unavailable += other.address_unavailable;
+        self.fd_table_full += other.fd_table_full;
+        self.other += other.other;
+        for (reason, count) in &other.other_reasons {
+            *self.other_reasons.entry(reason.clone()).or_default() += count;
+        }
+    }
+
+    pub fn total(&self) -> u64 {
+        self.client_timeout
+            + self.socket_timeout
+            + self.refused
+            + self.reset
+            + self.fd_unavailable
+            + self.address_unavailable
+            + self.fd_table_full
+            + self.other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_three_shortages_of_descriptors_are_told_apart() {
+        let mut errors = Errors::default();
+        for number in [libc::EMFILE, libc::ENFILE, libc::EADDRNOTAVAIL] {
+            errors.count(Failure::System(number));
+        }
+        assert_eq!(
+            (
+                errors.fd_unavailable,
+                errors.fd_table_full,
+                errors.address_unavailable
+            ),
+            (1, 1, 1)
+        );
+        assert_eq!(errors.total(), 3);
+    }
+
+    #[test]
+    fn other_errors_are_named() {
+        let mut errors = Errors::default();
+        errors.count(Failure::System(libc::EHOSTUNREACH));
+        errors.count(Failure::Protocol("malformed head"));
+        let mut sum = errors.clone();
+        sum.merge(&errors);
+        assert_eq!(sum.other, 4);
+        assert_eq!(sum.other_reasons["malformed head"], 2);
+    }
+}

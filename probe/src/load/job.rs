@@ -1,0 +1,149 @@
+//! What one thread is to do, and the little that it shares with the others.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::arguments::{Extent, Mode, OpenLoop, Plan};
+use super::clock::{NEVER, Nanoseconds};
+use super::request::Request;
+use super::schedule::{Arrivals, share};
+
+/// The time in which requests count: by when they were meant to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// When sending begins; what is sent before `start` only warms up.
+    pub begin: Nanoseconds,
+    pub start: Nanoseconds,
+    /// NEVER where a number of requests ends the measurement.
+    pub end: Nanoseconds,
+}
+
+impl Window {
+    pub fn new(plan: &Plan, begin: Nanoseconds) -> Self {
+        let start = begin.saturating_add(plan.warmup);
+        let end = match plan.extent {
+            Extent::Duration(duration) => start.saturating_add(duration),
+            Extent::Requests(_) => NEVER,
+        };
+        Self { begin, start, end }
+    }
+
+    #[inline]
+    pub fn contains(&self, time: Nanoseconds) -> bool {
+        (self.start..self.end).contains(&time)
+    }
+}
+
+/// How a thread decides when to send.
+pub enum Pace {
+    Closed {
+        workers: u32,
+        /// Measured requests still to be sent.
+        quota: u64,
+    },
+    Open {
+        warmup: Arrivals,
+        measured: Arrivals,
+        spin: bool,
+    },
+}
+
+impl Pace {
+    pub fn new(plan: &Plan, thread: u32, window: Window) -> Self {
+        let quota = match plan.extent {
+            Extent::Duration(_) => u64::MAX,
+            Extent::Requests(requests) => share(requests, thread, plan.threads),
+        };
+        let workers = share(u64::from(plan.workers), thread, plan.threads) as u32;
+        match &plan.mode {
+            Mode::Closed => Self::Closed { workers, quota },
+            Mode::Open(open) => Self::open(plan, open, thread, window, quota),
+            Mode::Ramp(_) => unreachable!("a ramp is a sequence of open loops"),
+        }
+    }
+
+    fn open(plan: &Plan, open: &OpenLoop, thread: u32, window: Window, quota: u64) -> Self {
+        let part = (thread, plan.threads);
+        Self::Open {
+            warmup: Arrivals::new(open, part, (window.begin, window.start), u64::MAX),
+            measured: Arrivals::new(open, part, (window.start, window.end), quota),
+            spin: open.spin,
+        }
+    }
+
+    /// When the next request of the schedule is due; NEVER in a closed loop, whose replies decide.
+    #[inline]
+    pub fn due(&self) -> Nanoseconds {
+        match self {
+            Self::Closed { .. } => NEVER,
+            Self::Open {
+                warmup, measured, ..
+            } => warmup.due().min(measured.due()),
+        }
+    }
+
+    /// Take the next request off the schedule.
+    pub fn take(&mut self) -> Nanoseconds {
+        match self {
+            Self::Closed { .. } => NEVER,
+            Self::Open {
+                warmup, measured, ..
+            } if warmup.due() <= measured.due() => warmup.take(),
+            Self::Open { measured, .. } => measured.take(),
+        }
+    }
+
+    /// Whether a worker that is free at `now` has another request to send; counts it.
+    #[inline]
+    pub fn another(&mut self, now: Nanoseconds, window: &Window) -> bool {
+        match self {
+            Self::Open { .. } => false,
+            Self::Closed { .. } if now < window.start => true,
+            Self::Closed { quota, .. } => {
+                let more = now < window.end && *quota > 0;
+                *quota -= u64::from(more);
+                more
+            }
+        }
+    }
+
+    /// Send nothing more.
+    pub fn stop(&mut self) {
+        match self {
+            Self::Closed { quota, .. } => *quota = 0,
+            Self::Open {
+                warmup, measured, ..
+            } => {
+                warmup.stop();
+                measured.stop();
+            }
+        }
+    }
+}
+
+/// What all threads have in common.
+pub struct Job<'a> {
+    pub address: SocketAddr,
+    pub requests: Vec<Request>,
+    pub timeout: Nanoseconds,
+    pub new_connections: bool,
+    /// Set when the user wants to end early.
+    pub stop: &'a AtomicBool,
+}
+
+/// How far a thread has come, for whoever shows progress.
+#[derive(Default)]
+#[repr(align(64))]
+pub struct Live {
+    pub completed: AtomicU64,
+    pub errors: AtomicU64,
+    pub open: AtomicU64,
+}
+
+impl Live {
+    pub fn publish(&self, completed: u64, errors: u64, open: u64) {
+        self.completed.store(completed, Ordering::Relaxed);
+        self.errors.store(errors, Ordering::Relaxed);
+        self.open.store(open, Ordering::Relaxed);
+    }
+}

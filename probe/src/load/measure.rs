@@ -1,0 +1,111 @@
+//! One measurement: threads that share nothing, started together, and what they found, merged.
+
+use std::net::SocketAddr;
+use std::sync::Barrier;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context;
+
+use super::arguments::{Extent, Plan};
+use super::clock::{self, MILLISECOND, Nanoseconds, SECOND};
+use super::engine::{Choice, Worker};
+use super::job::{Job, Live, Pace, Window};
+use super::progress::Progress;
+use super::recorder::Recorder;
+use super::request;
+
+/// What a measurement found.
+pub struct Measured {
+    pub recorder: Recorder,
+    /// Nanoseconds since 1970 at the window's start.
+    pub started: Nanoseconds,
+    /// The window's length.
+    pub elapsed: Nanoseconds,
+    pub interrupted: bool,
+}
+
+impl Measured {
+    /// Replies per second within the window.
+    pub fn reply_rate(&self) -> f64 {
+        per_second(self.recorder.within, self.elapsed)
+    }
+}
+
+/// `count` over `elapsed` as a rate; 0 over no time at all.
+pub fn per_second(count: u64, elapsed: Nanoseconds) -> f64 {
+    if elapsed == 0 {
+        return 0.0;
+    }
+    count as f64 * SECOND as f64 / elapsed as f64
+}
+
+/// Carry the plan out against `address`.
+pub fn measure(
+    plan: &Plan,
+    address: SocketAddr,
+    engine: &Choice,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> anyhow::Result<Measured> {
+    let job = Job {
+        address,
+        requests: request::requests(plan),
+        timeout: plan.timeout,
+        new_connections: plan.new_connections,
+        stop,
+    };
+    let lives: Vec<Live> = (0..plan.threads).map(|_| Live::default()).collect();
+    let ready = Barrier::new(plan.threads as usize + 1);
+    let begin = std::sync::OnceLock::new();
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (thread, live) in (0..plan.threads).zip(&lives) {
+            let (job, ready, begin) = (&job, &ready, &begin);
+            threads.push(scope.spawn(move || -> anyhow::Result<Recorder> {
+                let worker = Worker::new(engine, job, live, pool(plan, thread));
+                ready.wait();
+                // The main thread lays down the beginning before it comes to this barrier's second round.
+                ready.wait();
+                let window = Window::new(plan, *begin.get().context("no beginning was set")?);
+                Ok(worker?.run(Pace::new(plan, thread, window), window))
+            }));
+        }
+        ready.wait();
+        let window = Window::new(plan, *begin.get_or_init(|| clock::now() + MILLISECOND));
+        ready.wait();
+        progress.follow(&lives, window, || threads.iter().all(|t| t.is_finished()));
+        let mut recorder = Recorder::default();
+        for thread in threads {
+            let part = thread
+                .join()
+                .map_err(|_| anyhow::anyhow!("a thread of the generator failed"))??;
+            recorder.merge(&part);
+        }
+        Ok(conclude(plan, recorder, window, stop))
+    })
+}
+
+fn pool(plan: &Plan, thread: u32) -> u32 {
+    use super::arguments::Mode;
+    match plan.mode {
+        Mode::Closed => 0,
+        _ if plan.new_connections => 0,
+        _ => super::schedule::share(u64::from(plan.workers), thread, plan.threads) as u32,
+    }
+}
+
+fn conclude(plan: &Plan, recorder: Recorder, window: Window, stop: &AtomicBool) -> Measured {
+    let now = clock::now();
+    let interrupted = stop.load(std::sync::atomic::Ordering::Relaxed);
+    let elapsed = match plan.extent {
+        Extent::Duration(duration) if !interrupted => duration,
+        Extent::Requests(_) if !interrupted => recorder.last.saturating_sub(window.start),
+        _ => now.min(window.end).saturating_sub(window.start),
+    };
+    Measured {
+        recorder,
+        started: clock::wall().saturating_sub(now.saturating_sub(window.start)),
+        elapsed,
+        interrupted,
+    }
+}

@@ -1,0 +1,136 @@
+//! What is seen while a load runs: JSON lines, a live line for people, or nothing.
+
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::clock::{self, MILLISECOND, Nanoseconds, SECOND};
+use super::job::{Live, Window};
+use super::measure::per_second;
+use super::text;
+
+/// How often a line appears.
+const INTERVAL: Nanoseconds = SECOND;
+/// How often it is looked whether the threads have ended.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// One line of `--progress`.
+#[derive(Serialize, JsonSchema)]
+pub struct Line {
+    /// `load.progress.v1`
+    pub schema: &'static str,
+    /// `warmup`, `measure` or `drain` (replies to the last requests are awaited).
+    pub phase: &'static str,
+    /// Since the window began, or since sending began in the warm-up.
+    pub elapsed_ns: Nanoseconds,
+    /// Replies within the window so far.
+    pub completed: u64,
+    /// Replies per second since the line before.
+    pub rate: f64,
+    pub errors: u64,
+    /// Connections that are open now.
+    pub connections: u64,
+    /// Of a ramp: the rate of this step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered: Option<f64>,
+}
+
+enum Reader {
+    Nobody,
+    Program,
+    Person,
+}
+
+/// Shows how a measurement goes.
+pub struct Progress {
+    reader: Reader,
+    /// The rate of the ramp's step that runs now.
+    pub offered: Option<f64>,
+}
+
+impl Progress {
+    /// JSON lines when asked for, a live line where a person looks on.
+    pub fn new(as_lines: bool, document_is_json: bool) -> Self {
+        let reader = if as_lines {
+            Reader::Program
+        } else if !document_is_json && std::io::stderr().is_terminal() {
+            Reader::Person
+        } else {
+            Reader::Nobody
+        };
+        Self {
+            reader,
+            offered: None,
+        }
+    }
+
+    /// Report until `done`.
+    pub fn follow(&self, lives: &[Live], window: Window, done: impl Fn() -> bool) {
+        let mut before = (clock::now(), 0);
+        let mut next = window.begin + INTERVAL;
+        while !done() {
+            std::thread::sleep(LOOK);
+            let now = clock::now();
+            if now >= next {
+                let line = self.line(lives, window, now, before);
+                before = (now, line.completed);
+                self.show(&line);
+                next += INTERVAL;
+                // After a stop of this process the lines that were missed are not made up for.
+                next = next.max(now + INTERVAL - 10 * MILLISECOND);
+            }
+        }
+        if matches!(self.reader, Reader::Person) {
+            eprint!("\r\x1b[K");
+        }
+    }
+
+    fn line(
+        &self,
+        lives: &[Live],
+        window: Window,
+        now: Nanoseconds,
+        (then, completed_then): (Nanoseconds, u64),
+    ) -> Line {
+        let sum = |of: fn(&Live) -> &std::sync::atomic::AtomicU64| -> u64 {
+            lives
+                .iter()
+                .map(|live| of(live).load(Ordering::Relaxed))
+                .sum()
+        };
+        let completed = sum(|live| &live.completed);
+        let (phase, since) = if now < window.start {
+            ("warmup", window.begin)
+        } else if now < window.end {
+            ("measure", window.start)
+        } else {
+            ("drain", window.start)
+        };
+        Line {
+            schema: "load.progress.v1",
+            phase,
+            elapsed_ns: now.saturating_sub(since),
+            completed,
+            rate: per_second(completed - completed_then, now - then),
+            errors: sum(|live| &live.errors),
+            connections: sum(|live| &live.open),
+            offered: self.offered,
+        }
+    }
+
+    fn show(&self, line: &Line) {
+        let text = match self.reader {
+            Reader::Nobody => return,
+            Reader::Program => match serde_json::to_string(line) {
+                Ok(json) => json + "\n",
+                Err(_) => return,
+            },
+            Reader::Person => format!("\r\x1b[K{}", text::live_line(line)),
+        };
+        // One write a line: whoever ends the run leaves whole lines behind. A reader that went away is no fault.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    }
+}

@@ -1,0 +1,188 @@
+//! What one thread measures. Only requests that were meant to be sent within the window count.
+
+use super::clock::{Nanoseconds, SECOND};
+use super::errors::{Errors, Failure};
+use super::job::Window;
+use super::reply::Reply;
+use super::statistics::Durations;
+
+/// httperf samples the reply rate at this interval.
+pub const SAMPLE: Nanoseconds = 5 * SECOND;
+
+/// The times of one request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Exchange {
+    /// When it should have been sent: by the schedule, or when the worker's last reply was there.
+    pub intended: Nanoseconds,
+    /// When the generator turned to it: to connect, or to send on a connection it had.
+    pub launched: Nanoseconds,
+    /// When its first byte was handed to the kernel.
+    pub sent: Nanoseconds,
+    pub first_byte: Nanoseconds,
+}
+
+/// The life of one connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Life {
+    pub opened: Nanoseconds,
+    /// 0 until it is connected.
+    pub connected: Nanoseconds,
+    /// Whether a measured request went over it.
+    pub counted: bool,
+}
+
+#[derive(Clone, Default)]
+pub struct Recorder {
+    pub latency: Durations,
+    pub service: Durations,
+    pub connection: Durations,
+    pub connect: Durations,
+    pub first_byte: Durations,
+    pub transfer: Durations,
+    pub lateness: Durations,
+    pub attempted: u64,
+    pub sent: u64,
+    pub completed: u64,
+    /// Replies that were complete within the window, whenever they were asked for.
+    pub within: u64,
+    pub abandoned: u64,
+    /// Requests that were sent again because the server had closed the kept connection.
+    pub resent: u64,
+    pub opened: u64,
+    pub concurrent_max: u64,
+    pub burst_max: u64,
+    /// Replies by the first digit of their status.
+    pub status: [u64; 6],
+    pub errors: Errors,
+    pub sent_bytes: u64,
+    pub header_bytes: u64,
+    pub body_bytes: u64,
+    /// Replies in each interval of [`SAMPLE`] since the window's start.
+    pub samples: Vec<u64>,
+    /// When the last measured request was answered or had failed.
+    pub last: Nanoseconds,
+    /// Processor time of this thread since the window's start, user and system.
+    pub cpu: (Nanoseconds, Nanoseconds),
+    /// The largest share of the processor that one thread took.
+    pub busiest: f64,
+}
+
+impl Recorder {
+    /// A request of the window goes out over this connection.
+    #[inline]
+    pub fn sent(&mut self, exchange: &Exchange, life: &mut Life, window: &Window) {
+        if !window.contains(exchange.intended) {
+            return;
+        }
+        self.sent += 1;
+        if !life.counted {
+            life.counted = true;
+            self.opened += 1;
+            self.connect.record(life.connected - life.opened);
+        }
+    }
+
+    #[inline]
+    pub fn completed(
+        &mut self,
+        exchange: &Exchange,
+        reply: &Reply,
+        (last_byte, request_bytes): (Nanoseconds, usize),
+        window: &Window,
+    ) {
+        if window.contains(last_byte) {
+            self.within += 1;
+            let sample = ((last_byte - window.start) / SAMPLE) as usize;
+            if self.samples.len() <= sample {
+                self.samples.resize(sample + 1, 0);
+            }
+            self.samples[sample] += 1;
+        }
+        if !window.contains(exchange.intended) {
+            return;
+        }
+        self.attempted += 1;
+        self.completed += 1;
+        self.last = last_byte;
+        self.latency.record(last_byte - exchange.intended);
+        self.service.record(last_byte - exchange.sent);
+        self.first_byte.record(exchange.first_byte - exchange.sent);
+        self.transfer.record(last_byte - exchange.first_byte);
+        self.lateness.record(exchange.launched - exchange.intended);
+        self.status[usize::from(reply.status() / 100).min(5)] += 1;
+        self.sent_bytes += request_bytes as u64;
+        self.header_bytes += reply.header_bytes();
+        self.body_bytes += reply.body_bytes();
+    }
+
+    pub fn failed(
+        &mut self,
+        exchange: &Exchange,
+        failure: Failure,
+        now: Nanoseconds,
+        window: &Window,
+    ) {
+        if window.contains(exchange.intended) {
+            self.attempted += 1;
+            self.errors.count(failure);
+            self.last = now;
+        }
+    }
+
+    /// A request still under way when the user ended the run.
+    pub fn abandoned(&mut self, exchange: &Exchange, window: &Window) {
+        if window.contains(exchange.intended) {
+            self.attempted += 1;
+            self.abandoned += 1;
+        }
+    }
+
+    pub fn closed(&mut self, life: &Life, now: Nanoseconds) {
+        if life.counted {
+            self.connection.record(now - life.opened);
+        }
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in [
+            (&mut self.latency, &other.latency),
+            (&mut self.service, &other.service),
+            (&mut self.connection, &other.connection),
+            (&mut self.connect, &other.connect),
+            (&mut self.first_byte, &other.first_byte),
+            (&mut self.transfer, &other.transfer),
+            (&mut self.lateness, &other.lateness),
+        ] {
+            mine.merge(theirs);
+        }
+        for (mine, theirs) in [
+            (&mut self.attempted, other.attempted),
+            (&mut self.sent, other.sent),
+            (&mut self.completed, other.completed),
+            (&mut self.within, other.within),
+            (&mut self.abandoned, other.abandoned),
+            (&mut self.resent, other.resent),
+            (&mut self.opened, other.opened),
+            (&mut self.concurrent_max, other.concurrent_max),
+            (&mut self.sent_bytes, other.sent_bytes),
+            (&mut self.header_bytes, other.header_bytes),
+            (&mut self.body_bytes, other.body_bytes),
+            (&mut self.cpu.0, other.cpu.0),
+            (&mut self.cpu.1, other.cpu.1),
+        ] {
+            *mine += theirs;
+        }
+        for (mine, theirs) in self.status.iter_mut().zip(other.status) {
+            *mine += theirs;
+        }
+        self.samples
+            .resize(self.samples.len().max(other.samples.len()), 0);
+        for (mine, theirs) in self.samples.iter_mut().zip(&other.samples) {
+            *mine += theirs;
+        }
+        self.errors.merge(&other.errors);
+        self.burst_max = self.burst_max.max(other.burst_max);
+        self.last = self.last.max(other.last);
+        self.busiest = self.busiest.max(other.busiest);
+    }
+}

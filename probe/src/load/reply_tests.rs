@@ -1,0 +1,201 @@
+use super::*;
+
+/// Status, content bytes, whether the connection may be kept; fed in pieces of every size.
+fn read(stream: &[u8], to_head: bool) -> Result<(u16, u64, bool), &'static str> {
+    let mut outcomes = Vec::new();
+    for piece in 1..=stream.len().min(300) {
+        outcomes.push(read_in_pieces(stream, piece, to_head));
+    }
+    outcomes.push(read_in_pieces(stream, stream.len().max(1), to_head));
+    let first = outcomes[0];
+    for (index, outcome) in outcomes.iter().enumerate() {
+        assert_eq!(*outcome, first, "cut into pieces, number {index}");
+    }
+    first
+}
+
+fn read_in_pieces(
+    stream: &[u8],
+    piece: usize,
+    to_head: bool,
+) -> Result<(u16, u64, bool), &'static str> {
+    let mut reply = Reply::default();
+    reply.begin(to_head);
+    let mut last = LastHead::default();
+    let mut consumed = 0;
+    for part in stream.chunks(piece) {
+        consumed += reply.feed(part, &mut last)?;
+        if reply.is_done() {
+            break;
+        }
+    }
+    if !reply.is_done() {
+        reply.end()?;
+    }
+    assert_eq!(
+        reply.header_bytes() + reply.body_bytes(),
+        consumed as u64,
+        "every byte is accounted for once"
+    );
+    Ok((reply.status(), reply.body_bytes(), reply.keep_alive()))
+}
+
+#[test]
+fn a_sized_body() {
+    let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    assert_eq!(read(stream, false), Ok((200, 5, true)));
+}
+
+#[test]
+fn a_body_that_ends_with_the_connection() {
+    let stream = b"HTTP/1.1 200 OK\r\n\r\nhello";
+    assert_eq!(read(stream, false), Ok((200, 5, false)));
+}
+
+#[test]
+fn chunks_win_over_a_content_length() {
+    let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    assert_eq!(read(stream, false), Ok((200, 5, true)));
+}
+
+#[test]
+fn replies_without_a_body() {
+    for (head, status) in [("204 No Content", 204), ("304 Not Modified", 304)] {
+        let stream = format!("HTTP/1.1 {head}\r\nContent-Length: 7\r\n\r\n");
+        assert_eq!(read(stream.as_bytes(), false), Ok((status, 0, true)));
+    }
+    let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n";
+    assert_eq!(read(stream, true), Ok((200, 0, true)));
+}
+
+#[test]
+fn interim_replies_are_passed_over() {
+    let stream = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    assert_eq!(read(stream, false), Ok((200, 2, true)));
+}
+
+#[test]
+fn who_may_keep_the_connection() {
+    for (head, kept) in [
+        ("HTTP/1.1 200 OK\r\nConnection: close", false),
+        ("HTTP/1.1 200 OK\r\nConnection: foo, Close", false),
+        ("HTTP/1.0 200 OK", false),
+        ("HTTP/1.0 200 OK\r\nConnection: Keep-Alive", true),
+    ] {
+        let stream = format!("{head}\r\nContent-Length: 1\r\n\r\nx");
+        assert_eq!(
+            read(stream.as_bytes(), false),
+            Ok((200, 1, kept)),
+            "{head:?}"
+        );
+    }
+}
+
+#[test]
+fn lies_and_rubbish_are_named() {
+    let early = Err("closed before the reply was complete");
+    for (stream, outcome) in [
+        (&b"rubbish\r\n\r\n"[..], Err("malformed head")),
+        (b"SSH-2.0-OpenSSH_9\r\n", Err("malformed head")),
+        (
+            b"HTTP/1.1 999 Odd\r\n\r\n",
+            Err("status outside 100 to 599"),
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+            Err("bad content-length"),
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
+            Err("bad content-length"),
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
+            Err("conflicting content-lengths"),
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            Err("malformed chunk"),
+        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello", early),
+        (b"HTTP/1.1 200 OK\r\nContent-Le", early),
+    ] {
+        let found = read_in_pieces(stream, stream.len(), false);
+        assert_eq!(found, outcome, "{}", String::from_utf8_lossy(stream));
+    }
+}
+
+#[test]
+fn an_endless_head_is_given_up() {
+    let mut stream = b"HTTP/1.1 200 OK\r\nX: ".to_vec();
+    stream.resize(200 << 10, b'x');
+    assert_eq!(read_in_pieces(&stream, 1000, false), Err("endless head"));
+    let interim = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(10_000);
+    assert_eq!(read_in_pieces(&interim, 1000, false), Err("endless head"));
+    let headers = [
+        &b"HTTP/1.1 200 OK\r\n"[..],
+        &b"A: b\r\n".repeat(200),
+        b"\r\n",
+    ]
+    .concat();
+    assert_eq!(
+        read_in_pieces(&headers, 10_000, false),
+        Err("more than 128 headers")
+    );
+}
+
+#[test]
+fn bytes_beyond_the_reply_are_not_taken() {
+    let mut reply = Reply::default();
+    let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 ";
+    let consumed = reply.feed(stream, &mut LastHead::default()).unwrap();
+    assert_eq!(&stream[consumed..], b"HTTP/1.1 ");
+}
+
+#[test]
+fn a_head_that_was_seen_before_means_the_same_again() {
+    let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    let mut last = LastHead::default();
+    for _ in 0..2 {
+        let mut reply = Reply::default();
+        assert_eq!(reply.feed(stream, &mut last), Ok(stream.len()));
+        assert_eq!((reply.status(), reply.body_bytes()), (200, 5));
+    }
+    let mut other = Reply::default();
+    other
+        .feed(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!",
+            &mut last,
+        )
+        .unwrap();
+    assert_eq!(other.body_bytes(), 6);
+}
+
+#[test]
+fn no_bytes_make_the_parser_panic() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let seeds: [&[u8]; 3] = [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200 OK\r\n\r\nhello",
+    ];
+    for _ in 0..20_000 {
+        let mut stream = seeds[random.usize(..seeds.len())].to_vec();
+        for _ in 0..random.usize(1..6) {
+            let at = random.usize(..stream.len());
+            match random.u8(..3) {
+                0 => stream[at] = random.u8(..),
+                1 => stream.truncate(at.max(1)),
+                _ => stream.insert(at, random.u8(..)),
+            }
+        }
+        let whole = read_in_pieces(&stream, stream.len(), false);
+        let bytewise = read_in_pieces(&stream, 1, false);
+        assert_eq!(
+            whole.is_ok(),
+            bytewise.is_ok(),
+            "{}",
+            String::from_utf8_lossy(&stream)
+        );
+    }
+}

@@ -1,0 +1,230 @@
+//! Durations kept as an HdrHistogram with exact moments beside it; both merge across threads.
+
+use base64::Engine;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::clock::{Nanoseconds, SECOND};
+
+/// Longer durations are counted as this one, and `max` still tells the truth.
+const LONGEST: Nanoseconds = 3600 * SECOND;
+/// Three digits: a percentile is within 0.1 % of the value that was measured.
+const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// Durations in nanoseconds.
+#[derive(Clone)]
+pub struct Durations {
+    histogram: Histogram<u64>,
+    sum: u128,
+    sum_of_squares: f64,
+    min: Nanoseconds,
+    max: Nanoseconds,
+}
+
+impl Default for Durations {
+    fn default() -> Self {
+        Self {
+            histogram: Histogram::new_with_bounds(1, LONGEST, SIGNIFICANT_DIGITS)
+                .expect("the bounds are valid constants"),
+            sum: 0,
+            sum_of_squares: 0.0,
+            min: Nanoseconds::MAX,
+            max: 0,
+        }
+    }
+}
+
+impl Durations {
+    #[inline]
+    pub fn record(&mut self, duration: Nanoseconds) {
+        self.histogram.saturating_record(duration);
+        self.sum += u128::from(duration);
+        self.sum_of_squares += duration as f64 * duration as f64;
+        self.min = self.min.min(duration);
+        self.max = self.max.max(duration);
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.histogram
+            .add(&other.histogram)
+            .expect("all histograms have the same bounds");
+        self.sum += other.sum;
+        self.sum_of_squares += other.sum_of_squares;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// The smallest duration that at least the share `quantile` of all does not exceed.
+    pub fn quantile(&self, quantile: f64) -> Option<Nanoseconds> {
+        (self.count() > 0).then(|| {
+            self.histogram
+                .value_at_quantile(quantile)
+                .clamp(self.min, self.max)
+        })
+    }
+
+    /// How many durations lie in each of the given half-open intervals `(previous, bound]`.
+    pub fn counts_up_to(&self, bounds: &[Nanoseconds]) -> Vec<u64> {
+        let mut below = 0;
+        bounds
+            .iter()
+            .map(|&bound| {
+                let up_to = self.histogram.count_between(0, bound.min(LONGEST));
+                let within = up_to - below;
+                below = up_to;
+                within
+            })
+            .collect()
+    }
+
+    pub fn summary(&self) -> Summary {
+        let count = self.count();
+        if count == 0 {
+            return Summary::default();
+        }
+        let mean = self.sum as f64 / count as f64;
+        let variance = (self.sum_of_squares / count as f64 - mean * mean).max(0.0);
+        Summary {
+            min: Some(self.min),
+            mean: Some(mean),
+            stddev: Some(variance.sqrt()),
+            median: self.quantile(0.5),
+            p50: self.quantile(0.5),
+            p90: self.quantile(0.9),
+            p95: self.quantile(0.95),
+            p99: self.quantile(0.99),
+            p999: self.quantile(0.999),
+            max: Some(self.max),
+            count,
+        }
+    }
+
+    /// The histogram in the HdrHistogram V2 format, compressed and in base64, as histogram logs hold it.
+    pub fn encoded(&self) -> anyhow::Result<String> {
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(&self.histogram, &mut bytes)
+            .map_err(|error| anyhow::anyhow!("cannot write the histogram: {error}"))?;
+        Ok(base64::engine::general_purpose::STANDARD.encode(bytes))
+    }
+}
+
+/// A distribution of durations, in nanoseconds. Without a single duration all values are null.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Summary {
+    pub min: Option<Nanoseconds>,
+    pub mean: Option<f64>,
+    /// Of the population: divided by the count.
+    pub stddev: Option<f64>,
+    pub median: Option<Nanoseconds>,
+    pub p50: Option<Nanoseconds>,
+    pub p90: Option<Nanoseconds>,
+    pub p95: Option<Nanoseconds>,
+    pub p99: Option<Nanoseconds>,
+    pub p999: Option<Nanoseconds>,
+    pub max: Option<Nanoseconds>,
+    pub count: u64,
+}
+
+/// Plain numbers, such as the reply rates of successive samples.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Rates {
+    pub min: Option<f64>,
+    pub mean: Option<f64>,
+    pub max: Option<f64>,
+    /// Of a sample: divided by the count less one; null below two samples.
+    pub stddev: Option<f64>,
+    pub samples: usize,
+}
+
+impl Rates {
+    pub fn of(values: &[f64]) -> Self {
+        if values.is_empty() {
+            return Self::default();
+        }
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Self {
+            min: values.iter().copied().reduce(f64::min),
+            mean: Some(mean),
+            max: values.iter().copied().reduce(f64::max),
+            stddev: (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt()),
+            samples: values.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_exact_and_percentiles_within_a_thousandth() {
+        let mut durations = Durations::default();
+        for microseconds in 1..=1000 {
+            durations.record(microseconds * 1000);
+        }
+        let summary = durations.summary();
+        assert_eq!(summary.min, Some(1000));
+        assert_eq!(summary.max, Some(1_000_000));
+        assert_eq!(summary.mean, Some(500_500.0));
+        assert!((summary.stddev.unwrap() - 288_674.99).abs() < 1.0);
+        assert!((summary.p99.unwrap() as f64 / 990_000.0 - 1.0).abs() < 0.001);
+        assert_eq!(summary.count, 1000);
+    }
+
+    #[test]
+    fn nothing_measured_is_null_and_never_zero() {
+        let summary = Durations::default().summary();
+        assert_eq!((summary.min, summary.p99, summary.count), (None, None, 0));
+    }
+
+    #[test]
+    fn merging_equals_recording_everything_in_one_place() {
+        let (mut one, mut other, mut both) = (
+            Durations::default(),
+            Durations::default(),
+            Durations::default(),
+        );
+        for value in 1..500u64 {
+            one.record(value * 7919);
+            both.record(value * 7919);
+            other.record(value * value);
+            both.record(value * value);
+        }
+        one.merge(&other);
+        assert_eq!(one.encoded().unwrap(), both.encoded().unwrap());
+        assert_eq!(one.summary().mean, both.summary().mean);
+    }
+
+    #[test]
+    fn the_encoding_is_the_format_of_histogram_logs() {
+        let mut durations = Durations::default();
+        durations.record(1_000_000);
+        assert!(durations.encoded().unwrap().starts_with("HISTFAAA"));
+    }
+
+    #[test]
+    fn counts_between_bounds_add_up() {
+        let mut durations = Durations::default();
+        for value in [10, 20, 30, 1000, 5000] {
+            durations.record(value);
+        }
+        assert_eq!(durations.counts_up_to(&[15, 100, 10_000]), [1, 2, 2]);
+    }
+
+    #[test]
+    fn rates_have_the_spread_of_a_sample() {
+        let rates = Rates::of(&[9.0, 11.0]);
+        assert_eq!(rates.mean, Some(10.0));
+        assert!((rates.stddev.unwrap() - 2f64.sqrt()).abs() < 1e-12);
+        assert_eq!(Rates::of(&[9.0]).stddev, None);
+    }
+}

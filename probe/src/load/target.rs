@@ -1,0 +1,171 @@
+//! Where requests go: the URL, taken apart, and its address, resolved once before any clock starts.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// An `http://` URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// A name, an IPv4 address, or an IPv6 address without its brackets.
+    pub host: String,
+    pub port: u16,
+    /// Path and query, at least `/`.
+    pub path: String,
+}
+
+impl Target {
+    /// Take `http://host[:port][/path][?query]` apart.
+    pub fn parse(url: &str) -> Result<Self, String> {
+        let rest = match url.split_once("://") {
+            Some(("http", rest)) => rest,
+            Some((scheme, _)) => {
+                return Err(format!(
+                    "'{url}': the scheme is '{scheme}', but only http:// can be measured"
+                ));
+            }
+            None => {
+                return Err(format!(
+                    "'{url}' is not a URL; write it as http://HOST[:PORT]/PATH"
+                ));
+            }
+        };
+        let rest = rest.split('#').next().unwrap_or_default();
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let path = match path.as_bytes().first() {
+            Some(b'/') => path.to_owned(),
+            _ => format!("/{path}"),
+        };
+        check_path(&path).map_err(|reason| format!("'{url}': {reason}"))?;
+        let (host, port) = split_authority(authority)
+            .map_err(|reason| format!("'{url}': {reason}; write it as http://HOST[:PORT]/PATH"))?;
+        Ok(Self { host, port, path })
+    }
+
+    /// The value of the `Host` header.
+    pub fn host_header(&self) -> String {
+        let host = if self.host.contains(':') {
+            format!("[{}]", self.host)
+        } else {
+            self.host.clone()
+        };
+        match self.port {
+            80 => host,
+            port => format!("{host}:{port}"),
+        }
+    }
+
+    /// The first address that the name has.
+    pub fn resolve(&self) -> Result<SocketAddr, String> {
+        (self.host.as_str(), self.port)
+            .to_socket_addrs()
+            .map_err(|error| format!("cannot find the address of '{}': {error}", self.host))?
+            .next()
+            .ok_or_else(|| format!("'{}' has no address", self.host))
+    }
+}
+
+/// Refuse what would break the request line apart.
+pub fn check_path(path: &str) -> Result<(), String> {
+    if !path.starts_with('/') {
+        return Err(format!("the path '{path}' must begin with '/'"));
+    }
+    match path.bytes().find(|byte| !byte.is_ascii_graphic()) {
+        Some(byte) => Err(format!(
+            "the path holds the byte 0x{byte:02x}; write it percent-encoded"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn split_authority(authority: &str) -> Result<(String, u16), String> {
+    if authority.contains('@') {
+        return Err("a user name in a URL is not sent; give -H 'Authorization: …' instead".into());
+    }
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest
+                .split_once(']')
+                .ok_or("the IPv6 address lacks its ']'")?;
+            host.parse::<std::net::Ipv6Addr>()
+                .map_err(|_| format!("'{host}' is not an IPv6 address"))?;
+            match after.strip_prefix(':') {
+                Some(port) => (host, Some(port)),
+                None if after.is_empty() => (host, None),
+                None => return Err(format!("'{after}' after the IPv6 address")),
+            }
+        }
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    if host.is_empty() {
+        return Err("there is no host".into());
+    }
+    if let Some(character) = host
+        .chars()
+        .find(|c| !(c.is_ascii_alphanumeric() || "-._:%".contains(*c)))
+    {
+        return Err(format!("{character:?} cannot stand in a host name"));
+    }
+    let port = match port {
+        None => 80,
+        Some(port) => port
+            .parse::<u16>()
+            .ok()
+            .filter(|port| *port > 0)
+            .ok_or_else(|| format!("'{port}' is not a port"))?,
+    };
+    Ok((host.to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(url: &str) -> (String, u16, String) {
+        let target = Target::parse(url).unwrap();
+        (target.host, target.port, target.path)
+    }
+
+    #[test]
+    fn urls_are_taken_apart() {
+        assert_eq!(parts("http://a.b"), ("a.b".into(), 80, "/".into()));
+        assert_eq!(
+            parts("http://a:81/x?y=1#z"),
+            ("a".into(), 81, "/x?y=1".into())
+        );
+        assert_eq!(parts("http://a?q"), ("a".into(), 80, "/?q".into()));
+        assert_eq!(
+            parts("http://[::1]:8080/"),
+            ("::1".into(), 8080, "/".into())
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused_with_the_reason() {
+        for (url, reason) in [
+            ("https://a/", "only http://"),
+            ("a/b", "not a URL"),
+            ("http://", "no host"),
+            ("http://a:0/", "not a port"),
+            ("http://a:70000/", "not a port"),
+            ("http://[::1/", "lacks its ']'"),
+            ("http://[x]/", "not an IPv6 address"),
+            ("http://me:pw@a/", "user name"),
+            ("http://a/ b", "0x20"),
+            ("http://a/\r\nX: y", "0x0d"),
+            ("http://a b/", "host name"),
+        ] {
+            let message = Target::parse(url).unwrap_err();
+            assert!(message.contains(reason), "{url}: {message}");
+        }
+    }
+
+    #[test]
+    fn the_host_header_names_the_port_only_where_it_is_not_80() {
+        let header = |url| Target::parse(url).unwrap().host_header();
+        assert_eq!(header("http://[::1]:81"), "[::1]:81");
+        assert_eq!(header("http://a"), "a");
+    }
+}

@@ -1,0 +1,128 @@
+//! What makes a measurement doubtful, told by the generator about itself.
+
+use super::arguments::{Extent, Mode, Plan};
+use super::clock::{MILLISECOND, SECOND};
+use super::measure::Measured;
+use super::recorder::Recorder;
+use super::text::{duration, percent};
+
+/// Above this share of one processor a thread cannot be trusted to have been waiting.
+const BUSY: f64 = 0.95;
+/// A rate further below the offered one than this was not reached.
+const RATE_TOLERANCE: f64 = 0.01;
+/// Requests later than this, at the 99th percentile, change what an open loop means.
+const LATE: u64 = MILLISECOND;
+
+/// Each warning says what was seen, and what it means or how to mend it.
+pub fn of(plan: &Plan, measured: &Measured) -> Vec<String> {
+    let found = &measured.recorder;
+    let spinning = matches!(&plan.mode, Mode::Open(open) if open.spin);
+    [
+        interrupted(measured),
+        nothing_measured(found),
+        busy(found, spinning),
+        late(plan, found),
+        rate_missed(plan, measured),
+        shortages(found),
+        failures(found),
+        resent(found),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn interrupted(measured: &Measured) -> Option<String> {
+    measured.interrupted.then(|| {
+        format!(
+            "ended early, after {}; {} requests were abandoned",
+            duration(measured.elapsed as f64),
+            measured.recorder.abandoned
+        )
+    })
+}
+
+fn nothing_measured(found: &Recorder) -> Option<String> {
+    (found.completed == 0).then(|| "not a single reply was complete".to_owned())
+}
+
+fn busy(found: &Recorder, spinning: bool) -> Option<String> {
+    (found.busiest > BUSY && !spinning).then(|| {
+        format!(
+            "the generator used {} of a processor and may have been the bottleneck; give more --threads",
+            percent(found.busiest)
+        )
+    })
+}
+
+fn late(plan: &Plan, found: &Recorder) -> Option<String> {
+    if plan.mode == Mode::Closed {
+        return None;
+    }
+    let p99 = found.lateness.quantile(0.99)?;
+    (p99 > LATE).then(|| {
+        format!(
+            "the generator was late: 1 % of the requests went out {} or more after their time; the latencies include it",
+            duration(p99 as f64)
+        )
+    })
+}
+
+fn rate_missed(plan: &Plan, measured: &Measured) -> Option<String> {
+    let Mode::Open(open) = &plan.mode else {
+        return None;
+    };
+    let seconds = match plan.extent {
+        Extent::Duration(_) => measured.elapsed as f64 / SECOND as f64,
+        Extent::Requests(requests) => {
+            (measured.elapsed as f64 / SECOND as f64).min(requests as f64 / open.rate)
+        }
+    };
+    let short = 1.0 - measured.recorder.within as f64 / (open.rate * seconds);
+    // A Poisson count scatters by its root: four of these are no shortfall.
+    let scatter = 4.0 / (open.rate * seconds).sqrt();
+    (short > RATE_TOLERANCE.max(scatter)).then(|| {
+        format!(
+            "the rate was not reached: {:.1}/s of {:.1}/s were answered",
+            measured.reply_rate(),
+            open.rate
+        )
+    })
+}
+
+fn shortages(found: &Recorder) -> Option<String> {
+    let errors = &found.errors;
+    let mut remedies = Vec::new();
+    if errors.fd_unavailable > 0 {
+        remedies.push("this process ran out of descriptors; raise the hard limit (ulimit -Hn)");
+    }
+    if errors.fd_table_full > 0 {
+        remedies.push("the system ran out of descriptors; raise fs.file-max");
+    }
+    if errors.address_unavailable > 0 {
+        remedies.push(
+            "no local port was left; widen net.ipv4.ip_local_port_range, or keep connections",
+        );
+    }
+    (!remedies.is_empty()).then(|| remedies.join("; "))
+}
+
+fn failures(found: &Recorder) -> Option<String> {
+    let failed = found.errors.total();
+    (failed > 0).then(|| {
+        format!(
+            "{failed} of {} requests failed ({}); the latencies are those of the others",
+            found.attempted,
+            percent(failed as f64 / found.attempted as f64)
+        )
+    })
+}
+
+fn resent(found: &Recorder) -> Option<String> {
+    (found.resent > 0).then(|| {
+        format!(
+            "{} requests were sent again because the server had closed their connection",
+            found.resent
+        )
+    })
+}

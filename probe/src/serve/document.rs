@@ -1,0 +1,81 @@
+//! What the server saw: `serve.v1`.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::load::clock::{Nanoseconds, SECOND};
+use crate::load::statistics::{Durations, Summary};
+
+/// What a server saw since it began, or since it was last asked by SIGUSR1.
+#[derive(Serialize, JsonSchema)]
+pub struct Document {
+    /// `serve.v1`
+    pub schema: &'static str,
+    pub listen: String,
+    pub elapsed_ns: Nanoseconds,
+    pub requests: u64,
+    pub connections: u64,
+    /// Requests that were not understood.
+    pub malformed: u64,
+    /// With `--arrivals`.
+    pub arrivals: Option<ArrivalsFound>,
+}
+
+/// How requests arrived.
+#[derive(Serialize, JsonSchema)]
+pub struct ArrivalsFound {
+    /// Per second, from the first to the last.
+    pub rate: Option<f64>,
+    /// From each to the next.
+    pub spacing_ns: Summary,
+    /// The standard deviation of the spacing over its mean: 0 for a clockwork, 1 for a Poisson process.
+    pub spacing_cv: Option<f64>,
+}
+
+/// The times at which requests arrived, boiled down as they come.
+#[derive(Default)]
+pub struct Arrivals {
+    first: Option<Nanoseconds>,
+    last: Nanoseconds,
+    spacing: Durations,
+}
+
+impl Arrivals {
+    pub fn record(&mut self, now: Nanoseconds) {
+        match self.first {
+            None => self.first = Some(now),
+            Some(_) => self.spacing.record(now - self.last),
+        }
+        self.last = now;
+    }
+
+    pub fn found(&self) -> ArrivalsFound {
+        let spacing_ns = self.spacing.summary();
+        let span = self.first.map_or(0, |first| self.last - first);
+        ArrivalsFound {
+            rate: (span > 0).then(|| self.spacing.count() as f64 * SECOND as f64 / span as f64),
+            spacing_cv: spacing_ns
+                .mean
+                .zip(spacing_ns.stddev)
+                .filter(|(mean, _)| *mean > 0.0)
+                .map(|(mean, stddev)| stddev / mean),
+            spacing_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clockwork_has_no_variation() {
+        let mut arrivals = Arrivals::default();
+        for number in 0..=1000 {
+            arrivals.record(5 + number * 1_000_000);
+        }
+        let found = arrivals.found();
+        assert_eq!(found.rate, Some(1000.0));
+        assert_eq!(found.spacing_cv, Some(0.0));
+    }
+}

@@ -1,0 +1,336 @@
+//! The server: one thread, edge-triggered epoll, every reply alike.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::io::Errno;
+use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+use super::behaviour::{Reply, Stall, Worker};
+use super::document::Arrivals;
+use super::request::LastRequest;
+use crate::load::clock::{self, MILLISECOND, NEVER, Nanoseconds};
+use crate::load::poller::{self, EventFlags, Poller};
+use crate::load::socket;
+
+const LISTENER: u64 = u64::MAX;
+const BACKLOG: i32 = 4096;
+const READ: usize = 64 << 10;
+/// Waits end at least this often, to look for signals that came just before.
+const LONGEST_WAIT: Nanoseconds = 100 * MILLISECOND;
+/// When no descriptor is left, how long no connection is accepted.
+const PAUSE_OF_ACCEPTING: Nanoseconds = 10 * MILLISECOND;
+
+/// How the server answers.
+pub struct Behaviour {
+    pub replies: [Reply; 4],
+    pub delay: Nanoseconds,
+    pub stall: Option<Stall>,
+    pub worker: Worker,
+}
+
+/// What it saw so far.
+#[derive(Default)]
+pub struct Seen {
+    pub requests: u64,
+    pub connections: u64,
+    pub malformed: u64,
+    pub arrivals: Option<Arrivals>,
+}
+
+#[derive(Default)]
+struct Connection {
+    socket: Option<OwnedFd>,
+    generation: u32,
+    /// The beginning of a request that is not whole yet.
+    partial: Vec<u8>,
+    /// Content of a request that is still to come, and is thrown away.
+    content: u64,
+    /// Replies that are due, the first of them sent up to `offset`.
+    owed: VecDeque<u8>,
+    offset: usize,
+    /// Replies of this connection that wait for their delay.
+    waiting: usize,
+    /// No further request is read from here.
+    closing: bool,
+}
+
+pub struct Server {
+    listener: OwnedFd,
+    poller: Poller,
+    behaviour: Behaviour,
+    connections: Vec<Connection>,
+    free: Vec<u32>,
+    /// Replies that wait for their delay, the earliest first.
+    delayed: VecDeque<(Nanoseconds, u32, u32, u8)>,
+    next_stall: Nanoseconds,
+    accept_again: Nanoseconds,
+    last: LastRequest,
+    buffer: Vec<u8>,
+    pub seen: Seen,
+}
+
+impl Server {
+    pub fn listen(
+        address: SocketAddr,
+        behaviour: Behaviour,
+        seen: Seen,
+    ) -> rustix::io::Result<Self> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let listener = net::socket_with(socket::family(address), SocketType::STREAM, flags, None)?;
+        net::sockopt::set_socket_reuseaddr(&listener, true)?;
+        net::bind(&listener, &address)?;
+        net::listen(&listener, BACKLOG)?;
+        let poller = Poller::new()?;
+        poller.add(&listener, LISTENER, EventFlags::IN)?;
+        let next_stall = match behaviour.stall {
+            Some(stall) => clock::now() + stall.period,
+            None => NEVER,
+        };
+        Ok(Self {
+            listener,
+            poller,
+            behaviour,
+            connections: Vec::new(),
+            free: Vec::new(),
+            delayed: VecDeque::new(),
+            next_stall,
+            accept_again: 0,
+            last: LastRequest::default(),
+            buffer: vec![0; READ],
+            seen,
+        })
+    }
+
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        let address = net::getsockname(&self.listener)?;
+        Ok(SocketAddr::try_from(address)?)
+    }
+
+    /// Serve until `stop`; call `report` whenever `ask` was set.
+    pub fn serve(
+        &mut self,
+        stop: &AtomicBool,
+        ask: &AtomicBool,
+        mut report: impl FnMut(&mut Seen),
+    ) {
+        poller::want_exact_timers();
+        while !stop.load(Ordering::Relaxed) {
+            if ask.swap(false, Ordering::Relaxed) {
+                report(&mut self.seen);
+            }
+            let now = clock::now();
+            self.stand_still(now);
+            self.send_delayed(now);
+            let due = self.delayed.front().map_or(NEVER, |(due, ..)| *due);
+            let until = due.min(self.next_stall).min(now + LONGEST_WAIT);
+            self.poller.wait(until.saturating_sub(now));
+            for at in 0..self.poller.ready() {
+                let (token, flags) = self.poller.event(at);
+                if token == LISTENER {
+                    self.accept();
+                } else {
+                    self.handle(token as u32, (token >> 32) as u32, flags);
+                }
+            }
+        }
+    }
+
+    fn stand_still(&mut self, now: Nanoseconds) {
+        if let Some(stall) = self.behaviour.stall {
+            if now >= self.next_stall {
+                clock::sleep_until(self.next_stall + stall.length);
+                self.next_stall += stall.period;
+            }
+        }
+    }
+
+    fn send_delayed(&mut self, now: Nanoseconds) {
+        while let Some(&(due, index, generation, reply)) = self.delayed.front() {
+            if due > now {
+                break;
+            }
+            self.delayed.pop_front();
+            let connection = &mut self.connections[index as usize];
+            if connection.generation == generation {
+                connection.waiting -= 1;
+                connection.owed.push_back(reply);
+                self.write(index);
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        let now = clock::now();
+        if now < self.accept_again {
+            return;
+        }
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        loop {
+            match net::accept_with(&self.listener, flags) {
+                Ok(socket) => self.welcome(socket),
+                Err(Errno::AGAIN) => return,
+                Err(Errno::MFILE | Errno::NFILE) => {
+                    self.accept_again = now + PAUSE_OF_ACCEPTING;
+                    return;
+                }
+                // The client gave up before it was accepted.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn welcome(&mut self, socket: OwnedFd) {
+        // Small writes must leave as they are made; where it is refused they leave later.
+        let _ = net::sockopt::set_tcp_nodelay(&socket, true);
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(Connection::default());
+            (self.connections.len() - 1) as u32
+        });
+        let connection = &mut self.connections[index as usize];
+        let token = u64::from(connection.generation) << 32 | u64::from(index);
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        if self.poller.add(&socket, token, flags).is_err() {
+            self.free.push(index);
+            return;
+        }
+        connection.socket = Some(socket);
+        self.seen.connections += 1;
+    }
+
+    fn handle(&mut self, index: u32, generation: u32, flags: EventFlags) {
+        let connection = &self.connections[index as usize];
+        if connection.generation != generation || connection.socket.is_none() {
+            return;
+        }
+        if flags.contains(EventFlags::OUT) && !connection.owed.is_empty() {
+            self.write(index);
+        }
+        if flags != EventFlags::OUT && self.connections[index as usize].generation == generation {
+            self.read(index);
+        }
+    }
+
+    fn read(&mut self, index: u32) {
+        loop {
+            let connection = &mut self.connections[index as usize];
+            let Some(socket) = &connection.socket else {
+                return;
+            };
+            match net::recv(socket, &mut self.buffer[..], RecvFlags::empty()) {
+                Ok((_, 0)) => return self.end_of_stream(index),
+                Ok((_, count)) => {
+                    let now = clock::now();
+                    if !connection.closing && self.take_in(index, count, now).is_err() {
+                        self.seen.malformed += 1;
+                        return self.close(index);
+                    }
+                    if count < READ {
+                        return;
+                    }
+                }
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR) => {}
+                Err(_) => return self.close(index),
+            }
+        }
+    }
+
+    /// A client that has closed its side still gets what it is owed.
+    fn end_of_stream(&mut self, index: u32) {
+        let connection = &mut self.connections[index as usize];
+        connection.closing = true;
+        if connection.owed.is_empty() && connection.waiting == 0 {
+            self.close(index);
+        }
+    }
+
+    /// Answer every request within the first `count` bytes of the buffer.
+    fn take_in(&mut self, index: u32, count: usize, now: Nanoseconds) -> Result<(), &'static str> {
+        let connection = &mut self.connections[index as usize];
+        let joined;
+        let mut bytes = if connection.partial.is_empty() {
+            &self.buffer[..count]
+        } else {
+            connection.partial.extend_from_slice(&self.buffer[..count]);
+            joined = std::mem::take(&mut connection.partial);
+            &joined[..]
+        };
+        let mut answers = false;
+        while !bytes.is_empty() && !connection.closing {
+            let skipped = connection.content.min(bytes.len() as u64);
+            connection.content -= skipped;
+            bytes = &bytes[skipped as usize..];
+            if bytes.is_empty() {
+                break;
+            }
+            let Some((request, length)) = self.last.parse(bytes)? else {
+                connection.partial = bytes.to_vec();
+                break;
+            };
+            bytes = &bytes[length..];
+            connection.content = request.content;
+            connection.closing = !request.keep_alive;
+            self.seen.requests += 1;
+            if let Some(arrivals) = &mut self.seen.arrivals {
+                arrivals.record(now);
+            }
+            let reply = Reply::index(request.is_head, request.keep_alive);
+            if self.behaviour.delay > 0 {
+                let due = now + self.behaviour.delay;
+                connection.waiting += 1;
+                self.delayed
+                    .push_back((due, index, connection.generation, reply));
+            } else {
+                connection.owed.push_back(reply);
+                answers = true;
+            }
+        }
+        if answers {
+            self.write(index);
+        }
+        Ok(())
+    }
+
+    /// Send what is owed, as far as the socket takes it.
+    fn write(&mut self, index: u32) {
+        let connection = &mut self.connections[index as usize];
+        let Some(socket) = &connection.socket else {
+            return;
+        };
+        while let Some(reply) = connection.owed.front() {
+            let reply = &self.behaviour.replies[usize::from(*reply)];
+            if connection.offset == 0 {
+                self.behaviour.worker.work();
+            }
+            while connection.offset < reply.bytes.len() {
+                let end = reply.end_of_write(connection.offset);
+                let piece = &reply.bytes[connection.offset..end];
+                match net::send(socket, piece, SendFlags::NOSIGNAL) {
+                    Ok(count) => connection.offset += count,
+                    Err(Errno::AGAIN) => return,
+                    Err(Errno::INTR) => {}
+                    Err(_) => return self.close(index),
+                }
+            }
+            connection.offset = 0;
+            connection.owed.pop_front();
+            if connection.closing && connection.owed.is_empty() && connection.waiting == 0 {
+                return self.close(index);
+            }
+        }
+    }
+
+    fn close(&mut self, index: u32) {
+        let connection = &mut self.connections[index as usize];
+        if connection.socket.is_some() {
+            *connection = Connection {
+                generation: connection.generation.wrapping_add(1),
+                ..Connection::default()
+            };
+            self.free.push(index);
+        }
+    }
+}
