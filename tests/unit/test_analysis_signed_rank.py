@@ -11,8 +11,8 @@ from scipy import stats
 from nearmetal.analysis.signed_rank import (
     _exact_p,
     enough,
-    p_by_centre,
-    p_tied,
+    inverted,
+    inverted_distinct,
     signed_rank,
 )
 
@@ -41,12 +41,12 @@ def test_exact_p_is_the_share_of_sign_flips(values: list[int]) -> None:
     assert exact[0] == by_flipping_signs(values)
 
 
-@given(DISTINCT)
-def test_short_way_for_distinct_differences_gives_the_same_p(values: list[int]) -> None:
+@given(DISTINCT, LEVELS)
+def test_short_way_for_distinct_differences_gives_the_same(values: list[int], level: float) -> None:
     steps = np.asarray(values, dtype=np.int64)
-    centres, short = p_by_centre(steps)
-    balanced = short == 1.0
-    assert short[~balanced].tolist() == p_tied(steps, centres)[~balanced].tolist()
+    sums = np.sort([one + other for one, other in itertools.combinations_with_replacement(values, 2)])
+    if enough(len(values), level):
+        assert inverted_distinct(sums, len(values), level) == inverted(steps, sums, level)
 
 
 @settings(max_examples=500)
@@ -65,6 +65,12 @@ def test_interval_excludes_zero_exactly_when_p_is_at_most_the_level(values: list
 def test_p_is_never_below_the_exact_one(values: list[int], level: float) -> None:
     result = signed_rank(array(values), level, 1.0)
     assert result.p is None or result.p >= by_flipping_signs(values)
+
+
+@given(st.one_of(TIED, DISTINCT))
+def test_estimate_is_the_median_of_the_walsh_averages(values: list[int]) -> None:
+    walsh = [(one + other) / 2 for one, other in itertools.combinations_with_replacement(values, 2)]
+    assert signed_rank(array(values), 0.05, 1.0).estimate == np.median(walsh)
 
 
 @given(st.one_of(TIED, DISTINCT), LEVELS)

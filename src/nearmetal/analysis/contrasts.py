@@ -1,5 +1,6 @@
 """Contrasts: a treatment against its reference, from the differences of blocks to a verdict."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -130,16 +131,20 @@ _PROBLEMS = {
     "not-positive": Warned(
         code="not-positive", text="a value is not positive, so it has no ratio, and the contrast is left undecided"
     ),
-    "units-differ": Warned(code="units-differ", text="the unit or scale of the response is not the same in all trials"),
+    "units-differ": Warned(
+        code="units-differ", text="the unit, direction or scale of the response is not the same in all trials"
+    ),
 }
 
 
 def _problem(values: Sequence[tuple[Value, Value]]) -> str | None:
-    kinds = {value.kind for pair in values for value in pair}
-    if len({(kind.unit, kind.scale) for kind in kinds}) > 1:
-        return "units-differ"
-    found = {value.problem for pair in values for value in pair} - {None}
-    return min(found, key=str) if found else None
+    problems: set[str] = set()
+    for value in (value for pair in values for value in pair):
+        if value.kind is not values[0][0].kind:
+            problems.add("units-differ")
+        if value.problem:
+            problems.add(value.problem)
+    return min(problems, default=None)
 
 
 def _missing(blocks: int, response: str) -> tuple[Warned, ...]:
@@ -199,7 +204,7 @@ def _resolution(values: Sequence[tuple[Value, Value]]) -> float:
 
 def _equivalence_of_differences(values: Sequence[tuple[Value, Value]], margin: float) -> tuple[float, float] | None:
     """The margin is a share, so a difference is held against that share of the reference's median."""
-    bound = margin * abs(float(np.median([reference.value for _, reference in values])))
+    bound = margin * abs(statistics.median(reference.value for _, reference in values))
     return (-bound, bound) if bound else None
 
 

@@ -6,12 +6,15 @@ attempt in which all of them are `ok` counts. What is not `ok` is counted in `Tr
 
 import json
 import math
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from nearmetal.analysis.results import TrialCounts
-from nearmetal.model import Assignment, ResponseKind, TrialRecord, TrialStatus
+from nearmetal.model import Assignment, Better, Response, ResponseKind, Scale, TrialRecord, TrialStatus
 
 Key = str
 """A treatment as text that tells true from 1 and from "true"."""
@@ -21,8 +24,7 @@ def key_of(treatment: Assignment) -> Key:
     return json.dumps(dict(treatment), sort_keys=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """One response of one replicate. `problem` says why no contrast can be made of it."""
 
     value: float
@@ -103,24 +105,32 @@ def _values(records: Sequence[TrialRecord]) -> dict[str, Value]:
 
 def _average(name: str, records: Sequence[TrialRecord]) -> Value:
     """The mean of the repeats on the response's scale; the plain mean where that scale cannot hold them."""
-    responses = [record.responses[name] for record in records]
-    first = responses[0]
-    kind = ResponseKind(unit=first.unit, better=first.better, scale=first.scale)
-    values = [response.value for response in responses]
-    if any(response.censored for response in responses):
-        return Value(_mean(values), kind, "censored")
-    if not all(map(math.isfinite, values)):
-        return Value(_mean(values), kind, "not-finite")
-    if kind.scale == "difference":
-        return Value(_mean(values), kind)
-    if min(values) <= 0:
-        return Value(_mean(values), kind, "not-positive")
-    return Value(_geometric_mean(values), kind)
+    repeats = [_value(record.responses[name]) for record in records]
+    if len(repeats) == 1:
+        return repeats[0]
+    values = [repeat.value for repeat in repeats]
+    problem = next((repeat.problem for repeat in repeats if repeat.problem), None)
+    geometric = repeats[0].kind.scale == "ratio" and problem is None
+    mean = statistics.geometric_mean(values) if geometric else statistics.fmean(values)
+    return Value(mean, repeats[0].kind, problem)
 
 
-def _mean(values: Sequence[float]) -> float:
-    return values[0] if len(values) == 1 else sum(values) / len(values)
+def _value(response: Response) -> Value:
+    kind = kind_of(response.unit, response.better, response.scale)
+    return Value(response.value, kind, _problem(response))
 
 
-def _geometric_mean(values: Sequence[float]) -> float:
-    return values[0] if len(values) == 1 else math.exp(sum(map(math.log, values)) / len(values))
+def _problem(response: Response) -> str | None:
+    if response.censored:
+        return "censored"
+    if not math.isfinite(response.value):
+        return "not-finite"
+    if response.scale == "ratio" and response.value <= 0:
+        return "not-positive"
+    return None
+
+
+@lru_cache(maxsize=1024)
+def kind_of(unit: str, better: Better, scale: Scale) -> ResponseKind:
+    """One object for each kind, so that kinds compare quickly."""
+    return ResponseKind(unit=unit, better=better, scale=scale)

@@ -20,13 +20,15 @@ never for it, and the interval excludes 0 exactly when p <= level.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
 _CHUNK = 2**20
 """Matrix elements at once: bounds the memory for many tied blocks."""
@@ -49,15 +51,15 @@ def signed_rank(differences: Floats, level: float, resolution: float) -> SignedR
     """
     if not len(differences):
         raise ValueError("no differences")
+    n = len(differences)
     steps = np.rint(differences / resolution).astype(np.int64)
-    sums = _pairwise_sums(steps)
-    estimate = float(np.median(sums)) / 2 * resolution
-    if not enough(len(steps), level):
+    sums = np.sort(_pairwise_sums(steps))
+    estimate = float(sums[(len(sums) - 1) // 2] + sums[len(sums) // 2]) / 4 * resolution
+    if not enough(n, level):
         return SignedRank(estimate, None, None)
-    centres, p = p_by_centre(steps)
-    kept = centres[p > level]
-    low, high = (float(end) / 2 * resolution for end in (kept[0], kept[-1]))
-    return SignedRank(estimate, (low, high), _p_at_zero(centres, p, len(steps)))
+    distinct = len(set(steps.tolist())) == n
+    (low, high), p = inverted_distinct(sums, n, level) if distinct else inverted(steps, sums, level)
+    return SignedRank(estimate, (low / 2 * resolution, high / 2 * resolution), p)
 
 
 def enough(blocks: int, level: float) -> bool:
@@ -65,49 +67,38 @@ def enough(blocks: int, level: float) -> bool:
     return blocks > 0 and 2.0 ** (1 - blocks) <= level
 
 
-def p_by_centre(steps: Integers) -> tuple[Integers, Floats]:
-    """Two-sided p of every centre where it can change: ascending Walsh averages, doubled, and p at each.
+def inverted(steps: Integers, sums: Integers, level: float) -> tuple[tuple[int, int], float]:
+    """Interval (doubled) and p for any differences: rank them anew about every centre and between every two.
 
-    p is the largest of its values just below, at and just above the centre; 1 at the median of the Walsh averages.
-    Without equal differences the ranks next to a Walsh average are 1 to n and p at the average lies between its
-    neighbours, so that one null distribution serves for all; that is a short way to the same numbers.
+    `sums` are the Walsh averages, doubled and ascending. p can change at these centres only; at each it is the
+    largest of its values just below, at and just above.
     """
-    centres, counts = np.unique(_pairwise_sums(steps), return_counts=True)
-    upto = np.cumsum(counts)
-    below = upto - counts
-    distinct = len(np.unique(steps)) == len(steps)
-    p = _p_distinct(len(steps), below, upto) if distinct else p_tied(steps, centres)
-    p[(2 * below <= upto[-1]) & (upto[-1] <= 2 * upto)] = 1.0
-    return centres, p
-
-
-def p_tied(steps: Integers, centres: Integers) -> Floats:
-    """For any differences: rank them anew about every centre (doubled Walsh averages) and between every two."""
+    centres, counts = np.unique(sums, return_counts=True)
     at = _exact_p(steps, 2 * centres)
     between = _exact_p(steps, centres[:-1] + centres[1:])
-    outside = [_p_outside(len(steps))]
-    below = np.concatenate((outside, between))
-    above = np.concatenate((between, outside))
-    return np.asarray(np.maximum(at, np.maximum(below, above)))
+    outside = min(1.0, 2.0 ** (1 - len(steps)))
+    p = np.maximum(at, np.maximum(np.append(outside, between), np.append(between, outside)))
+    upto = np.cumsum(counts)
+    p[(2 * (upto - counts) <= len(sums)) & (len(sums) <= 2 * upto)] = 1.0
+    kept = centres[p > level]
+    from_below = float(p[centres <= 0].max(initial=outside))
+    from_above = float(p[centres >= 0].max(initial=outside))
+    return (int(kept[0]), int(kept[-1])), min(from_below, from_above)
 
 
-def _p_distinct(n: int, below: Integers, upto: Integers) -> Floats:
-    """From how many Walsh averages lie below each centre, and how many at or below it."""
-    total = n * (n + 1) // 2
+def inverted_distinct(sums: Integers, n: int, level: float) -> tuple[tuple[int, int], float]:
+    """The same, sooner, for n differences of which no two are equal.
+
+    Next to every centre their ranks are then 1 to n, so that one null distribution serves for all, the interval's
+    ends are order statistics of the Walsh averages, and p comes from how many of these lie on either side of 0.
+    """
     two_sided = _two_sided(tuple(range(1, n + 1)))
-    return np.maximum(two_sided[np.minimum(below, total - below)], two_sided[np.minimum(upto, total - upto)])
-
-
-def _p_at_zero(centres: Integers, p: Floats, n: int) -> float:
-    outside = _p_outside(n)
-    from_below = max(outside, float(p[centres <= 0].max(initial=0.0)))
-    from_above = max(outside, float(p[centres >= 0].max(initial=0.0)))
-    return min(from_below, from_above)
-
-
-def _p_outside(n: int) -> float:
-    """p of a centre beyond all differences: every sign is the same."""
-    return float(min(1.0, 2.0 ** (1 - n)))
+    rejected = int(np.searchsorted(two_sided, level, side="right"))
+    below, upto = (int(np.searchsorted(sums, 0, side=side)) for side in _SIDES)
+    total = len(sums)
+    balanced = 2 * below <= total <= 2 * upto
+    p = 1.0 if balanced else float(max(two_sided[min(below, total - below)], two_sided[min(upto, total - upto)]))
+    return (int(sums[rejected - 1]), int(sums[total - rejected])), p
 
 
 def _pairwise_sums(steps: Integers) -> Integers:
