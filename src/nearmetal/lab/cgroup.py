@@ -1,20 +1,62 @@
 """Control groups of a machine on its site, version 1 and 2: limits, and what the host spends.
 
-A machine's group is called `nearmetal/NAME` in every hierarchy that matters. Docker makes its own groups; their
-paths are read from /proc/PID/cgroup, and the same reading functions serve.
+A machine's group is called `nearmetal-NAME`, right below the root of every hierarchy that matters: without a parent
+of their own, machines that come and go at the same time cannot take it away from each other. Docker makes its own
+groups; their paths are read from /proc/PID/cgroup, and the same reading functions serve.
 """
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nearmetal.errors import HostCannot
 from nearmetal.lab.site import must
 from nearmetal.model import Cost, MachineSpec, Site
 
 ROOT = Path("/sys/fs/cgroup")
-PARENT = "nearmetal"
 _CONTROLLERS = ("cpuset", "cpuacct", "memory")
+
+# A program each would cost more time than all the rest of making a machine. tee, because it says why a write failed.
+_CREATE_FIRST = """
+set -e
+cpuset=$1 cpuacct=$2 memory=$3 cpus=$4 bytes=$5
+root=${cpuset%/*}
+for group in "$cpuset" "$cpuacct" "$memory"; do [ -d "$group" ] || mkdir "$group"; done
+tee "$cpuset/cpuset.mems" <"$root/cpuset.mems" >/dev/null
+echo "${cpus:-$(cat "$root/cpuset.cpus")}" | tee "$cpuset/cpuset.cpus" >/dev/null
+[ "$bytes" ] || exit 0
+echo "$bytes" | tee "$memory/memory.limit_in_bytes" >/dev/null
+if [ -e "$memory/memory.memsw.limit_in_bytes" ]; then
+    echo "$bytes" | tee "$memory/memory.memsw.limit_in_bytes" >/dev/null
+fi
+"""
+_CREATE_SECOND = """
+set -e
+group=$1 cpus=$2 bytes=$3
+echo "+cpuset +cpu +memory" | tee "${group%/*}/cgroup.subtree_control" >/dev/null
+[ -d "$group" ] || mkdir "$group"
+[ -z "$cpus" ] || echo "$cpus" | tee "$group/cpuset.cpus" >/dev/null
+[ "$bytes" ] || exit 0
+echo "$bytes" | tee "$group/memory.max" >/dev/null
+if [ -e "$group/memory.swap.max" ]; then
+    echo 0 | tee "$group/memory.swap.max" >/dev/null
+fi
+"""
+# A process that forks while the list is read escapes the round, so there are rounds until the group can be removed.
+_REMOVE = """
+for round in $(seq 500); do
+    left=
+    for group; do
+        [ -d "$group" ] || continue
+        while read -r pid; do kill -KILL "$pid"; done <"$group/cgroup.procs"
+        rmdir "$group" || left=$group
+    done 2>/dev/null
+    [ "$left" ] || exit 0
+    sleep 0.01
+done
+echo "these processes cannot be killed: $(cat "$left/cgroup.procs")" >&2
+exit 1
+"""
 
 
 @dataclass(frozen=True)
@@ -38,10 +80,13 @@ async def version(site: Site) -> int:
 
 def named(name: str, version: int) -> Group:
     """The group of a machine of ours, whether it exists or not."""
+    if "/" in name:
+        raise ValueError(f"{name!r} would lead to somebody else's control group")
+    group = f"nearmetal-{name}"
     if version == 2:
-        folder = str(ROOT / PARENT / name)
+        folder = str(ROOT / group)
         return Group(folder, folder, folder, 2)
-    return _first_version(dict.fromkeys(_CONTROLLERS, f"{PARENT}/{name}"))
+    return _first_version(dict.fromkeys(_CONTROLLERS, group))
 
 
 def _first_version(paths: Mapping[str, str]) -> Group:
@@ -51,45 +96,25 @@ def _first_version(paths: Mapping[str, str]) -> Group:
 
 
 async def create(name: str, spec: MachineSpec, cpus: str, site: Site, *, limit_memory: bool) -> Group:
-    """Make a group with the machine's CPUs and, for what is no virtual machine, its memory as limits.
+    """Make a group with the machine's CPUs and, for what is no virtual machine, its memory (and no swap) as limits.
 
     A virtual machine has its memory from its monitor, whose own needs must not be taken out of the guest's.
+    HostCannot with what the kernel said, for example to CPUs that are not there.
     """
     group = named(name, await version(site))
-    await must(site, "mkdir", "-p", *group.folders)
-    writes: list[tuple[str, str]] = []
+    limits = (cpus, str(spec.memory) if limit_memory else "")
     if group.version == 2:
-        await _delegate(site)
-        if cpus:
-            writes.append((f"{group.cpuset}/cpuset.cpus", cpus))
-        if limit_memory:
-            writes.append((f"{group.memory}/memory.max", str(spec.memory)))
+        ended = await site.exec(["sh", "-c", _CREATE_SECOND, "create", group.cpuset, *limits])
     else:
-        writes += await _first_version_cpuset(group, cpus, site)
-        if limit_memory:
-            writes.append((f"{group.memory}/memory.limit_in_bytes", str(spec.memory)))
-    for path, value in writes:
-        await must(site, "tee", path, stdin=value.encode())
+        ended = await site.exec(
+            ["sh", "-c", _CREATE_FIRST, "create", group.cpuset, group.cpuacct, group.memory, *limits]
+        )
+    if ended.status != 0:
+        said = ended.stderr.decode("utf-8", "replace").strip()
+        raise HostCannot(
+            f"the control group of {name} could not be made: {said}", remedy="run nearmetal doctor as root"
+        )
     return group
-
-
-async def _delegate(site: Site) -> None:
-    """Version 2 hands controllers down one level at a time."""
-    for folder in (ROOT, ROOT / PARENT):
-        await must(site, "tee", f"{folder}/cgroup.subtree_control", stdin=b"+cpuset +cpu +memory")
-
-
-async def _first_version_cpuset(group: Group, cpus: str, site: Site) -> list[tuple[str, str]]:
-    """Version 1 starts a cpuset empty: parent first, then the group, CPUs and memory nodes both."""
-    all_cpus = (await must(site, "cat", f"{ROOT}/cpuset/cpuset.cpus")).decode().strip()
-    nodes = (await must(site, "cat", f"{ROOT}/cpuset/cpuset.mems")).decode().strip()
-    parent = Path(group.cpuset).parent
-    return [
-        (f"{parent}/cpuset.cpus", all_cpus),
-        (f"{parent}/cpuset.mems", nodes),
-        (f"{group.cpuset}/cpuset.cpus", cpus or all_cpus),
-        (f"{group.cpuset}/cpuset.mems", nodes),
-    ]
 
 
 async def of_process(pid: int, site: Site) -> Group:
@@ -142,15 +167,8 @@ async def processes(group: Group, site: Site) -> list[int]:
 
 
 async def remove(name: str, site: Site) -> None:
-    """Kill what still runs in a machine's group and remove it. Idempotent."""
+    """Kill what still runs in a machine's group and remove it. Idempotent. HostCannot when something cannot die."""
     group = named(name, await version(site))
-    for _ in range(100):
-        left = await processes(group, site)
-        if left:
-            await site.exec(["kill", "-KILL", *map(str, left)])
-        await site.exec(["rmdir", *group.folders])
-        if (await site.exec(["test", "-d", group.cpuset])).status != 0:
-            break
-        await asyncio.sleep(0.02)
-    # The parent stays as long as another machine is in it.
-    await site.exec(["rmdir", "--ignore-fail-on-non-empty", *(str(Path(folder).parent) for folder in group.folders)])
+    ended = await site.exec(["sh", "-c", _REMOVE, "remove", *group.folders])
+    if ended.status != 0:
+        raise HostCannot(f"the control group of {name} could not be removed: {ended.stderr.decode().strip()}")

@@ -7,8 +7,7 @@ from pathlib import PurePosixPath
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.image import Image, ls
-from nearmetal.lab.site import must
-from nearmetal.model import Commands
+from nearmetal.model import Commands, Completed
 
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -43,13 +42,18 @@ def launch(probe: str, argv: Sequence[str], env: Mapping[str, str] | None, *plac
 async def put(commands: Commands, content: bytes, path: str, mode: int) -> None:
     """Write a whole file by what every image has; parents are made. HostCannot with what the machine said."""
     file = PurePosixPath(path)
-    await must(commands, "sh", "-c", _PUT, "put", str(file), str(file.parent), f"{mode:o}", stdin=content)
+    ended = await commands.exec(["sh", "-c", _PUT, "put", str(file), str(file.parent), f"{mode:o}"], stdin=content)
+    if ended.status != 0:
+        raise HostCannot(f"cannot write {shlex.quote(path)}: {_said(ended)}")
 
 
 async def get(commands: Commands, path: str) -> bytes:
     """Read a whole file. ToolFailed with what the machine said."""
     ended = await commands.exec(["cat", "--", path])
     if ended.status != 0:
-        said = ended.stderr.decode("utf-8", "replace").strip()
-        raise ToolFailed(f"cannot read {shlex.quote(path)}: {said or f'status {ended.status}'}")
+        raise ToolFailed(f"cannot read {shlex.quote(path)}: {_said(ended)}")
     return ended.stdout
+
+
+def _said(ended: Completed) -> str:
+    return ended.stderr.decode("utf-8", "replace").strip()[-500:] or f"status {ended.status}"

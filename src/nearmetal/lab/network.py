@@ -66,11 +66,13 @@ def _switch_name(port: Port) -> str:
 
 
 async def plug_veth(port: Port, pid: int, site: Site) -> None:
-    """Lay a cable between the switch and the network namespace of a process, where it is called `data`."""
-    name = _switch_name(port)
+    """Lay a cable between the switch and the network namespace of a process, where it is called `data`.
+
+    The loopback there is brought up too.
+    """
     await must(
         site,
-        *("ip", "-netns", name, "-batch", "-"),
+        *("ip", "-netns", _switch_name(port), "-batch", "-"),
         stdin=(
             f"link add {port.outside} type veth peer name {INSIDE} address {port.mac} netns {pid}\n"
             f"link set {port.outside} master {BRIDGE} up\n"

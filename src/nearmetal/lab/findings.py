@@ -1,0 +1,26 @@
+"""What environments find out about a host before they use it."""
+
+import shutil
+from collections.abc import Callable
+
+from nearmetal.errors import NearmetalError
+from nearmetal.model import Finding
+
+
+def finding(what: str, ok: bool, detail: str, remedy: str) -> Finding:
+    """`detail` and `remedy` are told only where it does not hold."""
+    return Finding(what=what, ok=ok) if ok else Finding(what=what, ok=False, detail=detail, remedy=remedy)
+
+
+def provided(what: str, find: Callable[[], object]) -> Finding:
+    """Whether something can be had: what `find` raises otherwise says why, and what helps."""
+    try:
+        find()
+    except NearmetalError as error:
+        return Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)
+    return Finding(what=what, ok=True)
+
+
+def program(name: str, package: str) -> Finding:
+    """Whether a program is installed, by the Debian package that has it."""
+    return finding(name, shutil.which(name) is not None, "it is not installed", f"apt-get install {package}")
