@@ -492,14 +492,27 @@ class Environment(Protocol):
 class Stage(Protocol):
     """The machines of a trial."""
 
-    servers: tuple[Machine, ...]
-    clients: tuple[Machine, ...]
-    sites: Mapping[str, Site]
-    spec: MachineSpec
-    """What every server was asked to be."""
-    link: LinkSpec
-    connect: str
-    """"shared": all clients load the first server; "pairs": client i loads server i."""
+    @property
+    def servers(self) -> tuple[Machine, ...]: ...
+
+    @property
+    def clients(self) -> tuple[Machine, ...]: ...
+
+    @property
+    def sites(self) -> Mapping[str, Site]: ...
+
+    @property
+    def spec(self) -> MachineSpec:
+        """What every server was asked to be."""
+        ...
+
+    @property
+    def link(self) -> LinkSpec: ...
+
+    @property
+    def connect(self) -> str:
+        """"shared": all clients load the first server; "pairs": client i loads server i."""
+        ...
 
     async def together(self, commands: Sequence[tuple[Machine, Sequence[str]]], limit: float) -> list[Completed]:
         """Start each command on its machine at one instant, silently, and return how each ended."""

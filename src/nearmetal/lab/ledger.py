@@ -6,10 +6,11 @@ can be locked belongs to nobody any more, and what it still holds is for `clean`
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nearmetal.errors import HostCannot
 from nearmetal.model import Change, Handle
@@ -23,6 +24,31 @@ class Outstanding:
     handles: tuple[Handle, ...]
     changes: tuple[tuple[int, Change], ...]
     """With the number under which `undone` takes them."""
+
+
+class _Account:
+    """What the lines of a ledger add up to."""
+
+    def __init__(self) -> None:
+        self._handles: dict[tuple[str, str, str], Handle] = {}
+        self._changes: dict[int, Change] = {}
+        self.numbered = 0
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        match line["op"]:
+            case "create":
+                handle = Handle.from_json(line["handle"])
+                self._handles[handle.kind, handle.name, handle.site] = handle
+            case "destroyed":
+                self._handles.pop((line["kind"], line["name"], line["site"]), None)
+            case "change":
+                self._changes[line["number"]] = Change.from_json(line["change"])
+                self.numbered = line["number"] + 1
+            case "undone":
+                self._changes.pop(line["number"], None)
+
+    def outstanding(self) -> Outstanding:
+        return Outstanding(tuple(reversed(self._handles.values())), tuple(reversed(self._changes.items())))
 
 
 class Ledger:
@@ -39,29 +65,33 @@ class Ledger:
             os.close(self._lock)
             raise HostCannot("another nearmetal holds this ledger", str(path), "wait until it ends") from None
         self._journal = Journal(path)
-        self._changes = sum(1 for line in lines(path) if line["op"] == "change")
+        self._account = _account(path)
 
     def creating(self, handle: Handle) -> None:
-        self._journal.append({"op": "create", "handle": handle.model_dump(mode="json")})
+        """Note what is about to be made; again, with more to find it by, when more is known."""
+        self._append({"op": "create", "handle": handle.model_dump(mode="json")})
 
     def destroyed(self, handle: Handle) -> None:
-        self._journal.append({"op": "destroyed", "kind": handle.kind, "name": handle.name, "site": handle.site})
+        self._append({"op": "destroyed", "kind": handle.kind, "name": handle.name, "site": handle.site})
 
     def changing(self, change: Change) -> int:
         """Note a change whose `before` is filled in; returns the number to undo it by."""
-        number = self._changes
-        self._changes += 1
-        self._journal.append({"op": "change", "number": number, "change": change.model_dump(mode="json")})
+        number = self._account.numbered
+        self._append({"op": "change", "number": number, "change": change.model_dump(mode="json")})
         return number
 
     def undone(self, number: int) -> None:
-        self._journal.append({"op": "undone", "number": number})
+        self._append({"op": "undone", "number": number})
+
+    def _append(self, line: dict[str, Any]) -> None:
+        self._journal.append(line)
+        self._account.take(line)
 
     def outstanding(self) -> Outstanding:
-        return outstanding(self.path)
+        return self._account.outstanding()
 
     def close(self) -> None:
-        """Let go; an empty ledger is removed."""
+        """Let go; a ledger that holds nothing is removed."""
         held = self.outstanding()
         if not held.handles and not held.changes:
             self.path.unlink(missing_ok=True)
@@ -69,22 +99,16 @@ class Ledger:
         os.close(self._lock)
 
 
+def _account(path: Path) -> _Account:
+    account = _Account()
+    for line in lines(path):
+        account.take(line)
+    return account
+
+
 def outstanding(path: Path) -> Outstanding:
     """Read what a ledger still holds."""
-    handles: dict[tuple[str, str, str], Handle] = {}
-    changes: dict[int, Change] = {}
-    for line in lines(path):
-        match line["op"]:
-            case "create":
-                handle = Handle.from_json(line["handle"])
-                handles[handle.kind, handle.name, handle.site] = handle
-            case "destroyed":
-                handles.pop((line["kind"], line["name"], line["site"]), None)
-            case "change":
-                changes[line["number"]] = Change.from_json(line["change"])
-            case "undone":
-                changes.pop(line["number"], None)
-    return Outstanding(tuple(reversed(handles.values())), tuple(reversed(changes.items())))
+    return _account(path).outstanding()
 
 
 def ownerless(folder: Path) -> Iterator[Path]:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from nearmetal.lab import probe
 from nearmetal.lab.change_kinds import GRUB_DROP_IN
+from nearmetal.lab.cpus import show
 from nearmetal.lab.mock_world import State, World
 from nearmetal.model import Completed
 
@@ -245,12 +246,32 @@ async def _facts(call: Call) -> Completed:
     cpus = state.get("vcpus", 1)
     document = {
         "schema": "facts.v1",
-        "probe": {"version": "mock", "sha256": probe.sha256()},
-        "kernel": {"release": "6.1-mock", "arch": "x86_64", "command_line": " ".join(state["running_arguments"])},
-        "cpu": {"model": "Mock CPU", "vendor": "Mock", "flags": [], "online": cpus, "allowed": list(range(cpus))},
+        "probe": "mock",
+        "kernel": {
+            "release": "6.1-mock",
+            "version": "#1",
+            "architecture": "x86_64",
+            "command_line": " ".join(state["running_arguments"]),
+            "boot_id": state["boot_id"],
+        },
+        "processor": {
+            "model": "Mock CPU",
+            "flags": [],
+            "online": show(range(cpus)),
+            "allowed": show(range(cpus)),
+            "allowed_count": cpus,
+        },
+        "virtualization": {"hypervisor_flag": False},
         "memory": {"total_bytes": state.get("memory", 512 * 2**20), "available_bytes": 2**28},
-        "boot_id": state["boot_id"],
-        "nics": [{"name": "data", "driver": state.get("nic", "mock"), "features": state["features"]}],
+        "limits": {},
+        "clock": {},
+        "mitigations": {},
+        "sysctls": state["sysctls"],
+        "settings": {},
+        "filesystems": {},
+        "block_devices": {},
+        "interfaces": {"data": {"driver": state.get("nic", "mock"), "features": {}}},
+        "hashes": {},
     }
     return Completed(status=0, stdout=json.dumps(document).encode())
 

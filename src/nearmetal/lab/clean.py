@@ -1,0 +1,51 @@
+"""Putting right what a dead nearmetal left: every ledger without an owner is replayed."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from nearmetal.config import Paths
+from nearmetal.lab.lab import Lab, OpenSite
+from nearmetal.lab.ledger import held, ownerless
+from nearmetal.model import Frozen
+
+
+class Cleaned(Frozen):
+    """What `clean` did: of each ledger, what it held and what could not be put right."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+    schema_: Annotated[Literal["clean.v1"], Field(alias="schema")] = "clean.v1"
+    ledgers: int = 0
+    removed: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+def ledgers_folder() -> Path:
+    return Paths.default().state / "ledgers"
+
+
+def new_token() -> str:
+    """Tells one lab's things from another's, in names of at most 15 characters."""
+    return os.urandom(3).hex()
+
+
+async def clean(open_site: OpenSite) -> Cleaned:
+    """Idempotent. Ledgers of living owners are not touched."""
+    removed: list[str] = []
+    restored: list[str] = []
+    left: list[str] = []
+    folder = ledgers_folder()
+    paths = list(ownerless(folder)) if folder.exists() else []
+    for path in paths:
+        with held(path) as ledger:
+            before = ledger.outstanding()
+            left += await Lab(path.stem, ledger, open_site).close()
+            after = ledger.outstanding()
+            removed += [f"{h.kind} {h.name}" for h in before.handles if h not in after.handles]
+            remaining = {number for number, _ in after.changes}
+            restored += [f"{c.on}: {c.kind} {c.target}" for number, c in before.changes if number not in remaining]
+    return Cleaned(ledgers=len(paths), removed=tuple(removed), restored=tuple(restored), left=tuple(left))

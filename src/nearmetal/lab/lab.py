@@ -1,0 +1,140 @@
+"""The lab of one run: its sites, switches and machines, all of them in the ledger before they exist."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from nearmetal import plugins
+from nearmetal.errors import MachineLost, NearmetalError
+from nearmetal.lab import changes, cpus, network
+from nearmetal.lab.changes import Applied, Undone
+from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.site import must
+from nearmetal.model import (
+    Change,
+    Commands,
+    Environment,
+    EnvironmentSpec,
+    Handle,
+    Machine,
+    MachineSpec,
+    Order,
+    Port,
+    Provision,
+    Site,
+)
+
+OpenSite = Callable[[str], Awaitable[Site]]
+
+
+class Lab:
+    """Makes and removes. `token` tells this lab's things from everybody else's."""
+
+    def __init__(self, token: str, ledger: Ledger, open_site: OpenSite, host_boot_id: str = "") -> None:
+        self.token = token
+        self.ledger = ledger
+        self.host_boot_id = host_boot_id
+        self._open_site = open_site
+        self.sites: dict[str, Site] = {}
+        self._switches: dict[str, Handle] = {}
+        self._machines: dict[str, tuple[Handle, Machine]] = {}
+        self._made = 0
+
+    async def site(self, name: str) -> Site:
+        if name not in self.sites:
+            self.sites[name] = await self._open_site(name)
+        return self.sites[name]
+
+    async def available_cpus(self, site: Site) -> list[int]:
+        """The CPUs that this process may use there."""
+        status = (await must(site, "cat", "/proc/self/status")).decode()
+        allowed = next(line for line in status.splitlines() if line.startswith("Cpus_allowed_list:"))
+        return cpus.parse(allowed.partition(":")[2])
+
+    async def create(
+        self,
+        environment: EnvironmentSpec,
+        spec: MachineSpec,
+        role: Literal["server", "client"],
+        provision: Provision,
+        cpuset: str,
+        site: Site,
+    ) -> Handle:
+        """One machine, running. Its name and its place on the switch follow from how many there have been."""
+        plugin: Environment = plugins.load("environments", environment.kind)
+        self._made += 1
+        name = f"nm-{self.token}-{self._made}"
+        order = Order(
+            name=name,
+            role=role,
+            spec=spec,
+            options=environment.options,
+            provision=provision,
+            port=await self._port(site, self._made) if plugin.on_switch else None,
+            cpus=cpuset,
+        )
+        return await plugin.create(order, site, self.ledger)
+
+    async def _port(self, site: Site, number: int) -> Port:
+        if site.name not in self._switches:
+            self._switches[site.name] = await network.create_switch(f"nm-{self.token}", site, self.ledger)
+        return network.port(self._switches[site.name].name, number)
+
+    async def attach(self, handle: Handle) -> Machine:
+        plugin: Environment = plugins.load("environments", handle.kind)
+        machine = await plugin.attach(handle, await self.site(handle.site))
+        self._machines[machine.name] = (handle, machine)
+        return machine
+
+    async def apply(self, wanted: list[Change]) -> Applied:
+        return await changes.apply(wanted, self.ledger, self.reach)
+
+    async def undo(self) -> list[Undone]:
+        """Put back every value, and boot a borrowed machine again whose kernel arguments were ours."""
+        undone = await changes.undo(self.ledger, self.reach)
+        for name in {one.change.on for one in undone if one.change.kind == "boot" and one.outcome == "restored"}:
+            await self._machines[name][1].reboot()
+        return undone
+
+    async def reach(self, on: str) -> Commands:
+        """What a change is made on: "site:NAME", or a machine's name. MachineLost when it is no more."""
+        if on.startswith("site:"):
+            return await self.site(on.removeprefix("site:"))
+        if on not in self._machines:
+            held = [handle for handle in self.ledger.outstanding().handles if handle.name == on]
+            if not held:
+                raise MachineLost("the machine is gone, and its changes with it", on)
+            await self.attach(held[0])
+        return self._machines[on][1]
+
+    async def destroy(self, handle: Handle) -> None:
+        await remove(handle, await self.site(handle.site))
+        self._machines.pop(handle.name, None)
+        self.ledger.destroyed(handle)
+
+    def machines(self) -> list[Handle]:
+        """Handles of all machines that are there, newest first; also of those that never came up."""
+        return [handle for handle in self.ledger.outstanding().handles if handle.kind != network.KIND]
+
+    async def close(self) -> list[str]:
+        """Put back and remove whatever is still there, machines first; what could not be, in words."""
+        left: list[str] = []
+        left += [f"{one.change.on}: {one.detail}" for one in await self.undo() if one.outcome == "left"]
+        switches = [handle for handle in self.ledger.outstanding().handles if handle.kind == network.KIND]
+        for some in (self.machines(), switches):
+            ended = await asyncio.gather(*(self.destroy(handle) for handle in some), return_exceptions=True)
+            for handle, error in zip(some, ended, strict=True):
+                if isinstance(error, NearmetalError | OSError):
+                    left.append(f"{handle.kind} {handle.name} on {handle.site}: {error}")
+                elif error is not None:
+                    raise error
+        self._switches.clear()
+        return left
+
+
+async def remove(handle: Handle, site: Site) -> None:
+    """Remove what a handle stands for, whoever made it."""
+    if handle.kind == network.KIND:
+        await network.destroy_switch(handle, site)
+    else:
+        await plugins.load("environments", handle.kind).destroy(handle, site)

@@ -1,0 +1,42 @@
+"""A block: every treatment x workload once. The unit of statistics, and of distribution."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nearmetal.lab.lab import Lab
+from nearmetal.model import BlockPlan, Study
+from nearmetal.run.boot import BootTask, run_boot
+from nearmetal.run.events import BlockStarted, Stream
+
+
+@dataclass(frozen=True)
+class BlockTask:
+    """All that is needed to run a block, here or elsewhere."""
+
+    study: Study
+    block: BlockPlan
+    done: frozenset[str]
+    """Trials of this attempt that have a record already: never run again."""
+    artifacts: Path
+
+
+async def run_block(task: BlockTask, lab: Lab, stream: Stream) -> None:
+    """Run what is left of a block's attempt. Everything that comes of it is an event."""
+    left = sum(trial.id not in task.done for boot in task.block.boots for trial in boot.trials)
+    stream.emit(BlockStarted(block=task.block.index, attempt=task.block.attempt, trials=left))
+    for boot in task.block.boots:
+        trials = tuple(trial for trial in boot.trials if trial.id not in task.done)
+        if trials:
+            await run_boot(
+                BootTask(
+                    study=task.study,
+                    block=task.block.index,
+                    attempt=task.block.attempt,
+                    boot=boot,
+                    trials=trials,
+                    artifacts=task.artifacts,
+                    resumed=bool(task.done),
+                ),
+                lab,
+                stream,
+            )

@@ -1,0 +1,354 @@
+"""A boot: shape, create, attach, change, verify; its trials; undo, destroy. The experimental unit.
+
+Whatever happens, each of its trials gets a record: with its figures, or with the reason why there are none.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nearmetal import factors as words
+from nearmetal import plugins
+from nearmetal.errors import HostCannot, MachineError, NearmetalError
+from nearmetal.factors import Asked
+from nearmetal.lab import cpus, probe
+from nearmetal.lab.lab import Lab
+from nearmetal.lab.stage import LabStage
+from nearmetal.model import (
+    BootPlan,
+    BootRecord,
+    Change,
+    EnvironmentSpec,
+    Handle,
+    Machine,
+    MachineRecord,
+    MachineSpec,
+    Provision,
+    Readback,
+    Response,
+    Study,
+    Treatment,
+    TrialAddress,
+    TrialPlan,
+    TrialRecord,
+    TrialStatus,
+    Warned,
+)
+from nearmetal.run import verify
+from nearmetal.run.events import BootEnded, BootStarted, FactsSeen, LeftBehind, Step, Stream, TrialEnded
+from nearmetal.run.trial import TrialTask, run_trial
+from nearmetal.study import provision_of
+
+HASHED = ("/usr/sbin/lighttpd", "/usr/bin/iperf3", "/usr/bin/sysbench", "/usr/bin/php-cgi", "/usr/sbin/sshd")
+"""The programs under test: their hashes show in the fairness diff that they are the same everywhere."""
+
+
+class Invalid(NearmetalError):
+    """The set-up is not as declared; the boot's trials are kept as invalid."""
+
+
+@dataclass(frozen=True)
+class BootTask:
+    study: Study
+    block: int
+    attempt: int
+    boot: BootPlan
+    trials: tuple[TrialPlan, ...]
+    """Those that are not done yet."""
+    artifacts: Path
+    resumed: bool = False
+    """An interruption fell into this boot: what is left of it runs in a boot of its own, and says so."""
+
+
+@dataclass
+class Booted:
+    """What a boot has become so far; filled in step by step, so that a record can tell how far it came."""
+
+    asked: Asked
+    environment: EnvironmentSpec
+    provision: Provision
+    spec: MachineSpec
+    phases: dict[str, int] = field(default_factory=dict)
+    handles: list[Handle] = field(default_factory=list)
+    cpusets: dict[str, str] = field(default_factory=dict)
+    stage: LabStage | None = None
+    readback: dict[str, Any] = field(default_factory=dict)
+    warnings: list[Warned] = field(default_factory=list)
+    responses: dict[str, Response] = field(default_factory=dict)
+    """Of the boot itself: what it took to get ready, and the memory it costs."""
+
+
+async def run_boot(task: BootTask, lab: Lab, stream: Stream) -> None:
+    """Run what is left of a boot. Its events, a record per trial among them, are the outcome."""
+    booted = _shaped(task)
+    stream.emit(BootStarted(block=task.block, attempt=task.attempt, treatment=task.boot.treatment))
+    left = list(task.trials)
+    try:
+        await _provision(task, booted, lab, stream)
+        while left:
+            stream.emit(TrialEnded(record=await run_trial(_trial_task(task, booted, left[0]), stream)))
+            left.pop(0)
+    except NearmetalError as error:
+        for trial in left:
+            stream.emit(TrialEnded(record=_without_figures(task, booted, trial, error)))
+    finally:
+        await _tear_down(booted, lab, stream)
+    stream.emit(
+        BootEnded(block=task.block, attempt=task.attempt, treatment=task.boot.treatment, phases_ns=dict(booted.phases))
+    )
+
+
+# ── Shape ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _shaped(task: BootTask) -> Booted:
+    """Pure: what is to be made."""
+    asked = words.ask(task.study, task.boot.treatment, plugins.names("treatments"))
+    environment = task.study.environment(asked.environment)
+    spec = asked.machine
+    for treatment, level in _treatments(asked):
+        spec = treatment.shape(spec, level)
+    return Booted(asked, environment, provision_of(task.study, environment), spec)
+
+
+def _treatments(asked: Asked) -> Iterator[tuple[Treatment, Any]]:
+    for name, level in asked.treatments.items():
+        yield plugins.load("treatments", name), level
+
+
+# ── Create, attach, change, verify ────────────────────────────────────────────────────────────────────────────────
+
+
+async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -> None:
+    if task.resumed:
+        booted.warnings.append(Warned(code="interrupted", text="the run was interrupted within this boot's block"))
+    began = time.monotonic_ns()
+    with _step(booted, stream, "create"):
+        servers, clients = await _create(task, booted, lab)
+    with _step(booted, stream, "attach"):
+        await _attach(booted, lab, servers, clients)
+    stage = booted.stage
+    if stage is None:
+        raise AssertionError("attaching makes the stage")
+    ready = (time.monotonic_ns() - began) / 1e9
+    booted.responses["ready"] = Response(value=ready, unit="s", better="lower")
+    with _step(booted, stream, "facts"):
+        await _look(task, booted, lab, stage, stream)
+    with _step(booted, stream, "change"):
+        await _change(booted, lab, stage)
+    with _step(booted, stream, "verify"):
+        for treatment, level in _treatments(booted.asked):
+            _note(booted, treatment.name, await treatment.verify(stage, level))
+
+
+async def _create(task: BootTask, booted: Booted, lab: Lab) -> tuple[list[Handle], list[Handle]]:
+    """Servers first, then clients; those of a kind at the same time."""
+    asked = booted.asked
+    site = await lab.site(booted.spec.host)
+    client_site = await lab.site(asked.clients.host)
+    count = asked.clients.count if asked.clients.connect == "pairs" else 1
+    share = cpus.share(await lab.available_cpus(site), booted.spec.vcpus, count, booted.spec.cpus, asked.clients.cpus)
+    if asked.clients.count and not share.clients:
+        raise HostCannot("there is no CPU left for the clients", site.name)
+    servers = await _all(
+        booted,
+        share.servers,
+        [
+            lab.create(booted.environment, booted.spec, "server", booted.provision, cpuset, site)
+            for cpuset in share.servers
+        ],
+    )
+    client_environment = task.study.environment(asked.clients.environment)
+    client_spec = MachineSpec(image=booted.spec.image, vcpus=len(cpus.parse(share.clients)), memory=2**30)
+    clients = await _all(
+        booted,
+        [share.clients] * asked.clients.count,
+        [
+            lab.create(client_environment, client_spec, "client", "boot", share.clients, client_site)
+            for _ in range(asked.clients.count)
+        ],
+    )
+    return servers, clients
+
+
+async def _all(booted: Booted, cpusets: Sequence[str], creations: Sequence[Any]) -> list[Handle]:
+    """Make several machines at once. What was made is remembered for tearing down also when one of them fails."""
+    made = await asyncio.gather(*creations, return_exceptions=True)
+    handles = [handle for handle in made if isinstance(handle, Handle)]
+    booted.handles += handles
+    for handle, cpuset in zip(made, cpusets, strict=True):
+        if isinstance(handle, BaseException):
+            raise handle
+        booted.cpusets[handle.name] = cpuset
+    return handles
+
+
+async def _attach(booted: Booted, lab: Lab, server_handles: list[Handle], client_handles: list[Handle]) -> None:
+    machines = await asyncio.gather(*(lab.attach(handle) for handle in (*server_handles, *client_handles)))
+    if booted.provision == "restart":
+        for machine in machines[: len(server_handles)]:
+            await machine.reboot()
+    await asyncio.gather(*(probe.ensure(machine) for machine in machines))
+    booted.stage = LabStage(
+        servers=tuple(machines[: len(server_handles)]),
+        clients=tuple(machines[len(server_handles) :]),
+        sites=dict(lab.sites),
+        spec=booted.spec,
+        link=booted.asked.link,
+        connect=booted.asked.clients.connect,
+        host_boot_id=lab.host_boot_id,
+    )
+
+
+async def _look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, stream: Stream) -> None:
+    """Read back what the machines are, for validity, the fairness diff, and what a machine's memory costs."""
+    for index, server in enumerate(stage.servers):
+        facts = await _facts(server)
+        if index == 0:
+            stream.emit(FactsSeen(treatment=task.boot.treatment, role="server", facts=facts))
+            await _memory_overhead(booted, server, facts, lab)
+        accel = next((handle.data.get("accel") for handle in booted.handles if handle.name == server.name), None)
+        _note(booted, "resources", verify.resources(booted.spec, facts, accel))
+    if stage.clients:
+        stream.emit(FactsSeen(treatment=task.boot.treatment, role="client", facts=await _facts(stage.clients[0])))
+
+
+async def _facts(machine: Machine) -> dict[str, Any]:
+    hashed = [word for path in HASHED for word in ("--hash", path)]
+    ended = await machine.exec([machine.probe, "facts", "--json", *hashed])
+    if ended.status != 0:
+        raise Invalid(f"the probe cannot tell its facts: {ended.stderr.decode(errors='replace')[-300:]}", machine.name)
+    return dict(json.loads(ended.stdout))
+
+
+async def _memory_overhead(booted: Booted, server: Machine, facts: dict[str, Any], lab: Lab) -> None:
+    """What the host holds for the machine beyond what the machine itself uses; 0 where it shares the host's kernel."""
+    cost = await server.cost()
+    if cost is None:
+        return
+    beyond = 0
+    if verify.has_own_kernel(facts, lab.host_boot_id):
+        used = facts["memory"]["total_bytes"] - facts["memory"]["available_bytes"]
+        beyond = cost.memory_bytes - used
+    booted.responses["memory_overhead"] = Response(value=beyond, unit="B", better="lower", scale="difference")
+
+
+async def _change(booted: Booted, lab: Lab, stage: LabStage) -> None:
+    wanted: list[Change] = []
+    for treatment, level in _treatments(booted.asked):
+        wanted += treatment.changes(stage, level)
+    applied = await lab.apply(wanted)
+    booted.warnings += applied.warnings
+    if applied.refused:
+        raise Invalid("; ".join(applied.refused))
+    for machine in stage.servers:
+        if machine.name in applied.reboot:
+            await machine.reboot()
+            await probe.ensure(machine)
+
+
+def _note(booted: Booted, name: str, readback: Readback) -> None:
+    booted.readback[name] = dict(readback.values)
+    booted.warnings += readback.warnings
+    if not readback.ok:
+        raise Invalid(f"{name}: {readback.reason}")
+
+
+@contextmanager
+def _step(booted: Booted, stream: Stream, name: str) -> Iterator[None]:
+    stream.emit(Step(name=name, state="begins"))
+    began = time.monotonic_ns()
+    try:
+        yield
+    finally:
+        booted.phases[name] = time.monotonic_ns() - began
+    stream.emit(Step(name=name, state="ended"))
+
+
+# ── Undo, destroy ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _tear_down(booted: Booted, lab: Lab, stream: Stream) -> None:
+    """Put back and remove. What cannot be is told and stays in the ledger; it never hides the trials' records."""
+    with _step(booted, stream, "undo"):
+        for undone in await lab.undo():
+            if undone.outcome == "left":
+                stream.emit(LeftBehind(what=f"{undone.change.on}: {undone.detail}"))
+    with _step(booted, stream, "destroy"):
+        # The ledger, not `booted`, knows also of a machine whose creation failed half-way.
+        ended = await asyncio.gather(*(lab.destroy(handle) for handle in lab.machines()), return_exceptions=True)
+    for error in ended:
+        if isinstance(error, NearmetalError | OSError):
+            stream.emit(LeftBehind(what=str(error)))
+        elif error is not None:
+            raise error
+
+
+# ── Records ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _address(task: BootTask, trial: TrialPlan) -> TrialAddress:
+    return TrialAddress(
+        id=trial.id,
+        block=task.block,
+        attempt=task.attempt,
+        position=trial.position,
+        repeat=trial.repeat,
+        treatment=task.boot.treatment,
+        workload=trial.workload,
+    )
+
+
+def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
+    if booted.stage is None:
+        raise AssertionError("trials run on a stage")
+    return TrialTask(
+        address=_address(task, trial),
+        workload=next(spec for spec in booted.asked.workloads if spec.name == trial.workload),
+        stage=booted.stage,
+        observe=booted.asked.observe,
+        treatments=tuple(_treatments(booted.asked)),
+        artifacts=task.artifacts,
+        record=_record(task, booted, trial, TrialStatus.OK),
+    )
+
+
+def _record(
+    task: BootTask, booted: Booted, trial: TrialPlan, status: TrialStatus, reason: str | None = None
+) -> TrialRecord:
+    """What is known of a trial from its boot."""
+    servers = booted.stage.servers if booted.stage else ()
+    return TrialRecord(
+        trial=_address(task, trial),
+        site=booted.spec.host,
+        boot=BootRecord(id=servers[0].boot_id, how=booted.provision) if servers else None,
+        machines=tuple(
+            MachineRecord(
+                role="server" if machine in servers else "client",
+                environment=booted.asked.environment if machine in servers else booted.asked.clients.environment,
+                boot_id=machine.boot_id,
+                cpus=booted.cpusets[machine.name],
+            )
+            for machine in (*servers, *(booted.stage.clients if booted.stage else ()))
+        ),
+        status=status,
+        reason=reason,
+        phases_ns=dict(booted.phases),
+        responses=dict(booted.responses),
+        readback=dict(booted.readback),
+        warnings=tuple(booted.warnings),
+    )
+
+
+def _without_figures(task: BootTask, booted: Booted, trial: TrialPlan, error: NearmetalError) -> TrialRecord:
+    if isinstance(error, Invalid):
+        status = TrialStatus.INVALID
+    else:
+        status = TrialStatus.LOST if isinstance(error, MachineError) else TrialStatus.FAILED
+    record = _record(task, booted, trial, status, str(error))
+    return record.model_copy(update={"responses": {}})

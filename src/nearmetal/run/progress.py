@@ -1,0 +1,68 @@
+"""How far a run has come, from its records: what is done, what must be repeated, what is withdrawn. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from nearmetal.factors import key
+from nearmetal.model import Assignment, BlockPlan, Level, TrialRecord, TrialStatus
+
+MOST_ATTEMPTS = 3
+"""A block with a trial that is not ok is repeated whole, twice at most."""
+FAILURES_TO_WITHDRAW = 3
+
+
+@dataclass
+class Progress:
+    """Takes in records one by one, in the order they ended."""
+
+    _done: dict[tuple[int, int], dict[str, TrialRecord]] = field(default_factory=lambda: defaultdict(dict))
+    _failed_attempts: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    withdrawn: list[dict[str, Level]] = field(default_factory=list)
+
+    def add(self, record: TrialRecord) -> Assignment | None:
+        """Take in a record; the treatment, when this was its last chance."""
+        trial = record.trial
+        attempt = (trial.block, trial.attempt)
+        self._done[attempt][trial.id] = record
+        failures = self._failed_attempts[key(trial.treatment)]
+        if record.status is TrialStatus.OK:
+            # An attempt with a failed trial stays failed, whatever else of it is ok.
+            if attempt not in failures:
+                failures.clear()
+            return None
+        if attempt not in failures:
+            failures.append(attempt)
+        if len(failures) >= FAILURES_TO_WITHDRAW and dict(trial.treatment) not in self.withdrawn:
+            self.withdrawn.append(dict(trial.treatment))
+            return trial.treatment
+        return None
+
+    @classmethod
+    def of(cls, records: Iterable[TrialRecord]) -> "Progress":
+        progress = cls()
+        for record in records:
+            progress.add(record)
+        return progress
+
+    def done(self, block: int, attempt: int) -> frozenset[str]:
+        return frozenset(self._done[block, attempt])
+
+    def is_whole(self, block: BlockPlan) -> bool:
+        """Every trial of this attempt has run and is ok."""
+        records = self._done[block.index, block.attempt]
+        return all(
+            trial.id in records and records[trial.id].status is TrialStatus.OK
+            for boot in block.boots
+            for trial in boot.trials
+        )
+
+    def has_ended(self, block: BlockPlan) -> bool:
+        """Every trial of this attempt has a record, good or bad; those of withdrawn treatments do not count."""
+        records = self._done[block.index, block.attempt]
+        return all(
+            trial.id in records
+            for boot in block.boots
+            if dict(boot.treatment) not in self.withdrawn
+            for trial in boot.trials
+        )

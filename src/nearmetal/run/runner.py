@@ -1,0 +1,94 @@
+"""Runs a plan, or what is left of it: block after block, each repeated while it is not whole."""
+
+from collections.abc import Callable
+
+from nearmetal import plan as planning
+from nearmetal.lab.lab import Lab
+from nearmetal.model import BlockPlan, TrialRecord, TrialStatus
+from nearmetal.run.block import BlockTask, run_block
+from nearmetal.run.events import (
+    BlockEnded,
+    Event,
+    FactsSeen,
+    LeftBehind,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    Stream,
+    TrialEnded,
+    Withdrawn,
+)
+from nearmetal.run.progress import MOST_ATTEMPTS, Progress
+from nearmetal.store.folder import MachineFacts, RunFolder
+from nearmetal.store.journal import Journal, records
+
+
+async def run(folder: RunFolder, lab: Lab, listeners: tuple[Callable[[Event], None], ...] = ()) -> Progress:
+    """Run the plan in a folder's manifest from where its journal ends. What the lab made is removed at the end."""
+    manifest = folder.manifest()
+    before = list(records(folder.journal))
+    progress = Progress.of(before)
+    journal = Journal(folder.journal)
+    keeper = _FactsKeeper(folder)
+
+    def follow(event: Event) -> None:
+        if isinstance(event, TrialEnded) and (treatment := progress.add(event.record)) is not None:
+            stream.emit(Withdrawn(treatment=treatment, reason=event.record.reason or event.record.status))
+
+    stream = Stream(journal, (follow, keeper.see, *listeners))
+    interrupted = True
+    try:
+        stream.emit(_beginning(folder, manifest.plan.blocks, before))
+        for planned in manifest.plan.blocks:
+            await _run_block_until_whole(folder, planned, progress, lab, stream)
+        interrupted = False
+    finally:
+        for what in await lab.close():
+            stream.emit(LeftBehind(what=what))
+        stream.emit(RunEnded(interrupted=interrupted))
+        journal.close()
+    return progress
+
+
+def _beginning(folder: RunFolder, blocks: tuple[BlockPlan, ...], before: list[TrialRecord]) -> Event:
+    if before:
+        return RunResumed(finished=len(before))
+    trials = sum(len(boot.trials) for block in blocks for boot in block.boots)
+    return RunStarted(run=folder.path.name, blocks=len(blocks), trials=trials)
+
+
+async def _run_block_until_whole(
+    folder: RunFolder, planned: BlockPlan, progress: Progress, lab: Lab, stream: Stream
+) -> None:
+    manifest = folder.manifest()
+    for attempt in range(MOST_ATTEMPTS):
+        treatments = [t for t in manifest.plan.treatments if dict(t) not in progress.withdrawn]
+        block = planned
+        if attempt or len(treatments) < len(manifest.plan.treatments):
+            block = planning.block(manifest.study, treatments, manifest.plan.study, planned.index, attempt)
+        if not progress.has_ended(block):
+            done = progress.done(block.index, attempt)
+            await run_block(BlockTask(manifest.study, block, done, folder.artifacts), lab, stream)
+            stream.emit(BlockEnded(block=block.index, attempt=attempt, whole=progress.is_whole(block)))
+        if progress.is_whole(block):
+            return
+
+
+class _FactsKeeper:
+    """Adds to the manifest what each treatment's machines turned out to be, in their first boot."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+
+    def see(self, event: Event) -> None:
+        if not isinstance(event, FactsSeen):
+            return
+        manifest = self._folder.manifest()
+        if any(known.treatment == event.treatment and known.role == event.role for known in manifest.fairness):
+            return
+        facts = MachineFacts(treatment=event.treatment, role=event.role, facts=event.facts)
+        self._folder.write_manifest(manifest.model_copy(update={"fairness": (*manifest.fairness, facts)}))
+
+
+def all_ok(folder: RunFolder) -> bool:
+    return all(record.status is TrialStatus.OK for record in records(folder.journal))

@@ -1,0 +1,189 @@
+"""From a study to a finished run: check, lock, build what is needed, run, conclude. What the command line calls."""
+
+import datetime
+import fcntl
+import json
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from nearmetal import factors as words
+from nearmetal import plan as planning
+from nearmetal import plugins
+from nearmetal.config import Paths
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab import clean, probe
+from nearmetal.lab.lab import Lab, OpenSite
+from nearmetal.lab.ledger import held
+from nearmetal.lab.site import LocalSite, must
+from nearmetal.lab.sites import opener
+from nearmetal.model import Environment, Finding, Level, Plan, Study
+from nearmetal.run import runner
+from nearmetal.run.events import Event
+from nearmetal.run.progress import Progress
+from nearmetal.store.folder import Manifest, RunFolder
+from nearmetal.study import treatments_of
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked for."""
+
+    study: Study
+    source: str
+    """The study file's text."""
+    folder: Path
+    available: bool
+    """Leave out what this host cannot run, instead of refusing."""
+
+
+async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
+    """Begin a run. Nothing is provisioned before everything that can be checked has been."""
+    if (request.folder / "manifest.json").exists():
+        raise BadInput(
+            "a run is there already", str(request.folder), f"choose another -o, or: nearmetal resume {request.folder}"
+        )
+    open_site = opener(request.study.hosts)
+    with _measuring():
+        await _put_right(open_site, say)
+        missing = await cannot_run(request.study, open_site)
+        if missing and not request.available:
+            raise _refusal(request.study, missing)
+        plan = planning.make(request.study, [treatment for treatment, _ in missing])
+        if not plan.treatments:
+            raise _refusal(request.study, missing)
+        await _prepare_images(request.study, plan, say)
+        folder = RunFolder(request.folder)
+        request.folder.mkdir(parents=True, exist_ok=True)
+        folder.write_manifest(await _manifest(request, plan, missing))
+        return await _run(folder, open_site, listeners)
+
+
+async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
+    """Go on where the journal ends."""
+    manifest = folder.manifest()
+    open_site = opener(manifest.study.hosts)
+    with _measuring():
+        await _put_right(open_site, say)
+        await _prepare_images(manifest.study, manifest.plan, say)
+        return await _run(folder, open_site, listeners)
+
+
+async def _run(folder: RunFolder, open_site: OpenSite, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
+    token = clean.new_token()
+    host_boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
+        return await runner.run(folder, Lab(token, ledger, open_site, host_boot_id), listeners)
+
+
+@contextmanager
+def _measuring() -> Iterator[None]:
+    """One measurement at a time on a host: two would disturb each other."""
+    path = Paths.default().state / "measuring.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise HostCannot(
+                "another run is measuring on this host, and two would disturb each other", str(path), "wait for it"
+            ) from None
+        yield
+
+
+async def _put_right(open_site: OpenSite, say: Say) -> None:
+    cleaned = await clean.clean(open_site)
+    if cleaned.ledgers:
+        say(f"put right what an earlier run left: {len(cleaned.removed)} removed, {len(cleaned.restored)} restored")
+    for what in cleaned.left:
+        say(f"still there: {what}")
+
+
+# ── What this host cannot run ─────────────────────────────────────────────────────────────────────────────────────
+
+Missing = list[tuple[dict[str, Level], Finding]]
+
+
+async def cannot_run(study: Study, open_site: OpenSite) -> Missing:
+    """Treatments whose environment lacks something here, each with the first thing it lacks."""
+    found: dict[str, Finding | None] = {}
+    missing: Missing = []
+    treatments = plugins.names("treatments")
+    for treatment in treatments_of(study):
+        asked = words.ask(study, treatment, treatments)
+        for level in (asked.environment, asked.clients.environment):
+            key = f"{level} {asked.machine.model_dump_json()}"
+            if key not in found:
+                spec = study.environment(level)
+                environment: Environment = plugins.load("environments", spec.kind)
+                site = await open_site(asked.machine.host)
+                findings = await environment.check(spec, asked.machine, site)
+                found[key] = next((one for one in findings if not one.ok and one.fatal), None)
+            lacking = found[key]
+            if lacking is not None:
+                missing.append((treatment, lacking))
+                break
+    return missing
+
+
+def _refusal(study: Study, missing: Missing) -> HostCannot:
+    lines = [f"  {words.key(treatment)}: {finding.what}: {finding.detail}" for treatment, finding in missing[:20]]
+    remedies = dict.fromkeys(finding.remedy for _, finding in missing if finding.remedy)
+    return HostCannot(
+        f"{len(missing)} treatments cannot run here:\n" + "\n".join(lines),
+        study.name,
+        "; ".join([*remedies, "or leave them out with --available"]),
+    )
+
+
+async def _prepare_images(study: Study, plan: Plan, say: Say) -> None:
+    """Build the lab image once, before the clock of the run starts."""
+    names = {words.ask(study, treatment, plugins.names("treatments")).machine.image for treatment in plan.treatments}
+    kinds = {study.environment(str(treatment["environment"])).kind for treatment in plan.treatments}
+    if "lab" in names and any(plugins.load("environments", kind).on_switch for kind in kinds):
+        from nearmetal.lab.image import Recipe, build
+
+        await build(Recipe(), Paths.default().cache, say)
+
+
+# ── The manifest ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _manifest(request: Request, plan: Plan, missing: Missing) -> Manifest:
+    return Manifest(
+        run=request.folder.name,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        study=request.study,
+        source=request.source,
+        plan=plan,
+        left_out=tuple(treatment for treatment, _ in missing),
+        left_out_why=tuple(f"{finding.what}: {finding.detail}" for _, finding in missing),
+        versions=_versions(),
+        host=await host_facts(),
+    )
+
+
+def _versions() -> Mapping[str, str]:
+    packages = ("nearmetal", "numpy", "scipy", "docker", "asyncssh", "qemu.qmp")
+    return {
+        "python": platform.python_version(),
+        "probe_sha256": probe.sha256(),
+        **{package: version(package) for package in packages},
+    }
+
+
+async def host_facts() -> dict[str, Any]:
+    """The probe's facts.v1 of this host."""
+    return dict(json.loads(await must(LocalSite(), str(probe.path()), "facts", "--json")))
+
+
+def default_folder(study: Study) -> Path:
+    """A new folder for a run: the study's name and the first number that is free."""
+    runs = Paths.default().runs
+    return next(path for number in range(1, 10**6) if not (path := runs / f"{study.name}-{number}").exists())

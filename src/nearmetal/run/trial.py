@@ -1,0 +1,174 @@
+"""A trial: prepare, measure while observers listen, verify again. Gives a record, whatever happens."""
+
+import asyncio
+import hashlib
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nearmetal import plugins
+from nearmetal.config import LIMITS
+from nearmetal.errors import MachineLost, NearmetalError, NotProvisioned
+from nearmetal.model import (
+    Artifact,
+    Cost,
+    Level,
+    Measurement,
+    Observer,
+    ObserveSpec,
+    Response,
+    Stage,
+    Treatment,
+    TrialAddress,
+    TrialRecord,
+    TrialStatus,
+    Warned,
+    WorkloadSpec,
+)
+from nearmetal.run.events import Step, Stream, TrialStarted
+from nearmetal.store.folder import write_whole
+from nearmetal.study import workload_of
+
+
+@dataclass(frozen=True)
+class TrialTask:
+    address: TrialAddress
+    workload: WorkloadSpec
+    stage: Stage
+    observe: ObserveSpec
+    treatments: tuple[tuple[Treatment, Level], ...]
+    artifacts: Path
+    record: TrialRecord
+    """What is known from the boot; the trial adds to it."""
+
+
+async def run_trial(task: TrialTask, stream: Stream) -> TrialRecord:
+    """Measure. MachineLost and NotProvisioned pass on, since they end the boot; all else becomes a record."""
+    stream.emit(TrialStarted(trial=task.address))
+    trial = _Trial(task, stream)
+    try:
+        return await trial.run()
+    except (MachineLost, NotProvisioned):
+        raise
+    except NearmetalError as error:
+        return trial.ended(TrialStatus.FAILED, str(error))
+    except OSError:
+        raise
+    except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept
+        trial.keep({"traceback.txt": traceback.format_exc().encode()})
+        return trial.ended(TrialStatus.FAILED, f"{task.workload.kind} broke: {type(error).__name__}: {error}")
+
+
+class _Trial:
+    def __init__(self, task: TrialTask, stream: Stream) -> None:
+        self._task = task
+        self._stream = stream
+        self._phases: dict[str, int] = dict(task.record.phases_ns)
+        self._responses: dict[str, Response] = dict(task.record.responses)
+        self._observed: dict[str, Any] = {}
+        self._warnings: list[Warned] = list(task.record.warnings)
+        self._artifacts: list[Artifact] = []
+
+    async def run(self) -> TrialRecord:
+        stage = self._task.stage
+        workload = workload_of(self._task.workload)
+        try:
+            await self._timed("prepare", workload.prepare(stage))
+            measurement, cost = await self._timed("measure", self._measure(workload, stage))
+        finally:
+            await workload.finish(stage)
+        self._responses |= measurement.responses
+        if cost is not None and measurement.events > 0:
+            self._responses["cpu_per_event"] = Response(value=cost / measurement.events, unit="s", better="lower")
+        self._warnings += measurement.warnings
+        self.keep(measurement.artifacts)
+        not_kept = await self._timed("check", self._not_kept())
+        reason = measurement.invalid or not_kept
+        return self.ended(TrialStatus.INVALID if reason else TrialStatus.OK, reason)
+
+    async def _measure(self, workload: Any, stage: Stage) -> tuple[Measurement, float | None]:
+        """The measurement, and the host's CPU seconds meanwhile: of servers only, None where it cannot tell."""
+        observers = [plugins.load("observers", name)(setting) for name, setting in self._task.observe.chosen.items()]
+        await self._listen([observer for observer in observers if observer.around], "before")
+        watches = {observer.name: await observer.start(stage) for observer in observers if not observer.around}
+        try:
+            before = await _costs(stage)
+            measurement: Measurement = await asyncio.wait_for(
+                workload.run(stage), workload.duration + LIMITS.trial_slack
+            )
+            after = await _costs(stage)
+        except TimeoutError:
+            raise NearmetalError(
+                f"the workload did not end within {workload.duration + LIMITS.trial_slack:g} s"
+            ) from None
+        finally:
+            for name, watch in watches.items():
+                observation = await watch.stop()
+                self.keep(observation.artifacts)
+                self._observed[name] = dict(observation.counters)
+        await self._listen([observer for observer in observers if observer.around], "after")
+        spent = None if before is None or after is None else after.cpu_seconds - before.cpu_seconds
+        return measurement, spent
+
+    async def _listen(self, observers: list[Observer], when: str) -> None:
+        for observer in observers:
+            watch = await observer.start(self._task.stage)
+            observation = await watch.stop()
+            self.keep({f"{when}-{name}": content for name, content in observation.artifacts.items()})
+            self._observed.setdefault(observer.name, {})[when] = dict(observation.counters)
+
+    async def _not_kept(self) -> str | None:
+        """Whether every treatment still holds now that it has been measured."""
+        for treatment, level in self._task.treatments:
+            readback = await treatment.verify(self._task.stage, level)
+            if not readback.ok:
+                return f"{treatment.name} did not last: {readback.reason}"
+        return None
+
+    async def _timed(self, name: str, work: Any) -> Any:
+        self._stream.emit(Step(name=name, state="begins"))
+        began = time.monotonic_ns()
+        try:
+            result = await work
+        finally:
+            self._phases[name] = time.monotonic_ns() - began
+        self._stream.emit(Step(name=name, state="ended"))
+        return result
+
+    def keep(self, artifacts: Mapping[str, bytes]) -> None:
+        """Write files of the trial into the run's folder."""
+        for name, content in artifacts.items():
+            path = self._task.artifacts / self._task.address.id / name
+            write_whole(path, content)
+            self._artifacts.append(
+                Artifact(
+                    path=str(path.relative_to(self._task.artifacts.parent)), sha256=hashlib.sha256(content).hexdigest()
+                )
+            )
+
+    def ended(self, status: TrialStatus, reason: str | None) -> TrialRecord:
+        return self._task.record.model_copy(
+            update={
+                "status": status,
+                "reason": reason,
+                "phases_ns": self._phases,
+                "responses": self._responses if status is not TrialStatus.FAILED else {},
+                "observers": self._observed,
+                "warnings": tuple(self._warnings),
+                "artifacts": tuple(self._artifacts),
+            }
+        )
+
+
+async def _costs(stage: Stage) -> Cost | None:
+    """What all servers have cost so far; None as soon as one of them cannot tell."""
+    costs = await asyncio.gather(*(server.cost() for server in stage.servers))
+    known = [cost for cost in costs if cost is not None]
+    if len(known) != len(costs):
+        return None
+    return Cost(
+        cpu_seconds=sum(cost.cpu_seconds for cost in known), memory_bytes=sum(cost.memory_bytes for cost in known)
+    )

@@ -1,0 +1,35 @@
+"""Is a machine what was asked for? Read back from inside it, by the probe's facts. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nearmetal.model import MachineSpec, Readback
+
+MEMORY_SHARE = (0.80, 1.02)
+"""What a guest's kernel and firmware keep to themselves is missing from what it shows: up to a fifth of 256 MiB."""
+
+
+def resources(spec: MachineSpec, facts: Mapping[str, Any], accel: str | None) -> Readback:
+    """CPUs, memory and accelerator against the study. `accel`: as the monitor tells, None where there is none."""
+    cpus = int(facts["processor"]["allowed_count"])
+    memory = memory_of(facts)
+    values: dict[str, Any] = {"vcpus": cpus, "memory": memory, "accel": accel}
+    problems: list[str] = []
+    if cpus != spec.vcpus:
+        problems.append(f"it may use {cpus} CPUs instead of {spec.vcpus}")
+    if not MEMORY_SHARE[0] * spec.memory <= memory <= MEMORY_SHARE[1] * spec.memory:
+        problems.append(f"it has {memory} bytes of memory instead of {spec.memory}")
+    if accel is not None and spec.accel not in ("auto", accel):
+        problems.append(f"its accelerator is {accel} instead of {spec.accel}")
+    return Readback(values=values, ok=not problems, reason="; ".join(problems))
+
+
+def memory_of(facts: Mapping[str, Any]) -> int:
+    """The least of what the kernel has and what the control group allows."""
+    limit = facts["limits"].get("memory_bytes")
+    total = int(facts["memory"]["total_bytes"])
+    return min(total, int(limit)) if limit else total
+
+
+def has_own_kernel(facts: Mapping[str, Any], host_boot_id: str) -> bool:
+    return bool(facts["kernel"]["boot_id"] != host_boot_id)
