@@ -1,9 +1,9 @@
 """The lab image: one root file system for every environment, and the kernel with which a guest boots it.
 
-    image = await build(Recipe(), Paths.default().cache, print)
-    image.root       for a chroot
-    image.tarball    for a container engine
-    image.disk       for a virtual machine, with image.kernel and a seeded initial RAM disk (seed_initrd)
+image = await build(Recipe(), Paths.default().cache, print)
+image.root       for a chroot
+image.tarball    for a container engine
+image.disk       for a virtual machine, with image.kernel and a seeded initial RAM disk (seed_initrd)
 """
 
 from .build import build

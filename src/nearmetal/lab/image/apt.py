@@ -15,9 +15,7 @@ _OPTIONS = re.compile(r'(Acquire::(?:https?::.*|Check-Valid-Until|Check-Date|Ret
 def standard_sources(suite: str) -> str:
     """Debian's own archive, as one-line sources; this is also what the finished image names."""
     return (
-        f"deb {DEBIAN} {suite} main\n"
-        f"deb {DEBIAN} {suite}-updates main\n"
-        f"deb {DEBIAN}-security {suite}-security main\n"
+        f"deb {DEBIAN} {suite} main\ndeb {DEBIAN} {suite}-updates main\ndeb {DEBIAN}-security {suite}-security main\n"
     )
 
 

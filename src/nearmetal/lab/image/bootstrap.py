@@ -53,21 +53,24 @@ async def debian(
 def explain(text: str, recipe: Recipe) -> NearmetalError:
     """The error that says what a failing mmdebstrap's output means."""
     suite = f"suite {recipe.suite}"
-    unknown = re.findall(
-        r"Unable to locate package (\S+)|Package '?([^\s']+)'? has no installation candidate", text
-    )
+    unknown = re.findall(r"Unable to locate package (\S+)|Package '?([^\s']+)'? has no installation candidate", text)
     if unknown:
         names = ", ".join(sorted({a or b for a, b in unknown}))
         return BadInput(f"Debian has no package {names}", suite, "apt-cache search finds packages' names")
     if "No space left on device" in text:
         return HostCannot("the disk is full", remedy="free about 2 GB in the cache folder, or set NEARMETAL_HOME")
-    if re.search(r"Could not resolve|Temporary failure resolving|Could not connect|Unable to connect|Connection failed|timed out", text):
+    if re.search(
+        r"Could not resolve|Temporary failure resolving|Could not connect|Unable to connect|Connection failed|timed out",
+        text,
+    ):
         return HostCannot(
             "the package archive cannot be reached", suite, "check the network and the sources and proxies of apt"
         )
     if re.search(r"does not have a Release file|404 +Not Found", text):
         return HostCannot(
-            "the package archive does not have this suite or package any more", suite, "run: apt-get update; name a suite that exists"
+            "the package archive does not have this suite or package any more",
+            suite,
+            "run: apt-get update; name a suite that exists",
         )
     if re.search(r"NO_PUBKEY|is not signed|couldn't be verified", text):
         return HostCannot(

@@ -32,7 +32,9 @@ async def build(recipe: Recipe, cache: Path, progress: Callable[[str], None]) ->
     if image := read(target):
         return image
     if os.geteuid() != 0:
-        raise HostCannot("building an image needs root: its files belong to root", remedy="run: sudo nearmetal image build")
+        raise HostCannot(
+            "building an image needs root: its files belong to root", remedy="run: sudo nearmetal image build"
+        )
     tools.require()
     async with store.lock(cache, progress):
         if image := read(target):
@@ -109,9 +111,7 @@ async def _pack(image: Image, environment: dict[str, str]) -> None:
         raise ToolFailed(f"tar failed: {text.strip()}", str(image.tarball))
 
 
-async def _write_manifest(
-    image: Image, recipe: Recipe, digest: str, release: str, environment: dict[str, str]
-) -> None:
+async def _write_manifest(image: Image, recipe: Recipe, digest: str, release: str, environment: dict[str, str]) -> None:
     status, text = await tools.run(
         ("chroot", str(image.root), "dpkg-query", "--show", "--showformat=${Package} ${Version}\\n"),
         environment=environment,

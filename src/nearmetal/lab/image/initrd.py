@@ -9,26 +9,33 @@ from nearmetal.errors import BadInput
 
 from . import newc
 from .image import Image
-from .modules import Tree, shell_functions
+from .modules import Tree, dependencies, shell_functions
 from .recipe import FILES, Modules
 
-_APPLETS = ("sh", "mount", "insmod", "ip", "findfs", "sleep", "cp", "cat", "mkdir", "switch_root")
+_APPLETS = ("sh", "mount", "mkdir", "modprobe", "ip", "sleep", "cp", "ls", "switch_root")
 
 
 def base(busybox: bytes, modules_folder: Path, tree: Tree, wanted: Modules) -> bytes:
     """The archive that holds /init, busybox and the modules which a guest needs before it has its root."""
-    names = tree.ordered((*wanted.always, *(name for names in wanted.by_device.values() for name in names)))
-    entries = [
-        *map(newc.folder, ("bin", "dev", "loaded", "modules", "proc", "root", "run", "sys")),
-        newc.Entry("dev/console", stat.S_IFCHR | 0o600, device=(5, 1)),
-        newc.Entry("dev/null", stat.S_IFCHR | 0o666, device=(1, 3)),
-        newc.regular("bin/busybox", busybox, 0o755),
-        *(newc.link(f"bin/{applet}", "busybox") for applet in _APPLETS),
-        newc.regular("init", (FILES / "initramfs/init").read_bytes(), 0o755),
-        newc.regular("pci-modules.sh", shell_functions(tree, wanted).encode()),
-        *(newc.regular(f"modules/{name}.ko", (modules_folder / tree.files[name]).read_bytes()) for name in names),
-    ]
-    return newc.archive(entries)
+    files = {
+        "bin/busybox": (busybox, 0o755),
+        "init": ((FILES / "initramfs/init").read_bytes(), 0o755),
+        "etc/fstab": ((FILES / "initramfs/fstab").read_bytes(), 0o644),
+        "etc/fstab.root": ((FILES / "initramfs/fstab.root").read_bytes(), 0o644),
+        "modules.sh": (shell_functions(wanted).encode(), 0o644),
+    }
+    release = f"lib/modules/{modules_folder.name}"
+    files[f"{release}/modules.dep"] = (dependencies(tree, wanted.early).encode(), 0o644)
+    for name in tree.ordered(wanted.early):
+        files[f"{release}/{tree.files[name]}"] = ((modules_folder / tree.files[name]).read_bytes(), 0o644)
+    return newc.archive(
+        [
+            *map(newc.folder, ("dev", "proc", "root", "run", "sys")),
+            newc.Entry("dev/console", stat.S_IFCHR | 0o600, device=(5, 1)),
+            *newc.with_folders(files),
+            *(newc.link(f"bin/{applet}", "busybox") for applet in _APPLETS),
+        ]
+    )
 
 
 async def seed_initrd(image: Image, files: Mapping[str, tuple[bytes, int]], out: Path) -> Path:
@@ -44,19 +51,13 @@ async def seed_initrd(image: Image, files: Mapping[str, tuple[bytes, int]], out:
 
 def seed_archive(files: Mapping[str, tuple[bytes, int]]) -> bytes:
     """The archive that /init finds as /seed."""
-    folders: dict[str, None] = {"seed": None}
-    for name in sorted(files):
+    below = {}
+    for name, content in files.items():
         path = PurePosixPath(name)
         if path.is_absolute() or not path.parts or ".." in path.parts:
             raise BadInput(f"{name!r} is no path below /run/nearmetal", remedy="give a relative path without '..'")
-        for parent in reversed(path.parents[:-1]):
-            folders[f"seed/{parent}"] = None
-    return newc.archive(
-        [
-            *map(newc.folder, folders),
-            *(newc.regular(f"seed/{PurePosixPath(name)}", *files[name]) for name in sorted(files)),
-        ]
-    )
+        below[f"seed/{path}"] = content
+    return newc.archive(newc.with_folders(below))
 
 
 def _write(out: Path, *parts: bytes) -> None:

@@ -56,8 +56,7 @@ async def prune(root: Path, release: str, wanted: Modules, environment: Mapping[
     folder = root / "usr/lib/modules" / release
     await _depmod(root, release, environment)
     whole = _read(folder)
-    early = (name for names in wanted.by_device.values() for name in names)
-    keep = {folder / whole.files[name] for name in whole.ordered((*wanted.always, *early, *wanted.guest))}
+    keep = {folder / whole.files[name] for name in whole.ordered((*wanted.early, *wanted.guest))}
     for path in list((folder / "kernel").rglob("*.ko*")):
         if path not in keep:
             path.unlink()
@@ -77,9 +76,7 @@ def _read(folder: Path) -> Tree:
 
 async def _depmod(root: Path, release: str, environment: Mapping[str, str]) -> None:
     # The image's own depmod: the host may have none.
-    status, text = await tools.run(
-        ("chroot", str(root), "/sbin/depmod", release), environment=environment, folder=root
-    )
+    status, text = await tools.run(("chroot", str(root), "/sbin/depmod", release), environment=environment, folder=root)
     if status != 0:
         raise ToolFailed(f"depmod failed: {text}", release)
 
@@ -90,24 +87,25 @@ def _remove_empty(folder: Path) -> None:
             path.rmdir()
 
 
-def shell_functions(tree: Tree, wanted: Modules) -> str:
-    """The part of the initial RAM disk's /init that knows which modules to `load`, in which order."""
-    cases = "\n".join(
-        f"        {device}) load {' '.join(tree.ordered(names))} ;;" for device, names in wanted.by_device.items()
-    )
-    return f"""\
-modules_always() {{
-    load {" ".join(tree.ordered(wanted.always))}
-}}
+def shell_functions(wanted: Modules) -> str:
+    """The part of the initial RAM disk's /init that adds to $modules what a device needs."""
+    functions = []
+    for kind, by_device in wanted.by_device.items():
+        cases = "".join(
+            f"""        {device}) modules="$modules {' '.join(names)}" ;;\n""" for device, names in by_device.items()
+        )
+        functions.append(
+            f'modules_of_{kind}() {{\n    for what in "$@"; do\n        case $what in\n{cases}        esac\n    done\n}}\n'
+        )
+    return "\n".join(functions)
 
-modules_of_device() {{
-    for what in "$@"; do
-        case $what in
-{cases}
-        esac
-    done
-}}
-"""
+
+def dependencies(tree: Tree, names: Iterable[str]) -> str:
+    """A modules.dep for these modules alone."""
+    return "".join(
+        f"{tree.files[name]}: {' '.join(tree.files[needed] for needed in tree.needs[name])}\n"
+        for name in tree.ordered(names)
+    )
 
 
 def move(unpacked: Path, root: Path) -> str:

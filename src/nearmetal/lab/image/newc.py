@@ -5,8 +5,9 @@ other in one file, each at a multiple of 4 bytes; a later file replaces an earli
 """
 
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,16 @@ def regular(name: str, data: bytes, permissions: int = 0o644) -> Entry:
 
 def link(name: str, target: str) -> Entry:
     return Entry(name, stat.S_IFLNK | 0o777, target.encode())
+
+
+def with_folders(files: Mapping[str, tuple[bytes, int]]) -> list[Entry]:
+    """The files (content and permissions by name), sorted, and before each the folders it needs."""
+    entries: dict[str, Entry] = {}
+    for name, (data, permissions) in sorted(files.items()):
+        for parent in reversed(PurePosixPath(name).parents[:-1]):
+            entries.setdefault(str(parent), folder(str(parent)))
+        entries[name] = regular(name, data, permissions)
+    return list(entries.values())
 
 
 def archive(entries: Iterable[Entry]) -> bytes:

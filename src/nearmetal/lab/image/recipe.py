@@ -110,7 +110,8 @@ class Modules:
     """The kernel modules to keep, from `files/modules.toml`."""
 
     always: tuple[str, ...]
-    by_device: dict[str, tuple[str, ...]]
+    by_device: dict[str, dict[str, tuple[str, ...]]]
+    """For `network` and `disks`: the modules of each PCI device or class."""
     guest: tuple[str, ...]
 
     @classmethod
@@ -119,9 +120,17 @@ class Modules:
         early = document["initramfs"]
         return cls(
             always=tuple(early["always"]),
-            by_device={device: tuple(names) for device, names in early["pci"].items()},
+            by_device={
+                kind: {device: tuple(names) for device, names in early[kind].items()} for kind in ("network", "disks")
+            },
             guest=tuple(name for names in document["guest"].values() for name in names),
         )
+
+    @property
+    def early(self) -> tuple[str, ...]:
+        """Those which a guest may need before it has its root."""
+        devices = (names for kind in self.by_device.values() for names in kind.values())
+        return (*self.always, *(name for names in devices for name in names))
 
 
 def _check_file(source: str, destination: str) -> None:
