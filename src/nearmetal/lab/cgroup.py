@@ -16,31 +16,31 @@ from nearmetal.model import Cost, MachineSpec, Site
 ROOT = Path("/sys/fs/cgroup")
 _CONTROLLERS = ("cpuset", "cpuacct", "memory")
 
-# A program each would cost more time than all the rest of making a machine. tee, because it says why a write failed.
-_CREATE_FIRST = """
+# One script, because a program a step would cost more time than all the rest of making a machine. It tells the version.
+_CREATE = """
 set -e
-cpuset=$1 cpuacct=$2 memory=$3 cpus=$4 bytes=$5
-root=${cpuset%/*}
-for group in "$cpuset" "$cpuacct" "$memory"; do [ -d "$group" ] || mkdir "$group"; done
-tee "$cpuset/cpuset.mems" <"$root/cpuset.mems" >/dev/null
-echo "${cpus:-$(cat "$root/cpuset.cpus")}" | tee "$cpuset/cpuset.cpus" >/dev/null
-[ "$bytes" ] || exit 0
-echo "$bytes" | tee "$memory/memory.limit_in_bytes" >/dev/null
-if [ -e "$memory/memory.memsw.limit_in_bytes" ]; then
-    echo "$bytes" | tee "$memory/memory.memsw.limit_in_bytes" >/dev/null
+# tee says why the kernel refuses a value, which the shell cannot.
+write() { echo "$2" 2>/dev/null >"$1" || echo "$2" | tee "$1" >/dev/null; }
+root=$1 name=$2 cpus=$3 bytes=$4
+if [ -f "$root/cgroup.controllers" ]; then
+    version=2 cpuset=$root/$name memory=$root/$name
+    write "$root/cgroup.subtree_control" "+cpuset +cpu +memory"
+    [ -d "$cpuset" ] || mkdir "$cpuset"
+    swap=memory.swap.max swap_bytes=0 limit=memory.max
+else
+    version=1 cpuset=$root/cpuset/$name memory=$root/memory/$name
+    [ -d "$memory" ] || mkdir "$cpuset" "$root/cpuacct/$name" "$memory"
+    read -r nodes <"$root/cpuset/cpuset.mems"
+    write "$cpuset/cpuset.mems" "$nodes"
+    [ "$cpus" ] || read -r cpus <"$root/cpuset/cpuset.cpus"
+    swap=memory.memsw.limit_in_bytes swap_bytes=$bytes limit=memory.limit_in_bytes
 fi
-"""
-_CREATE_SECOND = """
-set -e
-group=$1 cpus=$2 bytes=$3
-echo "+cpuset +cpu +memory" | tee "${group%/*}/cgroup.subtree_control" >/dev/null
-[ -d "$group" ] || mkdir "$group"
-[ -z "$cpus" ] || echo "$cpus" | tee "$group/cpuset.cpus" >/dev/null
-[ "$bytes" ] || exit 0
-echo "$bytes" | tee "$group/memory.max" >/dev/null
-if [ -e "$group/memory.swap.max" ]; then
-    echo 0 | tee "$group/memory.swap.max" >/dev/null
+[ -z "$cpus" ] || write "$cpuset/cpuset.cpus" "$cpus"
+if [ "$bytes" ]; then
+    write "$memory/$limit" "$bytes"
+    [ ! -e "$memory/$swap" ] || write "$memory/$swap" "$swap_bytes"
 fi
+echo "$version"
 """
 # A process that forks while the list is read escapes the round, so there are rounds until the group can be removed.
 _REMOVE = """
@@ -80,13 +80,16 @@ async def version(site: Site) -> int:
 
 def named(name: str, version: int) -> Group:
     """The group of a machine of ours, whether it exists or not."""
+    if version == 2:
+        folder = str(ROOT / _folder_name(name))
+        return Group(folder, folder, folder, 2)
+    return _first_version(dict.fromkeys(_CONTROLLERS, _folder_name(name)))
+
+
+def _folder_name(name: str) -> str:
     if "/" in name:
         raise ValueError(f"{name!r} would lead to somebody else's control group")
-    group = f"nearmetal-{name}"
-    if version == 2:
-        folder = str(ROOT / group)
-        return Group(folder, folder, folder, 2)
-    return _first_version(dict.fromkeys(_CONTROLLERS, group))
+    return f"nearmetal-{name}"
 
 
 def _first_version(paths: Mapping[str, str]) -> Group:
@@ -101,20 +104,14 @@ async def create(name: str, spec: MachineSpec, cpus: str, site: Site, *, limit_m
     A virtual machine has its memory from its monitor, whose own needs must not be taken out of the guest's.
     HostCannot with what the kernel said, for example to CPUs that are not there.
     """
-    group = named(name, await version(site))
     limits = (cpus, str(spec.memory) if limit_memory else "")
-    if group.version == 2:
-        ended = await site.exec(["sh", "-c", _CREATE_SECOND, "create", group.cpuset, *limits])
-    else:
-        ended = await site.exec(
-            ["sh", "-c", _CREATE_FIRST, "create", group.cpuset, group.cpuacct, group.memory, *limits]
-        )
+    ended = await site.exec(["sh", "-c", _CREATE, "create", str(ROOT), _folder_name(name), *limits])
     if ended.status != 0:
         said = ended.stderr.decode("utf-8", "replace").strip()
         raise HostCannot(
-            f"the control group of {name} could not be made: {said}", remedy="run nearmetal doctor as root"
+            f"the control group of {name} could not be made: {said}", remedy="`nearmetal doctor` says what is missing"
         )
-    return group
+    return named(name, int(ended.stdout))
 
 
 async def of_process(pid: int, site: Site) -> Group:
@@ -168,7 +165,7 @@ async def processes(group: Group, site: Site) -> list[int]:
 
 async def remove(name: str, site: Site) -> None:
     """Kill what still runs in a machine's group and remove it. Idempotent. HostCannot when something cannot die."""
-    group = named(name, await version(site))
-    ended = await site.exec(["sh", "-c", _REMOVE, "remove", *group.folders])
+    folders = [*named(name, 1).folders, *named(name, 2).folders]
+    ended = await site.exec(["sh", "-c", _REMOVE, "remove", *folders])
     if ended.status != 0:
         raise HostCannot(f"the control group of {name} could not be removed: {ended.stderr.decode().strip()}")
