@@ -5,7 +5,9 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from nearmetal import factors
 from nearmetal.analysis.contrasts import matched_contrasts
+from nearmetal.analysis.diagnostics import about_run, diagnose
 from nearmetal.analysis.responses import Arm, Arms, arms_of, count, key_of
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.model import Assignment, TrialRecord
@@ -23,10 +25,16 @@ def analyse(
     design = manifest.study.design
     arms = arms_of(kept, design.repeats)
     matched = matched_contrasts(manifest.plan, arms, primaries, design.alpha, design.margin)
+    planned = len(manifest.plan.blocks)
+    left_out = [
+        f"{factors.key(treatment)} was left out: {why}"
+        for treatment, why in zip(manifest.left_out, manifest.left_out_why, strict=True)
+    ]
     return Analysis(
         trials=count(kept),
-        contrasts=tuple(one.contrast for one in matched),
+        contrasts=diagnose(matched, arms, manifest.study, planned),
         cells=cells_of(manifest, arms, primaries),
+        warnings=about_run(kept, events, left_out, planned),
     )
 
 

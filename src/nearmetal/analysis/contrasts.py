@@ -15,6 +15,9 @@ from nearmetal.model import ContrastPlan, Plan, ResponseKind, Warned
 LOG_RESOLUTION = 1e-12
 """Logs of ratios closer than this are one value: no measurement tells a relative change of 1e-12 from none."""
 
+Pairs = tuple[tuple[Replicate, Replicate], ...]
+"""Treatment and reference, one pair per block."""
+
 _EMPTY = Arm()
 
 
@@ -23,8 +26,7 @@ class Matched:
     """A contrast with what its verdict rests on, for diagnostics."""
 
     contrast: Contrast
-    pairs: tuple[tuple[Replicate, Replicate], ...]
-    """Treatment and reference, one pair per block."""
+    pairs: Pairs
     differences: NDArray[np.float64]
     """Of logs on a ratio scale; empty when the scale does not apply."""
 
@@ -58,13 +60,13 @@ def matched_contrasts(
     return results
 
 
-def _pairs(planned: ContrastPlan, arms: Arms) -> list[tuple[Replicate, Replicate]]:
+def _pairs(planned: ContrastPlan, arms: Arms) -> Pairs:
     treatment = arms.get((key_of(planned.treatment), planned.workload), _EMPTY)
     reference = arms.get((key_of(planned.reference), planned.workload), _EMPTY)
-    return treatment.paired(reference)
+    return tuple(treatment.paired(reference))
 
 
-def _present(pairs: Sequence[tuple[Replicate, Replicate]]) -> dict[str, ResponseKind]:
+def _present(pairs: Pairs) -> dict[str, ResponseKind]:
     """Responses that both arms have in at least one block."""
     kinds: dict[str, ResponseKind] = {}
     for treatment, reference in pairs:
@@ -82,10 +84,9 @@ def _kind_elsewhere(response: str, workload: str, arms: Arms) -> ResponseKind:
     return ResponseKind(unit="", better="higher")
 
 
-def _contrast(
-    planned: ContrastPlan, response: str, kind: ResponseKind, pairs: Sequence[tuple[Replicate, Replicate]], test: Test
-) -> Matched:
-    used = tuple(pair for pair in pairs if response in pair[0].values and response in pair[1].values)
+def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: Pairs, test: Test) -> Matched:
+    having = tuple(pair for pair in pairs if response in pair[0].values and response in pair[1].values)
+    used = pairs if len(having) == len(pairs) else having  # the same object: what is found out about it is shared
     values = [(treatment.values[response], reference.values[response]) for treatment, reference in used]
     problem = _problem(values)
     differences = np.empty(0) if problem else _differences(values, kind)

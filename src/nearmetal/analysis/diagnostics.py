@@ -1,0 +1,272 @@
+"""What a reader of a contrast should know besides its numbers: warnings, as data. They never change a verdict."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, stdtr
+
+from nearmetal.analysis.contrasts import Matched
+from nearmetal.analysis.responses import Arm, Arms, Replicate
+from nearmetal.analysis.results import Contrast
+from nearmetal.model import MachineRecord, Study, TrialRecord, Warned
+
+ALARM_PRIMARY = 0.05
+ALARM_EXPLORATORY = 0.01
+"""How often each of drift, autocorrelation and position effect is warned of where there is none: seldom for the many
+exploratory responses, more readily where a verdict is at stake, since few blocks show little."""
+
+FEWEST = 6
+"""Blocks below which a series says nothing of its order."""
+
+STRONG = 0.5
+"""Autocorrelation from which on the false alarms of a verdict are several times what its level says."""
+
+_ELSEWHERE = ("ssh", "vmware")
+"""Kinds of environment whose machines do not run on the site's own CPUs."""
+
+
+def diagnose(matched: Sequence[Matched], arms: Arms, study: Study, planned: int) -> tuple[Contrast, ...]:
+    """The contrasts with all their warnings. `planned` is the number of blocks that were to run."""
+    positions = _PositionEffects(arms)
+    shared: dict[int, tuple[Warned, ...]] = {}  # contrasts of one pair of arms share their trials
+    contrasts = []
+    for one in matched:
+        if id(one.pairs) not in shared:
+            shared[id(one.pairs)] = about_trials(one.pairs, study, planned)
+        warnings = (
+            *one.contrast.warnings,
+            *about_series(one.differences, one.contrast.primary),
+            *positions.about(one.contrast),
+            *shared[id(one.pairs)],
+        )
+        contrasts.append(one.contrast.model_copy(update={"warnings": warnings}) if warnings else one.contrast)
+    return tuple(contrasts)
+
+
+# ── The differences as a series ───────────────────────────────────────────────────────────────────────────────────
+
+
+def about_series(differences: NDArray[np.float64], primary: bool) -> tuple[Warned, ...]:
+    """Drift and autocorrelation of block differences, in the order of the blocks."""
+    if len(differences) < FEWEST or not np.ptp(differences):
+        return ()
+    alarm = ALARM_PRIMARY if primary else ALARM_EXPLORATORY
+    return (*_drift(differences, alarm), *_autocorrelation(differences, alarm))
+
+
+def _drift(differences: NDArray[np.float64], alarm: float) -> tuple[Warned, ...]:
+    if trend_p(differences) > alarm:
+        return ()
+    text = "the difference itself drifted over the blocks: its size depends on when it was measured"
+    return (Warned(code="drift", text=text),)
+
+
+def trend_p(values: NDArray[np.float64]) -> float:
+    """Two-sided p of the Mann-Kendall test for a monotone trend (normal approximation, corrected for continuity)."""
+    n = len(values)
+    first, second = np.triu_indices(n, 1)
+    score = abs(float(np.sign(values[second] - values[first]).sum()))
+    spread = math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    return float(2 * ndtr(-max(0.0, score - 1) / spread))
+
+
+def _autocorrelation(differences: NDArray[np.float64], alarm: float) -> tuple[Warned, ...]:
+    correlation, p = autocorrelation(differences)
+    if p > alarm:
+        return ()
+    text = f"a block's difference resembles that of the block before (autocorrelation {correlation:.2f})"
+    if correlation < STRONG:
+        return (Warned(code="autocorrelation", text=f"{text}; the interval may be too narrow"),)
+    text += (
+        ": something that lasts longer than a block is bound to the treatment or to its reference, and a random "
+        "order cannot cure that; the level of this verdict is not promised"
+    )
+    return (Warned(code="strong-autocorrelation", text=text),)
+
+
+def autocorrelation(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Serial correlation at lag 1, and the one-sided p that independent values have as much.
+
+    Mean -1/n and variance (n - 2)^2 / (n^2 (n - 1)) under independence: P. A. P. Moran, "Some theorems on time
+    series II", Biometrika 35, 1948.
+    """
+    n = len(values)
+    centred = values - values.mean()
+    correlation = float((centred[1:] * centred[:-1]).sum() / (centred**2).sum())
+    z = (correlation + 1 / n) * n * math.sqrt(n - 1) / (n - 2)
+    return correlation, float(ndtr(-z))
+
+
+# ── The place of a trial within its block ─────────────────────────────────────────────────────────────────────────
+
+
+class _PositionEffects:
+    """Whether a response depends on when within a block it was measured, by workload and response; found when asked."""
+
+    def __init__(self, arms: Arms) -> None:
+        self._arms: dict[str, list[Arm]] = defaultdict(list)
+        for (_, workload), arm in arms.items():
+            self._arms[workload].append(arm)
+        self._known: dict[tuple[str, str], float] = {}
+
+    def about(self, contrast: Contrast) -> tuple[Warned, ...]:
+        key = contrast.workload, contrast.response
+        if key not in self._known:
+            self._known[key] = self._p(*key)
+        if self._known[key] > (ALARM_PRIMARY if contrast.primary else ALARM_EXPLORATORY):
+            return ()
+        text = f"{contrast.response} depends on the place of a trial within its block, whatever the treatment"
+        return (Warned(code="position", text=text),)
+
+    def _p(self, workload: str, response: str) -> float:
+        replicates = [{one.block: one for one in arm.first() if _usable(one, response)} for arm in self._arms[workload]]
+        replicates = [arm for arm in replicates if arm]
+        blocks = sorted(set.intersection(*(set(arm) for arm in replicates))) if replicates else []
+        if len(replicates) < 2 or len(blocks) < FEWEST:
+            return 1.0
+        rows = [[arm[block] for block in blocks] for arm in replicates]
+        values = np.array([[one.values[response].value for one in row] for row in rows])
+        if rows[0][0].values[response].kind.scale == "ratio":
+            values = np.log(values)
+        return position_p(values, np.array([[one.position for one in row] for row in rows]))
+
+
+def _usable(replicate: Replicate, response: str) -> bool:
+    return response in replicate.values and replicate.values[response].problem is None
+
+
+def position_p(values: NDArray[np.float64], positions: NDArray[np.float64]) -> float:
+    """Two-sided p of a linear effect of position, beside those of treatments (rows) and blocks (columns)."""
+    left, place = _beside_rows_and_columns(values), _beside_rows_and_columns(positions)
+    spread = float((place**2).sum())
+    total = float((left**2).sum())
+    freedom = (values.shape[0] - 1) * (values.shape[1] - 1) - 1
+    if freedom < 1 or spread <= 1e-12 or total <= 1e-18 * float((values**2).sum()):
+        return 1.0
+    slope = float((left * place).sum()) / spread
+    unexplained = max(total - slope**2 * spread, 1e-300)
+    return float(2 * stdtr(freedom, -abs(slope) * math.sqrt(spread * freedom / unexplained)))
+
+
+def _beside_rows_and_columns(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    rows, columns = matrix.mean(axis=1, keepdims=True), matrix.mean(axis=0, keepdims=True)
+    return np.asarray(matrix - rows - columns + matrix.mean())
+
+
+# ── The trials behind a contrast ──────────────────────────────────────────────────────────────────────────────────
+
+
+def about_trials(pairs: Sequence[tuple[Replicate, Replicate]], study: Study, planned: int) -> tuple[Warned, ...]:
+    """What the records of both arms say of how they were measured."""
+    records = [record for pair in pairs for replicate in pair for record in replicate.records]
+    return (
+        *_blocks(pairs, planned),
+        *_one_boot(records),
+        *_shared_cpus(records, study),
+        *_carried(records),
+    )
+
+
+def _blocks(pairs: Sequence[tuple[Replicate, Replicate]], planned: int) -> Iterable[Warned]:
+    if len(pairs) < planned:
+        text = f"{len(pairs)} of {planned} planned blocks have both arms"
+        yield Warned(code="blocks-missing", text=text)
+    again = sum(treatment.attempt > 0 for treatment, _ in pairs)
+    if again:
+        yield Warned(code="blocks-repeated", text=f"{again} of {len(pairs)} blocks count by a later attempt")
+
+
+def _one_boot(records: Sequence[TrialRecord]) -> Iterable[Warned]:
+    for how, what in (("restore", "a snapshot, restored"), ("reuse", "machines that were not booted afresh")):
+        if any(record.boot is not None and record.boot.how == how for record in records):
+            yield Warned(
+                code="one-boot", text=f"measured on {what}: the conclusion is about that one boot, not about the next"
+            )
+
+
+def _carried(records: Sequence[TrialRecord]) -> Iterable[Warned]:
+    """Warnings of the trials themselves, one for each code, with how many trials have it and the first's text."""
+    texts: dict[str, list[str]] = defaultdict(list)
+    for record in records:
+        for code, text in {warning.code: warning.text for warning in record.warnings}.items():
+            texts[code].append(text)
+    for code, found in sorted(texts.items()):
+        first = found[0] if len(set(found)) == 1 else f"{found[0]} (the first of them)"
+        yield Warned(code=code, text=f"{len(found)} of {len(records)} trials: {first}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seats:
+    """CPUs of one trial's servers and clients, as recorded."""
+
+    servers: frozenset[str]
+    clients: frozenset[str]
+
+
+def _shared_cpus(records: Sequence[TrialRecord], study: Study) -> Iterable[Warned]:
+    if study.clients.host != study.machine.host:
+        return
+    seats = [_seats(record.machines, study) for record in records]
+    together = {one: _overlap(one) for one in set(seats)}
+    count = sum(together[one] for one in seats)
+    if count:
+        yield Warned(
+            code="cpus-shared",
+            text=f"{count} of {len(records)} trials: a client may run on the CPUs of the machine under test, "
+            "so that each takes time from the other",
+        )
+
+
+def _seats(machines: Sequence[MachineRecord], study: Study) -> _Seats:
+    here = [one for one in machines if study.environment(one.environment).kind not in _ELSEWHERE]
+    return _Seats(
+        frozenset(one.cpus for one in here if one.role == "server"),
+        frozenset(one.cpus for one in here if one.role == "client"),
+    )
+
+
+def _overlap(seats: _Seats) -> bool:
+    if not seats.servers or not seats.clients:
+        return False
+    if "" in seats.servers | seats.clients:  # unrestricted: anywhere
+        return True
+    servers, clients = (set().union(*map(_cpus, side)) for side in (seats.servers, seats.clients))
+    return bool(servers & clients)
+
+
+def _cpus(text: str) -> set[int]:
+    """CPU numbers of the cpuset notation "0-2,5"."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        numbers.update(range(int(first), int(last or first) + 1))
+    return numbers
+
+
+# ── The run as a whole ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def about_run(
+    records: Sequence[TrialRecord], events: Iterable[Mapping[str, Any]], left_out: Sequence[str], planned: int
+) -> tuple[Warned, ...]:
+    """Interruptions, withdrawn treatments, repeated and missing blocks, treatments left out (each as a sentence)."""
+    warnings = [Warned(code="left-out", text=sentence) for sentence in left_out]
+    kinds: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for event in events:
+        kinds[str(event.get("event"))].append(event)
+    if kinds["interrupted"]:
+        warnings.append(Warned(code="interrupted", text=f"the run was interrupted {len(kinds['interrupted'])} times"))
+    warnings += [Warned(code="withdrawn", text=str(event.get("text", "a treatment"))) for event in kinds["withdrawn"]]
+    attempts = {(record.trial.block, record.trial.attempt) for record in records}
+    again = len({block for block, attempt in attempts if attempt > 0})
+    if again:
+        warnings.append(Warned(code="blocks-repeated", text=f"{again} blocks were repeated after a bad trial"))
+    begun = len({block for block, _ in attempts})
+    if begun < planned:
+        warnings.append(Warned(code="blocks-missing", text=f"{begun} of {planned} planned blocks were begun"))
+    return tuple(warnings)
