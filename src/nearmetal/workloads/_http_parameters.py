@@ -1,0 +1,178 @@
+"""What a study file may say of an HTTP workload, and which of it goes together. Pure."""
+
+import re
+from math import ceil, floor
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import ConfigDict, Field, StrictBool, field_validator, model_validator
+
+from nearmetal.model import Frozen
+from nearmetal.units import Bytes, Seconds
+from nearmetal.units import duration as parse_duration
+from nearmetal.workloads._parameters import LONGEST, Rate, Time, Whole
+from nearmetal.workloads._stage import SERVER
+
+DURATION = 10.0
+"""Seconds of measuring when a study says neither `duration` nor `requests`."""
+GUESS = 1000.0
+"""Requests per second that a closed loop with a number of requests is taken to make, where only time can tell."""
+
+_PATH = re.compile(r"/[!-~]*")
+_CONNECTIONS = re.compile(r"([0-9]+(?:\.[0-9]+)?)x")
+
+_ONLY_IN = {
+    "rate": ("open",),
+    "arrivals": ("open", "ramp"),
+    "spin": ("open", "ramp"),
+    "from": ("ramp",),
+    "step": ("ramp",),
+    "to": ("ramp",),
+    "per_step": ("ramp",),
+    "duration": ("closed", "open"),
+    "requests": ("closed", "open"),
+}
+_REQUIRED = {"closed": (), "open": ("rate",), "ramp": ("from", "step", "to")}
+
+
+class HttpParameters(Frozen):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    server: Literal["lighttpd", "probe"] | None = None
+    url: str | None = None
+    body: Annotated[Bytes, Field(le=2**30)] = 402
+    path: str | None = None
+    paths: Annotated[tuple[str, ...], Field(max_length=1000)] = ()
+    mode: Literal["closed", "open", "ramp"] = "closed"
+    workers: Annotated[Whole, Field(le=100_000)] = 16
+    threads: Annotated[Whole, Field(le=1024)] = 1
+    new_connections: StrictBool = False
+    duration: Time | None = None
+    requests: Whole | None = None
+    warmup: Annotated[Seconds, Field(le=LONGEST)] = 1.0
+    timeout: Time = 5.0
+    rate: Rate | None = None
+    arrivals: Literal["constant", "poisson"] = "constant"
+    spin: StrictBool = False
+    from_: Annotated[Rate | None, Field(alias="from")] = None
+    step: Rate | None = None
+    to: Rate | None = None
+    per_step: str = "20x"
+
+    @field_validator("path", "paths")
+    @classmethod
+    def _is_path(cls, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        for path in (value,) if isinstance(value, str) else value or ():
+            if not _PATH.fullmatch(path) or "#" in path:
+                raise ValueError(f'{path!r} is not a path; write it like "/100k", without spaces and without "#"')
+        return value
+
+    @field_validator("url")
+    @classmethod
+    def _is_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        wrong = ValueError(f'{value!r} is not a URL that can be loaded; write it like "http://{SERVER}:8080/page"')
+        try:
+            parts = urlsplit(value)
+            port = parts.port
+        except ValueError:
+            raise wrong from None
+        printable = all("!" <= character <= "~" for character in value)
+        if parts.scheme != "http" or not parts.hostname or "@" in parts.netloc or parts.fragment or not printable:
+            raise wrong
+        if port == 0:
+            raise wrong
+        return value
+
+    @field_validator("per_step")
+    @classmethod
+    def _is_step(cls, value: str) -> str:
+        try:
+            seconds = _step_seconds(value)
+        except ValueError:
+            seconds = 0.0
+        if not 0 < seconds <= LONGEST:
+            raise ValueError(f'{value!r} is not the length of a step; write "20x" (connections = 20 x rate) or "10s"')
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_server(cls, given: object) -> object:
+        """A workload that names no URL is served by lighttpd."""
+        if isinstance(given, dict) and given.get("url") is None and given.get("server") is None:
+            return {**given, "server": "lighttpd"}
+        return given
+
+    @model_validator(mode="after")
+    def _go_together(self) -> "HttpParameters":
+        given = {"from" if name == "from_" else name for name in self.model_fields_set}
+        given = {name for name in given if getattr(self, "from_" if name == "from" else name) is not None}
+        for name, modes in _ONLY_IN.items():
+            if name in given and self.mode not in modes:
+                these = " or ".join(f'"{mode}"' for mode in modes)
+                raise ValueError(f"`{name}` needs mode = {these}, and this is {self.mode!r}: change one of the two")
+        for name in _REQUIRED[self.mode]:
+            if name not in given:
+                raise ValueError(f'mode = "{self.mode}" needs `{name}`, in requests per second: add {name} = 100')
+        if self.duration is not None and self.requests is not None:
+            raise ValueError("`duration` and `requests` exclude each other: remove one")
+        if self.mode == "ramp" and (self.from_ or 0) > (self.to or 0):
+            raise ValueError(f"the ramp begins above its end, from = {self.from_:g} and to = {self.to:g}: swap the two")
+        if self.mode == "closed" and self.threads > self.workers:
+            raise ValueError(f"threads = {self.threads} leaves threads without one of the {self.workers} workers")
+        self._one_target(given)
+        return self
+
+    def _one_target(self, given: set[str]) -> None:
+        if self.url is not None and self.server is not None:
+            raise ValueError("`server` and `url` exclude each other: nearmetal starts a server, or the user has one")
+        if self.url is not None and (self.path is not None or self.paths):
+            raise ValueError("with `url`, the path stands in the URL: remove `path` and `paths`")
+        if self.path is not None and self.paths:
+            raise ValueError("`path` and `paths` exclude each other: put the one path into `paths`")
+        if "body" in given and self.server != "probe":
+            raise ValueError('`body` needs server = "probe"; lighttpd has "/1k", "/100k" and "/1m": choose by `path`')
+
+    # ── What follows from them ────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def all_paths(self) -> tuple[str, ...]:
+        """Every path that is asked for, in turn; none where a URL says it."""
+        return () if self.url is not None else self.paths or (self.path or "/",)
+
+    @property
+    def measured_seconds(self) -> float:
+        """The length of the window where a number of requests does not end it."""
+        return DURATION if self.duration is None else self.duration
+
+    @property
+    def expected_seconds(self) -> float:
+        """As near as can be told beforehand."""
+        if self.mode == "ramp":
+            return self.warmup + self._steps * _step_seconds(self.per_step)
+        if self.requests is not None:
+            return self.warmup + self.requests / (self.rate or GUESS)
+        return self.warmup + self.measured_seconds
+
+    @property
+    def longest_seconds(self) -> float:
+        """What no run takes longer than, as long as the generator works: every wait may end with a timeout."""
+        waits = 1
+        if self.mode == "ramp":
+            waits = self._steps
+        if self.mode == "closed" and self.requests is not None:
+            waits = ceil(self.requests / self.workers) + 1
+        return min(LONGEST, self.expected_seconds + waits * self.timeout)
+
+    @property
+    def _steps(self) -> int:
+        if self.from_ is None or self.step is None or self.to is None:
+            raise AssertionError("the parameters were validated to have them")
+        return floor((self.to - self.from_) / self.step + 1e-9) + 1  # 0.1 + 0.2 is a little more than 0.3
+
+
+def _step_seconds(per_step: str) -> float:
+    """ "20x" is 20 x rate connections at that rate: 20 s, whatever the rate. ValueError."""
+    connections = _CONNECTIONS.fullmatch(per_step)
+    return float(connections[1]) if connections else parse_duration(per_step)

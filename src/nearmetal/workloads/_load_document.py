@@ -1,0 +1,111 @@
+"""The load generator's document, `load.v1`: as much of it as a trial needs. Pure."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from nearmetal.errors import ToolFailed
+
+Count = Annotated[int, Field(ge=0)]
+Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Part(BaseModel):
+    """A part of the document; the generator may print more than is read here."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Spread(_Part):
+    """Durations in ns. Without a single one the values are None."""
+
+    p50: Figure | None
+    p99: Figure | None
+    count: Count
+
+
+class Requests(_Part):
+    completed: Count
+    resent: Count = 0
+    """Sent again because the server had closed the kept connection before it saw them."""
+
+
+class Rate(_Part):
+    """Per second."""
+
+    offered: Figure | None
+    """What an open loop was asked for."""
+    achieved: Figure
+    """Replies that were complete within the window, over its length."""
+
+
+class Cpu(_Part):
+    """Processor time of the generator's threads within the window, in ns."""
+
+    user: Count
+    system: Count
+
+
+class Saturation(_Part):
+    """The highest rate (1/s) at which replies keep up, in a ramp."""
+
+    rate: Figure
+    censored: Literal["left", "right"] | None = None
+    """right: the ramp's last rate was still kept up; left: not even its first."""
+
+
+class LoadDocument(_Part):
+    schema_: Annotated[Literal["load.v1"], Field(alias="schema")]
+    arrivals: str | None = None
+    elapsed_ns: Count
+    requests: Requests
+    rate: Rate
+    latency_ns: Spread
+    connect_ns: Spread
+    first_byte_ns: Spread
+    lateness_ns: Spread
+    status: Mapping[str, Count]
+    errors: Mapping[str, Count]
+    cpu_ns: Cpu
+    saturation: Saturation | None = None
+    histogram: str = ""
+    """Of latency_ns: HdrHistogram V2, compressed and in base64."""
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> "LoadDocument":
+        if self.served > self.requests.completed:
+            raise ValueError(f"{self.served} replies by status, but {self.requests.completed} requests completed")
+        return self
+
+    @property
+    def seconds(self) -> float:
+        return self.elapsed_ns / 1e9
+
+    @property
+    def served(self) -> int:
+        """Replies that are an answer: neither the request (4xx) nor the server (5xx) was at fault."""
+        return sum(count for name, count in self.status.items() if name in ("2xx", "3xx"))
+
+    @property
+    def failed(self) -> int:
+        """Requests without a reply, and with one that is an error."""
+        return self.attempted - self.served
+
+    @property
+    def attempted(self) -> int:
+        return self.requests.completed + sum(self.errors.values())
+
+
+def parse(text: bytes, machine: str) -> LoadDocument:
+    """The document that a client printed. ToolFailed when it is none."""
+    try:
+        return LoadDocument.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ToolFailed(
+            f"what the load generator printed is no load.v1: {place or 'the document'}: {first['msg']}",
+            machine,
+            "use the probe that belongs to this nearmetal: make probe",
+        ) from None

@@ -1,0 +1,130 @@
+"""From the load generators' documents to the responses of a trial. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from nearmetal.errors import ToolFailed
+from nearmetal.model import Response, ResponseKind
+from nearmetal.workloads._latency import merged
+from nearmetal.workloads._load_document import LoadDocument, Spread
+
+RATE: Mapping[str, ResponseKind] = {
+    "throughput": ResponseKind(unit="1/s", better="higher"),
+    "transactions": ResponseKind(unit="", better="higher"),
+    "latency_p50": ResponseKind(unit="s", better="lower"),
+    "latency_p99": ResponseKind(unit="s", better="lower"),
+    "connect_p50": ResponseKind(unit="s", better="lower"),
+    "first_byte_p50": ResponseKind(unit="s", better="lower"),
+    "errors": ResponseKind(unit="share", better="lower", scale="difference"),
+}
+"""What a closed or an open loop gives."""
+
+RAMP: Mapping[str, ResponseKind] = {
+    "saturation": ResponseKind(unit="1/s", better="higher"),
+    "errors": RATE["errors"],
+}
+"""What a ramp gives. Its latencies and counts mix all of its steps, and stay in its document."""
+
+Documents = Sequence[LoadDocument]
+PerClient = Callable[[LoadDocument], float | None]
+
+
+def of_rate(documents: Documents) -> dict[str, Response]:
+    """Responses of a closed or an open loop, over all clients. ToolFailed when not one request was answered.
+
+    Counts and rates are sums; latencies are percentiles of all clients' requests; for connecting and the first byte,
+    of which there are only each client's percentiles, the slowest client's. A time of which there is not one
+    observation is left out.
+    """
+    _something_served(documents)
+    latency = _latencies(documents)
+    return {
+        "throughput": _response(RATE["throughput"], sum(map(_throughput, documents)), documents, _throughput),
+        "transactions": _response(RATE["transactions"], sum(d.served for d in documents), documents, _served),
+        **{name: _response(RATE[name], value, documents, _of("latency_ns", name)) for name, value in latency.items()},
+        **_slowest("connect_p50", "connect_ns", documents),
+        **_slowest("first_byte_p50", "first_byte_ns", documents),
+        "errors": _errors(documents),
+    }
+
+
+def of_ramp(documents: Documents) -> dict[str, Response]:
+    """Responses of a ramp: what all clients together could ask for. ToolFailed when a document tells no saturation."""
+    _something_served(documents)
+    found = [document.saturation for document in documents]
+    rates = [saturation.rate for saturation in found if saturation is not None]
+    if len(rates) < len(found):
+        raise ToolFailed("the load generator told no saturation", remedy="see the artifact load-0.json")
+    censored = next((saturation.censored for saturation in found if saturation and saturation.censored), None)
+    saturation = _response(RAMP["saturation"], sum(rates), documents, _saturation)
+    return {"saturation": saturation.model_copy(update={"censored": censored}), "errors": _errors(documents)}
+
+
+def _something_served(documents: Documents) -> None:
+    if any(document.served for document in documents):
+        return
+    counts: dict[str, int] = {}
+    for document in documents:
+        for name, count in [*document.status.items(), *document.errors.items()]:
+            counts[name] = counts.get(name, 0) + count
+    seen = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    raise ToolFailed(f"not one request was served ({seen or 'and none was sent'})")
+
+
+def _response(kind: ResponseKind, value: float, documents: Documents, each: PerClient) -> Response:
+    by_client = tuple(each(document) for document in documents)
+    known = tuple(value for value in by_client if value is not None)
+    return Response(
+        value=value,
+        unit=kind.unit,
+        better=kind.better,
+        scale=kind.scale,
+        by_client=known if len(documents) > 1 and len(known) == len(documents) else None,
+    )
+
+
+def _throughput(document: LoadDocument) -> float:
+    """The document's own rate counts replies of any status; only the share that served the client is taken."""
+    return document.rate.achieved * document.served / document.requests.completed if document.served else 0.0
+
+
+def _served(document: LoadDocument) -> float:
+    return float(document.served)
+
+
+def _saturation(document: LoadDocument) -> float | None:
+    return document.saturation.rate if document.saturation else None
+
+
+def _of(spread: str, response: str) -> PerClient:
+    """One client's percentile in seconds, by the name of the document's distribution and of the response."""
+
+    def seconds(document: LoadDocument) -> float | None:
+        found: Spread = getattr(document, spread)
+        nanoseconds = found.p99 if response.endswith("p99") else found.p50
+        return None if nanoseconds is None or not found.count else nanoseconds / 1e9
+
+    return seconds
+
+
+def _latencies(documents: Documents) -> dict[str, float]:
+    answered = [document for document in documents if document.latency_ns.count]
+    if len(answered) == 1:
+        own = {name: _of("latency_ns", name)(answered[0]) for name in ("latency_p50", "latency_p99")}
+        return {name: value for name, value in own.items() if value is not None}
+    p50, p99 = merged([document.histogram for document in answered], (50.0, 99.0))
+    return {"latency_p50": p50 / 1e9, "latency_p99": p99 / 1e9}
+
+
+def _slowest(response: str, spread: str, documents: Documents) -> dict[str, Response]:
+    each = _of(spread, response)
+    known = [value for value in map(each, documents) if value is not None]
+    return {response: _response(RATE[response], max(known), documents, each)} if known else {}
+
+
+def _errors(documents: Documents) -> Response:
+    share = sum(d.failed for d in documents) / sum(d.attempted for d in documents)
+    return _response(RATE["errors"], share, documents, _error_share)
+
+
+def _error_share(document: LoadDocument) -> float | None:
+    return document.failed / document.attempted if document.attempted else None

@@ -1,0 +1,200 @@
+"""Any program of the user's: one number out of what it prints."""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from nearmetal.errors import ToolFailed
+from nearmetal.factors import show
+from nearmetal.model import Better, Completed, Frozen, Machine, Measurement, Name, Response, ResponseKind, Scale, Stage
+from nearmetal.workloads._parameters import Time
+from nearmetal.workloads._stage import SERVER, facing, succeeded
+
+SLACK = 60.0
+"""Seconds beyond `duration` when the study gives no `timeout`."""
+LARGEST = 16 * 2**20
+"""Bytes of output. A number is looked for in a report, not in a data set."""
+COSTS = ("cpu_per_event", "memory_overhead", "ready")
+"""Responses that every trial has anyway."""
+
+
+def _word(value: object) -> object:
+    """A factor's level in the place of a word comes with its type; a program takes text."""
+    return show(value) if isinstance(value, bool | int | float) else value
+
+
+Word = Annotated[str, BeforeValidator(_word), Field(pattern=r"^[^\x00]*$")]
+
+
+class CommandParameters(Frozen):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    argv: Annotated[tuple[Word, ...], Field(min_length=1)]
+    on: Literal["server", "client"] = "server"
+    response: Name
+    unit: Annotated[str, Field(max_length=20)] = ""
+    better: Better
+    scale: Scale = "ratio"
+    match: str | None = None
+    json_: Annotated[str | None, Field(alias="json", min_length=1)] = None
+    duration: Time = 10.0
+    timeout: Time | None = None
+
+    @field_validator("argv")
+    @classmethod
+    def _names_a_program(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value[0]:
+            raise ValueError('the first word names the program; write argv = ["/usr/bin/program", "--option"]')
+        return value
+
+    @field_validator("response")
+    @classmethod
+    def _is_free(cls, value: str) -> str:
+        if value in COSTS:
+            raise ValueError(f"every trial has a response {value!r} already: choose another name")
+        return value
+
+    @field_validator("match")
+    @classmethod
+    def _has_one_group(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        try:
+            groups = re.compile(value, re.MULTILINE).groups
+        except re.error as error:
+            raise ValueError(f"{value!r} is no regular expression: {error}") from None
+        if groups != 1:
+            raise ValueError(
+                f"{value!r} has {groups} groups and needs one, around the number: 'rate: ([0-9.]+)'; "
+                "write (?:…) for a group that is not meant"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _go_together(self) -> "CommandParameters":
+        if (self.match is None) == (self.json_ is None):
+            raise ValueError(
+                "give either `match`, a regular expression with one group around the number, or `json`, the number's "
+                'path in a JSON document like "end.sum.bits_per_second"'
+            )
+        if self.timeout is not None and self.timeout < self.duration:
+            raise ValueError(f"timeout = {self.timeout:g}s ends the command before duration = {self.duration:g}s")
+        return self
+
+    @property
+    def limit(self) -> float:
+        return self.duration + SLACK if self.timeout is None else self.timeout
+
+
+class Command:
+    kind = "command"
+    Parameters = CommandParameters
+
+    def __init__(self, parameters: CommandParameters) -> None:
+        self._parameters = parameters
+
+    @property
+    def responses(self) -> Mapping[str, ResponseKind]:
+        given = self._parameters
+        return {given.response: ResponseKind(unit=given.unit, better=given.better, scale=given.scale)}
+
+    @property
+    def primary(self) -> str:
+        return self._parameters.response
+
+    @property
+    def duration(self) -> float:
+        return self._parameters.duration
+
+    async def prepare(self, stage: Stage) -> None:
+        """Nothing is started: the machine, or the command itself, brings what it needs."""
+
+    async def finish(self, stage: Stage) -> None:
+        """Nothing was started."""
+
+    async def run(self, stage: Stage) -> Measurement:
+        commands = [
+            (machine, [word.replace(SERVER, server.address) for word in self._parameters.argv])
+            for machine, server in self._places(stage)
+        ]
+        ended = await stage.together(commands, self._parameters.limit)
+        outputs = [
+            (machine, succeeded(one, f"`{argv[0]}`", machine))
+            for one, (machine, argv) in zip(ended, commands, strict=True)
+        ]
+        values = tuple(self.value(one, machine.name) for machine, one in outputs)
+        (name, kind), *_ = self.responses.items()
+        return Measurement(
+            responses={
+                name: Response(value=fmean(values), by_client=values if len(values) > 1 else None, **kind.model_dump())
+            },
+            events=len(values),
+            artifacts=_artifacts([one for _, one in outputs]),
+        )
+
+    def _places(self, stage: Stage) -> list[tuple[Machine, Machine]]:
+        """Each machine that the command runs on, and the server that `$server` means there."""
+        if self._parameters.on == "server":
+            return [(server, server) for server in stage.servers]
+        return [(client, facing(stage, index)) for index, client in enumerate(stage.clients)]
+
+    def value(self, ended: Completed, where: str) -> float:
+        """The number in a program's output. Pure. ToolFailed when there is none, or it is not finite."""
+        if len(ended.stdout) > LARGEST:
+            raise ToolFailed(f"the command printed {len(ended.stdout)} bytes; {LARGEST} are read", where)
+        if self._parameters.match is not None:
+            return _matched(self._parameters.match, ended.text, where)
+        return _at_path(self._parameters.json_ or "", ended.stdout, where)
+
+
+def _artifacts(ended: Sequence[Completed]) -> dict[str, bytes]:
+    return {
+        f"command-{index}.{stream}": text
+        for index, one in enumerate(ended)
+        for stream, text in (("out", one.stdout), ("err", one.stderr))
+        if text
+    }
+
+
+def _matched(pattern: str, text: str, where: str) -> float:
+    found = re.search(pattern, text, re.MULTILINE)
+    if found is None:
+        raise ToolFailed(f"{pattern!r} matches nothing of what the command printed: {text.strip()[-300:]!r}", where)
+    try:
+        value = float(found[1])
+    except (TypeError, ValueError):
+        raise ToolFailed(f"{pattern!r} matched {found[1]!r}, which is no number", where) from None
+    return _finite(value, where)
+
+
+def _at_path(path: str, text: bytes, where: str) -> float:
+    """The number at a dotted path; a step into a list is its index."""
+    try:
+        found: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ToolFailed(f"the command printed no JSON document: {error}", where) from None
+    for step in path.split("."):
+        try:
+            found = found[int(step)] if isinstance(found, list) else found[step]
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise ToolFailed(f"the JSON document has no {path!r}: {step!r} is not there", where) from None
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise ToolFailed(f"{path!r} is {json.dumps(found)[:100]} and no number", where)
+    try:
+        return _finite(float(found), where)
+    except OverflowError:
+        raise ToolFailed(f"{path!r} is too large a number", where) from None
+
+
+def _finite(value: float, where: str) -> float:
+    if not math.isfinite(value):
+        raise ToolFailed(f"the command printed {value}, which is no measurement", where)
+    return value
+
+
+plugin = Command
