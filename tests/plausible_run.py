@@ -126,7 +126,8 @@ def _record(
     faults: bool,
 ) -> TrialRecord:
     speed = SPEED[environment] * drift * float(noise.lognormal(0, 0.006))
-    status, reason, warnings = TrialStatus.OK, None, ()
+    status, reason = TrialStatus.OK, None
+    warnings: tuple[Warned, ...] = ()
     if faults and block.attempt == 0 and trial.workload == "web":
         if block.index == 2 and environment == "qemu":
             status, reason = TrialStatus.LOST, "did not answer within 120 s; console: Kernel panic - not syncing"

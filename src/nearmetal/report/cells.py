@@ -37,3 +37,17 @@ def for_programs(value: Value) -> str:
 def shown(table: Table, where: str) -> list[tuple[int, Column]]:
     """The columns that people ("page") or programs ("data") see, with their places in a row."""
     return [(index, column) for index, column in enumerate(table.columns) if column.where in ("both", where)]
+
+
+def repeated(table: Table) -> list[int]:
+    """For each row, how many of its first columns say the same as in the row above: a reader need not read them again."""
+    columns = [index for index, column in shown(table, "page") if not column.numeric]
+    above: tuple[Value, ...] | None = None
+    found = []
+    for row in table.rows:
+        same = 0
+        while above is not None and same < len(columns) - 1 and row[columns[same]] == above[columns[same]]:
+            same += 1
+        found.append(same)
+        above = row
+    return found

@@ -22,6 +22,9 @@ WIDE = 860
 NARROW = 328
 """Widths in px that the page has for a picture: a desktop's column, and a phone's screen less its margins."""
 
+HALF = 415
+"""Width of a picture that stands beside another on a desktop, and is legible when a phone shrinks it."""
+
 _DRAWN_ONE_BY_ONE = 60
 """More values than this in one strip cannot be told apart: quartiles and 5 to 95 % are drawn instead."""
 
@@ -38,15 +41,22 @@ _CONFIG: Spec = {
         "gridColor": palette.LINE,
         "domainColor": palette.LINE,
         "tickColor": palette.LINE,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
+        "labelFontSize": 12.5,
+        "titleFontSize": 12.5,
         "titleFontWeight": "normal",
         "titlePadding": 8,
         "labelPadding": 4,
     },
-    "title": {"anchor": "start", "color": palette.INK, "fontSize": 14, "subtitleColor": palette.MUTED, "offset": 10},
-    "text": {"color": palette.INK, "fontSize": 12},
-    "legend": {"labelColor": palette.INK, "labelFontSize": 12, "symbolType": "circle", "labelLimit": 280},
+    "title": {
+        "anchor": "start",
+        "color": palette.INK,
+        "fontSize": 15,
+        "subtitleFontSize": 12.5,
+        "subtitleColor": palette.MUTED,
+        "offset": 10,
+    },
+    "text": {"color": palette.INK, "fontSize": 13},
+    "legend": {"labelColor": palette.INK, "labelFontSize": 12.5, "symbolType": "circle", "labelLimit": 280},
 }
 
 
@@ -96,6 +106,7 @@ class Group:
     """Rows of a forest under one heading."""
 
     heading: str
+    better: Literal["higher", "lower"]
     arms: tuple[Arm, ...]
 
 
@@ -146,14 +157,9 @@ def difference_axis(ends: Iterable[float], unit: str) -> tuple[Axis, float]:
     """A linear axis of differences around 0, and what the values must be divided by to stand on it."""
     finite = [end for end in ends if math.isfinite(end)]
     divisor, name = figures.axis(unit, finite)
-    largest = max((abs(end) for end in finite), default=0.0) / divisor or 1.0
-    low, high = min([0.0, *(end / divisor for end in finite)]), max([0.0, *(end / divisor for end in finite)])
-    low, high = low - 0.08 * largest, high + 0.08 * largest
-    size = 10 ** math.floor(math.log10((high - low) / 3))
-    step = next(step for step in (size, 2 * size, 5 * size, 10 * size) if (high - low) / step <= 7)
-    ticks = tuple(round(index * step, 9) for index in range(math.ceil(low / step), math.floor(high / step) + 1))
+    low, high, ticks = _linear_ticks([0.0, *(end / divisor for end in finite)])
     title = "difference from the reference in " + ("percentage points" if unit == "share" else name)
-    return Axis(title, 0.0, (low, high), ticks, "format(datum.value, '~g')", "linear"), divisor
+    return Axis(title, 0.0, (low, high), tuple(ticks), "format(datum.value, '~g')", "linear"), divisor
 
 
 def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
@@ -162,42 +168,56 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
     A filled point was told from the reference, a diamond lies within the margin, a hollow one is undecided.
     """
     beside = width >= 600
-    pitch = 30.0 if beside else 46.0
+    pitch = 27.0 if beside else 46.0
     rows: list[dict[str, Any]] = []
     headings: list[dict[str, Any]] = []
     y = 0.0
     for group in groups:
-        y += 20 if headings else 8
-        headings.append({"y": y, "text": group.heading})
+        y += 12 if headings else 8
+        arrow = "↑ better" if group.better == "higher" else "↓ better"
+        headings.append({"y": y, "text": group.heading, "better": f"{group.better} is better" if beside else arrow})
         y += 26 if beside else 38
         for arm in group.arms:
             rows.append(_arm(arm, y, axis))
             y += pitch
     height = int(y - pitch + 22)
-    left, right = (210, 250) if beside else (0, 0)
+    left, right = (_room(row["label"] for row in rows), _room(row["figure"] for row in rows)) if beside else (0, 0)
     plot = width - 12 - left - right
     x = _field(
         "estimate",
         title=axis.title,
         scale={"type": axis.scale, "domain": list(axis.domain), "nice": False, "zero": False},
-        axis={"values": list(axis.ticks), "labelExpr": axis.labels, "labelFlush": True, "grid": True},
+        axis={"values": list(axis.ticks), "labelExpr": axis.labels, "labelFlush": True, "grid": beside},
     )
     y_of = _field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
     at_left = {"value": -left if beside else 0}
     at_right = {"value": plot + right if beside else plot}
     rise = 0 if beside else -16
     with_interval = [row for row in rows if row["low"] is not None]
+    tracks = (
+        [{"top": 0, "bottom": height}] if beside else [{"top": row["y"] - 9, "bottom": row["y"] + 9} for row in rows]
+    )
+    from_top_to_bottom = {"y": _same_scale(y_of, "top"), "y2": {"field": "bottom"}}
     layers = [
         _layer(
-            [{"low": axis.band[0], "high": axis.band[1]}] if axis.band else [],
+            [{**track, "low": axis.band[0], "high": axis.band[1]} for track in tracks if axis.band],
             {"type": "rect", "color": palette.BAND},
             x=_same_scale(x, "low"),
             x2={"field": "high"},
+            **from_top_to_bottom,
         ),
         _layer(
-            [{"estimate": axis.reference}],
+            [{**track, "estimate": axis.reference} for track in tracks],
             {"type": "rule", "color": palette.MUTED, "strokeWidth": 1.5, "strokeDash": [4, 3]},
             x=x,
+            **from_top_to_bottom,
+        ),
+        _layer(
+            headings,
+            {"type": "text", "align": "right", "color": palette.MUTED},
+            x=at_right,
+            y=y_of,
+            text=_field("better", "nominal"),
         ),
         _layer(
             headings,
@@ -208,7 +228,7 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
         ),
         _layer(
             rows,
-            {"type": "text", "align": "left", "dy": rise, "color": palette.INK, "limit": left - 14 if beside else 200},
+            {"type": "text", "align": "left", "dy": rise, "color": palette.INK, "limit": left - 14 if beside else 150},
             x=at_left,
             y=y_of,
             text=_field("label", "nominal"),
@@ -232,6 +252,11 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
         *_beyond(rows, axis, x, y_of),
     ]
     return _chart(title, "", plot, height, layers)
+
+
+def _room(texts: Iterable[str]) -> int:
+    """Pixels that the longest text needs beside a plot, within reason: longer ones are cut."""
+    return min(260, 20 + 7 * max(map(len, texts), default=0))
 
 
 def _same_scale(encoding: Spec, name: str) -> Spec:
@@ -295,7 +320,7 @@ class Strip:
     values: tuple[float, ...]
 
 
-def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width: int = NARROW) -> Spec:
+def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width: int = HALF) -> Spec:
     """Every value as a dot and the median as a stroke, one row a treatment; quartiles where dots would overlap.
 
     Within a row, dots climb with the blocks, so that a drift shows as a slope. The axis is logarithmic where the
@@ -316,25 +341,41 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
         if len(values) <= _DRAWN_ONE_BY_ONE:
             rise = np.linspace(7, -7, len(values)) if len(values) > 1 else [0.0]
             dots += [{**common, "y": y + float(up), "value": float(v)} for up, v in zip(rise, values, strict=True)]
-            boxes.append({**common, "y": y, "top": y - 10, "bottom": y + 10})
+            boxes.append({**common, "y": y, "top": y - 11, "bottom": y + 11})
         else:
             low, first, third, high = (float(v) for v in np.quantile(values, (0.05, 0.25, 0.75, 0.95)))
             dots += [{**common, "y": y, "value": float(end)} for end in (values.min(), values.max())]
             spread = {"low": low, "first": first, "third": third, "high": high}
-            boxes.append({**common, "y": y, "top": y - 10, "bottom": y + 10, **spread})
+            boxes.append({**common, "y": y, "top": y - 11, "bottom": y + 11, **spread})
     height = int(30 + pitch * (len(groups) - 1) + 18)
+    scaled = [value / divisor for value in everything]
+    low, high, ticks = _log_ticks(scaled) if logarithmic else _linear_ticks(scaled)
     x = _field(
         "value",
         title=unit_name + (" (log scale)" if logarithmic else ""),
-        scale={"type": "log" if logarithmic else "linear", "zero": False, "nice": not logarithmic, "padding": 8},
-        axis={"tickCount": 5, "labelOverlap": "greedy", "labelFlush": True, "format": "~s" if unit_name in ("", "per second") else "~g"},
+        scale={"type": "log" if logarithmic else "linear", "domain": [low, high], "nice": False, "zero": False},
+        axis={
+            "values": ticks,
+            "labelOverlap": "greedy",
+            "grid": False,
+            "domain": False,
+            "labelExpr": "format(datum.value, ',~r')",
+        },
     )
     y_of = _field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
     summed_up = [box for box in boxes if "low" in box]
     layers = [
         _layer(
+            boxes,
+            {"type": "rect", "color": palette.BAND, "opacity": 0.7, "cornerRadius": 3},
+            x={"value": 0},
+            x2={"value": width - 34},
+            y=_same_scale(y_of, "top"),
+            y2={"field": "bottom"},
+        ),
+        _layer(
             names,
-            {"type": "text", "align": "left", "color": palette.INK, "limit": 190},
+            {"type": "text", "align": "left", "color": palette.INK, "limit": 270},
             x={"value": 0},
             y=y_of,
             text=_field("label", "nominal"),
@@ -342,7 +383,7 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
         _layer(
             names,
             {"type": "text", "align": "right", "color": palette.MUTED},
-            x={"value": width - 30},
+            x={"value": width - 34},
             y=y_of,
             text=_field("figure", "nominal"),
         ),
@@ -372,7 +413,27 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
             y2={"field": "bottom"},
         ),
     ]
-    return _chart(title, subtitle, width - 30, height, layers)
+    return _chart(title, subtitle, width - 34, height, layers)
+
+
+def _log_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:
+    """A domain around the values, and 1, 2, 5, 10, … within it: at most seven."""
+    room = (max(values) / min(values)) ** 0.06
+    low, high = min(values) / room, max(values) * room
+    inside = [tick for tick in _NICE if low <= tick <= high]
+    decades = [tick for tick in inside if math.isclose(math.log10(tick) % 1, 0, abs_tol=1e-9)]
+    return low, high, inside if len(inside) <= 7 else decades[:: math.ceil(len(decades) / 7)]
+
+
+def _linear_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:
+    """A domain around the values, and round numbers within it: at most six."""
+    least, most = min(values, default=0.0), max(values, default=1.0)
+    spread = most - least or abs(most) * 0.1 or 1.0
+    low, high = least - 0.08 * spread, most + 0.08 * spread
+    size = 10 ** math.floor(math.log10((high - low) / 3))
+    step = next(step for step in (size, 2 * size, 5 * size, 10 * size) if (high - low) / step <= 6)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return low, high, [float(f"{index * step:.12g}") for index in range(first, last + 1)]
 
 
 # ── Over time: what drifts ────────────────────────────────────────────────────────────────────────────────────────
@@ -400,7 +461,7 @@ def thinned(points: Sequence[tuple[float, float]], bins: int = _BINS) -> tuple[t
     )
 
 
-def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width: int = NARROW) -> Spec:
+def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width: int = HALF) -> Spec:
     """Lines around 0 %, one a treatment, with a legend by colour."""
     rows = [
         {"x": x, "y": 100 * y, "label": group.label, "colour": group.colour}
@@ -415,13 +476,28 @@ def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width
         legend={"orient": "bottom", "title": None, "columns": 3} if len(named) <= 8 else None,
     )
     many = len({row["x"] for row in rows}) > 30 or len(groups) > 8
-    x = _field("x", title=x_title, axis={"tickMinStep": 1, "grid": False, "format": "d", "tickCount": 8}, scale={"nice": False, "zero": False, "padding": 6})
-    y = _field("y", title="% from its own median", axis={"tickCount": 5, "format": "+~g"}, scale={"zero": True, "nice": True})
+    x = _field(
+        "x",
+        title=x_title,
+        axis={"tickMinStep": 1, "grid": False, "format": "d", "tickCount": 8},
+        scale={"nice": False, "zero": False, "padding": 6},
+    )
+    y = _field(
+        "y",
+        title="% from its own median",
+        axis={"tickCount": 5, "labelExpr": "datum.value ? format(datum.value, '+~g') : '0'"},
+        scale={"zero": True, "nice": True},
+    )
     layers = [
         _layer([{"y": 0}], {"type": "rule", "color": palette.MUTED, "strokeDash": [4, 3]}, y=y),
         _layer(
             rows,
-            {"type": "line", "strokeWidth": 1.5, "opacity": 0.8 if not many else 0.5, "point": False if many else {"size": 28, "filled": True}},
+            {
+                "type": "line",
+                "strokeWidth": 1.5,
+                "opacity": 0.8 if not many else 0.5,
+                "point": False if many else {"size": 28, "filled": True},
+            },
             x=x,
             y=y,
             color=colour,

@@ -12,7 +12,7 @@ def quantity(value: float, unit: str) -> str:
         return "not a number" if math.isnan(value) else "without limit"
     if unit == "1/s":
         return f"{_rounded(value)}/s"
-    return units.show(value, unit)
+    return units.show(value, unit).replace(" us", " µs")
 
 
 def _rounded(value: float) -> str:
@@ -27,7 +27,7 @@ def ratio(value: float, spread: tuple[float, float] | None = None) -> str:
     if abs(value) >= 10:
         return f"{value:,.1f}"
     width = abs(spread[1] - spread[0]) if spread and all(map(math.isfinite, spread)) else abs(value) / 10
-    decimals = min(4, max(2, math.ceil(-math.log10(width)))) if width > 0 else 3
+    decimals = min(4, max(2, math.ceil(-math.log10(width / 2)))) if width > 0 else 3
     return f"{value:.{decimals}f}"
 
 
@@ -35,12 +35,16 @@ def interval(spread: tuple[float, float]) -> str:
     return f"{ratio(spread[0], spread)} to {ratio(spread[1], spread)}"
 
 
-def difference(value: float, unit: str) -> str:
-    """A signed quantity; a share becomes percentage points."""
-    sign = "+" if value > 0 else "−" if value < 0 else "±"
-    if unit == "share":
-        return f"{sign}{abs(value) * 100:.3g} points"
-    return f"{sign}{quantity(abs(value), unit)}"
+def difference(value: float, spread: tuple[float, float] | None, unit: str) -> str:
+    """ "+5.95 MiB (+5.78 to +6.16)", with its interval where there is one; a share becomes percentage points."""
+    divisor, name = axis(unit, [value, *(spread or ())])
+    named = {"%": "points", "per second": "per second"}.get(name, name)
+    text = f"{_signed(value / divisor)} {named}".rstrip()
+    return text if spread is None else f"{text} ({_signed(spread[0] / divisor)} to {_signed(spread[1] / divisor)})"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3g}".replace("-", "−") if value else "0"
 
 
 def probability(p: float) -> str:

@@ -46,7 +46,9 @@ def _block(block: Block) -> str:
             fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
             return f"{fence}\n{text.rstrip()}\n{fence}"
         case Chart():
-            pictures = "\n".join(f"![{_escaped(panel.name)}](report/{picture_name(block, panel.name)}.svg)" for panel in block.panels)
+            pictures = "\n".join(
+                f"![{_escaped(panel.name)}](report/{picture_name(block, panel.name)}.svg)" for panel in block.panels
+            )
             return f"{pictures}\n\n{_escaped(block.caption)}"
         case Table():
             return _table(block)
@@ -69,7 +71,9 @@ def _table(table: Table) -> str:
         "| " + " | ".join(_escaped(column.title) for _, column in columns) + " |",
         "| " + " | ".join("---:" if column.numeric else "---" for _, column in columns) + " |",
     ]
-    lines += ["| " + " | ".join(_escaped(cells.for_people(row[index])) for index, _ in columns) + " |" for row in table.rows]
+    lines += [
+        "| " + " | ".join(_escaped(cells.for_people(row[index])) for index, _ in columns) + " |" for row in table.rows
+    ]
     return "\n".join(lines)
 
 

@@ -23,7 +23,7 @@ def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tup
         lstrip_blocks=True,
     )
     environment.filters["people"] = cells.for_people
-    environment.globals["shown"] = cells.shown
+    environment.globals |= {"shown": cells.shown, "repeated": cells.repeated}
     template = environment.get_template("report.html.j2")
     return template.render(
         manifest=report.manifest,

@@ -96,7 +96,9 @@ class Labels:
         names = list(dict.fromkeys(name for treatment in listed for name in treatment))
         for treatment in listed:
             for name in names:
-                levels.setdefault(name, set()).add((type(treatment[name]), treatment[name]) if name in treatment else None)
+                levels.setdefault(name, set()).add(
+                    (type(treatment[name]), treatment[name]) if name in treatment else None
+                )
         names.sort(key=lambda name: name != "environment")
         return cls(tuple(name for name in names if name == "environment" or len(levels[name]) > 1))
 
@@ -132,11 +134,7 @@ class Labels:
 def estimate(contrast: Contrast) -> str:
     """The estimate and its interval: "0.97 × (0.95 to 0.99)", "+0.2 points (+0.1 to +0.3)", "no estimate"."""
     if contrast.scale == "difference" and contrast.difference is not None:
-        text = figures.difference(contrast.difference, contrast.unit)
-        if contrast.interval is None:
-            return text
-        low, high = (figures.difference(end, contrast.unit) for end in contrast.interval)
-        return f"{text} ({low} to {high})"
+        return figures.difference(contrast.difference, contrast.interval, contrast.unit)
     if contrast.ratio is None:
         return "no estimate"
     text = f"{figures.ratio(contrast.ratio, contrast.interval)} ×"
@@ -147,33 +145,20 @@ def sentence(contrast: Contrast, labels: Labels) -> str:
     """A contrast in plain words, without its verdict: "docker carries 0.97 × the requests of host (0.95 to 0.99)"."""
     treatment, reference, shared = labels.sides(contrast)
     where = f" ({shared})" if shared else ""
-    ends = ""
-    if contrast.scale == "difference" and contrast.difference is not None:
-        clause = _difference_clause(contrast, reference)
-        if contrast.interval is not None:
-            low, high = (figures.difference(end, contrast.unit) for end in contrast.interval)
-            ends = f" ({low} to {high})"
-    elif contrast.ratio is not None:
-        pattern = _CLAUSES.get(contrast.response, "has {ratio} × the {response} of {reference}")
-        clause = pattern.format(
-            ratio=figures.ratio(contrast.ratio, contrast.interval),
-            response=response(contrast.response),
-            reference=reference,
-        )
-        if contrast.interval is not None:
-            ends = f" ({figures.interval(contrast.interval)})"
-    else:
-        clause = f"cannot be compared with {reference}"
-    return f"{treatment}{where} {clause}{ends}"
+    return f"{treatment}{where} {_clause(contrast, reference)}"
 
 
-def _difference_clause(contrast: Contrast, reference: str) -> str:
-    difference = contrast.difference or 0.0
+def _clause(contrast: Contrast, reference: str) -> str:
     name = response(contrast.response)
-    if difference == 0:
-        return f"has the same {name} as {reference}"
-    amount = figures.difference(abs(difference), contrast.unit).lstrip("+")
-    return f"has {amount} {'more' if difference > 0 else 'less'} {name} than {reference}"
+    if contrast.scale == "difference" and contrast.difference is not None:
+        change = figures.difference(contrast.difference, contrast.interval, contrast.unit)
+        return f"differs from {reference} in {name} by {change}"
+    if contrast.ratio is None:
+        return f"cannot be compared with {reference} in {name}"
+    pattern = _CLAUSES.get(contrast.response, "has {ratio} × the {response} of {reference}")
+    ratio = figures.ratio(contrast.ratio, contrast.interval)
+    clause = pattern.format(ratio=ratio, response=name, reference=reference)
+    return clause if contrast.interval is None else f"{clause} ({figures.interval(contrast.interval)})"
 
 
 def tone(contrast: Contrast) -> Tone:
@@ -182,18 +167,15 @@ def tone(contrast: Contrast) -> Tone:
         return "same"
     if contrast.verdict is Verdict.UNDECIDED:
         return "unknown"
-    if contrast.ratio is not None:
-        more = contrast.ratio > 1
-    else:
-        more = (contrast.difference or 0.0) > 0
+    more = (contrast.ratio or 0.0) > 1 if contrast.scale == "ratio" else (contrast.difference or 0.0) > 0
     return "better" if more == (contrast.better == "higher") else "worse"
 
 
 def verdict(contrast: Contrast) -> Badge:
-    """ "different, worse", "equivalent", "undecided"."""
+    """ "different, worse", "equivalent", "undecided"; a colour only for what the study asked beforehand."""
     meaning = tone(contrast)
     suffix = f", {meaning}" if meaning in ("better", "worse") else ""
-    return Badge(f"{contrast.verdict}{suffix}", meaning)
+    return Badge(f"{contrast.verdict}{suffix}", meaning if contrast.primary else "plain")
 
 
 def reason(contrast: Contrast) -> str:

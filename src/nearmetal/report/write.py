@@ -1,6 +1,5 @@
 """Write a run's report, or render it in one format: the only part of the report that touches files."""
 
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -61,7 +60,9 @@ def render(folder: RunFolder, format: Format) -> str | bytes:
         return _json(made.report)
     if format == "csv":
         return "".join(formats.comma_separated(table) for table in made.tables if table.name == "verdicts")
-    return next((drawing.png(drawing.svg(chart.panels[0].spec)) for chart in made.charts if chart.name == "verdicts"), b"")
+    return next(
+        (drawing.png(drawing.svg(chart.panels[0].spec)) for chart in made.charts if chart.name == "verdicts"), b""
+    )
 
 
 def _make(folder: RunFolder, *, with_pictures: bool) -> _Made:
@@ -104,6 +105,6 @@ def _replace(fresh: Path, place: Path) -> None:
     old = place.with_name(f".{place.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if place.exists():
-        os.replace(place, old)
-    os.replace(fresh, place)
+        place.replace(old)
+    fresh.replace(place)
     shutil.rmtree(old, ignore_errors=True)

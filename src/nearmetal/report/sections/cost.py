@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from nearmetal.analysis.results import Cell
 from nearmetal.report import words
-from nearmetal.report.blocks import Chart, Panel, Section
+from nearmetal.report.blocks import Chart, Section
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.sections.responses import cell_table, panel
 
@@ -20,18 +20,18 @@ class Cost:
     order = 30
 
     def render(self, report: ReportInput) -> Section | None:
-        cells = [cell for cell in report.analysis.cells if cell.response in words.COSTS and any(cell.values)]
+        cells = [cell for cell in report.analysis.cells if cell.response in words.COSTS]
         if not cells:
             return None
         panels = tuple(
-            _named(panel(workload, response, chosen, report), workload)
+            panel(chosen, report)
             for response in words.COSTS
             for workload in dict.fromkeys(cell.workload for cell in cells)
             if (chosen := _of(cells, workload, response))
         )
         chart = Chart(
             "cost",
-            "Each dot is one block's value; the stroke is the median, which stands at the right.",
+            "Each dot is one block's value, later blocks higher up. The stroke is the median, written at the right.",
             "Costs of every treatment by workload; the table below has the same figures.",
             panels,
         )
@@ -40,13 +40,6 @@ class Cost:
 
 def _of(cells: Sequence[Cell], workload: str, response: str) -> list[Cell]:
     return [cell for cell in cells if cell.workload == workload and cell.response == response]
-
-
-def _named(picture: Panel, workload: str) -> Panel:
-    """The same panel with its workload in the title's second line."""
-    title = picture.spec["title"]
-    subtitle = f"{words.plain(workload)}, {title['subtitle']}"
-    return Panel(picture.name, {**picture.spec, "title": {**title, "subtitle": subtitle}})
 
 
 plugin = Cost()

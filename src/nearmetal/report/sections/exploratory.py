@@ -1,13 +1,17 @@
 """Everything else that was compared: labelled as what it is, a source of questions and no answer."""
 
-from nearmetal.report.blocks import Section
+from nearmetal.analysis.results import Contrast
+from nearmetal.report.blocks import Block, Chart, Section
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.sections.verdicts import contrast_table
+from nearmetal.report.sections.verdicts import contrast_table, ratio_panel
 
 _LEAD = (
     "Responses the study did not name beforehand. With this many comparisons some look different by chance alone: take "
     "them as hints for the next study, not as findings."
 )
+
+_DRAWN = 40
+"""More contrasts than this are told by the table alone."""
 
 
 class Exploratory:
@@ -16,11 +20,30 @@ class Exploratory:
     order = 40
 
     def render(self, report: ReportInput) -> Section | None:
-        contrasts = [contrast for contrast in report.analysis.contrasts if not contrast.primary]
+        order = {response: place for place, response in enumerate(_in_order(report))}
+        contrasts = sorted(
+            (contrast for contrast in report.analysis.contrasts if not contrast.primary),
+            key=lambda contrast: order[contrast.workload, contrast.response],
+        )
         if not contrasts:
             return None
-        table = contrast_table("exploratory", "Exploratory, not verdicts", contrasts, report, folded=len(contrasts) > 30)
-        return Section(self.name, self.title, _LEAD, (table,))
+        ratios = [contrast for contrast in contrasts if contrast.ratio is not None and contrast.ratio > 0]
+        blocks: list[Block] = []
+        if 0 < len(ratios) <= _DRAWN:
+            caption = "As above. The intervals are at the study's whole level, not shared among comparisons."
+            description = "Ratios of the exploratory responses to the reference; the table has the same figures."
+            blocks.append(Chart(self.name, caption, description, (ratio_panel("ratios", "", ratios, report),)))
+        blocks.append(contrast_table(self.name, "All exploratory comparisons", contrasts, report, folded=bool(blocks)))
+        return Section(self.name, self.title, _LEAD, tuple(blocks))
+
+
+def _in_order(report: ReportInput) -> list[tuple[str, str]]:
+    """(workload, response) in the order in which a reader meets them in the plan."""
+    pairs: dict[tuple[str, str], Contrast] = {}
+    for contrast in report.analysis.contrasts:
+        pairs.setdefault((contrast.workload, contrast.response), contrast)
+    workloads = list(dict.fromkeys(workload for workload, _ in pairs))
+    return sorted(pairs, key=lambda pair: workloads.index(pair[0]))
 
 
 plugin = Exploratory()

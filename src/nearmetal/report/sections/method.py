@@ -30,7 +30,9 @@ class Method:
         if manifest.left_out:
             reasons = [*manifest.left_out_why, *[""] * len(manifest.left_out)]
             for treatment, reason in zip(manifest.left_out, reasons, strict=False):
-                blocks.append(Notice(f"Left out: {report.labels.treatment(treatment)}. {words.plain(reason)}", "warning"))
+                blocks.append(
+                    Notice(f"Left out: {report.labels.treatment(treatment)}. {words.plain(reason)}", "warning")
+                )
         versions = tuple((words.plain(name), words.plain(version)) for name, version in manifest.versions.items())
         blocks.append(Table("versions", "Versions", (Column("what"), Column("version")), versions))
         blocks.append(Source(_again(report)))
@@ -49,7 +51,11 @@ def _design(report: ReportInput) -> tuple[tuple[str, str], ...]:
         (
             "Order",
             f"random within each block, from seed {plan.seed}; "
-            + ("all workloads of a treatment share a boot." if design.share_boot else "each workload has a boot of its own."),
+            + (
+                "all workloads of a treatment share a boot."
+                if design.share_boot
+                else "each workload has a boot of its own."
+            ),
         ),
         (
             "Estimate",
@@ -83,7 +89,15 @@ def _host(report: ReportInput) -> str:
 
 def _again(report: ReportInput) -> str:
     manifest = report.manifest
-    command = ["nearmetal", "run", f"{manifest.study.name}.toml", "--seed", str(manifest.plan.seed), "-o", f"{manifest.run}-again"]
+    command = [
+        "nearmetal",
+        "run",
+        f"{manifest.study.name}.toml",
+        "--seed",
+        str(manifest.plan.seed),
+        "-o",
+        f"{manifest.run}-again",
+    ]
     return f"# save the study file below as {manifest.study.name}.toml, then\n{shlex.join(command)}"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from nearmetal.analysis.results import Cell
 from nearmetal.report import charts, figures, words
-from nearmetal.report.blocks import Block, Chart, Column, Panel, Paragraph, Quantity, Section, Table
+from nearmetal.report.blocks import Block, Chart, Column, Panel, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
 
 
@@ -17,52 +17,42 @@ class Responses:
         cells = [cell for cell in report.analysis.cells if cell.response not in words.COSTS]
         if not cells:
             return None
-        blocks: list[Block] = []
-        for workload in dict.fromkeys(cell.workload for cell in cells):
-            chosen = [cell for cell in cells if cell.workload == workload]
-            names = dict.fromkeys(cell.response for cell in chosen)
-            primary_first = sorted(names, key=lambda name: (workload, name) not in report.primaries)
-            flat = [name for name in primary_first if _constant(chosen, name)]
-            panels = tuple(
-                panel(workload, name, [cell for cell in chosen if cell.response == name], report)
-                for name in primary_first
-                if name not in flat
+        panels: list[Panel] = []
+        flat: list[str] = []
+        for workload, response in _primary_first(cells, report):
+            chosen = [cell for cell in cells if (cell.workload, cell.response) == (workload, response)]
+            if len({value for cell in chosen for value in cell.values}) > 1:
+                panels.append(panel(chosen, report))
+            else:
+                always = figures.quantity(chosen[0].median, chosen[0].unit)
+                flat.append(f"{words.response(response)} of {words.plain(workload)}: {always} in every trial.")
+        blocks: list[Block] = [Paragraph(text) for text in flat]
+        if panels:
+            caption = (
+                "Each dot is one block's value, later blocks higher up. The stroke is the median, written at the right."
             )
-            blocks.append(
-                Chart(
-                    f"responses-{workload}",
-                    f"{words.plain(workload)}: each dot is one block's value, later blocks higher up; the stroke is the median, "
-                    "which stands at the right.",
-                    _described(chosen),
-                    panels,
-                )
-            )
-            blocks += [
-                Paragraph(f"{words.response(name)}: {_same_everywhere(chosen, name)} in every trial of {words.plain(workload)}.")
-                for name in flat
-            ]
+            blocks.insert(0, Chart("responses", caption, _described(cells), tuple(panels)))
         blocks.append(cell_table("responses", "Mean and spread over blocks", cells, report))
         lead = "One value a block and treatment; repeats within a boot are averaged. Nothing is trimmed."
         return Section(self.name, self.title, lead, tuple(blocks))
 
 
-def _constant(cells: Sequence[Cell], response: str) -> bool:
-    return len({value for cell in cells if cell.response == response for value in cell.values}) <= 1
+def _primary_first(cells: Sequence[Cell], report: ReportInput) -> list[tuple[str, str]]:
+    """Workloads in their order, and of each the response that its verdicts are about before the rest."""
+    pairs = list(dict.fromkeys((cell.workload, cell.response) for cell in cells))
+    workloads = list(dict.fromkeys(workload for workload, _ in pairs))
+    return sorted(pairs, key=lambda pair: (workloads.index(pair[0]), pair not in report.primaries))
 
 
-def _same_everywhere(cells: Sequence[Cell], response: str) -> str:
-    cell = next(cell for cell in cells if cell.response == response)
-    return figures.quantity(cell.values[0], cell.unit) if cell.values else "no value"
-
-
-def panel(workload: str, response: str, cells: Sequence[Cell], report: ReportInput) -> Panel:
-    """One response as strips, one a treatment."""
+def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
+    """One response of one workload as strips, one a treatment."""
+    first = cells[0]
     return Panel(
-        f"{workload}-{response}",
+        f"{first.workload}-{first.response}",
         charts.strips(
-            words.response(response),
-            words.direction(cells[0].better),
-            cells[0].unit,
+            f"{words.plain(first.workload)}: {words.response(first.response)}",
+            words.direction(first.better),
+            first.unit,
             [
                 charts.Strip(
                     report.labels.treatment(cell.treatment),
@@ -98,7 +88,7 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
         Column("median", numeric=True),
         Column("max", numeric=True),
     )
-    rows = tuple(
+    rows: tuple[tuple[Value, ...], ...] = tuple(
         (
             cell.workload,
             words.response(cell.response),

@@ -71,7 +71,10 @@ def _troubles(bad: Sequence[TrialRecord], report: ReportInput) -> Table:
 
 
 def _warnings(report: ReportInput) -> Table:
-    """One row a code and treatment, with how often and one example: a thousand trials can say the same."""
+    """One row a code and treatment, with how often and one example: a thousand trials can say the same.
+
+    What a contrast only repeats of its trials is not told twice.
+    """
     examples: dict[tuple[str, str], str] = {}
     often: Counter[tuple[str, str]] = Counter()
     told: list[tuple[str, Warned]] = [
@@ -79,11 +82,13 @@ def _warnings(report: ReportInput) -> Table:
         for record in report.records
         for warning in record.warnings
     ]
+    codes = {warning.code for _, warning in told}
     told += [
         (report.labels.versus(contrast), warning)
         for contrast in report.analysis.contrasts
         if contrast.primary
         for warning in contrast.warnings
+        if warning.code not in codes
     ]
     for label, warning in told:
         often[warning.code, label] += 1
@@ -99,7 +104,7 @@ def _over_blocks(report: ReportInput) -> Iterable[Panel]:
             charts.Line(
                 report.labels.treatment(cell.treatment),
                 report.colour(cell.treatment),
-                tuple((block + 1, _relative(value, cell)) for block, value in zip(cell.blocks, cell.values, strict=True)),
+                tuple((block, _relative(value, cell)) for block, value in zip(cell.blocks, cell.values, strict=True)),
             )
             for cell in cells
             if _has_scale(cell)
@@ -119,15 +124,20 @@ def _over_positions(report: ReportInput) -> Iterable[Panel]:
             if cell is None or record.trial.workload != workload or record.status is not TrialStatus.OK:
                 continue
             if response in record.responses:
-                environment = words.plain(str(record.trial.treatment.get("environment", "")))
+                environment = str(record.trial.treatment.get("environment", ""))
                 value = _relative(record.responses[response].value, cell)
-                points[environment].append((record.trial.position + 1, value))
+                points[environment].append((record.trial.position, value))
         groups = [
-            charts.Line(name, report.colours.get(name, ""), tuple(found)) for name, found in sorted(points.items())
+            charts.Line(words.plain(name), colour, tuple(points[name]))
+            for name, colour in report.colours.items()
+            if name in points
         ]
         if any(len({x for x, _ in group.points}) > 1 for group in groups):
             title = f"{words.plain(workload)}: position in the block"
-            yield Panel(f"{workload}-positions", charts.lines(title, words.response(response), "position", groups))
+            yield Panel(
+                f"{workload}-positions",
+                charts.lines(title, words.response(response), "place in the order of the block", groups),
+            )
 
 
 def _primary_cells(report: ReportInput) -> dict[tuple[str, str], list[Cell]]:

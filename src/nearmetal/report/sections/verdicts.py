@@ -1,10 +1,22 @@
 """What differs, by how much, how surely: the first thing a reader sees."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.report import charts, figures, words
-from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Quantity, Section, Statement, Statements, Table, Value
+from nearmetal.report.blocks import (
+    Block,
+    Chart,
+    Column,
+    Notice,
+    Panel,
+    Quantity,
+    Section,
+    Statement,
+    Statements,
+    Table,
+    Value,
+)
 from nearmetal.report.reading import ReportInput
 
 _CLOSE_UP = 1.12
@@ -20,18 +32,27 @@ class Verdicts:
     order = 10
 
     def render(self, report: ReportInput) -> Section:
-        primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
+        primary = _by_workload(contrast for contrast in report.analysis.contrasts if contrast.primary)
         if not primary:
             text = "Nothing was compared: the study has no treatment beside its reference."
             return Section(self.name, self.title, text)
         blocks: list[Block] = []
         if report.analysis.trials.ok == 0:
-            blocks.append(Notice("No trial ended well, so nothing can be concluded. See Validity for the reasons.", "warning"))
+            blocks.append(
+                Notice("No trial ended well, so nothing can be concluded. See Validity for the reasons.", "warning")
+            )
         if len(primary) <= _IN_SENTENCES:
             blocks.append(Statements(tuple(_statement(contrast, report) for contrast in primary)))
         blocks += [chart for chart in (_chart(primary, report),) if chart.panels]
         blocks.append(contrast_table("verdicts", "Every primary contrast", primary, report))
         return Section(self.name, self.title, _lead(primary), tuple(blocks))
+
+
+def _by_workload(contrasts: Iterable[Contrast]) -> list[Contrast]:
+    """Those of one workload together, otherwise in the order of the plan."""
+    listed = list(contrasts)
+    order = list(dict.fromkeys(contrast.workload for contrast in listed))
+    return sorted(listed, key=lambda contrast: order.index(contrast.workload))
 
 
 def _lead(primary: Sequence[Contrast]) -> str:
@@ -67,7 +88,7 @@ def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
     panels = []
     if ratios:
         axis = charts.ratio_axis([end for contrast in ratios for end in _ends(contrast)], margin)
-        panels.append(_panel("ratios", "", ratios, axis, report, _ends))
+        panels.append(ratio_panel("ratios", "", ratios, report))
         close = [contrast for contrast in ratios if all(1 / _CLOSE_UP < end < _CLOSE_UP for end in _ends(contrast))]
         if close and axis.domain[1] / axis.domain[0] > 3 and len(ratios) <= _IN_SENTENCES:
             near = charts.ratio_axis([end for contrast in close for end in _ends(contrast)], margin)
@@ -86,10 +107,17 @@ def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
         caption=f"Dashed line: the reference. Shaded: the margin of {margin_text} that the study calls equivalent. Bar: the "
         "interval. Filled point: different; diamond: equivalent; hollow: undecided; triangle: beyond the close-up.",
         description="; ".join(
-            f"{words.plain(c.workload)}: {words.sentence(c, report.labels)}: {c.verdict}" for c in primary[:_IN_SENTENCES]
+            f"{words.plain(c.workload)}: {words.sentence(c, report.labels)}: {c.verdict}"
+            for c in primary[:_IN_SENTENCES]
         ),
         panels=tuple(panels),
     )
+
+
+def ratio_panel(name: str, title: str, contrasts: Sequence[Contrast], report: ReportInput) -> Panel:
+    """Contrasts on a ratio scale, on an axis that shows them all."""
+    ends = [end for contrast in contrasts for end in _ends(contrast)]
+    return _panel(name, title, contrasts, charts.ratio_axis(ends, report.manifest.study.design.margin), report, _ends)
 
 
 def _ends(contrast: Contrast) -> tuple[float, ...]:
@@ -106,19 +134,22 @@ def _panel(
     report: ReportInput,
     ends: Callable[[Contrast], tuple[float, ...]],
 ) -> Panel:
+    of: dict[tuple[str, str], list[Contrast]] = {}
+    for contrast in contrasts:
+        of.setdefault((contrast.workload, contrast.response), []).append(contrast)
     groups = [
-        charts.Group(heading, tuple(_arm(contrast, report, ends(contrast)) for contrast in contrasts if _heading(contrast) == heading))
-        for heading in dict.fromkeys(map(_heading, contrasts))
+        charts.Group(
+            f"{words.plain(workload)}: {words.response(response)}",
+            members[0].better,
+            tuple(_arm(contrast, report, ends(contrast)) for contrast in members),
+        )
+        for (workload, response), members in of.items()
     ]
     return Panel(
         name,
         charts.forest(title, groups, axis, charts.WIDE),
         charts.forest(title, groups, axis, charts.NARROW),
     )
-
-
-def _heading(contrast: Contrast) -> str:
-    return f"{words.plain(contrast.workload)}: {words.response(contrast.response)}, {words.direction(contrast.better)}"
 
 
 def _arm(contrast: Contrast, report: ReportInput, ends: tuple[float, ...]) -> charts.Arm:
@@ -137,7 +168,9 @@ def _arm(contrast: Contrast, report: ReportInput, ends: tuple[float, ...]) -> ch
 # ── The table ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def contrast_table(name: str, caption: str, contrasts: Sequence[Contrast], report: ReportInput, folded: bool = False) -> Table:
+def contrast_table(
+    name: str, caption: str, contrasts: Sequence[Contrast], report: ReportInput, folded: bool = False
+) -> Table:
     """Contrasts as rows: for people in words, for programs with the plain numbers."""
     columns = (
         Column("workload"),

@@ -1,0 +1,88 @@
+"""Verdicts for a terminal: words before numbers, readable at 60 columns and without colour."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nearmetal.analysis.results import Analysis, Contrast
+from nearmetal.report import figures, words
+from nearmetal.report.blocks import Tone
+from nearmetal.report.words import Labels
+
+_STYLES: dict[Tone, str] = {
+    "better": "bold green",
+    "worse": "bold red",
+    "same": "bold blue",
+    "unknown": "bold yellow",
+    "plain": "",
+}
+
+_SIGNS: dict[Tone, str] = {"better": "▲", "worse": "▼", "same": "=", "unknown": "?", "plain": " "}
+
+_BESIDE = 76
+"""From this width on, the verdict stands beside the sentence; below, under it."""
+
+
+def verdict_table(analysis: Analysis, width: int) -> RenderableType:
+    """The primary contrasts as sentences with their verdicts, a heading a workload; for a console `width` columns wide."""
+    primary = [contrast for contrast in analysis.contrasts if contrast.primary]
+    if not primary:
+        return Text("Nothing was compared: the study has no treatment beside its reference.")
+    labels = Labels.of([side for contrast in primary for side in (contrast.treatment, contrast.reference)])
+    parts: list[RenderableType] = []
+    for workload in dict.fromkeys(contrast.workload for contrast in primary):
+        chosen = [contrast for contrast in primary if contrast.workload == workload]
+        parts.append(Text(words.plain(workload), style="bold", overflow="fold"))
+        parts.append(_beside(chosen, labels) if width >= _BESIDE else _under(chosen, labels))
+    parts.append(_small_print(primary))
+    return Group(*parts)
+
+
+def counts_line(analysis: Analysis) -> Text:
+    """ "58 trials ok, 1 invalid, 1 lost": nothing is said of what did not happen."""
+    counts = analysis.trials
+    line = Text(f"{figures.count(counts.ok, 'trial')} ok")
+    for number, what in ((counts.invalid, "invalid"), (counts.failed, "failed"), (counts.lost, "lost")):
+        if number:
+            line.append(f", {number:,} {what}", style="yellow")
+    return line
+
+
+def _beside(contrasts: Sequence[Contrast], labels: Labels) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0), expand=False)
+    table.add_column(width=1)
+    table.add_column(width=18)
+    table.add_column(overflow="fold")
+    for contrast in contrasts:
+        style = _STYLES[words.tone(contrast)]
+        sign = Text(_SIGNS[words.tone(contrast)], style=style)
+        table.add_row(sign, Text(words.verdict(contrast).text, style=style), _said(contrast, labels))
+    return table
+
+
+def _under(contrasts: Sequence[Contrast], labels: Labels) -> Table:
+    table = Table.grid(padding=(0, 1, 0, 0), expand=False)
+    table.add_column(width=1)
+    table.add_column(overflow="fold")
+    for contrast in contrasts:
+        style = _STYLES[words.tone(contrast)]
+        text = Text.assemble((words.verdict(contrast).text, style), ": ", _said(contrast, labels))
+        table.add_row(Text(_SIGNS[words.tone(contrast)], style=style), text)
+    return table
+
+
+def _said(contrast: Contrast, labels: Labels) -> Text:
+    text = Text(words.sentence(contrast, labels))
+    if reason := words.reason(contrast):
+        text.append(f"; {reason}", style="dim")
+    return text
+
+
+def _small_print(primary: Sequence[Contrast]) -> Text:
+    """What is the same for all of them, said once."""
+    blocks = sorted({contrast.blocks for contrast in primary})
+    number = f"{blocks[0]}" if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
+    level = figures.percent(1 - primary[0].level)
+    return Text(f"{number} blocks; in brackets the {level} interval", style="dim")
