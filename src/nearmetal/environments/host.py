@@ -166,13 +166,14 @@ class HostMachine:
         self.arch = site.arch
         self.address = port.address if port else ""
         self.peer = port.outside if port else None
-        self._pid: int = handle.data["pid"]
+        self.pid: int = handle.data["pid"]
+        """Of the machine's first process, on the site."""
         self._started: int = handle.data["started"]
         self._group = Group(**handle.data["group"])
-        self.boot_id = f"{kernel_boot_id}+{self._pid}.{self._started}"
+        self.boot_id = f"{kernel_boot_id}+{self.pid}.{self._started}"
 
     def is_alive(self) -> bool:
-        return _start_time(self._pid) == self._started
+        return _start_time(self.pid) == self._started
 
     def require_alive(self) -> None:
         # Also keeps a command out of a stranger that was given the same pid.
@@ -208,7 +209,7 @@ class HostMachine:
         return _HostRunning(self, await self.site.spawn(self._launch(argv, env)))
 
     def _launch(self, argv: Sequence[str], env: Mapping[str, str] | None) -> list[str]:
-        place = [f"--die-with-parent={os.getpid()}", "--enter", str(self._pid)]
+        place = [f"--die-with-parent={os.getpid()}", "--enter", str(self.pid)]
         place += [word for directory in self._group.folders for word in ("--cgroup", directory)]
         return lab_machine.launch(str(probe.path()), argv, env, *place)
 
