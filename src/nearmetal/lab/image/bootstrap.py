@@ -13,6 +13,9 @@ from .recipe import FILES, Recipe
 KERNEL = "linux-image-amd64"
 """The generic kernel: the "cloud" one lacks e1000, e1000e, vmxnet3, 8139cp and 9p."""
 
+_UNREACHABLE = re.compile(
+    "Could not resolve|Temporary failure resolving|Could not connect|Unable to connect|Connection failed|timed out"
+)
 _EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
 
 
@@ -59,10 +62,7 @@ def explain(text: str, recipe: Recipe) -> NearmetalError:
         return BadInput(f"Debian has no package {names}", suite, "apt-cache search finds packages' names")
     if "No space left on device" in text:
         return HostCannot("the disk is full", remedy="free about 2 GB in the cache folder, or set NEARMETAL_HOME")
-    if re.search(
-        r"Could not resolve|Temporary failure resolving|Could not connect|Unable to connect|Connection failed|timed out",
-        text,
-    ):
+    if _UNREACHABLE.search(text):
         return HostCannot(
             "the package archive cannot be reached", suite, "check the network and the sources and proxies of apt"
         )

@@ -37,7 +37,7 @@ class Tree:
 
 
 def module_name(path: str) -> str:
-    """The name in a path: "8139cp" from "kernel/drivers/net/ethernet/realtek/8139cp.ko"; the kernel takes "-" and "_" for one."""
+    """The name in a path: "8139cp" from "kernel/drivers/…/8139cp.ko". The kernel takes "-" and "_" for one."""
     return path.rsplit("/", 1)[-1].split(".", 1)[0].replace("-", "_")
 
 
@@ -91,13 +91,10 @@ def shell_functions(wanted: Modules) -> str:
     """The part of the initial RAM disk's /init that adds to $modules what a device needs."""
     functions = []
     for kind, by_device in wanted.by_device.items():
-        cases = "".join(
-            f"""        {device}) modules="$modules {' '.join(names)}" ;;\n""" for device, names in by_device.items()
-        )
-        functions.append(
-            f'modules_of_{kind}() {{\n    for what in "$@"; do\n        case $what in\n{cases}        esac\n    done\n}}\n'
-        )
-    return "\n".join(functions)
+        cases = [f'{device}) modules="$modules {" ".join(names)}" ;;' for device, names in by_device.items()]
+        lines = (f"modules_of_{kind}() {{", 'for what in "$@"; do case $what in', *cases, "esac; done", "}\n")
+        functions.append("\n".join(lines))
+    return "".join(functions)
 
 
 def dependencies(tree: Tree, names: Iterable[str]) -> str:

@@ -1,0 +1,53 @@
+"""The ELF kernel inside a bzImage."""
+
+import gzip
+import lzma
+import struct
+
+import pytest
+
+from nearmetal.errors import HostCannot, NearmetalError, ToolFailed
+from nearmetal.lab.image.kernel import vmlinux
+
+ELF = b"\x7fELF" + bytes(range(256)) * 64
+
+
+def bzimage(payload: bytes, *, sectors: int = 3, offset: int = 40) -> bytes:
+    """As the boot protocol lays it out: setup sectors, then code, then the payload at `offset` in it."""
+    setup = bytearray((sectors + 1) * 512)
+    setup[0x1F1] = sectors
+    setup[0x202:0x206] = b"HdrS"
+    struct.pack_into("<II", setup, 0x248, offset, len(payload))
+    return bytes(setup) + b"\x90" * offset + payload + b"after"
+
+
+def with_length(compressed: bytes) -> bytes:
+    return compressed + struct.pack("<I", len(ELF))
+
+
+@pytest.mark.parametrize("compress", [lzma.compress, gzip.compress])
+def test_the_payload_is_found_and_decompressed(compress) -> None:  # type: ignore[no-untyped-def]
+    assert vmlinux(bzimage(with_length(compress(ELF))), "vmlinuz") == ELF
+
+
+def test_no_setup_sectors_means_four() -> None:
+    image = bytearray(bzimage(with_length(lzma.compress(ELF)), sectors=4))
+    image[0x1F1] = 0
+    assert vmlinux(bytes(image), "vmlinuz") == ELF
+
+
+@pytest.mark.parametrize(
+    ("image", "error", "says"),
+    [
+        (b"", ToolFailed, "not an x86 kernel"),
+        (b"MZ" + bytes(4096), ToolFailed, "not an x86 kernel"),
+        (bzimage(with_length(lzma.compress(ELF)))[:2400], ToolFailed, "cut short"),
+        (bzimage(with_length(lzma.compress(b"no ELF"))), ToolFailed, "no ELF kernel"),
+        (bzimage(b"\xfd7zXZ\0" + b"rubbish" * 9), ToolFailed, "does not decompress"),
+        (bzimage(b"\x04\x22\x4d\x18" + b"lz4" * 9), HostCannot, "unknown way"),
+    ],
+)
+def test_what_is_no_kernel_is_said(image: bytes, error: type[NearmetalError], says: str) -> None:
+    with pytest.raises(error, match=says) as raised:
+        vmlinux(image, "vmlinuz-6.1")
+    assert raised.value.where == "vmlinuz-6.1"
