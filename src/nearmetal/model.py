@@ -372,8 +372,11 @@ class Site(Commands, Protocol):
 
     name: str
     arch: str
-    probe: str
-    """Where the probe lies on it."""
+
+    @property
+    def probe(self) -> str:
+        """Where the probe lies on it."""
+        ...
 
 
 class Cost(Frozen):
@@ -471,6 +474,8 @@ class Environment(Protocol):
     """What it can do, strongest first."""
     on_switch: ClassVar[bool]
     """Whether its machines hang on the lab's switch, and so get a `Port`."""
+    typical_ready: ClassVar[float]
+    """Seconds from `create` to an answering machine and back to nothing, as usually seen: for estimates only."""
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         """What is missing here; nothing is provisioned or changed."""
@@ -511,7 +516,7 @@ class Stage(Protocol):
 
     @property
     def connect(self) -> str:
-        """"shared": all clients load the first server; "pairs": client i loads server i."""
+        """ "shared": all clients load the first server; "pairs": client i loads server i."""
         ...
 
     async def together(self, commands: Sequence[tuple[Machine, Sequence[str]]], limit: float) -> list[Completed]:

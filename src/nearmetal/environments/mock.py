@@ -125,6 +125,7 @@ class Mock:
     kind: ClassVar[str] = "mock"
     provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart", "restore", "reuse")
     on_switch: ClassVar[bool] = False
+    typical_ready: ClassVar[float] = 0.02
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         missing = spec.options.get("missing")

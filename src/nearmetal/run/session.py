@@ -110,6 +110,10 @@ async def _put_right(open_site: OpenSite, say: Say) -> None:
 Missing = list[tuple[dict[str, Level], Finding]]
 
 
+async def what_is_missing(study: Study) -> Missing:
+    return await cannot_run(study, opener(study.hosts))
+
+
 async def cannot_run(study: Study, open_site: OpenSite) -> Missing:
     """Treatments whose environment lacks something here, each with the first thing it lacks."""
     found: dict[str, Finding | None] = {}

@@ -1,0 +1,218 @@
+"""The command line: arguments to calls. What is heavy is imported where it is used: --help answers at once."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nearmetal import __version__
+from nearmetal.errors import ExitCode, NearmetalError
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+def main() -> None:
+    """The console script. Errors of ours become one message and their exit code; never a traceback."""
+    try:
+        status = cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        status = ExitCode.INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        status = ExitCode.BAD_INPUT
+    except NearmetalError as error:
+        click.echo(f"nearmetal: {error}", err=True)
+        status = error.exit_code
+    except KeyboardInterrupt:
+        click.echo("nearmetal: interrupted", err=True)
+        status = ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        status = ExitCode.DONE
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"nearmetal: {where}{error.strerror or error}\n  remedy: {_remedy(error)}", err=True)
+        status = ExitCode.HOST_CANNOT
+    sys.exit(int(status or 0))
+
+
+def _remedy(error: OSError) -> str:
+    import errno
+
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space; what is recorded is safe, go on with `nearmetal resume`"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "run nearmetal as root"
+    return "`nearmetal doctor` shows what this host lacks"
+
+
+@click.group(context_settings=_CONTEXT)
+@click.version_option(__version__)
+def cli() -> None:
+    """What does this way of virtualizing cost me, for this workload, and can I trust the answer?
+
+    Start with `nearmetal doctor`, then `nearmetal run quickstart`.
+    """
+
+
+def _json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document for scripts.")(command)
+
+
+def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.argument("study"),
+        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a key of the study file."),
+        click.option("--blocks", type=click.IntRange(1), help="Run this many blocks."),
+        click.option("--seed", type=int, help="Seed of the random order."),
+        click.option("--quick", is_flag=True, help="Use the study's own scaled-down version."),
+        click.option("--available", is_flag=True, help="Leave out what this host cannot run."),
+    ):
+        command = option(command)
+    return command
+
+
+# ── Studies ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@cli.command()
+@_json_option
+def studies(as_json: bool) -> None:
+    """List the built-in studies."""
+    from nearmetal import commands
+
+    commands.list_studies(as_json)
+
+
+@cli.command()
+@_study_options
+@_json_option
+def plan(study: str, as_json: bool, **options: Any) -> None:
+    """Show what a study would run, in which order, and how long it takes. Changes nothing."""
+    from nearmetal import commands
+
+    commands.show_plan(commands.read_study(study, **options), options["available"], as_json)
+
+
+@cli.command()
+@_study_options
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the run.")
+@_json_option
+def run(study: str, output: Path | None, as_json: bool, **options: Any) -> int:
+    """Run a study, by its file or its built-in name."""
+    from nearmetal import commands
+
+    return commands.run(commands.read_study(study, **options), output, options["available"], as_json)
+
+
+@cli.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@_json_option
+def resume(run: Path, as_json: bool) -> int:
+    """Go on with a run that was interrupted."""
+    from nearmetal import commands
+
+    return commands.resume(run, as_json)
+
+
+# ── Runs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@cli.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--format", "form", type=click.Choice(["html", "md", "json", "csv", "png"]), default="html", show_default=True
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write there instead of to the run's folder.")
+def report(run: Path, form: str, output: Path | None) -> None:
+    """Write the report of a run, from its folder alone."""
+    from nearmetal import commands
+
+    commands.report(run, form, output)
+
+
+@cli.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@_json_option
+def show(run: Path, as_json: bool) -> None:
+    """Show the verdicts of a run."""
+    from nearmetal import commands
+
+    commands.show(run, as_json)
+
+
+@cli.command()
+@_json_option
+def ls(as_json: bool) -> None:
+    """List runs."""
+    from nearmetal import commands
+
+    commands.list_runs(as_json)
+
+
+# ── This host ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@cli.command()
+@_json_option
+def doctor(as_json: bool) -> int:
+    """Show what this host can measure, by trying it."""
+    from nearmetal import commands
+
+    return commands.doctor(as_json)
+
+
+@cli.command()
+@_json_option
+def clean(as_json: bool) -> int:
+    """Remove and put back whatever an interrupted run left."""
+    from nearmetal import commands
+
+    return commands.clean(as_json)
+
+
+@cli.group()
+def image() -> None:
+    """The lab image: one root filesystem for every environment."""
+
+
+@image.command("build")
+@click.option("--package", "packages", multiple=True, metavar="NAME", help="Also install this Debian package.")
+@click.option("--name", default="lab", show_default=True)
+@_json_option
+def image_build(packages: tuple[str, ...], name: str, as_json: bool) -> None:
+    """Build the image, or find it built already."""
+    from nearmetal import commands
+
+    commands.image_build(packages, name, as_json)
+
+
+@image.command("ls")
+@_json_option
+def image_ls(as_json: bool) -> None:
+    """List the images that are built."""
+    from nearmetal import commands
+
+    commands.image_ls(as_json)
+
+
+@image.command("rm")
+@click.argument("name")
+def image_rm(name: str) -> None:
+    """Remove an image, by its name or digest."""
+    from nearmetal import commands
+
+    commands.image_rm(name)
+
+
+@cli.command(context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def load(arguments: tuple[str, ...]) -> None:
+    """Load a web server and show how it answers: `nearmetal load URL --help`."""
+    import os
+
+    from nearmetal.lab import probe
+
+    os.execv(probe.path(), ["nearmetal load", "load", *arguments])

@@ -1,0 +1,371 @@
+"""What each command does, once its arguments are known."""
+
+import asyncio
+import json
+import signal
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from nearmetal import plan as planning
+from nearmetal import studies
+from nearmetal.config import Paths
+from nearmetal.errors import BadInput, ExitCode
+from nearmetal.factors import key
+from nearmetal.model import Plan, Study
+from nearmetal.run import session
+from nearmetal.run.estimate import estimate
+from nearmetal.store.folder import RunFolder
+from nearmetal.study import primaries, read
+from nearmetal.units import show_duration, show_size
+
+if TYPE_CHECKING:
+    from nearmetal.report.write import Format
+
+
+def _console(as_json: bool) -> Console:
+    """Words for people go to stderr when stdout is for a script."""
+    return Console(stderr=as_json)
+
+
+def _print_json(value: object) -> None:
+    click.echo(json.dumps(value))
+
+
+# ── Studies ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Opened:
+    """A study as read, with the text it came from."""
+
+    def __init__(self, study: Study, source: str) -> None:
+        self.study = study
+        self.source = source
+
+
+def read_study(
+    study: str,
+    overrides: Sequence[str] = (),
+    blocks: int | None = None,
+    seed: int | None = None,
+    quick: bool = False,
+    available: bool = False,
+) -> Opened:
+    """A study by its path or built-in name, with what the command line sets."""
+    path = Path(study)
+    if path.is_file():
+        try:
+            source = path.read_text()
+        except UnicodeDecodeError:
+            raise BadInput("this is not a text file", study, "give a study file in TOML") from None
+    elif study in studies.names():
+        source = studies.text(study)
+    else:
+        raise BadInput(f"there is no study {study!r}", remedy=f"give a file, or one of: {', '.join(studies.names())}")
+    wanted = list(overrides)
+    if blocks is not None:
+        wanted.append(f"design.blocks={blocks}")
+    if seed is not None:
+        wanted.append(f"design.seed={seed}")
+    return Opened(read(source, study, wanted, quick), source)
+
+
+def list_studies(as_json: bool) -> None:
+    found = [{"name": name, "question": read(studies.text(name), name).question} for name in studies.names()]
+    if as_json:
+        _print_json({"schema": "studies.v1", "studies": found})
+        return
+    table = Table("study", "question", box=None, pad_edge=False)
+    for one in found:
+        table.add_row(one["name"], one["question"])
+    _console(False).print(table)
+
+
+def show_plan(opened: Opened, available: bool, as_json: bool) -> None:
+    study = opened.study
+    missing = asyncio.run(session.what_is_missing(study))
+    plan = planning.make(study, [treatment for treatment, _ in missing] if available else ())
+    seconds = estimate(study, plan)
+    needed = planning.enough_blocks(len(plan.contrasts), study.design.alpha)
+    if as_json:
+        _print_json(
+            {
+                "schema": "plan.v1",
+                "plan": plan.model_dump(mode="json"),
+                "seconds": round(seconds),
+                "blocks_needed": needed,
+                "missing": [
+                    {"treatment": treatment, "what": finding.what, "remedy": finding.remedy}
+                    for treatment, finding in missing
+                ],
+            }
+        )
+        return
+    console = _console(False)
+    trials = sum(len(boot.trials) for block in plan.blocks for boot in block.boots)
+    console.print(f"[bold]{study.name}[/]  {study.question}", highlight=False)
+    console.print(
+        f"{len(plan.treatments)} treatments x {len(study.workloads)} workloads x {len(plan.blocks)} blocks = "
+        f"{trials} trials, about {show_duration(seconds)}; seed {plan.seed}",
+        highlight=False,
+    )
+    _say_sequential(study, console)
+    for contrast in plan.contrasts:
+        console.print(
+            f"  {contrast.workload}: {key(contrast.treatment)}  against  {key(contrast.reference)}", highlight=False
+        )
+    console.print(
+        f"{len(plan.contrasts)} primary contrasts, each at level {plan.level:.4g}; "
+        f"that takes at least {needed} blocks"
+        + ("" if len(plan.blocks) >= needed else f", and with {len(plan.blocks)} every verdict is undecided"),
+        highlight=False,
+    )
+    for treatment, finding in missing:
+        console.print(f"[yellow]cannot run here[/]: {key(treatment)}: {finding.what}. {finding.remedy}")
+
+
+def _say_sequential(study: Study, console: Console) -> None:
+    if not isinstance(study.design.blocks, int):
+        console.print(
+            f"the sequential design is not there yet: {study.design.blocks.min} blocks run, none more", style="yellow"
+        )
+
+
+# ── Running ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> int:
+    study = opened.study
+    request = session.Request(study, opened.source, output or session.default_folder(study), available)
+    plan = planning.make(study)
+    console = _console(as_json)
+    _say_sequential(study, console)
+    with _watcher(study, plan, console) as watcher:
+        finished = _until_interrupted(session.start(request, console.print, (watcher,)))
+    return _conclude(RunFolder(request.folder), finished, as_json)
+
+
+def resume(path: Path, as_json: bool) -> int:
+    folder = RunFolder.open(path)
+    manifest = folder.manifest()
+    console = _console(as_json)
+    with _watcher(manifest.study, manifest.plan, console) as watcher:
+        finished = _until_interrupted(session.resume(folder, console.print, (watcher,)))
+    return _conclude(folder, finished, as_json)
+
+
+def _watcher(study: Study, plan: Plan, console: Console) -> Any:
+    from nearmetal.terminal import Watcher
+
+    trials = sum(len(boot.trials) for block in plan.blocks for boot in block.boots)
+    return Watcher(console, trials, len(plan.blocks), estimate(study, plan) / max(1, trials))
+
+
+def _until_interrupted(work: Coroutine[Any, Any, object]) -> bool:
+    """Run to the end, or until SIGINT or SIGTERM: then tidy up first. Whether it came to the end."""
+
+    async def guarded() -> bool:
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, task.cancel)
+        try:
+            await task
+        except asyncio.CancelledError:
+            return False
+        return True
+
+    return asyncio.run(guarded())
+
+
+def _conclude(folder: RunFolder, finished: bool, as_json: bool) -> int:
+    """Write the report, show the verdicts, say how to go on."""
+    from nearmetal.report.write import write
+
+    if not (folder.path / "manifest.json").exists():
+        return ExitCode.INTERRUPTED
+    analysis = _analysis(folder)
+    page = write(folder)
+    if as_json:
+        from nearmetal.analysis.summary import summary
+
+        _print_json(summary(analysis, str(folder.path), folder.manifest().study.name))
+    else:
+        _print_verdicts(folder, analysis)
+        _console(False).print(f"report: {page}", highlight=False, soft_wrap=True)
+    if not finished:
+        click.echo(f"interrupted; go on with: nearmetal resume {folder.path}", err=True)
+        return ExitCode.INTERRUPTED
+    bad = analysis.trials.invalid + analysis.trials.failed + analysis.trials.lost
+    return ExitCode.SOME_TRIALS_BAD if bad else ExitCode.DONE
+
+
+def _analysis(folder: RunFolder) -> Any:
+    from nearmetal.analysis.analyse import analyse
+    from nearmetal.store import journal
+
+    manifest = folder.manifest()
+    return analyse(manifest, journal.records(folder.journal), journal.events(folder.journal), primaries(manifest.study))
+
+
+def _print_verdicts(folder: RunFolder, analysis: Any) -> None:
+    from nearmetal.report.terminal import verdict_table
+
+    console = _console(False)
+    console.print(verdict_table(analysis, console.width))
+
+
+# ── Runs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def report(path: Path, form: "Format", output: Path | None) -> None:
+    from nearmetal.report.write import render, write
+
+    folder = RunFolder.open(path)
+    if form == "html" and output is None:
+        click.echo(write(folder))
+        return
+    content = render(folder, form)
+    data = content.encode() if isinstance(content, str) else content
+    if output is not None:
+        output.write_bytes(data)
+    else:
+        click.get_binary_stream("stdout").write(data)
+
+
+def show(path: Path, as_json: bool) -> None:
+    folder = RunFolder.open(path)
+    analysis = _analysis(folder)
+    if as_json:
+        from nearmetal.analysis.summary import summary
+
+        _print_json(summary(analysis, str(folder.path), folder.manifest().study.name))
+        return
+    manifest = folder.manifest()
+    counts = analysis.trials
+    _console(False).print(
+        f"[bold]{manifest.study.name}[/] of {manifest.created}: {counts.ok} trials ok, {counts.invalid} invalid, "
+        f"{counts.failed} failed, {counts.lost} lost",
+        highlight=False,
+    )
+    _print_verdicts(folder, analysis)
+
+
+def list_runs(as_json: bool) -> None:
+    runs = Paths.default().runs
+    found = []
+    for manifest_file in sorted(runs.glob("*/manifest.json")):
+        folder = RunFolder(manifest_file.parent)
+        manifest = folder.manifest()
+        planned = sum(len(boot.trials) for block in manifest.plan.blocks for boot in block.boots)
+        done = _records(folder)
+        found.append(
+            {
+                "run": str(folder.path),
+                "study": manifest.study.name,
+                "created": manifest.created,
+                "trials": done,
+                "planned": planned,
+            }
+        )
+    if as_json:
+        _print_json({"schema": "ls.v1", "runs": found, "machines": []})
+        return
+    if not found:
+        click.echo(f"no runs in {runs}; `nearmetal run quickstart` makes one")
+        return
+    table = Table("run", "study", "made", "trials", box=None, pad_edge=False)
+    for one in found:
+        table.add_row(str(one["run"]), str(one["study"]), str(one["created"])[:16], f"{one['trials']}/{one['planned']}")
+    _console(False).print(table)
+
+
+def _records(folder: RunFolder) -> int:
+    from nearmetal.store import journal
+
+    return sum(1 for _ in journal.records(folder.journal))
+
+
+# ── This host ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def doctor(as_json: bool) -> int:
+    from nearmetal.lab.doctor import examine
+
+    console = _console(as_json)
+    with console.status("trying what this host can do"):
+        findings = asyncio.run(examine())
+    able = all(finding.ok or not finding.fatal for finding in findings)
+    if as_json:
+        _print_json({"schema": "doctor.v1", "able": able, "findings": [f.model_dump() for f in findings]})
+    else:
+        for finding in findings:
+            mark = "[green]ok  [/]" if finding.ok else ("[red]no  [/]" if finding.fatal else "[yellow]--  [/]")
+            console.print(f"{mark}{finding.what}", end="")
+            console.print(f": {finding.detail}" if finding.detail else "", markup=False, highlight=False)
+            if not finding.ok and finding.remedy:
+                console.print(f"    remedy: {finding.remedy}", markup=False, highlight=False)
+    return ExitCode.DONE if able else ExitCode.HOST_CANNOT
+
+
+def clean(as_json: bool) -> int:
+    from nearmetal.lab import clean as cleaning
+    from nearmetal.lab.sites import opener
+
+    cleaned = asyncio.run(cleaning.clean(opener({})))
+    if as_json:
+        _print_json(cleaned.model_dump(mode="json"))
+    else:
+        for verb, things in (
+            ("removed", cleaned.removed),
+            ("restored", cleaned.restored),
+            ("still there", cleaned.left),
+        ):
+            for thing in things:
+                click.echo(f"{verb}: {thing}")
+        if not cleaned.ledgers:
+            click.echo("nothing of ours is left")
+    return ExitCode.HOST_CANNOT if cleaned.left else ExitCode.DONE
+
+
+# ── Images ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def image_build(packages: tuple[str, ...], name: str, as_json: bool) -> None:
+    from nearmetal.lab.image import Recipe, build
+
+    console = _console(as_json)
+    built = asyncio.run(
+        build(Recipe(name=name, packages=packages), Paths.default().cache, lambda text: console.print(text))
+    )
+    if as_json:
+        _print_json({"schema": "image.v1", "name": built.name, "digest": built.digest, "folder": str(built.folder)})
+    else:
+        console.print(f"{built.name} {built.digest[:12]}  {built.folder}", highlight=False)
+
+
+def image_ls(as_json: bool) -> None:
+    from nearmetal.lab import image
+
+    built = image.ls(Paths.default().cache)
+    if as_json:
+        _print_json(
+            {
+                "schema": "images.v1",
+                "images": [{"name": one.name, "digest": one.digest, "folder": str(one.folder)} for one in built],
+            }
+        )
+        return
+    for one in built:
+        size = one.tarball.stat().st_size
+        click.echo(f"{one.name}  {one.digest[:12]}  {show_size(size)}  {one.folder}")
+
+
+def image_rm(name: str) -> None:
+    from nearmetal.lab import image
+
+    asyncio.run(image.rm(Paths.default().cache, name))

@@ -1,0 +1,161 @@
+"""What this host can measure, found out by trying: a namespace is made, a guest booted, an engine asked."""
+
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nearmetal.config import Paths
+from nearmetal.errors import NearmetalError
+from nearmetal.lab import clean, image, probe
+from nearmetal.lab.findings import finding, program, provided
+from nearmetal.lab.image import Image
+from nearmetal.lab.site import LocalSite, must
+from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
+from nearmetal.units import show_size
+
+DISK_NEEDED = 4 * 2**30
+"""The image in its three forms, a copy-on-write disk for a machine or two, and room for a run."""
+
+_BUILD_TOOLS = {"mmdebstrap": "mmdebstrap", "mkfs.ext4": "e2fsprogs", "qemu-img": "qemu-utils"}
+
+
+async def examine() -> list[Finding]:
+    """Everything, in the order in which it matters. Leaves nothing behind."""
+    site = LocalSite()
+    findings = [
+        finding("root", os.geteuid() == 0, "namespaces and control groups take root", "run nearmetal as root"),
+        provided("probe", probe.path),
+        await _tried("network namespace", lambda: _namespace(site), "this kernel, or this container, has none"),
+        _space(),
+        *await _what_the_host_is(),
+    ]
+    lab = next((one for one in image.ls(Paths.default().cache) if one.name == "lab"), None)
+    if lab is None:
+        findings += [program(name, package) for name, package in _BUILD_TOOLS.items()]
+        findings.append(
+            Finding(
+                what="lab image",
+                ok=False,
+                fatal=False,
+                detail="not built yet; without it no machine can be tried",
+                remedy="nearmetal image build",
+            )
+        )
+        return findings
+    findings += await _environments(site)
+    return findings + await _accelerators(lab)
+
+
+async def _tried(what: str, attempt: Callable[[], Awaitable[Any]], remedy: str, *, fatal: bool = True) -> Finding:
+    try:
+        await attempt()
+    except (NearmetalError, OSError) as error:
+        return Finding(what=what, ok=False, detail=str(error), remedy=remedy, fatal=fatal)
+    return Finding(what=what, ok=True)
+
+
+async def _namespace(site: Site) -> None:
+    name = f"nm-{clean.new_token()}-try"
+    await must(site, "ip", "netns", "add", name)
+    await must(site, "ip", "netns", "delete", name)
+
+
+def _space() -> Finding:
+    cache = Paths.default().cache
+    there = next(folder for folder in (cache, *cache.parents) if folder.exists())
+    free = shutil.disk_usage(there).free
+    return finding(
+        "disk space", free >= DISK_NEEDED, f"{show_size(free)} free below {there}", f"free {show_size(DISK_NEEDED)}"
+    )
+
+
+async def _what_the_host_is() -> list[Finding]:
+    """Worth knowing before one writes "bare metal"."""
+    try:
+        facts = await _facts()
+    except NearmetalError as error:
+        return [Finding(what="facts of this host", ok=False, detail=str(error))]
+    hypervisor = hypervisor_of(facts)
+    findings = [
+        Finding(
+            what="bare metal",
+            ok=hypervisor is None,
+            fatal=False,
+            detail="" if hypervisor is None else f"`host` is itself a virtual machine ({hypervisor})",
+            remedy="say so where you publish; its own neighbours and clock are part of every figure",
+        )
+    ]
+    control = facts["sysctls"].get("net.ipv4.tcp_congestion_control")
+    if control is not None:
+        findings.append(Finding(what="TCP congestion control", ok=True, detail=control))
+    return findings
+
+
+async def _facts() -> Mapping[str, Any]:
+    from nearmetal.run.session import host_facts
+
+    return await host_facts()
+
+
+def hypervisor_of(facts: Mapping[str, Any]) -> str | None:
+    """What this machine runs on, when that can be told to be a hypervisor. Pure."""
+    virtual = facts["virtualization"]
+    if not virtual["hypervisor_flag"]:
+        return None
+    named = (virtual.get(key) for key in ("hypervisor_signature", "hypervisor_type", "product", "vendor"))
+    return next((str(name) for name in named if name), "of an unknown kind")
+
+
+async def _environments(site: Site) -> list[Finding]:
+    """Each environment of this host: what it lacks, or that it has all it needs."""
+    from nearmetal import plugins
+
+    findings: list[Finding] = []
+    for name in plugins.names("environments"):
+        if not plugins.load("environments", name).on_switch:
+            continue
+        lacking = [
+            one
+            for one in await plugins.load("environments", name).check(
+                EnvironmentSpec(kind=name), MachineSpec(accel="tcg"), site
+            )
+            if not one.ok and one.fatal
+        ]
+        findings += [
+            one.model_copy(update={"what": f"environment {name}: {one.what}", "fatal": False}) for one in lacking
+        ] or [Finding(what=f"environment {name}", ok=True)]
+    return findings
+
+
+async def _accelerators(lab: Image) -> list[Finding]:
+    """Boot a guest on each: a device that opens proves nothing."""
+    from nearmetal.lab.qemu import accelerator
+
+    if shutil.which("qemu-system-x86_64") is None:
+        return []
+    findings: list[Finding] = []
+    for accel in ("kvm", "tcg"):
+        if accel == "kvm" and not Path("/dev/kvm").exists():
+            findings.append(
+                Finding(
+                    what="accelerator kvm",
+                    ok=False,
+                    fatal=False,
+                    detail="there is no /dev/kvm; guests are emulated by tcg",
+                    remedy="enable virtualization in the firmware, or nested virtualization; modprobe kvm",
+                )
+            )
+            continue
+        proof = await accelerator.proved(accel, lab, Paths.default().state)
+        findings.append(
+            Finding(
+                what=f"accelerator {accel}",
+                ok=proof.works,
+                fatal=False,
+                detail=proof.detail + ("" if proof.works or accel == "tcg" else "; guests are emulated by tcg instead"),
+                remedy="" if proof.works else 'use accel = "tcg", or mend nested virtualization',
+            )
+        )
+    return findings

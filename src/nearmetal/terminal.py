@@ -1,0 +1,126 @@
+"""A run as a person watches it: one line that moves in a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from nearmetal.factors import key
+from nearmetal.model import TrialStatus
+from nearmetal.run.events import (
+    BlockEnded,
+    BlockStarted,
+    BootEnded,
+    BootStarted,
+    Event,
+    LeftBehind,
+    RunResumed,
+    Step,
+    TrialEnded,
+    TrialStarted,
+    Withdrawn,
+)
+from nearmetal.units import show_duration
+
+
+class Watcher:
+    """Listens to a run's events and shows them. `estimate`: seconds that a trial takes before any has been seen."""
+
+    def __init__(self, console: Console, trials: int, blocks: int, estimate: float) -> None:
+        self._console = console
+        self._blocks = blocks
+        self._trials = trials
+        self._estimate = estimate
+        self._done = 0
+        self._began = time.monotonic()
+        self._before = 0
+        self._place = ""
+        self._workload = ""
+        self._bar: Progress | None = None
+        if console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=None),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[left]}"),
+                console=console,
+                transient=True,
+            )
+            self._task = self._bar.add_task("starting", total=trials, left=self._left())
+
+    def __enter__(self) -> Self:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def _left(self) -> str:
+        measured = self._done - self._before
+        each = (time.monotonic() - self._began) / measured if measured else self._estimate
+        return f"~{show_duration(round(each * max(0, self._trials - self._done)))} left"
+
+    def __call__(self, event: Event) -> None:
+        show: Callable[..., None] | None = getattr(self, f"_on_{type(event).__name__}", None)
+        if show:
+            show(event)
+
+    def _on_RunResumed(self, event: RunResumed) -> None:
+        self._done = self._before = event.finished
+        self._console.print(f"going on after {event.finished} trials")
+
+    def _on_BlockStarted(self, event: BlockStarted) -> None:
+        again = f", attempt {event.attempt + 1}" if event.attempt else ""
+        self._place = f"block {event.block + 1}/{self._blocks}{again}"
+        if event.attempt:
+            self._trials += event.trials
+        if not self._bar:
+            self._console.print(f"{self._place}: {event.trials} trials, {self._left()}", highlight=False)
+
+    def _on_BootStarted(self, event: BootStarted) -> None:
+        self._treatment = key(event.treatment)
+        self._workload = ""
+
+    def _on_Step(self, event: Step) -> None:
+        if self._bar and event.state == "begins":
+            what = f"{self._treatment} {self._workload} {event.name}".replace("  ", " ")
+            self._bar.update(self._task, description=f"{self._place} · {what}"[:60], left=self._left())
+
+    def _on_TrialStarted(self, event: TrialStarted) -> None:
+        self._workload = event.trial.workload
+
+    def _on_TrialEnded(self, event: TrialEnded) -> None:
+        self._done += 1
+        record = event.record
+        if record.status is not TrialStatus.OK:
+            self._console.print(
+                f"[yellow]{record.status}[/]: {key(record.trial.treatment)} {record.trial.workload}: ", end=""
+            )
+            self._console.print(record.reason or "", markup=False, highlight=False)
+        if self._bar:
+            self._bar.update(self._task, completed=self._done, total=self._trials, left=self._left())
+
+    def _on_BootEnded(self, event: BootEnded) -> None:
+        if not self._bar:
+            took = sum(event.phases_ns.values()) / 1e9
+            self._console.print(f"  {key(event.treatment)}: ready and back in {show_duration(took)}", highlight=False)
+
+    def _on_BlockEnded(self, event: BlockEnded) -> None:
+        if not event.whole:
+            self._console.print(f"[yellow]block {event.block + 1} is not whole[/]: a trial of it is not ok")
+
+    def _on_Withdrawn(self, event: Withdrawn) -> None:
+        self._console.print(f"[red]withdrawn[/]: {key(event.treatment)}: ", end="")
+        self._console.print(event.reason, markup=False, highlight=False)
+
+    def _on_LeftBehind(self, event: LeftBehind) -> None:
+        self._console.print("[yellow]left behind[/] (nearmetal clean tries again): ", end="")
+        self._console.print(event.what, markup=False, highlight=False)
