@@ -61,26 +61,26 @@ def test_an_empty_cache_has_no_images(tmp_path: Path) -> None:
     assert ls(tmp_path / "nowhere") == []
 
 
-async def test_images_are_removed_by_name_digest_or_key(tmp_path: Path) -> None:
+def test_images_are_removed_by_name_digest_or_key(tmp_path: Path) -> None:
     recipes = [Recipe(), Recipe(name="mine"), Recipe(name="mine", packages=("curl",)), Recipe(name="last")]
     for number, recipe in enumerate(recipes):
         finished(tmp_path, recipe, f"{number:064d}")
-    assert {image.key for image in await rm(tmp_path, "mine")} == {recipes[1].key, recipes[2].key}
-    assert [image.name for image in await rm(tmp_path, recipes[0].key[:12])] == ["lab"]
-    assert [image.name for image in await rm(tmp_path, f"{3:064d}")] == ["last"]
+    assert {image.key for image in rm(tmp_path, "mine")} == {recipes[1].key, recipes[2].key}
+    assert [image.name for image in rm(tmp_path, recipes[0].key[:12])] == ["lab"]
+    assert [image.name for image in rm(tmp_path, f"{3:064d}")] == ["last"]
     assert ls(tmp_path) == []
     assert [path.name for path in store.images(tmp_path).iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize("name", ["nosuch", "", "0", "../lab", "abababa"])
-async def test_what_is_not_there_cannot_be_removed(tmp_path: Path, name: str) -> None:
+def test_what_is_not_there_cannot_be_removed(tmp_path: Path, name: str) -> None:
     finished(tmp_path, Recipe())
     with pytest.raises(BadInput, match="no image"):
-        await rm(tmp_path, name)
+        rm(tmp_path, name)
     assert len(ls(tmp_path)) == 1
 
 
-async def test_leftovers_are_swept_and_images_are_not(tmp_path: Path) -> None:
+def test_leftovers_are_swept_and_images_are_not(tmp_path: Path) -> None:
     folder = finished(tmp_path, Recipe())
     (store.images(tmp_path) / ".unfinished-lab-0123/root/etc").mkdir(parents=True)
     store.sweep(tmp_path)
@@ -115,7 +115,7 @@ async def test_missing_tools_are_named_with_their_packages(tmp_path: Path, monke
     assert "qemu-utils" in raised.value.remedy
 
 
-async def test_a_cache_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HostCannot, match="cannot be written"):
-        await rm(tmp_path / "file", "lab")
+        rm(tmp_path / "file", "lab")

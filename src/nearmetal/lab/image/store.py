@@ -4,8 +4,8 @@ import asyncio
 import fcntl
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from nearmetal.errors import BadInput, HostCannot
@@ -33,12 +33,13 @@ def ls(cache: Path) -> list[Image]:
     )
 
 
-async def rm(cache: Path, name_or_digest: str) -> list[Image]:
+def rm(cache: Path, name_or_digest: str) -> list[Image]:
     """Remove the images of that name, or the one whose digest or key starts so (8 digits at least).
 
-    Raises BadInput if there is none, HostCannot if something is mounted below one.
+    Waits for a build to end. Raises BadInput if there is none, HostCannot if something is mounted below one.
     """
-    async with lock(cache, lambda line: None):
+    with _lock_file(cache) as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         chosen = [image for image in ls(cache) if _is_meant(image, name_or_digest)]
         if not chosen:
             known = ", ".join(sorted({image.name for image in ls(cache)})) or "none"
@@ -75,6 +76,18 @@ def sweep(cache: Path) -> None:
 @asynccontextmanager
 async def lock(cache: Path, progress: Callable[[str], None]) -> AsyncIterator[None]:
     """Hold the cache's lock; wait while another process builds or removes. The kernel frees it if we die."""
+    with _lock_file(cache) as descriptor:
+        told = False
+        while not _try_lock(descriptor):
+            if not told:
+                progress("waiting for another build to end")
+                told = True
+            await asyncio.sleep(0.2)
+        yield
+
+
+@contextmanager
+def _lock_file(cache: Path) -> Iterator[int]:
     try:
         images(cache).mkdir(parents=True, exist_ok=True)
         descriptor = os.open(images(cache) / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
@@ -83,13 +96,7 @@ async def lock(cache: Path, progress: Callable[[str], None]) -> AsyncIterator[No
             f"the cache cannot be written: {error.strerror}", str(images(cache)), "run as root, or set NEARMETAL_HOME"
         ) from error
     try:
-        told = False
-        while not _try_lock(descriptor):
-            if not told:
-                progress("waiting for another build to end")
-                told = True
-            await asyncio.sleep(0.2)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 
