@@ -8,6 +8,7 @@ from typing import Any
 from nearmetal import factors
 from nearmetal.analysis.contrasts import matched_contrasts
 from nearmetal.analysis.diagnostics import about_run, diagnose
+from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.responses import Arm, Arms, arms_of, count, key_of
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.model import Assignment, TrialRecord
@@ -34,6 +35,7 @@ def analyse(
         trials=count(kept),
         contrasts=diagnose(matched, arms, manifest.study, planned),
         cells=cells_of(manifest, arms, primaries),
+        fairness=fairness_of(manifest.fairness, manifest.study.reference),
         warnings=about_run(kept, events, left_out, planned),
     )
 

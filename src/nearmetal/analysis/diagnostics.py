@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, stdtr
 
+from nearmetal import factors
 from nearmetal.analysis.contrasts import Matched
 from nearmetal.analysis.responses import Arm, Arms, Replicate
 from nearmetal.analysis.results import Contrast
@@ -254,14 +255,9 @@ def _cpus(text: str) -> set[int]:
 def about_run(
     records: Sequence[TrialRecord], events: Iterable[Mapping[str, Any]], left_out: Sequence[str], planned: int
 ) -> tuple[Warned, ...]:
-    """Interruptions, withdrawn treatments, repeated and missing blocks, treatments left out (each as a sentence)."""
+    """Treatments left out (each a sentence), interruptions, repeated and missing blocks, what could not be undone."""
     warnings = [Warned(code="left-out", text=sentence) for sentence in left_out]
-    kinds: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for event in events:
-        kinds[str(event.get("event"))].append(event)
-    if kinds["interrupted"]:
-        warnings.append(Warned(code="interrupted", text=f"the run was interrupted {len(kinds['interrupted'])} times"))
-    warnings += [Warned(code="withdrawn", text=str(event.get("text", "a treatment"))) for event in kinds["withdrawn"]]
+    warnings += _from_events(list(events))
     attempts = {(record.trial.block, record.trial.attempt) for record in records}
     again = len({block for block, attempt in attempts if attempt > 0})
     if again:
@@ -270,3 +266,19 @@ def about_run(
     if begun < planned:
         warnings.append(Warned(code="blocks-missing", text=f"{begun} of {planned} planned blocks were begun"))
     return tuple(warnings)
+
+
+def _from_events(events: Sequence[Mapping[str, Any]]) -> Iterable[Warned]:
+    resumed = sum(event["event"] == "RunResumed" for event in events)
+    if resumed:
+        times = "once" if resumed == 1 else f"{resumed} times"
+        yield Warned(code="interrupted", text=f"the run was interrupted and resumed {times}")
+    phases = [event for event in events if event["event"] in ("RunStarted", "RunResumed", "RunEnded")]
+    if phases and phases[-1].get("interrupted", True):
+        yield Warned(code="unfinished", text="the run has not come to its end; `nearmetal resume` goes on with it")
+    for event in events:
+        if event["event"] == "Withdrawn":
+            name = factors.key(event["treatment"])
+            yield Warned(code="withdrawn", text=f"{name} was withdrawn after three failures running: {event['reason']}")
+        if event["event"] == "LeftBehind":
+            yield Warned(code="left-behind", text=f"could not be put back: {event['what']}")

@@ -1,0 +1,226 @@
+"""The fairness diff: facts that machines told of themselves (`facts.v1`) and that are not the same for all treatments.
+
+A fact that nobody foresaw still shows: what is not named here is compared under its own name.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from nearmetal import factors
+from nearmetal.analysis.results import FairnessRow
+from nearmetal.model import Assignment
+from nearmetal.store.folder import MachineFacts
+from nearmetal.units import show_size
+
+Facts = dict[tuple[str, str], Any]
+"""Group and fact to its value: a text, or a list of texts where single entries matter."""
+
+_GROUPS = {
+    "kernel": "kernel",
+    "processor": "cpu",
+    "virtualization": "cpu",
+    "mitigations": "cpu",
+    "memory": "memory",
+    "clock": "clock",
+    "interfaces": "network",
+    "sysctls": "sysctls",
+    "settings": "sysctls",
+    "limits": "limits",
+    "filesystems": "disk",
+    "block_devices": "disk",
+    "hashes": "binaries",
+}
+"""Section of facts.v1 to the group it is shown in, in the order of the diff; others follow under their own names."""
+
+_NOT_COMPARED = {
+    "schema",
+    "probe",
+    "kernel.boot_id",
+    "kernel.uptime_seconds",
+    "memory.available_bytes",
+    "processor.allowed",
+    "mac",
+    "up",
+    "mounted_at",
+}
+"""Names and passing states: unlike for any two machines, and no reason for a difference."""
+
+_SPEAKING = ("virtualization", "mitigations", "filesystems")
+"""Sections whose name says something that their group does not."""
+
+_DATA = "data"
+"""What the measured interface is called inside a machine of ours."""
+
+_HASH_SHOWN = 12
+_NOT_THERE = "not there"
+
+
+def fairness_of(machines: Sequence[MachineFacts], reference: Assignment) -> tuple[FairnessRow, ...]:
+    """What differs between treatments, servers first, then clients. Lists are told against the reference's."""
+    rows: list[FairnessRow] = []
+    for role, prefix in (("server", ""), ("client", "client: ")):
+        told = [(machine.treatment, facts_of(machine.facts)) for machine in machines if machine.role == role]
+        rows += _rows(_labelled(told), _label_of_reference(told, reference), prefix)
+    return tuple(rows)
+
+
+# ── Who is who ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Told = Sequence[tuple[Assignment, Facts]]
+
+
+def _labelled(told: Told) -> dict[str, Facts]:
+    """One entry for an environment whose treatments are all alike, else one for each treatment."""
+    labels: dict[str, Facts] = {}
+    for environment, group in groupby(sorted(told, key=_environment), key=_environment):
+        members = list(group)
+        if all(facts == members[0][1] for _, facts in members):
+            labels[environment] = members[0][1]
+        else:
+            labels |= {factors.key(treatment): facts for treatment, facts in members}
+    order = [_environment(one) for one in told] + [factors.key(treatment) for treatment, _ in told]
+    return {label: labels[label] for label in dict.fromkeys(order) if label in labels}
+
+
+def _environment(one: tuple[Assignment, Facts]) -> str:
+    return str(one[0].get("environment", ""))
+
+
+def _label_of_reference(told: Told, reference: Assignment) -> str | None:
+    """The label that lists are told against: that of the first treatment at the reference levels, else the first."""
+    alike = [one for one in told if all(one[0].get(name) == level for name, level in reference.items())]
+    first = next(iter([*alike, *told]), None)
+    if first is None:
+        return None
+    environment = _environment(first)
+    return environment if environment in _labelled(told) else factors.key(first[0])
+
+
+# ── What differs ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _rows(labelled: Mapping[str, Facts], base: str | None, prefix: str) -> Iterator[FairnessRow]:
+    if len(labelled) < 2 or base is None:
+        return
+    names = dict.fromkeys(name for facts in labelled.values() for name in facts)
+    order = list(dict.fromkeys(_GROUPS.values()))
+    order.insert(order.index("network") + 1, "offloads")
+    groups = dict.fromkeys([*order, *(group for group, _ in names)])
+    for group in groups:
+        mine = [name for name in names if name[0] == group]
+        rows = [_row(name, labelled, base, prefix) for name in mine]
+        yield from (row for row in rows if row is not None)
+        if group == "binaries":
+            same = [name for name, row in zip(mine, rows, strict=True) if row is None]
+            there = [name for name in same if labelled[base][name] != _NOT_THERE]
+            yield from _identical(len(there), labelled, prefix)
+
+
+def _row(name: tuple[str, str], labelled: Mapping[str, Facts], base: str, prefix: str) -> FairnessRow | None:
+    told = {label: facts[name] for label, facts in labelled.items() if name in facts}
+    group, fact = name
+    if group == "offloads":  # a feature that a kernel does not know is not on
+        told = {label: told.get(label, "off") for label in labelled}
+        if len({value.removesuffix(" (fixed)") for value in told.values()}) == 1:
+            return None
+    elif len(told) == len(labelled) and all(value == next(iter(told.values())) for value in told.values()):
+        return None
+    texts = {label: _text(value, told.get(base), label == base) for label, value in told.items()}
+    return FairnessRow(group=group, fact=prefix + fact, values=texts)
+
+
+def _text(value: Any, base: Any, is_base: bool) -> str:
+    """A list as what it lacks and adds, seen from the reference's; where there is none to compare, in full."""
+    if not isinstance(value, list):
+        return str(value)
+    if is_base:
+        return f"{len(value)} entries" if len(value) > 3 else " ".join(value) or "none"
+    if not isinstance(base, list):
+        return " ".join(value) or "none"
+    lacks = [entry for entry in base if entry not in value]
+    adds = [entry for entry in value if entry not in base]
+    parts = ([f"lacks {' '.join(lacks)}"] if lacks else []) + ([f"adds {' '.join(adds)}"] if adds else [])
+    return "; ".join(parts) or "the same"
+
+
+def _identical(count: int, labelled: Mapping[str, Facts], prefix: str) -> Iterator[FairnessRow]:
+    """Equal hashes are worth a row: that the programs under test are the same is what the comparison rests on."""
+    if count:
+        fact = f"{prefix}{count} of the programs under test"
+        yield FairnessRow(group="binaries", fact=fact, values=dict.fromkeys(labelled, "identical"))
+
+
+# ── From a document to facts ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def facts_of(document: Mapping[str, Any]) -> Facts:
+    """A `facts.v1` document, flattened to what can be compared."""
+    facts: Facts = {}
+    for section, content in document.items():
+        group = _GROUPS.get(section, section)
+        if section in _NOT_COMPARED:
+            continue
+        if section == "interfaces":
+            facts |= _interface_facts(content)
+        elif section == "block_devices":
+            facts |= {(group, "block devices"): " ".join(_device(*one) for one in sorted(content.items()))}
+        elif section == "hashes":
+            facts |= {(group, path): hash_[:_HASH_SHOWN] if hash_ else _NOT_THERE for path, hash_ in content.items()}
+        else:
+            inside = "" if section in _SPEAKING else f"{section}."
+            told = _flat(section, content)
+            facts |= {(group, name.removeprefix(inside)): value for name, value in told if value is not None}
+    return facts
+
+
+def _flat(path: str, content: Any) -> Iterator[tuple[str, Any]]:
+    """Leaves by their dotted names."""
+    if path in _NOT_COMPARED or path.rpartition(".")[2] in _NOT_COMPARED:
+        return
+    if isinstance(content, Mapping):
+        below = "" if path in ("sysctls", "settings") else f"{path}."
+        for name, value in content.items():
+            yield from _flat(f"{below}{name}", value)
+    elif isinstance(content, list):
+        yield path, sorted(str(entry) for entry in content)
+    else:
+        yield path.removesuffix("_bytes"), _plain(path, content)
+
+
+def _plain(path: str, value: Any) -> str | None:
+    """A leaf as text; None for a setting that the machine does not have."""
+    if value is None:
+        return "unlimited" if path.startswith("limits.") else None
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float) and path.endswith("_bytes"):
+        return show_size(value)
+    return str(value)
+
+
+def _interface_facts(interfaces: Mapping[str, Any]) -> Facts:
+    """Of the measured interface alone: `data` in a machine of ours, elsewhere the first that is up."""
+    candidates = [name for name, one in sorted(interfaces.items()) if name != "lo" and one.get("up")]
+    name = _DATA if _DATA in interfaces else next(iter(candidates), None)
+    if name is None:
+        return {}
+    interface = dict(interfaces[name])
+    features = interface.pop("features", {})
+    told = ((fact.removeprefix("interface."), value) for fact, value in _flat("interface", interface))
+    facts: Facts = {("network", fact): value for fact, value in told if value is not None}
+    facts |= {("offloads", feature): _feature(state) for feature, state in features.items()}
+    return facts
+
+
+def _feature(state: str) -> str:
+    """ "fixed off" as "off (fixed)", so that what matters comes first."""
+    return f"{state.removeprefix('fixed ')} (fixed)" if state.startswith("fixed ") else state
+
+
+def _device(name: str, device: Mapping[str, Any]) -> str:
+    """A block device as one entry: "vda[scheduler=none,write_cache=write-back]"."""
+    settings = ",".join(
+        f"{fact}={_plain(fact, value)}".replace(" ", "-") for fact, value in sorted(device.items()) if fact != "bytes"
+    )
+    return f"{name}[{settings}]"
