@@ -1,0 +1,312 @@
+"""Virtual machines made by QEMU: the image as a copy-on-write disk, its kernel booted directly, reached by SSH.
+
+What "boot" means here: a fresh overlay over the image's disk, a fresh QEMU, a boot of the guest's kernel. QEMU runs in
+a control group of the machine's own, on exactly the CPUs that a container in its place would have, and dies with the
+process that made it; create it from a thread that lives as long as the machine shall. docs/adr/vcpus-and-cpusets.md
+says why the CPUs are shared out so.
+
+Option in [environments.NAME]: `machine`, the machine type as QEMU calls it ("q35").
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import ValidationError
+
+from nearmetal.config import LIMITS, Paths
+from nearmetal.errors import BadInput, HostCannot, NotProvisioned, TimedOut
+from nearmetal.lab import cgroup, cpus, network, probe, ssh
+from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.cgroup import Group
+from nearmetal.lab.findings import finding, program, provided
+from nearmetal.lab.image import Image, seed_initrd
+from nearmetal.lab.keys import LabKeys, lab_keys
+from nearmetal.lab.qemu import accelerator, arguments, monitor
+from nearmetal.lab.qemu.accelerator import Proof
+from nearmetal.lab.qemu.arguments import Guest
+from nearmetal.lab.qemu.console import Console
+from nearmetal.lab.site import must
+from nearmetal.model import (
+    Cost,
+    EnvironmentSpec,
+    Finding,
+    Frozen,
+    Handle,
+    MachineSpec,
+    Order,
+    Port,
+    Provision,
+    Recorder,
+    Running,
+    Site,
+)
+
+_TOOLS = {arguments.PROGRAM: "qemu-system-x86", "qemu-img": "qemu-utils", "ip": "iproute2"}
+"""Program to Debian package."""
+_OVERHEAD = 256 * 2**20
+"""Bytes that QEMU is given beyond the guest's memory when it is asked whether there is enough."""
+
+
+class Options(Frozen):
+    machine: str = "q35"
+
+
+class QemuEnvironment:
+    kind: ClassVar[str] = "qemu"
+    provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart")
+    on_switch: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self._monitors: dict[str, Running] = {}
+        """The QEMU of each machine made by this process, for what it says when it ends."""
+
+    # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+        _options(spec.options)
+        findings = [
+            finding("root", os.geteuid() == 0, "taps and control groups take root", "run nearmetal as root"),
+            *(program(name, package) for name, package in _TOOLS.items()),
+            provided("probe", probe.path),
+            provided(f"image {machine.image}", lambda: lab_machine.image(machine.image)),
+            finding(
+                "/dev/net/tun", Path("/dev/net/tun").is_char_device(), "there is no such device", "run: modprobe tun"
+            ),
+            _memory(machine.memory),
+        ]
+        if all(found.ok for found in findings):
+            findings += await _accelerators(machine)
+        return findings
+
+    # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
+        if site.name != "local":
+            raise HostCannot("machines of kind 'qemu' are made on this host only", site.name, 'use kind = "ssh" there')
+        options = _options(order.options)
+        image = lab_machine.image(order.spec.image)
+        paths = Paths.default()
+        folder = paths.state / "machines" / order.name
+        guest = Guest(
+            name=order.name,
+            machine=options.machine,
+            accel=await _accelerator(order.spec.accel, image, paths.state),
+            vcpus=order.spec.vcpus,
+            memory=order.spec.memory,
+            kernel=str(image.kernel),
+            disk=order.spec.disk,
+            nic=order.spec.nic,
+            port=order.port,
+            kernel_arguments=order.spec.kernel_arguments,
+        )
+        command = arguments.command(guest)
+        handle = Handle(
+            kind=self.kind,
+            name=order.name,
+            site=site.name,
+            data={
+                "folder": str(folder),
+                "role": order.role,
+                "port": order.port.model_dump(mode="json") if order.port else None,
+                "command": command,
+            },
+        )
+        ledger.creating(handle)
+        folder.mkdir(parents=True, mode=0o700)
+        group = await _prepare(order, image, folder, lab_keys(paths.state), site)
+        self._monitors[order.name] = await site.spawn(_launched(command, folder, order.port, group))
+        found = await self._begin(order, folder)
+        whole = handle.model_copy(update={"data": {**handle.data, **found, "cgroup_version": group.version}})
+        ledger.creating(whole)
+        return whole
+
+    async def _begin(self, order: Order, folder: Path) -> dict[str, Any]:
+        """Put the threads where they belong, let the guest run, and say what QEMU tells of it."""
+        running = self._monitors[order.name]
+        try:
+            async with monitor.connected(folder, LIMITS.command, lambda: _last_words(running)) as qemu:
+                found = {
+                    "accel": await qemu.accelerator(),
+                    "ssh_port": await qemu.ssh_port(),
+                    "pinned": monitor.pin(await qemu.threads(), cpus.parse(order.cpus)),
+                }
+                await qemu.go()
+        except NotProvisioned as error:
+            raise NotProvisioned(error.what, order.name) from None
+        return found
+
+    # ── Reach, remove ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def attach(self, handle: Handle, site: Site) -> "QemuMachine":
+        if "ssh_port" not in handle.data:
+            raise NotProvisioned("its creation was interrupted", handle.name)
+        machine = QemuMachine(handle, site, lab_keys(Paths.default().state), self._monitors.get(handle.name))
+        await machine.connect()
+        return machine
+
+    async def destroy(self, handle: Handle, site: Site) -> None:
+        # Whatever is in the machine's control group is ours, whatever process ids have been given to others since.
+        await cgroup.remove(handle.name, site)
+        running = self._monitors.pop(handle.name, None)
+        if running:
+            await running.stop()
+        if handle.data["port"]:
+            await network.unplug(Port.from_json(handle.data["port"]), site)
+        with contextlib.suppress(FileNotFoundError):
+            await asyncio.to_thread(shutil.rmtree, handle.data["folder"])
+
+
+class QemuMachine(ssh.SshMachine):
+    """A guest on this host, behind QEMU's user-mode network."""
+
+    def __init__(self, handle: Handle, site: Site, keys: LabKeys, running: Running | None) -> None:
+        port = Port.from_json(handle.data["port"]) if handle.data["port"] else None
+        super().__init__(
+            name=handle.name,
+            role=handle.data["role"],
+            site=site,
+            endpoint=ssh.Endpoint("127.0.0.1", handle.data["ssh_port"], "root", keys.client, keys.host),
+            owned=True,
+            address=port.address if port else "",
+            peer=port.outside if port else None,
+        )
+        self.accel: str = handle.data["accel"]
+        self._group = cgroup.named(handle.name, handle.data["cgroup_version"])
+        self._console = Console(Path(handle.data["folder"]) / arguments.CONSOLE)
+        self._running = running
+
+    async def connect(self) -> None:
+        """NotProvisioned with the end of the console when the guest does not come up."""
+        try:
+            await super().connect()
+        except NotProvisioned as error:
+            said = await _last_words(self._running) if self._running else None
+            what = f"{error.what}: {said}" if said else error.what
+            raise NotProvisioned(f"{what}\n{self._console.tail()}", self.name) from None
+
+    def ready(self) -> bool:
+        """Whether the guest's sshd may be up. An attempt before would be lost and repeated only seconds later."""
+        if not self._is_running():
+            raise NotProvisioned("QEMU has ended", self.name)
+        if self._console.has_panicked():
+            raise NotProvisioned("the guest's kernel panicked", self.name)
+        return self._console.is_up()
+
+    def _is_running(self) -> bool:
+        try:
+            return any(Path(f"{folder}/cgroup.procs").read_text() for folder in self._group.folders)
+        except FileNotFoundError:
+            return False
+
+    async def reboot(self) -> None:
+        self._console.forget()
+        await super().reboot()
+
+    async def cost(self) -> Cost:
+        try:
+            return await cgroup.cost(self._group, self.site)
+        except HostCannot:
+            if not self._is_running():
+                raise self.lost() from None
+            raise
+
+
+# ── The parts of create and check ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _options(given: Any) -> Options:
+    try:
+        return Options.model_validate(dict(given))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadInput(
+            f"{'.'.join(map(str, first['loc']))}: {first['msg']}", "an environment of kind 'qemu'", "it takes: machine"
+        ) from None
+
+
+async def _accelerator(asked: str, image: Image, state: Path) -> str:
+    return (await accelerator.best(image, state)).accel if asked == "auto" else asked
+
+
+async def _prepare(order: Order, image: Image, folder: Path, keys: LabKeys, site: Site) -> Group:
+    """All that QEMU is started with, made at the same time."""
+    seed = {
+        "ssh_host_ed25519_key": (keys.host_private, 0o600),
+        "authorized_keys": (keys.authorized, 0o600),
+        Path(probe.INSIDE).name: (probe.content(), 0o755),
+    }
+    overlay = ("qemu-img", "create", "-q", "-f", "qcow2", "-b", str(image.disk), "-F", "qcow2")
+    group = asyncio.create_task(cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=False))
+    steps: list[Awaitable[object]] = [
+        group,
+        must(site, *overlay, str(folder / arguments.DISK)),
+        seed_initrd(image, seed, folder / arguments.INITRD),
+    ]
+    if order.port:
+        steps.append(network.plug_tap(order.port, site))
+    for result in await asyncio.gather(*steps, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+    return group.result()
+
+
+def _launched(command: list[str], folder: Path, port: Port | None, group: Group) -> list[str]:
+    return [
+        *(str(probe.path()), "launch", f"--die-with-parent={os.getpid()}", "--chdir", str(folder)),
+        *(word for directory in group.folders for word in ("--cgroup", directory)),
+        *(("--tap", f"{port.switch}:{port.outside}") if port else ()),
+        *("--", *command),
+    ]
+
+
+async def _last_words(running: Running) -> str | None:
+    """What QEMU said when it ended; None while it runs."""
+    try:
+        ended = await running.wait(0)
+    except TimedOut:
+        return None
+    return ended.stderr.decode("utf-8", "replace").strip()[-2000:] or f"status {ended.status}"
+
+
+def _memory(wanted: int) -> Finding:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    return finding(
+        f"{wanted >> 20} MiB of memory",
+        wanted + _OVERHEAD <= available,
+        f"{available >> 20} MiB are available, and QEMU itself takes up to {_OVERHEAD >> 20}",
+        "set machine.memory lower, or end something",
+    )
+
+
+async def _accelerators(machine: MachineSpec) -> list[Finding]:
+    """Boots a guest on each that is in question, unless it is known since this host booted."""
+    image, state = lab_machine.image(machine.image), Paths.default().state
+    offered = await accelerator.offered()
+    if machine.accel != "auto":
+        if machine.accel not in offered:
+            remedy = f'set machine.accel to "auto", or one of: {", ".join(offered)}'
+            return [Finding(what=machine.accel, ok=False, detail="this QEMU does not have it", remedy=remedy)]
+        proof = await accelerator.proved(machine.accel, image, state)
+        return [_as_finding(proof, fatal=True)]
+    proofs = [await accelerator.proved(name, image, state) for name in accelerator.CANDIDATES if name in offered]
+    return [_as_finding(proof, fatal=not any(other.works for other in proofs)) for proof in proofs]
+
+
+def _as_finding(proof: Proof, *, fatal: bool) -> Finding:
+    fallback = 'set machine.accel = "auto", which falls back to tcg (emulation)' if fatal else "tcg (emulation) is used"
+    return Finding(
+        what=f"{proof.accel} boots a guest",
+        ok=proof.works,
+        detail=proof.detail,
+        remedy="" if proof.works else fallback,
+        fatal=fatal,
+    )
+
+
+plugin = QemuEnvironment()

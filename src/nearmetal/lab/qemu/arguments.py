@@ -1,0 +1,122 @@
+"""QEMU's command line and the guest kernel's. Pure.
+
+QEMU runs with the machine's own folder as its working directory, so that the names in here are short: a socket's path
+may have 107 bytes only.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from nearmetal.errors import BadInput
+from nearmetal.model import Port
+
+PROGRAM: Final = "qemu-system-x86_64"
+
+DISK: Final = "disk.qcow2"
+INITRD: Final = "initrd"
+CONSOLE: Final = "console"
+MONITOR: Final = "qmp"
+
+CONTROL_MAC: Final = "52:54:00:6e:6d:01"
+"""Every guest's: its control network has nobody else on it."""
+
+_DEVICES: Final = {
+    "virtio-net": "virtio-net-pci",
+    "virtio-blk": "virtio-blk-pci",
+    "ide": "ide-hd",
+}
+"""What a study calls a device, where QEMU has another name for it."""
+
+_MODEL = re.compile(r"[A-Za-z0-9._-]+")
+
+_KERNEL: Final = (
+    "console=ttyS0",
+    "quiet",
+    # One name for an interface whatever the bus says; the guest renames them by MAC.
+    "net.ifnames=0",
+    # What only costs time to boot, and no guest's user would notice: self-tests, waiting for entropy, calibration.
+    "cryptomgr.notests",
+    "random.trust_cpu=on",
+    "tsc=reliable",
+    "no_timer_check",
+    "audit=0",
+    # A guest starved by its host is what a study may be about; it must not be taken for a hang.
+    "nowatchdog",
+)
+"""The CPU's mitigations are left as they are: the guest decides by what its CPU says, as the host does."""
+
+
+@dataclass(frozen=True)
+class Guest:
+    """What one virtual machine is made of."""
+
+    name: str
+    machine: str
+    accel: str
+    vcpus: int
+    memory: int
+    """Bytes."""
+    kernel: str
+    disk: str
+    """The disk controller, as a study calls it."""
+    nic: str
+    port: Port | None
+    kernel_arguments: Sequence[str] = ()
+
+
+def command(guest: Guest) -> list[str]:
+    """The argument vector; `{tap0}` in it stands for the tap's descriptor. BadInput for a name that cannot be one."""
+    return [
+        *common(guest.machine, guest.accel, guest.vcpus, guest.memory),
+        *("-name", f"{guest.name},debug-threads=on"),
+        *("-kernel", guest.kernel, "-initrd", INITRD, "-append", kernel_command_line(guest)),
+        *("-drive", f"if=none,id=root,file={DISK},format=qcow2,cache=writeback"),
+        *("-device", f"{_device(guest.disk)},drive=root"),
+        # restrict: the guest reaches nothing by its control network, it is only reached. Port 0: one that is free.
+        *("-netdev", "user,id=control,restrict=on,hostfwd=tcp:127.0.0.1:0-:22"),
+        *("-device", f"virtio-net-pci,netdev=control,mac={CONTROL_MAC},romfile="),
+        *(_data_network(guest.nic, guest.port) if guest.port else ()),
+        *("-device", "virtio-rng-pci"),
+        *("-chardev", f"file,id=console,path={CONSOLE}", "-serial", "chardev:console"),
+        *("-chardev", f"socket,id=monitor,path={MONITOR},server=on,wait=off", "-mon", "chardev=monitor,mode=control"),
+        "-S",  # until its threads are where they belong
+    ]
+
+
+def common(machine: str, accel: str, vcpus: int, memory: int) -> list[str]:
+    """What a guest with disk and network and the one that only proves an accelerator have in common."""
+    multithreaded = ",thread=multi" if accel == "tcg" else ""
+    return [
+        PROGRAM,
+        *("-no-user-config", "-nodefaults", "-display", "none"),
+        *("-machine", _model(machine), "-accel", f"{_model(accel)}{multithreaded}", "-cpu", "max"),
+        *("-smp", f"cpus={vcpus},sockets=1,cores={vcpus},threads=1", "-m", f"{memory}B"),
+    ]
+
+
+def kernel_command_line(guest: Guest) -> str:
+    """The guest's /init reads the words that begin with `nearmetal.`; what was ordered comes last and so prevails."""
+    words = [*_KERNEL, f"nearmetal.control={CONTROL_MAC}", f"nearmetal.hostname={guest.name[:63]}"]
+    if guest.port:
+        words.append(f"nearmetal.data={guest.port.mac},{guest.port.address}/{guest.port.prefix}")
+    return " ".join([*words, *guest.kernel_arguments])
+
+
+def _data_network(nic: str, port: Port) -> list[str]:
+    return [
+        *("-netdev", "tap,id=data,fd={tap0}"),
+        *("-device", f"{_device(nic)},netdev=data,mac={port.mac},romfile="),
+    ]
+
+
+def _device(name: str) -> str:
+    return _DEVICES.get(name) or _model(name)
+
+
+def _model(name: str) -> str:
+    """A comma would begin another option of QEMU's."""
+    if not _MODEL.fullmatch(name):
+        raise BadInput(f"{name!r} is no name that QEMU knows", remedy="use letters, digits, '.', '_' and '-'")
+    return name

@@ -1,0 +1,102 @@
+"""QEMU's monitor, spoken to by QMP. One client at a time is served, so a connection is never kept."""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from qemu.qmp import ConnectError, QMPClient, QMPError
+
+from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
+
+from .arguments import MONITOR
+
+_AGAIN = 0.005
+_FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+22\b")
+
+
+class Monitor:
+    """What this project asks of a running QEMU."""
+
+    def __init__(self, client: QMPClient) -> None:
+        self._client = client
+
+    async def accelerator(self) -> str:
+        """What runs the guest, whatever the command line said."""
+        answer: Any = await self._ask("query-kvm")
+        return "kvm" if answer["enabled"] else "tcg"
+
+    async def threads(self) -> list[int]:
+        """The host's thread of each vCPU, by its number."""
+        answer: Any = await self._ask("query-cpus-fast")
+        return [cpu["thread-id"] for cpu in sorted(answer, key=lambda cpu: int(cpu["cpu-index"]))]
+
+    async def ssh_port(self) -> int:
+        """The port on this host's loopback that leads to the guest's sshd."""
+        answer = await self._ask("human-monitor-command", {"command-line": "info usernet"})
+        return forwarded_port(str(answer))
+
+    async def go(self) -> None:
+        await self._ask("cont")
+
+    async def _ask(self, command: str, arguments: dict[str, object] | None = None) -> object:
+        try:
+            return await self._client.execute(command, arguments)
+        except QMPError as error:
+            raise MachineLost(f"QEMU does not answer {command!r}: {error}") from error
+
+
+def forwarded_port(usernet: str) -> int:
+    """From what `info usernet` says. ToolFailed when there is no forwarded SSH port."""
+    found = _FORWARD.search(usernet)
+    if not found:
+        raise ToolFailed(f"QEMU tells no forwarded SSH port: {usernet.strip()[-300:]!r}")
+    return int(found[1])
+
+
+def pin(threads: Sequence[int], cpus: Sequence[int]) -> dict[int, int]:
+    """Each vCPU on a CPU of its own where there are as many; the pairs that were pinned."""
+    if len(threads) != len(cpus):
+        return {}
+    for thread, cpu in zip(threads, cpus, strict=True):
+        os.sched_setaffinity(thread, {cpu})
+    return dict(enumerate(cpus))
+
+
+@asynccontextmanager
+async def connected(folder: Path, limit: float, ended: Callable[[], Awaitable[str | None]]) -> AsyncIterator[Monitor]:
+    """The monitor of the QEMU whose folder this is, as soon as it listens.
+
+    `ended` gives QEMU's last words once it is gone. NotProvisioned then, and when nothing listens within `limit`
+    seconds.
+    """
+    client = QMPClient("nearmetal")
+    # By way of the folder's descriptor, because a socket's path may have 107 bytes only.
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        async with asyncio.timeout(limit):
+            while not await _connect(client, f"/proc/self/fd/{descriptor}/{MONITOR}"):
+                if (last_words := await ended()) is not None:
+                    raise NotProvisioned(f"QEMU ended at once: {last_words}")
+                await asyncio.sleep(_AGAIN)
+    except TimeoutError:
+        raise NotProvisioned(f"QEMU's monitor did not answer within {limit:g} s") from None
+    finally:
+        os.close(descriptor)
+    try:
+        yield Monitor(client)
+    finally:
+        await client.disconnect()
+
+
+async def _connect(client: QMPClient, path: str) -> bool:
+    if not Path(path).is_socket():
+        return False
+    try:
+        await client.connect(path)
+    except ConnectError:
+        return False
+    return True
