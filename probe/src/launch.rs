@@ -1,25 +1,20 @@
 //! `launch`: become another program, in the place where it must run.
 
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, setsid};
 use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 
 use crate::place::{self, Place, Watched};
 use crate::process::{self, Signals};
+use crate::program::{OWN_FAILURE, Program};
 use crate::tap::{self, TapName};
-
-const OWN_FAILURE: u8 = 125;
-const NOT_EXECUTABLE: u8 = 126;
-const NOT_FOUND: u8 = 127;
 
 /// Start a program where and how it must run.
 ///
@@ -92,7 +87,7 @@ fn launch(args: Args) -> anyhow::Result<u8> {
     if let Some(cpus) = &args.place.cpus {
         place::pin(cpus)?;
     }
-    let program = Program {
+    let program = Errand {
         argv,
         env: args.env,
         clear_env: args.clear_env,
@@ -181,7 +176,7 @@ fn enter(pid: Pid, keep_network: bool) -> anyhow::Result<()> {
 ///
 /// Two processes: this one, outside, is what the caller knows. A keeper inside hears of this one's death, which a
 /// SIGKILL would otherwise hide, and takes the program's whole process group along.
-fn supervise(program: &Program, launcher: &Watched) -> anyhow::Result<u8> {
+fn supervise(program: &Errand, launcher: &Watched) -> anyhow::Result<u8> {
     let signals = Signals::block(&[Signal::TERM, Signal::INT, Signal::HUP, Signal::CHILD]);
     match process::fork()? {
         Some(keeper) => {
@@ -193,7 +188,7 @@ fn supervise(program: &Program, launcher: &Watched) -> anyhow::Result<u8> {
 }
 
 /// The keeper: start the program as the leader of a session of its own, and end with it.
-fn keep(program: &Program, launcher: &Watched, inherited: &Signals) -> anyhow::Result<u8> {
+fn keep(program: &Errand, launcher: &Watched, inherited: &Signals) -> anyhow::Result<u8> {
     const LAUNCHER_DIED: Signal = Signal::USR1;
     let signals = Signals::block(&[
         Signal::TERM,
@@ -229,20 +224,17 @@ fn keep(program: &Program, launcher: &Watched, inherited: &Signals) -> anyhow::R
     Ok(end.shell_status())
 }
 
-/// A program as it is to be executed.
-struct Program {
+/// The program that launch becomes, and the directory to become it in.
+struct Errand {
     argv: Vec<OsString>,
     env: Vec<(String, String)>,
     clear_env: bool,
     chdir: Option<PathBuf>,
 }
 
-impl Program {
+impl Errand {
     /// Replace this process; returns the exit status only when that fails.
     fn execute(&self) -> anyhow::Result<u8> {
-        let Some((program, arguments)) = self.argv.split_first() else {
-            bail!("there is no program to run")
-        };
         if let Some(directory) = &self.chdir {
             std::env::set_current_dir(directory).with_context(|| {
                 format!(
@@ -251,24 +243,8 @@ impl Program {
                 )
             })?;
         }
-        let mut command = Command::new(program);
-        command.args(arguments);
-        if self.clear_env {
-            command.env_clear();
-        }
-        command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        let error = command.exec();
-        let (status, remedy) = match error.kind() {
-            ErrorKind::NotFound => (
-                NOT_FOUND,
-                "is it installed there, with its interpreter, and in PATH?",
-            ),
-            _ => (NOT_EXECUTABLE, "is it an executable file for this machine?"),
-        };
-        eprintln!(
-            "nearmetal-probe launch: cannot run {}: {error}; {remedy}",
-            Path::new(program).display()
-        );
+        let (status, reason) = Program::new(&self.argv, &self.env, self.clear_env).execute();
+        eprintln!("nearmetal-probe launch: {reason}");
         Ok(status)
     }
 }

@@ -18,10 +18,12 @@ mod noise;
 mod output;
 mod place;
 mod process;
+mod program;
 mod sample;
 mod schema;
 mod serve;
 mod tap;
+mod timing;
 mod units;
 
 #[derive(Parser)]

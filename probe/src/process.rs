@@ -5,6 +5,8 @@ use std::mem::MaybeUninit;
 use anyhow::Context;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, wait, waitpid};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +37,13 @@ impl End {
 ///
 /// The caller must have one thread only, so that no lock is held by a thread the child does not have.
 pub fn fork() -> anyhow::Result<Option<Pid>> {
-    // SAFETY: the probe's verbs that fork are single-threaded when they do.
-    match unsafe { libc::fork() } {
+    // SAFETY: the probe's verbs that fork are single-threaded when they do. An ignored SIGCHLD, which can be inherited,
+    // would make the kernel reap the child before its status can be read.
+    let forked = unsafe {
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        libc::fork()
+    };
+    match forked {
         -1 => Err(std::io::Error::last_os_error())
             .context("cannot make a process; is a pids limit reached?"),
         pid => Ok(Pid::from_raw(pid)),
@@ -59,6 +66,87 @@ pub fn reap_all() {
 /// Wait for every child there is.
 pub fn reap_remaining() {
     while wait(WaitOptions::empty()).is_ok() {}
+}
+
+/// What a process used of the machine (getrusage(2)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Usage {
+    user_ns: i64,
+    system_ns: i64,
+    /// The largest resident set, that of the start included.
+    max_rss_bytes: i64,
+    voluntary_switches: i64,
+    involuntary_switches: i64,
+    minor_faults: i64,
+    major_faults: i64,
+    /// Blocks of 512 bytes read from disks.
+    in_blocks: i64,
+    /// Blocks of 512 bytes written to disks.
+    out_blocks: i64,
+}
+
+impl Usage {
+    pub fn of_this_process() -> Usage {
+        // SAFETY: all zeroes is a valid rusage, which the call then fills in; with this argument it cannot fail.
+        unsafe {
+            let mut usage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+            Usage::from(&usage)
+        }
+    }
+
+    /// What was used after `before` was read. The largest resident set stays as it is.
+    pub fn since(&self, before: &Usage) -> Usage {
+        Usage {
+            user_ns: self.user_ns - before.user_ns,
+            system_ns: self.system_ns - before.system_ns,
+            max_rss_bytes: self.max_rss_bytes,
+            voluntary_switches: self.voluntary_switches - before.voluntary_switches,
+            involuntary_switches: self.involuntary_switches - before.involuntary_switches,
+            minor_faults: self.minor_faults - before.minor_faults,
+            major_faults: self.major_faults - before.major_faults,
+            in_blocks: self.in_blocks - before.in_blocks,
+            out_blocks: self.out_blocks - before.out_blocks,
+        }
+    }
+}
+
+impl From<&libc::rusage> for Usage {
+    fn from(usage: &libc::rusage) -> Usage {
+        let nanoseconds = |time: libc::timeval| time.tv_sec * 1_000_000_000 + time.tv_usec * 1_000;
+        Usage {
+            user_ns: nanoseconds(usage.ru_utime),
+            system_ns: nanoseconds(usage.ru_stime),
+            max_rss_bytes: usage.ru_maxrss * 1024,
+            voluntary_switches: usage.ru_nvcsw,
+            involuntary_switches: usage.ru_nivcsw,
+            minor_faults: usage.ru_minflt,
+            major_faults: usage.ru_majflt,
+            in_blocks: usage.ru_inblock,
+            out_blocks: usage.ru_oublock,
+        }
+    }
+}
+
+/// Wait for a child to end, and tell what it and the children it waited for used.
+pub fn wait_for_usage(child: Pid) -> anyhow::Result<(End, Usage)> {
+    // SAFETY: all zeroes is a valid rusage; both are filled in by the call.
+    unsafe {
+        let mut status = 0;
+        let mut usage = std::mem::zeroed();
+        while libc::wait4(child.as_raw_nonzero().get(), &mut status, 0, &mut usage) == -1 {
+            let error = std::io::Error::last_os_error();
+            if error.kind() != std::io::ErrorKind::Interrupted {
+                return Err(error).context("cannot learn how the program ended");
+            }
+        }
+        let end = if libc::WIFSIGNALED(status) {
+            End::Killed(libc::WTERMSIG(status))
+        } else {
+            End::Exited(libc::WEXITSTATUS(status) as u8)
+        };
+        Ok((end, Usage::from(&usage)))
+    }
 }
 
 /// Wait for `child`, handing every other signal of the set to `on_signal`.
@@ -97,10 +185,8 @@ impl Signals {
     pub fn block(signals: &[Signal]) -> Signals {
         let mut blocked = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
-        // SAFETY: the sets are initialised by the calls before they are read. An ignored SIGCHLD, which can be inherited,
-        // would make the kernel reap children before their status can be read.
+        // SAFETY: the sets are initialised by the calls before they are read.
         unsafe {
-            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             libc::sigemptyset(blocked.as_mut_ptr());
             for signal in signals {
                 libc::sigaddset(blocked.as_mut_ptr(), signal.as_raw());

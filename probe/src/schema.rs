@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use schemars::{Schema, schema_for};
 
-use crate::{load, serve};
+use crate::{at, facts, hold, load, serve};
 
 type Generate = fn() -> Schema;
 
@@ -15,6 +15,9 @@ const DOCUMENTS: &[(&str, Generate)] = &[
     ("load.v1", || schema_for!(load::Document)),
     ("load.progress.v1", || schema_for!(load::ProgressLine)),
     ("serve.v1", || schema_for!(serve::Document)),
+    ("at.v1", || schema_for!(at::Document)),
+    ("facts.v1", || schema_for!(facts::Facts)),
+    ("hold.v1", || schema_for!(hold::Ready)),
 ];
 
 /// Print the JSON Schema of a document.

@@ -1,0 +1,99 @@
+//! The kernel's clocks in nanoseconds, and waits that end when they should.
+
+use std::num::NonZeroU64;
+
+use rustix::io::Errno;
+use rustix::thread::{
+    ClockId as SleepClock, clock_nanosleep_absolute, current_timer_slack, set_current_timer_slack,
+};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+const NANOSECONDS: i64 = 1_000_000_000;
+
+/// How long before its end a wait stops sleeping and starts spinning: a wake-up costs some tens of microseconds.
+const SPIN_NS: i64 = 200_000;
+
+/// Nanoseconds since the epoch, by CLOCK_REALTIME.
+pub fn realtime_ns() -> i64 {
+    nanoseconds(clock_gettime(ClockId::Realtime))
+}
+
+/// Nanoseconds by CLOCK_MONOTONIC, whose zero means nothing.
+pub fn monotonic_ns() -> i64 {
+    nanoseconds(clock_gettime(ClockId::Monotonic))
+}
+
+/// Nanoseconds by CLOCK_MONOTONIC_RAW, which nobody disciplines.
+pub fn monotonic_raw_ns() -> i64 {
+    nanoseconds(clock_gettime(ClockId::MonotonicRaw))
+}
+
+fn nanoseconds(time: Timespec) -> i64 {
+    time.tv_sec * NANOSECONDS + time.tv_nsec
+}
+
+pub fn timespec(nanoseconds: i64) -> Timespec {
+    Timespec {
+        tv_sec: nanoseconds.div_euclid(NANOSECONDS),
+        tv_nsec: nanoseconds.rem_euclid(NANOSECONDS),
+    }
+}
+
+/// Wait until CLOCK_REALTIME shows `instant_ns`, to the microsecond. A clock that is set meanwhile counts.
+pub fn wait_until_realtime(instant_ns: i64) {
+    sleep_until(SleepClock::Realtime, instant_ns - SPIN_NS);
+    while realtime_ns() < instant_ns {
+        std::hint::spin_loop();
+    }
+}
+
+/// Sleep until CLOCK_MONOTONIC shows `instant_ns`. A signal ends the sleep early.
+pub fn sleep_until_monotonic(instant_ns: i64) {
+    let _ = clock_nanosleep_absolute(SleepClock::Monotonic, &timespec(instant_ns));
+}
+
+fn sleep_until(clock: SleepClock, instant_ns: i64) {
+    while clock_nanosleep_absolute(clock, &timespec(instant_ns)) == Err(Errno::INTR) {}
+}
+
+/// While this lives, the kernel does not delay this thread's wake-ups to save power.
+///
+/// A program that is executed inherits the slack: drop this first.
+pub struct PromptWakeups {
+    before: Option<NonZeroU64>,
+}
+
+impl PromptWakeups {
+    pub fn new() -> PromptWakeups {
+        let before = current_timer_slack().ok().and_then(NonZeroU64::new);
+        let _ = set_current_timer_slack(Some(NonZeroU64::MIN));
+        PromptWakeups { before }
+    }
+}
+
+impl Drop for PromptWakeups {
+    fn drop(&mut self) {
+        let _ = set_current_timer_slack(self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_before_the_epoch_have_positive_nanoseconds() {
+        assert_eq!(
+            (timespec(-1).tv_sec, timespec(-1).tv_nsec),
+            (-1, 999_999_999)
+        );
+        assert_eq!(nanoseconds(timespec(-1)), -1);
+    }
+
+    #[test]
+    fn a_wait_never_ends_early() {
+        let instant = realtime_ns() + 2_000_000;
+        wait_until_realtime(instant);
+        assert!(realtime_ns() >= instant);
+    }
+}
