@@ -126,7 +126,7 @@ def resume(run: Path, as_json: bool) -> int:
     "--format", "form", type=click.Choice(["html", "md", "json", "csv", "png"]), default="html", show_default=True
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write there instead of to the run's folder.")
-def report(run: Path, form: str, output: Path | None) -> None:
+def report(run: Path, form: Any, output: Path | None) -> None:
     """Write the report of a run, from its folder alone."""
     from nearmetal import commands
 

@@ -20,7 +20,7 @@ from nearmetal.model import Plan, Study
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
 from nearmetal.store.folder import RunFolder
-from nearmetal.study import primaries, read
+from nearmetal.study import read
 from nearmetal.units import show_duration, show_size
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _analysis(folder: RunFolder) -> Any:
     from nearmetal.store import journal
 
     manifest = folder.manifest()
-    return analyse(manifest, journal.records(folder.journal), journal.events(folder.journal), primaries(manifest.study))
+    return analyse(manifest, journal.records(folder.journal), journal.events(folder.journal), manifest.plan.primaries)
 
 
 def _print_verdicts(folder: RunFolder, analysis: Any) -> None:
@@ -368,4 +368,5 @@ def image_ls(as_json: bool) -> None:
 def image_rm(name: str) -> None:
     from nearmetal.lab import image
 
-    asyncio.run(image.rm(Paths.default().cache, name))
+    for removed in image.rm(Paths.default().cache, name):
+        click.echo(f"removed {removed.name} {removed.digest[:12]}")

@@ -16,6 +16,7 @@ from nearmetal.model import (
     Study,
     WorkloadSpec,
 )
+from nearmetal.units import AS_WRITTEN
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z0-9._-]+)\}")
 
@@ -238,5 +239,5 @@ def _with(spec: Any, levels: Mapping[str, Level]) -> Any:
     """A table with some keys set to levels as the study file writes them ("1GiB"), validated as if they stood there."""
     if not levels:
         return spec
-    parsed = type(spec).model_validate(dict(levels))
+    parsed = type(spec).model_validate(dict(levels), context=AS_WRITTEN)
     return spec.model_copy(update={key: getattr(parsed, key) for key in levels})

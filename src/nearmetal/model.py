@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
-from nearmetal.units import OWN_FORM, BitRate, Bytes, Seconds, Share
+from nearmetal.units import BitRate, Bytes, Seconds, Share
 
 Level = StrictBool | StrictInt | StrictFloat | StrictStr
 """One value of a factor, with the type it has in the study file: true and 1 are different levels."""
@@ -34,8 +34,8 @@ class Frozen(BaseModel):
 
     @classmethod
     def from_json(cls, data: object) -> Any:
-        """Read back what `model_dump(mode="json")` wrote; quantities are plain numbers there."""
-        return cls.model_validate(data, context=OWN_FORM)
+        """Read back what `model_dump(mode="json")` wrote."""
+        return cls.model_validate(data)
 
 
 # ── What a study describes ────────────────────────────────────────────────────────────────────────────────────────
@@ -220,6 +220,8 @@ class Plan(Frozen):
     seed: int
     treatments: tuple[Mapping[str, Level], ...]
     contrasts: tuple[ContrastPlan, ...]
+    primaries: Mapping[str, str]
+    """Workload to the response that its contrasts are about."""
     level: float
     """What each primary contrast is tested at: alpha over the number of primary contrasts."""
     blocks: tuple[BlockPlan, ...]

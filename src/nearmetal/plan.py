@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from nearmetal import factors as words
 from nearmetal.errors import BadInput
 from nearmetal.model import Assignment, BlockPlan, BootPlan, ContrastPlan, Level, Plan, Study, TrialPlan
-from nearmetal.study import digest, treatments_of
+from nearmetal.study import digest, primaries, treatments_of
 
 
 def make(study: Study, left_out: Sequence[Assignment] = ()) -> Plan:
@@ -25,6 +25,7 @@ def make(study: Study, left_out: Sequence[Assignment] = ()) -> Plan:
         seed=study.design.seed,
         treatments=tuple(treatments),
         contrasts=tuple(contrasts),
+        primaries=primaries(study),
         level=study.design.alpha / max(1, len(contrasts)),
         blocks=tuple(block(study, treatments, name, index) for index in range(study.design.fixed_blocks)),
     )

@@ -14,6 +14,7 @@ from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath, line_of, locate
 from nearmetal.model import EnvironmentSpec, Level, Provision, Study, Workload, WorkloadSpec
+from nearmetal.units import AS_WRITTEN
 
 MOST_TRIALS = 1_000_000
 _STRENGTH: Sequence[Provision] = ("boot", "restart", "restore", "reuse")
@@ -103,7 +104,7 @@ def _checked(raw: dict[str, Any], where: StudyText) -> Study:
         )
     raw["factors"] = {name: value if isinstance(value, dict) else {"levels": value} for name, value in given.items()}
     try:
-        study = Study.model_validate(raw)
+        study = Study.model_validate(raw, context=AS_WRITTEN)
     except ValidationError as error:
         raise _explained(error, raw, where) from None
     for check in (_factors, _environments, _workloads, _targets, _reference, _size, _combinations):
@@ -382,7 +383,7 @@ def _combinations(study: Study, where: StudyText) -> None:
 def workload_of(spec: WorkloadSpec) -> Workload:
     """Build a workload from its entry. pydantic's ValidationError when a parameter does not fit."""
     kind = plugins.load("workloads", spec.kind)
-    built: Workload = kind(kind.Parameters.model_validate(spec.parameters))
+    built: Workload = kind(kind.Parameters.model_validate(spec.parameters, context=AS_WRITTEN))
     return built
 
 

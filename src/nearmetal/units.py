@@ -5,10 +5,10 @@ sentence that says what would be right; `show_*` are the inverse, for people.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, ValidationInfo
 
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%][A-Za-z/%]*)\s*")
 
@@ -47,24 +47,24 @@ def share(text: object) -> float:
     return _parse(text, _SHARES, "a percentage", "2%")
 
 
-def _unless_already(kind: type, parser: Any) -> BeforeValidator:
-    """Parse text; let through what is already the program's own form (records read back from JSON)."""
+AS_WRITTEN = "as written"
+"""Validation context for what a person wrote, where every quantity needs its unit. Elsewhere plain numbers do."""
 
-    def convert(value: object, info: Any) -> object:
-        if isinstance(value, kind) and not isinstance(value, bool) and info.context == OWN_FORM:
-            return value
+
+def _quantity(kind: type, parser: Callable[[object], float]) -> BeforeValidator:
+    def convert(value: object, info: ValidationInfo) -> object:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and info.context != AS_WRITTEN:
+            return kind(value)
         return parser(value)
 
     return BeforeValidator(convert)
 
 
-OWN_FORM = "own form"
-"""Validation context for data that nearmetal wrote itself, in which quantities are plain numbers."""
-
-Bytes = Annotated[int, _unless_already(int, size)]
-Seconds = Annotated[float, _unless_already((float), duration)]
-BitRate = Annotated[int, _unless_already(int, rate)]
-Share = Annotated[float, _unless_already(float, share)]
+Bytes = Annotated[int, _quantity(int, size)]
+Seconds = Annotated[float, _quantity(float, duration)]
+BitRate = Annotated[int, _quantity(int, rate)]
+Share = Annotated[float, _quantity(float, share)]
 
 
 def show_size(value: float) -> str:

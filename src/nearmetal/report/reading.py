@@ -64,16 +64,8 @@ def read(folder: RunFolder) -> ReportInput:
 
     manifest = folder.manifest()
     trials = tuple(records(folder.journal))
-    analysis = analyse(manifest, trials, tuple(events(folder.journal)), primaries(manifest))
+    analysis = analyse(manifest, trials, tuple(events(folder.journal)), manifest.plan.primaries)
     return ReportInput(manifest, analysis, trials)
-
-
-def primaries(manifest: Manifest) -> dict[str, str]:
-    """Workload to the response its verdict is about: what the study names, else what its kind says."""
-    return {
-        workload.name: workload.primary or plugins.load("workloads", workload.kind).primary
-        for workload in manifest.study.workloads
-    }
 
 
 def sections(report: ReportInput) -> list[Section]:
