@@ -8,6 +8,7 @@ code. Rows are numbered and their names drawn as text above or beside them, whic
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -30,6 +31,9 @@ _DRAWN_ONE_BY_ONE = 60
 
 _BINS = 80
 """More blocks than this in a line cannot be told apart at 328 px: medians of neighbours are drawn instead."""
+
+_POINTS = 1200
+"""More points than this in one picture of lines are thinned further: the more lines, the less of each can be seen."""
 
 _CONFIG: Spec = {
     "font": "Liberation Sans, Arial, Helvetica, sans-serif",
@@ -56,6 +60,7 @@ _CONFIG: Spec = {
         "offset": 10,
     },
     "text": {"color": palette.INK, "fontSize": 13},
+    "point": {"opacity": 1},
     "legend": {"labelColor": palette.INK, "labelFontSize": 12.5, "symbolType": "circle", "labelLimit": 280},
 }
 
@@ -242,7 +247,7 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
         ),
         _layer(
             with_interval,
-            {"type": "rule", "strokeWidth": 4, "strokeCap": "round", "opacity": 0.55},
+            {"type": "rule", "strokeWidth": 4, "strokeCap": "round", "strokeOpacity": 0.55},
             x=_same_scale(x, "low"),
             x2={"field": "high"},
             y=y_of,
@@ -288,7 +293,7 @@ def _points(rows: Sequence[Mapping[str, Any]], x: Spec, y: Spec) -> Iterable[Spe
     (least, most) = x["scale"]["domain"]
     for verdict, look in shapes:
         chosen = [row for row in rows if row["verdict"] == verdict and least <= row["estimate"] <= most]
-        yield _layer(chosen, {"type": "point", "opacity": 1, **look}, x=x, y=y, color=_own_colour())
+        yield _layer(chosen, {"type": "point", **look}, x=x, y=y, color=_own_colour())
 
 
 def _beyond(rows: Sequence[Mapping[str, Any]], axis: Axis, x: Spec, y: Spec) -> Iterable[Spec]:
@@ -300,7 +305,7 @@ def _beyond(rows: Sequence[Mapping[str, Any]], axis: Axis, x: Spec, y: Spec) -> 
     ):
         yield _layer(
             [{**row, "estimate": end} for row in chosen],
-            {"type": "point", "shape": shape, "filled": True, "size": 90, "opacity": 1},
+            {"type": "point", "shape": shape, "filled": True, "size": 90},
             x=x,
             y=y,
             color=_own_colour(),
@@ -367,7 +372,7 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
     layers = [
         _layer(
             boxes,
-            {"type": "rect", "color": palette.BAND, "opacity": 0.7, "cornerRadius": 3},
+            {"type": "rect", "color": palette.TRACK, "cornerRadius": 3},
             x={"value": 0},
             x2={"value": width - 34},
             y=_same_scale(y_of, "top"),
@@ -390,7 +395,7 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
         *(
             _layer(
                 summed_up,
-                {"type": "rule", "strokeWidth": thickness, "opacity": 0.5},
+                {"type": "rule", "strokeWidth": thickness, "strokeOpacity": 0.5},
                 x=_same_scale(x, low),
                 x2={"field": high},
                 y=y_of,
@@ -400,7 +405,7 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
         ),
         _layer(
             dots,
-            {"type": "point", "filled": True, "size": 34, "opacity": 0.65},
+            {"type": "point", "filled": True, "size": 34, "fillOpacity": 0.65},
             x=x,
             y=y_of,
             color=_own_colour(),
@@ -448,25 +453,26 @@ class Line:
     points: tuple[tuple[float, float], ...]
 
 
-def thinned(points: Sequence[tuple[float, float]], bins: int = _BINS) -> tuple[tuple[float, float], ...]:
-    """Medians of neighbours, where there are more points than can be seen; a value at the same x is always joined."""
-    ordered = sorted(points)
-    x = np.asarray([point[0] for point in ordered])
-    y = np.asarray([point[1] for point in ordered])
-    different = np.unique(x)
-    edges = different if len(different) <= bins else np.linspace(x.min(), x.max(), bins + 1)[:-1]
-    bin_of = np.searchsorted(edges, x, side="right") - 1
+def thinned(points: Sequence[tuple[float, float]], bins: int) -> tuple[tuple[float, float], ...]:
+    """Medians of neighbours, where there are more points than can be seen; values at one x are always joined."""
+    joined: dict[float, list[tuple[float, float]]] = {}
+    for point in sorted(points):
+        joined.setdefault(point[0], []).append(point)
+    places = list(joined)
+    together = math.ceil(len(places) / bins)
+    groups = [places[start : start + together] for start in range(0, len(places), together)]
     return tuple(
-        (float(np.median(x[bin_of == index])), float(np.median(y[bin_of == index]))) for index in np.unique(bin_of)
+        (statistics.median(group), statistics.median(y for place in group for _, y in joined[place])) for group in groups
     )
 
 
 def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width: int = HALF) -> Spec:
     """Lines around 0 %, one a treatment, with a legend by colour."""
+    bins = max(12, min(_BINS, _POINTS // max(1, len(groups))))
     rows = [
         {"x": x, "y": 100 * y, "label": group.label, "colour": group.colour}
         for group in groups
-        for x, y in thinned(group.points)
+        for x, y in thinned(group.points, bins)
     ]
     named = list(dict.fromkeys((group.label, group.colour) for group in groups))
     colour: Spec = _field(
@@ -495,7 +501,7 @@ def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width
             {
                 "type": "line",
                 "strokeWidth": 1.5,
-                "opacity": 0.8 if not many else 0.5,
+                "strokeOpacity": 0.5 if many else 0.8,
                 "point": False if many else {"size": 28, "filled": True},
             },
             x=x,

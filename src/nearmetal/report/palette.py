@@ -10,9 +10,10 @@ INK = "#1f2430"
 MUTED = "#5b6472"
 LINE = "#d9dde3"
 BAND = "#e9eef6"
+TRACK = "#f1f4f9"
 PAPER = "#ffffff"
 
-ROLES: Mapping[str, str] = {"ink": INK, "muted": MUTED, "line": LINE, "band": BAND, "paper": PAPER}
+ROLES: Mapping[str, str] = {"ink": INK, "muted": MUTED, "line": LINE, "band": BAND, "track": TRACK, "paper": PAPER}
 
 REFERENCE = "#6f7785"
 _SERIES = ("#1f7fc1", "#d1611c", "#12936c", "#b0649b", "#a67c00", "#3c9fb5", "#8a6fd1", "#9c5a3c")

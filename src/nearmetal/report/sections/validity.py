@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from nearmetal.analysis.results import Cell
+from nearmetal.factors import key
 from nearmetal.model import TrialRecord, TrialStatus, Warned
 from nearmetal.report import charts, figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Section, Table
@@ -115,29 +116,34 @@ def _over_blocks(report: ReportInput) -> Iterable[Panel]:
 
 
 def _over_positions(report: ReportInput) -> Iterable[Panel]:
-    """All treatments of a workload together, by the position of the trial in its block."""
-    for (workload, response), cells in _primary_cells(report).items():
-        by_treatment = {frozenset(cell.treatment.items()): cell for cell in cells if _has_scale(cell)}
-        points: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        for record in report.records:
-            cell = by_treatment.get(frozenset(record.trial.treatment.items()))
-            if cell is None or record.trial.workload != workload or record.status is not TrialStatus.OK:
-                continue
-            if response in record.responses:
-                environment = str(record.trial.treatment.get("environment", ""))
-                value = _relative(record.responses[response].value, cell)
-                points[environment].append((record.trial.position, value))
+    """All treatments of an environment together, by the place of the trial in its block."""
+    cells = _primary_cells(report)
+    medians = {
+        (workload, key(cell.treatment)): cell.median
+        for (workload, _), found in cells.items()
+        for cell in found
+        if _has_scale(cell)
+    }
+    response_of = dict(cells.keys())
+    points: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    for record in report.records:
+        trial = record.trial
+        response = record.responses.get(response_of.get(trial.workload, ""))
+        median = medians.get((trial.workload, key(trial.treatment)))
+        if record.status is TrialStatus.OK and response is not None and median is not None:
+            environment = str(trial.treatment.get("environment", ""))
+            points[trial.workload][environment].append((trial.position, response.value / median - 1))
+    for workload, response_name in response_of.items():
+        found = points[workload]
         groups = [
-            charts.Line(words.plain(name), colour, tuple(points[name]))
+            charts.Line(words.plain(name), colour, tuple(found[name]))
             for name, colour in report.colours.items()
-            if name in points
+            if name in found
         ]
         if any(len({x for x, _ in group.points}) > 1 for group in groups):
-            title = f"{words.plain(workload)}: position in the block"
-            yield Panel(
-                f"{workload}-positions",
-                charts.lines(title, words.response(response), "place in the order of the block", groups),
-            )
+            title = f"{words.plain(workload)}: place in the block"
+            subtitle = words.response(response_name)
+            yield Panel(f"{workload}-positions", charts.lines(title, subtitle, "place in the order of the block", groups))
 
 
 def _primary_cells(report: ReportInput) -> dict[tuple[str, str], list[Cell]]:
