@@ -32,7 +32,7 @@ class Matched:
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Criterion:
     """At what a contrast is tested: the level, and the margin within which it counts as equivalent."""
 
     level: float
@@ -53,9 +53,9 @@ def matched_contrasts(
         primary = primaries[planned.workload]
         present = _present(pairs)
         kind = present.pop(primary, None) or _kind_elsewhere(primary, planned.workload, arms)
-        results.append(_contrast(planned, primary, kind, pairs, Test(plan.level, margin, True)))
+        results.append(_contrast(planned, primary, kind, pairs, Criterion(plan.level, margin, True)))
         results += [
-            _contrast(planned, name, present[name], pairs, Test(alpha, margin, False)) for name in sorted(present)
+            _contrast(planned, name, present[name], pairs, Criterion(alpha, margin, False)) for name in sorted(present)
         ]
     return results
 
@@ -84,13 +84,13 @@ def _kind_elsewhere(response: str, workload: str, arms: Arms) -> ResponseKind:
     return ResponseKind(unit="", better="higher")
 
 
-def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: Pairs, test: Test) -> Matched:
+def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: Pairs, criterion: Criterion) -> Matched:
     having = tuple(pair for pair in pairs if response in pair[0].values and response in pair[1].values)
     used = pairs if len(having) == len(pairs) else having  # the same object: what is found out about it is shared
     values = [(treatment.values[response], reference.values[response]) for treatment, reference in used]
     problem = _problem(values)
     differences = np.empty(0) if problem else _differences(values, kind)
-    result = _result(values, kind, differences, test)
+    result = _result(values, kind, differences, criterion)
     warnings = _missing(len(pairs) - len(used), response) + ((_PROBLEMS[problem],) if problem else ())
     contrast = Contrast(
         workload=planned.workload,
@@ -98,11 +98,11 @@ def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: P
         unit=kind.unit,
         scale=kind.scale,
         better=kind.better,
-        primary=test.primary,
+        primary=criterion.primary,
         treatment=planned.treatment,
         reference=planned.reference,
         blocks=len(used),
-        level=test.level,
+        level=criterion.level,
         ratio=result.estimate if kind.scale == "ratio" else None,
         difference=result.estimate if kind.scale == "difference" else None,
         interval=result.interval,
@@ -175,17 +175,17 @@ class _Result:
 
 
 def _result(
-    values: Sequence[tuple[Value, Value]], kind: ResponseKind, differences: NDArray[np.float64], test: Test
+    values: Sequence[tuple[Value, Value]], kind: ResponseKind, differences: NDArray[np.float64], criterion: Criterion
 ) -> _Result:
     """Estimate, interval, p and verdict. Nothing to go by: undecided."""
     if not len(differences):
         return _Result(Verdict.UNDECIDED, "too-few-blocks")
     if kind.scale == "ratio":
-        found = _as_ratio(signed_rank(differences, test.level, LOG_RESOLUTION))
-        equivalence: tuple[float, float] | None = (1 / (1 + test.margin), 1 + test.margin)
+        found = _as_ratio(signed_rank(differences, criterion.level, LOG_RESOLUTION))
+        equivalence: tuple[float, float] | None = (1 / (1 + criterion.margin), 1 + criterion.margin)
     else:
-        found = signed_rank(differences, test.level, _resolution(values))
-        equivalence = _equivalence_of_differences(values, test.margin)
+        found = signed_rank(differences, criterion.level, _resolution(values))
+        equivalence = _equivalence_of_differences(values, criterion.margin)
     verdict, reason = judge(found.interval, equivalence, neutral=1.0 if kind.scale == "ratio" else 0.0)
     return _Result(verdict, reason, found.estimate, found.interval, equivalence, found.p)
 
