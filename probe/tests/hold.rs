@@ -202,6 +202,24 @@ fn without_a_root_it_only_reaps() {
 }
 
 #[test]
+fn it_ends_when_its_input_does() {
+    let mut hold = probe()
+        .args(["hold", "--until-eof"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(hold.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert!(line.contains("hold.v1"), "{line}");
+    assert_eq!(hold.try_wait().unwrap(), None);
+    drop(hold.stdin.take());
+    assert!(hold.wait().unwrap().success());
+}
+
+#[test]
 fn a_missing_root_is_told() {
     let output = run(&["hold", "--root", "/no/such/root"]);
     assert_eq!(output.status.code(), Some(2));

@@ -1,9 +1,11 @@
 //! `hold`: the first process of a machine, which exists for as long as that process does.
 
 use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 
 use anyhow::Context;
 use rustix::process::{Pid, Signal, getpid, setsid};
@@ -41,6 +43,9 @@ pub struct Args {
     /// Show this file or directory of the host inside the machine, writable. May be repeated
     #[arg(long, value_name = "HOSTPATH:PATH", requires = "root")]
     bind: Vec<Bind>,
+    /// End also when standard input does, as it does when whoever holds its other end dies
+    #[arg(long, conflicts_with = "root")]
+    until_eof: bool,
     #[command(flatten)]
     place: Place,
 }
@@ -81,6 +86,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match &args.root {
         Some(root) => hold_machine(root, &args, &signals),
         None => {
+            if args.until_eof {
+                thread::spawn(end_with_input);
+            }
             output::document(&Ready::of(getpid()))?;
             reap_until_told(&signals);
             Ok(ExitCode::SUCCESS)
@@ -132,6 +140,13 @@ fn tell_ready(readiness: &OwnedFd) -> anyhow::Result<()> {
     rustix::io::write(readiness, b"\n")
         .map(drop)
         .context("the caller went away while the machine was made")
+}
+
+/// Tell this process to end when its input does. The signals it waits for must be blocked already.
+fn end_with_input() {
+    // An input that breaks off in an error has ended as well.
+    let _ = io::copy(&mut io::stdin(), &mut io::sink());
+    process::signal_one(getpid(), Signal::TERM);
 }
 
 /// Reap orphans until SIGTERM or SIGINT; then, as a first process, kill all others.
