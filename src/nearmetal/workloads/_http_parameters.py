@@ -18,6 +18,9 @@ DURATION = 10.0
 GUESS = 1000.0
 """Requests per second that a closed loop with a number of requests is taken to make, where only time can tell."""
 
+CONFIRMING = 12
+"""Steps that a ramp may add: the rate that failed and each of three between it and the last good one, three times."""
+
 _PATH = re.compile(r"/[!-~]*")
 _CONNECTIONS = re.compile(r"([0-9]+(?:\.[0-9]+)?)x")
 
@@ -148,25 +151,25 @@ class HttpParameters(Frozen):
 
     @property
     def expected_seconds(self) -> float:
-        """As near as can be told beforehand."""
+        """Of measuring, as near as can be told beforehand; of a ramp, when it climbs to its end."""
         if self.mode == "ramp":
-            return self.warmup + self._steps * _step_seconds(self.per_step)
+            return (self._climbs + CONFIRMING) * _step_seconds(self.per_step)
         if self.requests is not None:
-            return self.warmup + self.requests / (self.rate or GUESS)
-        return self.warmup + self.measured_seconds
+            return self.requests / (self.rate or GUESS)
+        return self.measured_seconds
 
     @property
     def longest_seconds(self) -> float:
         """What no run takes longer than, as long as the generator works: every wait may end with a timeout."""
         waits = 1
         if self.mode == "ramp":
-            waits = self._steps
+            waits = self._climbs + CONFIRMING
         if self.mode == "closed" and self.requests is not None:
             waits = ceil(self.requests / self.workers) + 1
         return min(LONGEST, self.expected_seconds + waits * self.timeout)
 
     @property
-    def _steps(self) -> int:
+    def _climbs(self) -> int:
         if self.from_ is None or self.step is None or self.to is None:
             raise AssertionError("the parameters were validated to have them")
         return floor((self.to - self.from_) / self.step + 1e-9) + 1  # 0.1 + 0.2 is a little more than 0.3

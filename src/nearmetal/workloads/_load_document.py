@@ -47,12 +47,48 @@ class Cpu(_Part):
     system: Count
 
 
-class Saturation(_Part):
-    """The highest rate (1/s) at which replies keep up, in a ramp."""
+class Errors(_Part):
+    """Requests that got no reply, by why."""
 
-    rate: Figure
-    censored: Literal["left", "right"] | None = None
-    """right: the ramp's last rate was still kept up; left: not even its first."""
+    client_timeout: Count
+    socket_timeout: Count
+    refused: Count
+    reset: Count
+    fd_unavailable: Count
+    address_unavailable: Count
+    fd_table_full: Count
+    other: Count
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_class.values())
+
+    @property
+    def own_shortages(self) -> int:
+        """Requests that never left the client: it had no descriptor, or no port to send them from."""
+        return self.fd_unavailable + self.fd_table_full + self.address_unavailable
+
+    @property
+    def by_class(self) -> Mapping[str, int]:
+        return dict(self)
+
+
+class Saturation(_Part):
+    """The highest rate (1/s) that replies keep up with, in a ramp."""
+
+    rate: Figure | None
+    """None when not even the ramp's first rate was kept up."""
+    interval: tuple[Figure | None, Figure | None]
+    """Every attempt at or below the first was kept up, none at or above the second was."""
+    censored: Literal["none", "above", "below", "interrupted"]
+    """above: the ramp's last rate was still kept up, or the generator gave out first."""
+
+
+class Step(_Part):
+    """One step of a ramp."""
+
+    offered: Figure
+    generator_failed: bool
 
 
 class LoadDocument(_Part):
@@ -66,8 +102,9 @@ class LoadDocument(_Part):
     first_byte_ns: Spread
     lateness_ns: Spread
     status: Mapping[str, Count]
-    errors: Mapping[str, Count]
+    errors: Errors
     cpu_ns: Cpu
+    steps: tuple[Step, ...] = ()
     saturation: Saturation | None = None
     histogram: str = ""
     """Of latency_ns: HdrHistogram V2, compressed and in base64."""
@@ -94,7 +131,7 @@ class LoadDocument(_Part):
 
     @property
     def attempted(self) -> int:
-        return self.requests.completed + sum(self.errors.values())
+        return self.requests.completed + self.errors.total
 
 
 def parse(text: bytes, machine: str) -> LoadDocument:

@@ -50,13 +50,21 @@ def of_rate(documents: Documents) -> dict[str, Response]:
 def of_ramp(documents: Documents) -> dict[str, Response]:
     """Responses of a ramp: what all clients together could ask for. ToolFailed when a document tells no saturation."""
     _something_served(documents)
-    found = [document.saturation for document in documents]
-    rates = [saturation.rate for saturation in found if saturation is not None]
-    if len(rates) < len(found):
+    if any(_limit(document) is None for document in documents):
         raise ToolFailed("the load generator told no saturation", remedy="see the artifact load-0.json")
-    censored = next((saturation.censored for saturation in found if saturation and saturation.censored), None)
-    saturation = _response(RAMP["saturation"], sum(rates), documents, _saturation)
+    total = sum(_limit(document) or 0.0 for document in documents)
+    ends = {document.saturation.censored for document in documents if document.saturation}
+    censored = "right" if "above" in ends else "left" if "below" in ends else None
+    saturation = _response(RAMP["saturation"], total, documents, _limit)
     return {"saturation": saturation.model_copy(update={"censored": censored}), "errors": _errors(documents)}
+
+
+def _limit(document: LoadDocument) -> float | None:
+    """The rate that a client found: where not even its first was kept up, that one, as a bound from above."""
+    found = document.saturation
+    if found is None or found.censored == "interrupted":
+        return None
+    return found.interval[1] if found.censored == "below" else found.rate
 
 
 def _something_served(documents: Documents) -> None:
@@ -64,7 +72,7 @@ def _something_served(documents: Documents) -> None:
         return
     counts: dict[str, int] = {}
     for document in documents:
-        for name, count in [*document.status.items(), *document.errors.items()]:
+        for name, count in [*document.status.items(), *document.errors.by_class.items()]:
             counts[name] = counts.get(name, 0) + count
     seen = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     raise ToolFailed(f"not one request was served ({seen or 'and none was sent'})")
@@ -89,10 +97,6 @@ def _throughput(document: LoadDocument) -> float:
 
 def _served(document: LoadDocument) -> float:
     return float(document.served)
-
-
-def _saturation(document: LoadDocument) -> float | None:
-    return document.saturation.rate if document.saturation else None
 
 
 def _of(spread: str, response: str) -> PerClient:

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -92,8 +92,8 @@ class CommandParameters(Frozen):
 
 
 class Command:
-    kind = "command"
-    Parameters = CommandParameters
+    kind: ClassVar[str] = "command"
+    Parameters: ClassVar[type[Frozen]] = CommandParameters
 
     def __init__(self, parameters: CommandParameters) -> None:
         self._parameters = parameters

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from nearmetal.errors import MachineError, TimedOut, ToolFailed
-from nearmetal.model import Machine, Measurement, ResponseKind, Running, Stage
+from nearmetal.model import Frozen, Machine, Measurement, ResponseKind, Running, Stage
 from nearmetal.workloads import _load_gates, _load_responses
 from nearmetal.workloads._http_parameters import HttpParameters
 from nearmetal.workloads._load_document import LoadDocument, parse
@@ -26,8 +27,8 @@ SERVERS = {"lighttpd": 80, "probe": 9001}
 
 
 class Http:
-    kind = "http"
-    Parameters = HttpParameters
+    kind: ClassVar[str] = "http"
+    Parameters: ClassVar[type[Frozen]] = HttpParameters
 
     def __init__(self, parameters: HttpParameters) -> None:
         self._parameters = parameters
@@ -43,7 +44,7 @@ class Http:
 
     @property
     def duration(self) -> float:
-        return self._parameters.expected_seconds
+        return self._parameters.warmup + self._parameters.expected_seconds
 
     # ── The server ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -54,6 +55,8 @@ class Http:
         for index, client in enumerate(stage.clients):
             if index == 0 or stage.connect == "pairs":
                 await self._answered(client, self._url(facing(stage, index)), index)
+        if self._parameters.warmup > 0:
+            await self._loaded(stage, self._warming(), self._parameters.warmup + self._parameters.timeout)
 
     def _serving(self, server: Machine) -> Argv:
         if self._parameters.server == "lighttpd":
@@ -124,34 +127,50 @@ class Http:
     # ── The load ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def run(self, stage: Stage) -> Measurement:
-        commands = [
-            (client, self._command(client.probe, self._url(facing(stage, index))))
-            for index, client in enumerate(stage.clients)
-        ]
-        ended = await stage.together(commands, self._parameters.longest_seconds + SLACK)
-        texts = [
-            succeeded(one, "the load generator", client).stdout
-            for one, client in zip(ended, stage.clients, strict=True)
-        ]
+        texts = await self._loaded(stage, self._measuring(), self._parameters.longest_seconds)
         documents = [parse(text, client.name) for text, client in zip(texts, stage.clients, strict=True)]
         return self._measurement(documents, texts)
 
-    def _command(self, probe: str, url: str) -> Argv:
-        """One client's command."""
+    async def _loaded(self, stage: Stage, pace: Argv, limit: float) -> list[bytes]:
+        """Load from every client at once; what each generator printed."""
+        commands = [
+            (client, self._command(client.probe, self._url(facing(stage, index)), pace))
+            for index, client in enumerate(stage.clients)
+        ]
+        ended = await stage.together(commands, limit + SLACK)
+        return [
+            succeeded(one, "the load generator", client).stdout
+            for one, client in zip(ended, stage.clients, strict=True)
+        ]
+
+    def _command(self, probe: str, url: str, pace: Argv) -> Argv:
         given = self._parameters
-        argv = [probe, "load", url, *self._paths(), "--json", "--mode", given.mode, "--workers", str(given.workers)]
-        argv += ["--threads", str(given.threads), "--timeout", _time(given.timeout), "--warmup", _time(given.warmup)]
+        argv = [probe, "load", url, *self._paths(), "--json", *pace, "--workers", str(given.workers)]
+        argv += ["--threads", str(given.threads), "--timeout", _time(given.timeout)]
         argv += ["--new-connections"] if given.new_connections else []
         if given.mode != "closed":
             argv += ["--arrivals", given.arrivals, *(["--spin"] if given.spin else [])]
-        if given.mode == "open":
-            argv += ["--rate", _number(given.rate)]
+        return argv
+
+    def _warming(self) -> Argv:
+        """The load that is measured, a little of it: apart from it, so that neither what observers see nor the
+        host's cost contains a request that is not counted."""
+        given = self._parameters
+        rate = {"closed": None, "open": given.rate, "ramp": given.from_}[given.mode]
+        mode = ["closed"] if rate is None else ["open", "--rate", _number(rate)]
+        return ["--mode", *mode, "--duration", _time(given.warmup)]
+
+    def _measuring(self) -> Argv:
+        given = self._parameters
+        pace = ["--mode", given.mode]
         if given.mode == "ramp":
             steps = ["--from", _number(given.from_), "--step", _number(given.step), "--to", _number(given.to)]
-            return [*argv, *steps, "--per-step", given.per_step]
+            return [*pace, *steps, "--per-step", given.per_step]
+        if given.mode == "open":
+            pace += ["--rate", _number(given.rate)]
         if given.requests is not None:
-            return [*argv, "--requests", str(given.requests)]
-        return [*argv, "--duration", _time(given.measured_seconds)]
+            return [*pace, "--requests", str(given.requests)]
+        return [*pace, "--duration", _time(given.measured_seconds)]
 
     def _measurement(self, documents: Sequence[LoadDocument], texts: Sequence[bytes]) -> Measurement:
         ramp = self._parameters.mode == "ramp"
@@ -170,7 +189,7 @@ _LOOK_AT_PATH = "look at `path`, `paths` or `url` of this workload"
 
 
 def _seen(document: LoadDocument) -> str:
-    counts = {**document.status, **document.errors}
+    counts = {**document.status, **document.errors.by_class}
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "nothing"
 
 

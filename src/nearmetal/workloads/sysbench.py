@@ -3,7 +3,7 @@
 import contextlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -66,8 +66,8 @@ class SysbenchParameters(Frozen):
 
 
 class Sysbench:
-    kind = "sysbench"
-    Parameters = SysbenchParameters
+    kind: ClassVar[str] = "sysbench"
+    Parameters: ClassVar[type[Frozen]] = SysbenchParameters
 
     def __init__(self, parameters: SysbenchParameters) -> None:
         self._parameters = parameters

@@ -1,0 +1,88 @@
+"""What a study file may say of an HTTP workload."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from nearmetal.units import AS_WRITTEN
+from nearmetal.workloads._http_parameters import HttpParameters
+
+RAMP = {"mode": "ramp", "from": 1, "step": 1, "to": 20}
+
+
+def parameters(**given: Any) -> HttpParameters:
+    return HttpParameters.model_validate(given, context=AS_WRITTEN)
+
+
+def test_nothing_said_is_a_closed_loop_on_lighttpds_first_page() -> None:
+    found = parameters()
+    assert (found.server, found.all_paths, found.mode, found.measured_seconds) == ("lighttpd", ("/",), "closed", 10.0)
+
+
+def test_levels_come_with_their_types() -> None:
+    found = parameters(workers=4, mode="open", rate=250, duration="60s", new_connections=True, spin=False)
+    assert (found.workers, found.rate, found.duration, found.new_connections) == (4, 250.0, 60.0, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rate": 100}, '`rate` needs mode = "open"'),
+        ({"mode": "open"}, 'mode = "open" needs `rate`'),
+        ({"mode": "ramp", "from": 1, "step": 1}, "needs `to`"),
+        ({**RAMP, "from": 30}, "from = 30 and to = 20: swap"),
+        ({**RAMP, "duration": "5s"}, '`duration` needs mode = "closed" or "open"'),
+        ({**RAMP, "per_step": "20"}, "is not the length of a step"),
+        ({**RAMP, "per_step": "0x"}, "is not the length of a step"),
+        ({"spin": True}, '`spin` needs mode = "open" or "ramp"'),
+        ({"duration": "5s", "requests": 5}, "exclude each other"),
+        ({"duration": 5}, "has no unit"),
+        ({"duration": "0s"}, "greater than or equal"),
+        ({"timeout": "99999h"}, "less than or equal"),
+        ({"workers": 0}, "greater than or equal to 1"),
+        ({"workers": "4"}, "valid integer"),
+        ({"workers": True}, "valid integer"),
+        ({"mode": "open", "rate": True}, "valid number"),
+        ({"mode": "open", "rate": float("inf")}, "finite"),
+        ({"mode": "open", "rate": float("nan")}, "finite"),
+        ({"workers": 2, "threads": 3}, "leaves threads without one of the 2 workers"),
+        ({"new_connections": 1}, "valid boolean"),
+        ({"path": "100k"}, "is not a path"),
+        ({"path": "/a b"}, "is not a path"),
+        ({"path": "/a\r\nX: y"}, "is not a path"),
+        ({"path": "/a#b"}, "is not a path"),
+        ({"paths": ["/a", "b"]}, "is not a path"),
+        ({"path": "/a", "paths": ["/b"]}, "exclude each other"),
+        ({"url": "http://$server/", "path": "/a"}, "the path stands in the URL"),
+        ({"url": "http://$server/", "server": "probe"}, "exclude each other"),
+        ({"url": "https://x/"}, "not a URL that can be loaded"),
+        ({"url": "http:///a"}, "not a URL that can be loaded"),
+        ({"url": "http://u@x/"}, "not a URL that can be loaded"),
+        ({"url": "http://x:99999/"}, "not a URL that can be loaded"),
+        ({"url": "http://[x/"}, "not a URL that can be loaded"),
+        ({"url": "http://x/a b"}, "not a URL that can be loaded"),
+        ({"body": "1KiB"}, '`body` needs server = "probe"'),
+        ({"server": "nginx"}, "'lighttpd' or 'probe'"),
+        ({"worker": 4}, "Extra inputs"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_with_what_would(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        parameters(**given)
+    assert message in caught.value.errors()[0]["msg"]
+
+
+def test_how_long_a_run_takes_is_told_beforehand() -> None:
+    assert parameters(duration="3s").expected_seconds == 3.0
+    assert parameters(mode="open", rate=100, requests=500).expected_seconds == 5.0
+    twenty_steps_and_confirming = (20 + 12) * 20.0
+    assert parameters(**RAMP).expected_seconds == twenty_steps_and_confirming
+    assert parameters(**RAMP, per_step="2s").expected_seconds == (20 + 12) * 2.0
+    assert parameters(mode="ramp", **{"from": 0.1, "step": 0.1, "to": 0.3, "per_step": "1s"}).expected_seconds == 15.0
+
+
+def test_every_request_may_time_out_before_a_run_is_given_up() -> None:
+    found = parameters(requests=100, workers=10, timeout="5s")
+    assert found.longest_seconds >= 10 * 5.0
+    assert parameters(duration="3s", timeout="2s").longest_seconds == 5.0

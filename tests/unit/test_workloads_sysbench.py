@@ -1,0 +1,239 @@
+"""sysbench: its options, and what is read out of what the real program printed."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from nearmetal.errors import ToolFailed
+from nearmetal.model import Completed, Measurement, Workload
+from nearmetal.units import AS_WRITTEN
+from nearmetal.workloads import _sysbench_output as output
+from nearmetal.workloads.sysbench import FOLDER, SLACK, Sysbench, SysbenchParameters
+from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden, said
+
+CPU = golden("sysbench/cpu-1-thread.out").decode()
+FILEIO = golden("sysbench/fileio-rndrw.out").decode()
+
+
+def workload(**parameters: Any) -> Sysbench:
+    return Sysbench(SysbenchParameters.model_validate(parameters, context=AS_WRITTEN))
+
+
+def measured(file: str, **parameters: Any) -> Measurement:
+    return workload(**parameters).measurement(said(f"sysbench/{file}.out"))
+
+
+def values(measurement: Measurement) -> dict[str, float]:
+    return {name: response.value for name, response in measurement.responses.items()}
+
+
+# ── What it reads ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("file", "events", "rate", "latency"),
+    [
+        ("cpu-1-thread", 1710, 854.24, 1.99698 / 1710),
+        ("cpu-one-event-longer-than-the-time", 1, 0.55, 1.81074),
+    ],
+)
+def test_cpu(file: str, events: float, rate: float, latency: float) -> None:
+    found = measured(file, test="cpu")
+    assert found.events == events
+    assert values(found) == {"events": rate, "latency_mean": pytest.approx(latency)}
+    assert found.artifacts["sysbench.txt"] == golden(f"sysbench/{file}.out")
+
+
+def test_two_threads_share_the_events() -> None:
+    found = values(measured("cpu-2-threads", test="cpu", threads=2))
+    printed = output.figures(golden("sysbench/cpu-2-threads.out").decode())
+    assert found["latency_mean"] == pytest.approx(output.figure(printed, "Latency (ms)", "avg") / 1e3, abs=5e-6)
+
+
+@pytest.mark.parametrize("mode", ["rndrw", "rndrd", "seqrd", "rndwr", "seqrewr", "seqwr"])
+def test_fileio_in_every_mode_gives_what_the_mode_does(mode: str) -> None:
+    one = workload(test="fileio", mode=mode)
+    found = measured(f"fileio-{mode}", test="fileio", mode=mode)
+    assert found.responses.keys() == one.responses.keys()
+    assert one.primary == ("read" if mode in ("rndrw", "rndrd", "seqrd") else "written")
+    printed = output.figures(found.artifacts["sysbench.txt"].decode())
+    for response in found.responses.keys() & {"read", "written"}:
+        mebibytes = output.figure(printed, "Throughput", f"{response}, MiB/s")
+        assert values(found)[response] / 2**20 == pytest.approx(mebibytes, abs=0.0051 + mebibytes * 1e-5)
+
+
+def test_the_block_size_is_part_of_the_bytes() -> None:
+    options = {"test": "fileio", "block_size": "4KiB", "cache": "direct", "fsync": 0, "threads": 2}
+    found = measured("fileio-rndrw-4k-direct-2-threads", **options)
+    printed = output.figures(found.artifacts["sysbench.txt"].decode())
+    assert values(found)["read"] / 2**20 == pytest.approx(
+        output.figure(printed, "Throughput", "read, MiB/s"), abs=0.006
+    )
+
+
+def test_a_latency_too_small_for_sysbenchs_two_decimals_is_still_told() -> None:
+    found = values(measured("fileio-rndrd-direct", test="fileio", mode="rndrd"))
+    assert found["latency_mean"] == pytest.approx(0.93010 / 322924)
+
+
+def test_every_figure_is_kept() -> None:
+    kept = json.loads(measured("fileio-rndrw", test="fileio").artifacts["sysbench.json"])
+    assert {
+        section: len(labels) for section, labels in kept.items() if section != "Running the test with following options"
+    } == {
+        "File operations": 3,
+        "Throughput": 2,
+        "General statistics": 2,
+        "Latency (ms)": 5,
+        "Threads fairness": 2,
+    }
+    assert kept["General statistics"]["total time"] == [1.3674]
+    assert kept["Threads fairness"]["events (avg/stddev)"] == [5232.0, 0.0]
+
+
+# ── What it does not read ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("file", ["fileio-no-files", "fileio-bigger-than-prepared", "unknown-test", "fileio-prepare"])
+def test_output_without_figures_is_a_tool_that_failed(file: str) -> None:
+    for test in ("cpu", "fileio"):
+        with pytest.raises(ToolFailed, match="no figure"):
+            measured(file, test=test)
+
+
+def test_output_of_another_test_is_a_tool_that_failed() -> None:
+    with pytest.raises(ToolFailed, match="'events per second'"):
+        measured("fileio-rndrw", test="cpu")
+    with pytest.raises(ToolFailed, match="'reads/s'"):
+        measured("cpu-1-thread", test="fileio")
+
+
+@given(st.integers(0, len(CPU.splitlines()) - 1))
+def test_a_line_that_is_missing_is_noticed_or_was_not_needed(index: int) -> None:
+    lines = CPU.splitlines()
+    without = "\n".join(lines[:index] + lines[index + 1 :])
+    try:
+        found = workload(test="cpu").measurement(Completed(status=0, stdout=without.encode()))
+    except ToolFailed:
+        return
+    assert values(found) == values(measured("cpu-1-thread", test="cpu"))
+
+
+@given(st.integers(0, len(FILEIO)), st.sampled_from(["cpu", "fileio"]))
+def test_output_that_was_cut_off_never_reads_as_zero(length: int, test: str) -> None:
+    try:
+        found = workload(test=test).measurement(Completed(status=0, stdout=FILEIO[:length].encode()))
+    except ToolFailed:
+        return
+    assert all(value > 0 for value in values(found).values())
+    assert found.events > 0
+
+
+@given(st.text(alphabet=st.sampled_from("0123456789.-/: \nsnaeinf()%"), max_size=30), st.sampled_from([CPU, FILEIO]))
+def test_rubbish_in_the_place_of_a_number_never_reads_as_zero(rubbish: str, text: str) -> None:
+    for number in ("854.24", "1710", "1996.98", "1008.52", "5232", "997.04"):
+        damaged = text.replace(f" {number}\n", f" {rubbish}\n")
+        for test in ("cpu", "fileio"):
+            try:
+                found = workload(test=test).measurement(Completed(status=0, stdout=damaged.encode()))
+            except ToolFailed:
+                continue
+            assert all(value > 0 for value in values(found).values())
+
+
+@given(st.binary(max_size=300))
+def test_anything_at_all_is_read_or_refused(text: bytes) -> None:
+    for test in ("cpu", "fileio"):
+        with pytest.raises(ToolFailed):
+            workload(test=test).measurement(Completed(status=0, stdout=text))
+
+
+# ── What it runs ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def server(run: Completed, other: Completed | None = None) -> ScriptedMachine:
+    def answer(argv: list[str]) -> Completed:
+        return run if argv[-1] == "run" else other or Completed(status=0)
+
+    return ScriptedMachine("server0", "10.0.0.1", answer)
+
+
+async def life(one: Workload, machine: ScriptedMachine) -> tuple[Measurement, ScriptedStage]:
+    stage = ScriptedStage([machine], [])
+    try:
+        await one.prepare(stage)
+        return await one.run(stage), stage
+    finally:
+        await one.finish(stage)
+
+
+async def test_cpu_runs_one_command() -> None:
+    machine = server(said("sysbench/cpu-2-threads.out"))
+    _, stage = await life(workload(test="cpu", threads=2, duration="3s"), machine)
+    assert machine.ran == [["sysbench", "cpu", "--cpu-max-prime=20000", "--threads=2", "--time=3", "run"]]
+    assert stage.limits == [3.0 + SLACK]
+
+
+async def test_fileio_always_cleans_prepares_runs_and_cleans() -> None:
+    machine = server(said("sysbench/fileio-rndrw.out"))
+    one = workload(test="fileio", total_size="64MiB", duration="1s", cache="direct", fsync=0)
+    await life(one, machine)
+    assert machine.ran[0] == ["mkdir", "-p", "-m", "700", FOLDER]
+    assert machine.ran[-1] == ["rm", "-rf", FOLDER]
+    assert [argv[-1] for argv in machine.ran[1:-1]] == ["cleanup", "prepare", "run"]
+    for argv in machine.ran[1:-1]:
+        assert argv[:4] == ["env", f"--chdir={FOLDER}", "sysbench", "fileio"]
+        assert {"--file-total-size=67108864", "--file-num=128", "--file-block-size=16384"} < set(argv)
+        assert {"--file-test-mode=rndrw", "--file-fsync-freq=0", "--file-extra-flags=direct", "--time=1"} < set(argv)
+
+
+async def test_a_full_disk_is_told_and_cleaned_up() -> None:
+    full = Completed(status=1, stdout=golden("sysbench/fileio-disk-full.out"))
+
+    def answer(argv: list[str]) -> Completed:
+        return full if argv[-1] == "prepare" else Completed(status=0)
+
+    machine = ScriptedMachine("server0", "10.0.0.1", answer)
+    with pytest.raises(ToolFailed, match=r"(?s)server0: sysbench fileio prepare ended with status 1.*No space left"):
+        await life(workload(test="fileio"), machine)
+    assert machine.ran[-1] == ["rm", "-rf", FOLDER]
+
+
+async def test_finish_takes_a_lost_machine_as_it_is() -> None:
+    machine = server(Completed(status=0))
+    machine.lost = True
+    await workload(test="fileio").finish(ScriptedStage([machine], []))
+
+
+async def test_a_run_that_fails_is_told_with_sysbenchs_words() -> None:
+    with pytest.raises(ToolFailed, match=r"(?s)sysbench ended with status 1.*invalid option: --prime=5"):
+        await life(workload(test="cpu"), server(Completed(status=1, stderr=golden("sysbench/unknown-option.err"))))
+
+
+# ── What a study file may say ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "Field required"),
+        ({"test": "memory"}, "'cpu' or 'fileio'"),
+        ({"test": "cpu", "duration": "1.5s"}, 'whole seconds; write "2s"'),
+        ({"test": "cpu", "mode": "rndrw"}, '`mode` needs test = "fileio"'),
+        ({"test": "fileio", "max_prime": 100}, '`max_prime` needs test = "cpu"'),
+        ({"test": "fileio", "total_size": "1MiB", "block_size": "16KiB"}, "smaller than a block"),
+        ({"test": "fileio", "total_size": 4}, "has no unit"),
+        ({"test": "fileio", "fsync": True}, "valid integer"),
+        ({"test": "cpu", "threads": 0}, "greater than or equal to 1"),
+        ({"test": "cpu", "max_prime": 2}, "greater than or equal to 3"),
+        ({"test": "cpu", "seconds": 2}, "Extra inputs"),
+    ],
+)
+def test_bad_parameters_are_refused_with_what_would_be_right(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        workload(**given)
+    assert message in caught.value.errors()[0]["msg"]
