@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import sys
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -234,7 +235,7 @@ def report(path: Path, form: "Format", output: Path | None) -> None:
     if output is not None:
         output.write_bytes(data)
     else:
-        click.get_binary_stream("stdout").write(data)
+        sys.stdout.buffer.write(data)
 
 
 def show(path: Path, as_json: bool) -> None:

@@ -141,10 +141,11 @@ class Mock:
         ledger.creating(handle)
         if borrowed and world.read(name) is not None:
             return handle
+        options = dict(order.options)
         state = world.make(
             name,
-            str(order.options.get("address") or world.free_address()),
-            **{**order.options, "environment": order.options.get("label", order.role)},
+            str(options.pop("address", None) or world.free_address()),
+            **{**options, "environment": options.get("label", order.role)},
             vcpus=order.spec.vcpus,
             memory=order.spec.memory,
             nic=order.spec.nic,

@@ -6,12 +6,13 @@ it. What somebody else set meanwhile is theirs: it is left, and told.
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from nearmetal.errors import HostCannot, MachineError
 from nearmetal.lab.change_kinds import KINDS
 from nearmetal.lab.ledger import Ledger
-from nearmetal.model import Change, Commands, Warned
+from nearmetal.lab.site import must
+from nearmetal.model import Change, Commands, Machine, Warned
 
 Reach = Callable[[str], Awaitable[Commands]]
 """From a change's `on` to what commands run on. MachineLost when it is no more."""
@@ -94,9 +95,17 @@ async def undo(ledger: Ledger, reach: Reach) -> list[Undone]:
 async def _put_back(change: Change, commands: Commands) -> Undone:
     kind = KINDS[change.kind]
     current = await kind.read(commands, change.target)
-    if current == change.before:
-        return Undone(change, "already so")
-    if current != change.after:
+    if current not in (change.before, change.after):
         return Undone(change, "left", f"it is {current!r} now, which is not what nearmetal set ({change.after!r})")
-    await kind.write(commands, change.target, change.before)
-    return Undone(change, "restored")
+    if current != change.before:
+        await kind.write(commands, change.target, change.before)
+    if change.kind == "boot":
+        await _boot_without(change, commands)
+    return Undone(change, "already so" if current == change.before else "restored")
+
+
+async def _boot_without(change: Change, commands: Commands) -> None:
+    """Boot a machine again that still runs with our kernel arguments. Before the ledger forgets them, not after."""
+    running = (await must(commands, "cat", "/proc/cmdline")).decode().split()
+    if set(change.after.split()) <= set(running):
+        await cast(Machine, commands).reboot()

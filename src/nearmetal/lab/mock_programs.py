@@ -96,6 +96,8 @@ def _file(call: Call, path: str) -> bytes | None:
     if path == "/sys/devices/system/cpu/isolated":
         arguments = [a.partition("=")[2] for a in call.state["running_arguments"] if a.startswith("isolcpus=")]
         return ("".join(arguments) + "\n").encode()
+    if path == "/proc/cmdline":
+        return f"BOOT_IMAGE=mock {' '.join(call.state['running_arguments'])}\n".encode()
     if path == "/proc/sys/kernel/random/boot_id":
         return f"{call.state['boot_id']}\n".encode()
     if path in call.state["files"]:

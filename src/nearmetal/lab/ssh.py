@@ -24,7 +24,7 @@ from nearmetal.model import Completed, Cost, Running, Site
 
 _AGAIN = 0.02
 """Seconds until the next attempt after one was refused."""
-_PATIENCE = 1.0
+_PATIENCE = 5.0
 """Seconds until a second attempt beside one that is silent: each costs the far side a process."""
 _KILL_LIMIT = 2.0
 """Seconds that a killed program has to be gone."""

@@ -14,6 +14,7 @@ EPOCH = 1686355200
 
 _TRACES = (
     "etc/apt/apt.conf.d/99mmdebstrap",
+    "etc/apt/sources.list.d/*",
     "etc/*-",
     "etc/machine-id",
     "etc/ssh/ssh_host_*",

@@ -1,0 +1,35 @@
+"""Every test has a home of its own; only the image, which takes a minute to build, is shared."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nearmetal.config import Paths
+
+SHARED_CACHE = Paths.default().cache
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    if SHARED_CACHE.exists():
+        (folder / "cache").symlink_to(SHARED_CACHE)
+    monkeypatch.setenv("NEARMETAL_HOME", str(folder))
+    monkeypatch.setenv("NEARMETAL_SHARED_CACHE", str(SHARED_CACHE))
+    yield folder
+
+
+def pytest_report_header() -> list[str]:
+    return [f"images: {SHARED_CACHE}", f"root: {'yes' if os.geteuid() == 0 else 'no: live tests are skipped'}"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Live tests need root; skipped loudly, never silently passed."""
+    if os.geteuid() == 0:
+        return
+    for item in items:
+        if item.get_closest_marker("live"):
+            item.add_marker(pytest.mark.skip(reason="needs root: namespaces, control groups, QEMU"))

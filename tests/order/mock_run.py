@@ -1,0 +1,69 @@
+"""A run on the mock environment, in this process, with every event gathered."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from nearmetal.lab import clean
+from nearmetal.lab.sites import opener
+from nearmetal.model import Study, TrialRecord
+from nearmetal.run import session
+from nearmetal.run.events import Event
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import records
+from nearmetal.study import read
+
+STUDY = """
+name = "order"
+reference = { environment = "base" }
+[environments.base]
+kind = "mock"
+[environments.slow]
+kind = "mock"
+speed = 0.5
+[factors]
+environment = ["base", "slow"]
+[clients]
+environment = "mock"
+[[workloads]]
+name = "web"
+kind = "http"
+duration = "1s"
+[design]
+blocks = 2
+"""
+
+
+def study(text: str = STUDY) -> Study:
+    return read(text, "order.toml")
+
+
+async def run(
+    folder: Path, text: str = STUDY, listener: Callable[[Event], None] = lambda event: None
+) -> tuple[list[Event], list[TrialRecord]]:
+    """Run to the end; what was said, and what was recorded."""
+    events: list[Event] = []
+    request = session.Request(study(text), text, folder, available=False)
+    await session.start(request, lambda text: None, (events.append, listener))
+    return events, list(records(RunFolder(folder).journal))
+
+
+async def resume(folder: Path) -> tuple[list[Event], list[TrialRecord]]:
+    events: list[Event] = []
+    await session.resume(RunFolder(folder), lambda text: None, (events.append,))
+    return events, list(records(RunFolder(folder).journal))
+
+
+async def left_over() -> list[str]:
+    """What a ledger still holds, or the mock world still has, of machines that are not borrowed."""
+    from nearmetal.config import Paths
+    from nearmetal.lab.mock_world import World
+
+    ledgers = [str(path) for path in clean.ledgers_folder().glob("*.jsonl")]
+    sites = (Paths.default().state / "mock").glob("*")
+    return ledgers + [
+        state["name"] for site in sites for state in World(site.name).machines() if not state.get("borrowed")
+    ]
+
+
+async def cleaned() -> clean.Cleaned:
+    return await clean.clean(opener({}))

@@ -1,0 +1,93 @@
+"""kill -9 of the controller at every step: no finished trial is lost or run twice, and nothing stays behind."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from nearmetal.model import TrialStatus
+from nearmetal.run.events import Event
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import records
+from tests.order import mock_run
+
+CONTROLLER = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from nearmetal.run.events import Event
+from tests.order import mock_run
+
+left = int(sys.argv[2])
+
+def kill(event: Event) -> None:
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(mock_run.run(Path(sys.argv[1]), Path(sys.argv[3]).read_text(), kill))
+"""
+
+
+async def count_events(folder: Path, text: str) -> int:
+    events: list[Event] = (await mock_run.run(folder, text))[0]
+    return len(events)
+
+
+BORROWED = """
+name = "borrowed"
+[environments.metal]
+kind = "mock"
+borrowed = true
+address = "lab3"
+provision = "reuse"
+[factors]
+environment = ["metal"]
+isolation = ["none", "kernel"]
+[machine]
+vcpus = 2
+[clients]
+environment = "mock"
+[[workloads]]
+name = "web"
+kind = "http"
+duration = "1s"
+[design]
+blocks = 1
+"""
+"""A machine that is not ours, isolated by a reboot: what is changed there must be put back, whatever happens."""
+
+
+async def run_and_kill(folder: Path, study: Path, step: int) -> None:
+    """A controller of its own that kills itself at its n-th event."""
+    controller = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", CONTROLLER, str(folder), str(step), str(study)),
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert await asyncio.wait_for(controller.wait(), 60) == -9
+
+
+@pytest.mark.parametrize("text", [mock_run.STUDY, BORROWED], ids=["made", "borrowed"])
+async def test_killed_at_every_step(tmp_path: Path, text: str, home: Path) -> None:
+    from nearmetal.lab.mock_world import World
+
+    total = await count_events(tmp_path / "whole", text)
+    study = tmp_path / "study.toml"
+    study.write_text(text)
+    for step in range(2, total, max(1, total // 15)):
+        folder = tmp_path / f"killed-{step}"
+        await run_and_kill(folder, study, step)
+        finished = {record.trial.id: record for record in records(RunFolder(folder).journal)}
+        cleaned = await mock_run.cleaned()
+        assert cleaned.left == ()
+        assert await mock_run.left_over() == [], f"killed at event {step}"
+        borrowed = World("local").read("lab3")
+        assert borrowed is None or (borrowed["running_arguments"] == [] and borrowed["files"] == {})
+        _, after = await mock_run.resume(folder)
+        assert len({record.trial.id for record in after}) == len(after), "a trial was run twice"
+        assert all(record.status is TrialStatus.OK for record in after)
+        assert {record.trial.id: record for record in after if record.trial.id in finished} == finished
+        planned = RunFolder(folder).manifest().plan
+        assert len(after) == sum(len(boot.trials) for block in planned.blocks for boot in block.boots)

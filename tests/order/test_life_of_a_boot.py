@@ -1,0 +1,106 @@
+"""The order of a boot's life: provision, treat, verify, measure, undo, destroy; also when something goes wrong."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from nearmetal.model import TrialStatus
+from nearmetal.run.events import BlockEnded, BootEnded, BootStarted, Event, Step, TrialEnded, Withdrawn
+from tests.order import mock_run
+
+LIFE = [
+    "create",
+    "attach",
+    "facts",
+    "change",
+    "verify",
+    "prepare",
+    "measure",
+    "check",
+    "undo",
+    "destroy",
+]
+
+
+def boots(events: list[Event]) -> list[list[Event]]:
+    """The events of each boot."""
+    found: list[list[Event]] = []
+    for event in events:
+        if isinstance(event, BootStarted):
+            found.append([])
+        if found:
+            found[-1].append(event)
+    return found
+
+
+def begun(events: list[Event]) -> list[str]:
+    return [event.name for event in events if isinstance(event, Step) and event.state == "begins"]
+
+
+async def test_a_boot_goes_through_its_life_in_order(tmp_path: Path) -> None:
+    events, records = await mock_run.run(tmp_path / "run")
+    for boot in boots(events):
+        assert begun(boot) == LIFE
+        names = [type(event).__name__ for event in boot if not isinstance(event, Step)]
+        assert names[0] == "BootStarted"
+        assert names.index("TrialEnded") < names.index("BootEnded")
+    assert [record.status for record in records] == [TrialStatus.OK] * 4
+    assert await mock_run.left_over() == []
+
+
+async def test_every_treatment_once_in_each_block(tmp_path: Path) -> None:
+    _, records = await mock_run.run(tmp_path / "run")
+    seen = Counter((record.trial.block, record.trial.treatment["environment"]) for record in records)
+    assert seen == {(block, environment): 1 for block in (0, 1) for environment in ("base", "slow")}
+
+
+@pytest.mark.parametrize(("fault", "last_step"), [("create", "create"), ("attach", "attach"), ("exec", "attach")])
+async def test_a_machine_that_fails_is_undone_recorded_and_its_block_repeated(
+    tmp_path: Path, fault: str, last_step: str
+) -> None:
+    text = mock_run.STUDY.replace('kind = "mock"\nspeed = 0.5', f'kind = "mock"\nlabel = "s"\nfault = "{fault}"')
+    events, records = await mock_run.run(tmp_path / "run", text)
+    lost = [record for record in records if record.status is TrialStatus.LOST]
+    assert [record.trial.treatment["environment"] for record in lost] == ["slow"]
+    assert lost[0].reason
+    assert lost[0].responses == {}
+    failing = next(
+        boot for boot in boots(events) if any(isinstance(e, TrialEnded) and e.record == lost[0] for e in boot)
+    )
+    assert begun(failing) == [*LIFE[: LIFE.index(last_step) + 1], "undo", "destroy"]
+    attempts = [(event.block, event.attempt, event.whole) for event in events if isinstance(event, BlockEnded)]
+    assert attempts == [(0, 0, False), (0, 1, True), (1, 0, True)]
+    assert await mock_run.left_over() == []
+
+
+async def test_a_treatment_that_fails_three_attempts_running_is_withdrawn_and_the_others_go_on(tmp_path: Path) -> None:
+    text = mock_run.STUDY.replace(
+        'kind = "mock"\nspeed = 0.5', 'kind = "mock"\nlabel = "s"\nfault = "attach"\nfault_on = [1, 2, 3, 4, 5, 6]'
+    )
+    events, records = await mock_run.run(tmp_path / "run", text)
+    assert [event.treatment for event in events if isinstance(event, Withdrawn)] == [{"environment": "slow"}]
+    assert sum(record.trial.treatment["environment"] == "slow" for record in records) == 3
+    last = [record for record in records if record.trial.block == 1]
+    assert [(record.trial.treatment["environment"], record.status) for record in last] == [("base", TrialStatus.OK)]
+
+
+async def test_one_boot_for_all_workloads_where_the_design_shares_it(tmp_path: Path) -> None:
+    second = (
+        '[[workloads]]\nname = "primes"\nkind = "sysbench"\ntest = "cpu"\nduration = "1s"\n[design]\nshare_boot = true'
+    )
+    events, records = await mock_run.run(tmp_path / "run", mock_run.STUDY.replace("[design]", second))
+    ended = [event for event in events if isinstance(event, BootEnded)]
+    assert len(ended) == 4
+    assert len(records) == 8
+    by_boot: dict[str, set[str]] = {}
+    for record in records:
+        assert record.boot is not None
+        by_boot.setdefault(record.boot.id, set()).add(record.trial.workload)
+    assert all(workloads == {"web", "primes"} for workloads in by_boot.values())
+
+
+async def test_costs_are_responses_of_every_trial(tmp_path: Path) -> None:
+    _, records = await mock_run.run(tmp_path / "run")
+    for record in records:
+        assert {"throughput", "cpu_per_event", "memory_overhead", "ready"} <= record.responses.keys()
