@@ -1,6 +1,7 @@
 //! How a verb speaks: one JSON document on stdout, progress as JSON lines on stderr, and its exit codes.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -38,9 +39,11 @@ fn text(value: &Value) -> String {
 fn write_fields(value: &Value, depth: usize, text: &mut String) {
     let indent = "  ".repeat(depth);
     let named: Vec<(String, &Value)> = match value {
+        // The schema's name is for programs.
         Value::Object(fields) => fields
             .iter()
-            .map(|(name, field)| (name.replace('_', " "), field))
+            .filter(|(name, _)| *name != "schema")
+            .map(|(name, field)| (name.clone(), field))
             .collect(),
         Value::Array(items) => items
             .iter()
@@ -53,14 +56,25 @@ fn write_fields(value: &Value, depth: usize, text: &mut String) {
         }
     };
     for (name, field) in named {
-        let _ = match short(field) {
-            Some(short) => writeln!(text, "{indent}{name}: {short}"),
-            None => writeln!(text, "{indent}{name}:"),
-        };
-        if short(field).is_none() {
+        if let Some((name, duration)) = duration(&name, field) {
+            let _ = writeln!(text, "{indent}{}: {duration}", name.replace('_', " "));
+        } else if let Some(short) = short(field) {
+            let _ = writeln!(text, "{indent}{}: {short}", name.replace('_', " "));
+        } else {
+            let _ = writeln!(text, "{indent}{}:", name.replace('_', " "));
             write_fields(field, depth + 1, text);
         }
     }
+}
+
+/// A number of nanoseconds, by the end of its name, in the unit that suits it.
+fn duration<'a>(name: &'a str, value: &Value) -> Option<(&'a str, String)> {
+    let nanoseconds = value
+        .as_f64()
+        .filter(|number| number.abs() < u64::MAX as f64)?;
+    let sign = if nanoseconds < 0.0 { "-" } else { "" };
+    let duration = Duration::from_nanos(nanoseconds.abs() as u64);
+    Some((name.strip_suffix("_ns")?, format!("{sign}{duration:?}")))
 }
 
 /// A value that fits behind its name: a single one, or a list of single ones.
@@ -90,10 +104,10 @@ mod tests {
 
     #[test]
     fn a_document_reads_as_indented_lines() {
-        let document = serde_json::json!({"a_b": 1, "c": {"d": [1, "x"], "e": [{"f": true}], "g": []}, "h": null});
+        let document = serde_json::json!({"a_b": 1, "c": {"d": [1, "x"], "e": [{"f": true}], "g": []}, "h": null, "lag_ns": -1500});
         assert_eq!(
             text(&document),
-            "a b: 1\nc:\n  d: 1 x\n  e:\n    0:\n      f: yes\n  g: none\nh: none\n"
+            "a b: 1\nc:\n  d: 1 x\n  e:\n    0:\n      f: yes\n  g: none\nh: none\nlag: -1.5µs\n"
         );
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use schemars::{Schema, schema_for};
 
-use crate::{at, facts, hold, load, serve};
+use crate::{at, clock, facts, hold, load, serve};
 
 type Generate = fn() -> Schema;
 
@@ -16,7 +16,9 @@ const DOCUMENTS: &[(&str, Generate)] = &[
     ("load.progress.v1", || schema_for!(load::ProgressLine)),
     ("serve.v1", || schema_for!(serve::Document)),
     ("at.v1", || schema_for!(at::Document)),
-    ("facts.v1", || schema_for!(facts::Facts)),
+    ("clock.v1", || schema_for!(clock::Document)),
+    ("clock.serve.v1", || schema_for!(clock::Listening)),
+&|| schema_for!(facts::Facts)),
     ("hold.v1", || schema_for!(hold::Ready)),
 ];
 

@@ -99,6 +99,8 @@ struct Clock {
     available: Vec<String>,
 }
 
+const CLOCK_SOURCES: &str = "sys/devices/system/clocksource/clocksource0";
+
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     output::show(&gather(&Kernel::running(), &args.hash)?, args.json)?;
     Ok(ExitCode::SUCCESS)
@@ -157,13 +159,17 @@ fn memory(kernel: &Kernel) -> Memory {
     }
 }
 
+/// What this kernel takes its time from.
+pub fn clock_source(kernel: &Kernel) -> Option<String> {
+    kernel.text(format!("{CLOCK_SOURCES}/current_clocksource"))
+}
+
 fn clock(kernel: &Kernel) -> Clock {
-    let directory = "sys/devices/system/clocksource/clocksource0";
     let available = kernel
-        .text(format!("{directory}/available_clocksource"))
+        .text(format!("{CLOCK_SOURCES}/available_clocksource"))
         .unwrap_or_default();
     Clock {
-        source: kernel.text(format!("{directory}/current_clocksource")),
+        source: clock_source(kernel),
         available: available.split_whitespace().map(str::to_owned).collect(),
     }
 }

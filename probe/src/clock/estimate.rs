@@ -1,0 +1,343 @@
+//! From exchanges to an offset, and to whether it can be trusted.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The four times of an exchange, in nanoseconds since the epoch by the clock of whoever took them.
+#[derive(Clone, Debug, Default)]
+pub struct Exchange {
+    pub asked_ns: i64,
+    pub received_ns: i64,
+    pub answered_ns: i64,
+    pub arrived_ns: i64,
+    /// CLOCK_MONOTONIC_RAW of the asker when it asked.
+    pub local_undisciplined_ns: i64,
+    /// CLOCK_MONOTONIC_RAW of the server when it answered.
+    pub remote_undisciplined_ns: i64,
+    pub remote_source: String,
+}
+
+impl Exchange {
+    /// The server's clock less the asker's, if both ways took equally long (RFC 5905, section 8).
+    fn offset_ns(&self) -> i64 {
+        ((self.received_ns - self.asked_ns) + (self.answered_ns - self.arrived_ns)) / 2
+    }
+
+    /// The time on the way, both ways together.
+    fn delay_ns(&self) -> i64 {
+        (self.arrived_ns - self.asked_ns) - (self.answered_ns - self.received_ns)
+    }
+}
+
+/// What is known besides the exchanges.
+pub struct Setting {
+    pub server: String,
+    pub asked: u32,
+    pub local_source: Option<String>,
+    pub remote_source: Option<String>,
+}
+
+/// How far the server's CLOCK_REALTIME is ahead of the asker's.
+#[derive(Serialize, JsonSchema, Debug)]
+pub struct Document {
+    schema: &'static str,
+    server: String,
+    /// Exchanges asked for, and those that were answered.
+    asked: u32,
+    answered: u32,
+    /// The server's clock less this one's: the median of the quarter of exchanges with the lowest delays.
+    offset_ns: i64,
+    /// The offset cannot be wrong by more than this, which is half the lowest delay.
+    bound_ns: i64,
+    /// The time on the way, both ways together: the median of the same quarter, and the lowest of all.
+    delay_ns: i64,
+    delay_min_ns: i64,
+    /// The largest less the smallest offset of the same quarter.
+    spread_ns: i64,
+    /// How much faster the server's clock ran; absent when too few exchanges or too little time.
+    drift: Option<Drift>,
+    /// From the first question to the last.
+    duration_ns: i64,
+    clock: &'static str,
+    sources: Sources,
+    /// Whether the offset can be used to line up what the two machines recorded.
+    trustworthy: bool,
+    /// Why not.
+    reasons: Vec<String>,
+}
+
+/// In parts per million. A range on both sides of zero says that no drift can be seen in so short a time.
+#[derive(Serialize, JsonSchema, Debug)]
+struct Drift {
+    median_ppm: f64,
+    /// The middle half of what pairs of exchanges say lies between these.
+    from_ppm: f64,
+    to_ppm: f64,
+}
+
+/// What each machine's kernel takes its time from.
+#[derive(Serialize, JsonSchema, Debug)]
+struct Sources {
+    local: Option<String>,
+    remote: Option<String>,
+}
+
+const MILLISECOND: i64 = 1_000_000;
+/// Fewer exchanges say too little about how much they scatter.
+const ENOUGH: usize = 8;
+/// What a clock may be slewed by at most (adjtimex(2)), in parts per million.
+const SLEW_LIMIT_PPM: f64 = 500.0;
+/// An offset that may be wrong by more does not order anything that machines on one network do.
+const BOUND_LIMIT_NS: i64 = 10 * MILLISECOND;
+const SHORTEST_FOR_DRIFT_NS: i64 = 100 * MILLISECOND;
+
+/// The exchanges must not be empty.
+pub fn document(setting: Setting, exchanges: &[Exchange]) -> Document {
+    let mut best: Vec<&Exchange> = exchanges.iter().collect();
+    best.sort_by_key(|exchange| exchange.delay_ns());
+    best.truncate(exchanges.len().div_ceil(4));
+    let offsets = sorted(best.iter().map(|exchange| exchange.offset_ns()));
+    let delays = sorted(best.iter().map(|exchange| exchange.delay_ns()));
+    let asked = exchanges.iter().map(|exchange| exchange.asked_ns);
+    let duration_ns = asked.clone().max().unwrap_or(0) - asked.min().unwrap_or(0);
+    let delay_min_ns = delays.first().copied().unwrap_or(0);
+    let mut document = Document {
+        schema: "clock.v1",
+        server: setting.server,
+        asked: setting.asked,
+        answered: exchanges.len() as u32,
+        offset_ns: median(&offsets),
+        bound_ns: (delay_min_ns + 1) / 2,
+        delay_ns: median(&delays),
+        delay_min_ns,
+        spread_ns: offsets
+            .last()
+            .zip(offsets.first())
+            .map_or(0, |(last, first)| last - first),
+        drift: drift(&best, duration_ns),
+        duration_ns,
+        clock: "CLOCK_REALTIME",
+        sources: Sources {
+            local: setting.local_source,
+            remote: setting.remote_source,
+        },
+        trustworthy: false,
+        reasons: Vec::new(),
+    };
+    document.reasons = doubts(&document, exchanges);
+    document.trustworthy = document.reasons.is_empty();
+    document
+}
+
+fn doubts(document: &Document, exchanges: &[Exchange]) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let mut doubt = |there_is: bool, reason: String| {
+        if there_is {
+            reasons.push(reason);
+        }
+    };
+    let milliseconds = |nanoseconds: i64| nanoseconds as f64 / MILLISECOND as f64;
+    doubt(
+        exchanges.len() < ENOUGH,
+        format!(
+            "only {} exchanges were answered; {ENOUGH} are needed",
+            exchanges.len()
+        ),
+    );
+    doubt(
+        document.answered * 5 < document.asked * 4,
+        format!(
+            "{} of {} questions were lost",
+            document.asked - document.answered,
+            document.asked
+        ),
+    );
+    doubt(
+        document.bound_ns > BOUND_LIMIT_NS,
+        format!(
+            "the way takes {:.1} ms, and the offset may be wrong by half of that",
+            milliseconds(document.delay_min_ns)
+        ),
+    );
+    doubt(
+        document.delay_min_ns < 0,
+        "an answer arrived before its question left: a clock was set back meanwhile".into(),
+    );
+    // Two offsets can differ by as much as their delays together allow; more means that a clock moved.
+    doubt(
+        document.spread_ns > document.delay_ns.saturating_mul(2).max(MILLISECOND),
+        format!(
+            "the best offsets differ by {:.3} ms, more than the way explains",
+            milliseconds(document.spread_ns)
+        ),
+    );
+    doubt(
+        document
+            .drift_ppm
+            .is_some_and(|drift| drift.abs() > SLEW_LIMIT_PPM),
+        "the clocks drift apart faster than a clock may be slewed".into(),
+    );
+    for (who, source) in [
+        ("this machine", &document.sources.local),
+        ("the server", &document.sources.remote),
+    ] {
+        doubt(
+            source.as_ref().is_some_and(|name| name.contains("jiffies")),
+            format!("{who} counts time in timer ticks only"),
+        );
+    }
+    let local = stepped(exchanges, |exchange| {
+        exchange.asked_ns - exchange.local_undisciplined_ns
+    });
+    let remote = stepped(exchanges, |exchange| {
+        exchange.answered_ns - exchange.remote_undisciplined_ns
+    });
+    doubt(local, "this machine's clock was set meanwhile".into());
+    doubt(remote, "the server's clock was set meanwhile".into());
+    reasons
+}
+
+/// Whether a clock moved against the undisciplined one by more than slewing explains.
+fn stepped(exchanges: &[Exchange], difference_ns: impl Fn(&Exchange) -> i64) -> bool {
+    exchanges.windows(2).any(|pair| {
+        let elapsed_ns = pair[1].local_undisciplined_ns - pair[0].local_undisciplined_ns;
+        let allowed_ns = MILLISECOND + (elapsed_ns as f64 * SLEW_LIMIT_PPM * 1e-6) as i64;
+        (difference_ns(&pair[1]) - difference_ns(&pair[0])).abs() > allowed_ns
+    })
+}
+
+/// The slope of the offset over time: the median of the slopes between an early and a late half (Theil's incomplete method).
+fn drift(exchanges: &[&Exchange], duration_ns: i64) -> Option<Drift> {
+    if exchanges.len() < ENOUGH || duration_ns < SHORTEST_FOR_DRIFT_NS {
+        return None;
+    }
+    let mut by_time = exchanges.to_vec();
+    by_time.sort_by_key(|exchange| exchange.asked_ns);
+    let (early, late) = by_time.split_at(by_time.len() / 2);
+    let mut slopes: Vec<f64> = early
+        .iter()
+        .zip(late)
+        .map(|(before, after)| {
+            (after.offset_ns() - before.offset_ns()) as f64
+                / (after.asked_ns - before.asked_ns).max(1) as f64
+                * 1e6
+        })
+        .collect();
+    slopes.sort_by(f64::total_cmp);
+    let quantile = |quarters: usize| slopes.get((slopes.len() - 1) * quarters / 4).copied();
+    Some(Drift {
+        median_ppm: quantile(2)?,
+        from_ppm: quantile(1)?,
+        to_ppm: quantile(3)?,
+    })
+}
+
+fn sorted(values: impl Iterator<Item = i64>) -> Vec<i64> {
+    let mut values: Vec<_> = values.collect();
+    values.sort_unstable();
+    values
+}
+
+/// The middle of sorted values; of two middles the mean.
+fn median(sorted: &[i64]) -> i64 {
+    match sorted {
+        [] => 0,
+        _ => {
+            let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+            low + (high - low) / 2
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OFFSET_NS: i64 = 3_000_000_000;
+
+    /// Exchanges 10 ms apart with a server that is ahead, whose clock gains `drift_ppm`, and ways that take what is given.
+    fn exchanges(ways_ns: &[(i64, i64)], drift_ppm: f64) -> Vec<Exchange> {
+        let one = |(index, &(there, back)): (usize, &(i64, i64))| {
+            let asked = index as i64 * 10 * MILLISECOND;
+            let ahead = |at: i64| at + OFFSET_NS + (at as f64 * drift_ppm * 1e-6) as i64;
+            let (received, answered) = (asked + there, asked + there + 5_000);
+            Exchange {
+                asked_ns: asked,
+                received_ns: ahead(received),
+                answered_ns: ahead(answered),
+                arrived_ns: answered + back,
+                local_undisciplined_ns: asked,
+                remote_undisciplined_ns: answered,
+                remote_source: "tsc".into(),
+            }
+        };
+        ways_ns.iter().enumerate().map(one).collect()
+    }
+
+    fn estimate(exchanges: &[Exchange], asked: u32) -> Document {
+        let setting = Setting {
+            server: "x".into(),
+            asked,
+            local_source: Some("tsc".into()),
+            remote_source: None,
+        };
+        document(setting, exchanges)
+    }
+
+    #[test]
+    fn the_offset_comes_from_the_exchanges_that_waited_least() {
+        // Three in four were held up on the way there, which biases their offsets by half of that.
+        let ways: Vec<_> = (0..40)
+            .map(|n| {
+                if n % 4 == 0 {
+                    (20_000, 20_000)
+                } else {
+                    (900_000, 20_000)
+                }
+            })
+            .collect();
+        let result = estimate(&exchanges(&ways, 0.0), 40);
+        assert_eq!(
+            (result.offset_ns, result.delay_ns, result.bound_ns),
+            (OFFSET_NS, 40_000, 20_000)
+        );
+        assert!(result.trustworthy, "{:?}", result.reasons);
+    }
+
+    #[test]
+    fn the_bound_holds_for_a_lopsided_way() {
+        let result = estimate(&exchanges(&[(100_000, 0); 20], 0.0), 20);
+        assert!((result.offset_ns - OFFSET_NS).abs() <= result.bound_ns);
+    }
+
+    #[test]
+    fn drift_is_found() {
+        let result = estimate(&exchanges(&[(20_000, 20_000); 100], 50.0), 100);
+        assert!(
+            (result.drift.as_ref().unwrap().median_ppm - 50.0).abs() < 1.0,
+            "{result:?}"
+        );
+        assert!(result.trustworthy);
+    }
+
+    #[test]
+    fn what_cannot_be_trusted_says_why() {
+        let reason =
+            |exchanges: &[Exchange], asked: u32| estimate(exchanges, asked).reasons.join("; ");
+        let good = exchanges(&[(20_000, 20_000); 40], 0.0);
+        assert_eq!(reason(&good, 40), "");
+        assert!(reason(&good, 80).contains("40 of 80"));
+        assert!(reason(&good[..4], 4).contains("only 4"));
+        assert!(reason(&exchanges(&[(20_000_000, 20_000_000); 40], 0.0), 40).contains("40.0 ms"));
+        assert!(reason(&exchanges(&[(20_000, 20_000); 40], 5_000.0), 40).contains("slewed"));
+        let mut set = good.clone();
+        set[20..].iter_mut().for_each(|exchange| {
+            exchange.received_ns += 50 * MILLISECOND;
+            exchange.answered_ns += 50 * MILLISECOND;
+        });
+        assert!(reason(&set, 40).contains("the server's clock was set"));
+        let mut set_back = good;
+        set_back[3].arrived_ns -= 50 * MILLISECOND;
+        assert!(reason(&set_back, 40).contains("set back"));
+    }
+}

@@ -1,0 +1,112 @@
+//! `clock` between two processes that share one clock, where the truth is known: an offset of nothing.
+
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+mod support;
+use support::*;
+
+struct Server(Child);
+
+impl Server {
+    fn start(arguments: &[&str]) -> (Server, String) {
+        let mut process = probe()
+            .args(["clock", "serve", "--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let ready: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(ready["schema"], "clock.serve.v1");
+        (
+            Server(process),
+            ready["listening"].as_str().unwrap().to_owned(),
+        )
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn ask(arguments: &[&str]) -> Value {
+    document(&run(&[&["clock", "ask", "--json"], arguments].concat()))
+}
+
+#[test]
+fn a_clock_agrees_with_itself_within_the_bound_it_claims() {
+    let (_server, address) = Server::start(&[]);
+    let clock = ask(&[&address, "--count", "60"]);
+    assert_eq!(
+        (clock["schema"].as_str(), clock["answered"].as_u64()),
+        (Some("clock.v1"), Some(60))
+    );
+    let number = |name: &str| clock[name].as_i64().unwrap();
+    assert!(
+        number("offset_ns").abs() <= number("bound_ns") + number("spread_ns"),
+        "{clock}"
+    );
+    assert!(
+        number("delay_min_ns") > 0 && number("delay_min_ns") <= number("delay_ns"),
+        "{clock}"
+    );
+    assert!(number("duration_ns") >= 590_000_000, "{clock}");
+    assert_eq!(clock["sources"]["local"], clock["sources"]["remote"]);
+}
+
+#[test]
+fn once_ends_after_the_first_asker_and_not_before() {
+    let (mut server, address) = Server::start(&["--once"]);
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.send_to(b"nonsense", &address).unwrap();
+    stranger.send_to(&[0; 4096], &address).unwrap();
+    assert_eq!(
+        ask(&[&address, "--count", "9", "--interval", "1ms"])["answered"],
+        9
+    );
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_server_ends_at_its_time_and_when_told() {
+    let (mut server, _) = Server::start(&["--for", "50ms"]);
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+    let (mut server, _) = Server::start(&[]);
+    send(server.0.id(), libc::SIGTERM);
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn few_exchanges_are_not_trusted() {
+    let (_server, address) = Server::start(&[]);
+    let clock = ask(&[&address, "--count", "3", "--interval", "1ms"]);
+    assert_eq!(clock["trustworthy"], false);
+    assert!(clock["reasons"][0].as_str().unwrap().contains("only 3"));
+    assert!(clock["drift"].is_null());
+}
+
+#[test]
+fn nobody_there_is_told() {
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = run(&["clock", "serve", "--listen", &address]);
+    assert_eq!(output.status.code(), Some(2));
+    drop(taken);
+    let output = run(&["clock", "ask", &address]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("clock serve"),
+        "{}",
+        text(&output.stderr)
+    );
+}
