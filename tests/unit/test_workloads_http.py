@@ -17,6 +17,7 @@ from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden
 
 CLOSED = json.loads(golden("load/closed.json"))
 OPEN = json.loads(golden("load/open-1000.json"))
+RAMPS = {name: json.loads(golden(f"load/ramp{name}.json")) for name in ("", "-above", "-below", "-generator-gave-out")}
 REFUSED = json.loads(golden("load/refused.json"))
 
 Document = dict[str, Any]
@@ -96,11 +97,8 @@ async def test_a_trial_starts_the_server_asks_once_warms_measures_and_stops() ->
 
 async def test_each_mode_becomes_the_generators_options() -> None:
     async def command(**parameters: Any) -> str:
-        loader = client(OPEN)
-        one = workload(**parameters)
-        with_responses = {**OPEN, "saturation": {"rate": 7.0, "interval": [7.0, 8.0], "censored": "none"}}
-        loader = client(with_responses)
-        await one.run(ScriptedStage([server()], [loader]))
+        loader = client(RAMPS[""] if parameters.get("mode") == "ramp" else OPEN)
+        await workload(**parameters).run(ScriptedStage([server()], [loader]))
         return " ".join(loader.ran[0])
 
     assert "--mode open --rate 1000 --duration 2s" in await command(mode="open", rate=1000, duration="2s")
@@ -245,26 +243,31 @@ async def test_a_time_that_was_not_observed_is_left_out() -> None:
     assert "connect_p50" not in found.responses
 
 
-def ramp(rate: float | None, interval: list[float | None], censored: str, **parts: Any) -> Document:
-    saturation = {"rate": rate, "interval": interval, "censored": censored}
-    return changed(OPEN, rate={"offered": None}, saturation=saturation, **parts)
+RAMP = {"mode": "ramp", "from": 1, "step": 1, "to": 20}
 
 
-async def test_a_ramp_gives_the_saturation_and_whether_it_is_a_bound() -> None:
-    one = workload(mode="ramp", **{"from": 1, "step": 1, "to": 20})
-    for document, expected, censored in (
-        (ramp(17.5, [17.5, 18.0], "none"), 17.5, None),
-        (ramp(20.0, [20.0, None], "above"), 20.0, "right"),
-        (ramp(None, [None, 1.0], "below"), 1.0, "left"),
-    ):
-        found = await measured(one, document)
-        assert found.responses.keys() == one.responses.keys()
-        assert (value(found, "saturation"), found.responses["saturation"].censored) == (expected, censored)
-    both = await measured(one, ramp(8.0, [8.0, 9.0], "none"), ramp(20.0, [20.0, None], "above"))
-    assert (value(both, "saturation"), both.responses["saturation"].censored) == (28.0, "right")
-    assert both.responses["saturation"].by_client == (8.0, 20.0)
+@pytest.mark.parametrize(
+    ("name", "expected", "censored"), [("", 180, None), ("-above", 20, "right"), ("-below", 300, "left")]
+)
+async def test_a_ramp_gives_the_saturation_and_whether_it_is_a_bound(
+    name: str, expected: float, censored: str | None
+) -> None:
+    one = workload(**RAMP)
+    found = await measured(one, RAMPS[name])
+    assert found.responses.keys() == one.responses.keys()
+    assert (value(found, "saturation"), found.responses["saturation"].censored) == (expected, censored)
+    assert found.invalid is None
+
+
+async def test_ramps_of_several_clients_add_up_to_a_bound_if_one_is_a_bound() -> None:
+    found = await measured(workload(**RAMP), RAMPS[""], RAMPS["-above"])
+    assert (value(found, "saturation"), found.responses["saturation"].censored) == (200.0, "right")
+    assert found.responses["saturation"].by_client == (180.0, 20.0)
+
+
+async def test_a_ramp_without_a_saturation_is_a_tool_that_failed() -> None:
     with pytest.raises(ToolFailed, match="told no saturation"):
-        await measured(one, OPEN)
+        await measured(workload(**RAMP), OPEN)
 
 
 # ── Whether the instrument can be believed ────────────────────────────────────────────────────────────────────────
@@ -309,9 +312,18 @@ async def test_poisson_arrivals_may_scatter() -> None:
 
 
 async def test_ramps_that_bound_nothing_together_are_invalid() -> None:
-    one = workload(mode="ramp", **{"from": 1, "step": 1, "to": 20})
-    found = await measured(one, ramp(20.0, [20.0, None], "above"), ramp(None, [None, 1.0], "below"))
+    found = await measured(workload(**RAMP), RAMPS["-above"], RAMPS["-below"])
     assert "bounds nothing" in (found.invalid or "")
+
+
+async def test_a_generator_that_gave_out_says_nothing_of_the_server() -> None:
+    found = await measured(workload(**RAMP), RAMPS["-generator-gave-out"])
+    assert found.invalid == "at 250/s the generator gave out before the server did"
+    assert value(found, "saturation") == 200.0
+    nothing = {"rate": None, "interval": [None, None], "censored": "above"}
+    found = await measured(workload(**RAMP), changed(RAMPS["-generator-gave-out"], saturation=nothing))
+    assert found.invalid is not None
+    assert found.responses.keys() == {"errors"}
 
 
 async def test_a_closed_loop_whose_client_is_at_its_limit_warns() -> None:

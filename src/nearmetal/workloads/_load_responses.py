@@ -48,11 +48,19 @@ def of_rate(documents: Documents) -> dict[str, Response]:
 
 
 def of_ramp(documents: Documents) -> dict[str, Response]:
-    """Responses of a ramp: what all clients together could ask for. ToolFailed when a document tells no saturation."""
+    """Responses of a ramp: what all clients together could ask for. ToolFailed when a document tells no saturation.
+
+    A client whose generator gave out at the first rate knows nothing, and then there is no sum; the gates say so.
+    """
     _something_served(documents)
-    if any(_limit(document) is None for document in documents):
-        raise ToolFailed("the load generator told no saturation", remedy="see the artifact load-0.json")
-    total = sum(_limit(document) or 0.0 for document in documents)
+    total = 0.0
+    for document in documents:
+        limit = _limit(document)
+        if limit is None and any(step.generator_failed for step in document.steps):
+            return {"errors": _errors(documents)}
+        if limit is None:
+            raise ToolFailed("the load generator told no saturation", remedy="see the artifact load-0.json")
+        total += limit
     ends = {document.saturation.censored for document in documents if document.saturation}
     censored = "right" if "above" in ends else "left" if "below" in ends else None
     saturation = _response(RAMP["saturation"], total, documents, _limit)
