@@ -18,7 +18,7 @@ const DOCUMENTS: &[(&str, Generate)] = &[
     ("at.v1", || schema_for!(at::Document)),
     ("clock.v1", || schema_for!(clock::Document)),
     ("clock.serve.v1", || schema_for!(clock::Listening)),
-&|| schema_for!(facts::Facts)),
+    ("facts.v1", || schema_for!(facts::Facts)),
     ("hold.v1", || schema_for!(hold::Ready)),
 ];
 

@@ -173,8 +173,9 @@ fn doubts(document: &Document, exchanges: &[Exchange]) -> Vec<String> {
     );
     doubt(
         document
-            .drift_ppm
-            .is_some_and(|drift| drift.abs() > SLEW_LIMIT_PPM),
+            .drift
+            .as_ref()
+            .is_some_and(|drift| drift.from_ppm > SLEW_LIMIT_PPM || drift.to_ppm < -SLEW_LIMIT_PPM),
         "the clocks drift apart faster than a clock may be slewed".into(),
     );
     for (who, source) in [
