@@ -40,7 +40,7 @@ def shown(table: Table, where: str) -> list[tuple[int, Column]]:
 
 
 def repeated(table: Table) -> list[int]:
-    """For each row, how many of its first columns say the same as in the row above: a reader need not read them again."""
+    """For each row, how many of its first columns say the same as in the row above: no need to read them again."""
     columns = [index for index, column in shown(table, "page") if not column.numeric]
     above: tuple[Value, ...] | None = None
     found = []

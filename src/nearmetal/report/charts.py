@@ -32,6 +32,9 @@ _DRAWN_ONE_BY_ONE = 60
 _BINS = 80
 """More blocks than this in a line cannot be told apart at 328 px: medians of neighbours are drawn instead."""
 
+_ROOMY = 12
+"""With more strips than this, names stand beside them instead of above: less pretty, half as tall."""
+
 _POINTS = 1200
 """More points than this in one picture of lines are thinned further: the more lines, the less of each can be seen."""
 
@@ -331,7 +334,10 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
     Within a row, dots climb with the blocks, so that a drift shows as a slope. The axis is logarithmic where the
     values span more than a factor of four, and does not start at zero otherwise: dots are compared, not lengths.
     """
-    pitch = 48.0
+    beside = len(groups) > _ROOMY
+    pitch, rise = (25.0, 0) if beside else (48.0, -18)
+    left, right = (_room(g.label for g in groups), _room(g.figure for g in groups)) if beside else (0, 0)
+    plot = width - 34 - left - right
     everything = [value for group in groups for value in group.values]
     divisor, unit_name = figures.axis(unit, everything)
     logarithmic = bool(everything) and min(everything) > 0 and max(everything) / min(everything) > 4
@@ -341,11 +347,11 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
     for index, group in enumerate(groups):
         y = 30 + pitch * index
         values = np.asarray(group.values) / divisor
-        names.append({"y": y - 18, "label": group.label, "figure": group.figure})
+        names.append({"y": y + rise, "label": group.label, "figure": group.figure})
         common = {"colour": group.colour, "median": float(np.median(values))}
         if len(values) <= _DRAWN_ONE_BY_ONE:
-            rise = np.linspace(7, -7, len(values)) if len(values) > 1 else [0.0]
-            dots += [{**common, "y": y + float(up), "value": float(v)} for up, v in zip(rise, values, strict=True)]
+            climb = np.linspace(7, -7, len(values)) if len(values) > 1 else np.zeros(1)
+            dots += [{**common, "y": y + float(up), "value": float(v)} for up, v in zip(climb, values, strict=True)]
             boxes.append({**common, "y": y, "top": y - 11, "bottom": y + 11})
         else:
             low, first, third, high = (float(v) for v in np.quantile(values, (0.05, 0.25, 0.75, 0.95)))
@@ -374,21 +380,21 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
             boxes,
             {"type": "rect", "color": palette.TRACK, "cornerRadius": 3},
             x={"value": 0},
-            x2={"value": width - 34},
+            x2={"value": plot},
             y=_same_scale(y_of, "top"),
             y2={"field": "bottom"},
         ),
         _layer(
             names,
-            {"type": "text", "align": "left", "color": palette.INK, "limit": 270},
-            x={"value": 0},
+            {"type": "text", "align": "left", "color": palette.INK, "limit": left - 8 if beside else 270},
+            x={"value": -left},
             y=y_of,
             text=_field("label", "nominal"),
         ),
         _layer(
             names,
             {"type": "text", "align": "right", "color": palette.MUTED},
-            x={"value": width - 34},
+            x={"value": plot + right},
             y=y_of,
             text=_field("figure", "nominal"),
         ),
@@ -418,7 +424,7 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
             y2={"field": "bottom"},
         ),
     ]
-    return _chart(title, subtitle, width - 34, height, layers)
+    return _chart(title, subtitle, plot, height, layers)
 
 
 def _log_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:
@@ -462,7 +468,8 @@ def thinned(points: Sequence[tuple[float, float]], bins: int) -> tuple[tuple[flo
     together = math.ceil(len(places) / bins)
     groups = [places[start : start + together] for start in range(0, len(places), together)]
     return tuple(
-        (statistics.median(group), statistics.median(y for place in group for _, y in joined[place])) for group in groups
+        (statistics.median(group), statistics.median(y for place in group for _, y in joined[place]))
+        for group in groups
     )
 
 

@@ -6,7 +6,18 @@ import re
 from collections.abc import Sequence
 
 from nearmetal.report import cells
-from nearmetal.report.blocks import Block, Chart, Notice, Paragraph, Section, Source, Statements, Table, Terms
+from nearmetal.report.blocks import (
+    Block,
+    Chart,
+    Notice,
+    Paragraph,
+    Section,
+    Source,
+    Statement,
+    Statements,
+    Table,
+    Terms,
+)
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
@@ -36,10 +47,7 @@ def _block(block: Block) -> str:
         case Notice(text):
             return f"> **Note:** {_escaped(text)}"
         case Statements(items):
-            return "\n".join(
-                f"- **{_escaped(item.about)}**: {_escaped(item.text)}: **{_escaped(item.badge.text)}** ({_escaped(item.detail)})"
-                for item in items
-            )
+            return "\n".join(map(_statement, items))
         case Terms(items):
             return "\n".join(f"- **{_escaped(term)}**: {_escaped(text)}" for term, text in items)
         case Source(text):
@@ -52,6 +60,11 @@ def _block(block: Block) -> str:
             return f"{pictures}\n\n{_escaped(block.caption)}"
         case Table():
             return _table(block)
+
+
+def _statement(item: Statement) -> str:
+    said, verdict, detail = map(_escaped, (f"{item.about}: {item.text}", item.badge.text, item.detail))
+    return f"- {said}: **{verdict}** ({detail})"
 
 
 def picture_name(chart: Chart, panel: str) -> str:

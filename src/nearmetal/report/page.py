@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
@@ -13,8 +12,8 @@ from nearmetal.report.drawing import Picture
 from nearmetal.report.reading import ReportInput
 
 
-def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tuple[str, str], Picture]) -> str:
-    """The page. `pictures` holds a drawing for (chart's name, panel's name)."""
+def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tuple[str, str, bool], Picture]) -> str:
+    """The page. `pictures` holds a drawing for (chart's name, panel's name, whether it is the narrow one)."""
     environment = Environment(
         loader=PackageLoader("nearmetal.report"),
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -30,14 +29,9 @@ def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tup
         trials=report.analysis.trials,
         sections=sections,
         legend=report.colours,
-        drawings={key: _inline(picture) for key, picture in pictures.items()},
+        drawings={key: Markup(picture.svg) for key, picture in pictures.items()},  # ours, and escaped when drawn
         style=Markup(_style()),
     )
-
-
-def _inline(picture: Picture) -> Mapping[str, Any]:
-    """Drawings are ours, and what they say of a study was escaped when they were drawn."""
-    return {"svg": Markup(picture.svg), "narrow": Markup(picture.narrow) if picture.narrow else None}
 
 
 def _style() -> str:

@@ -64,7 +64,7 @@ def read(folder: RunFolder) -> ReportInput:
 
     manifest = folder.manifest()
     trials = tuple(records(folder.journal))
-    analysis = analyse(manifest, trials, tuple(events(folder.journal)), manifest.plan.primaries)
+    analysis = analyse(manifest, trials, events(folder.journal), manifest.plan.primaries)
     return ReportInput(manifest, analysis, trials)
 
 

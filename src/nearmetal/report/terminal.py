@@ -26,7 +26,7 @@ _BESIDE = 76
 
 
 def verdict_table(analysis: Analysis, width: int) -> RenderableType:
-    """The primary contrasts as sentences with their verdicts, a heading a workload; for a console `width` columns wide."""
+    """The primary contrasts as sentences with their verdicts, by workload; for a console `width` columns wide."""
     primary = [contrast for contrast in analysis.contrasts if contrast.primary]
     if not primary:
         return Text("Nothing was compared: the study has no treatment beside its reference.")

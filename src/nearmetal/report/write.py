@@ -6,22 +6,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from nearmetal.report import drawing, formats, page
+from nearmetal.errors import BadInput
+from nearmetal.report import formats, page
 from nearmetal.report.blocks import Chart, Section, Table
-from nearmetal.report.drawing import Picture
+from nearmetal.report.drawing import Drawers, Picture, draw
 from nearmetal.report.reading import ReportInput, read, sections
 from nearmetal.store.folder import RunFolder, write_whole
 
 Format = Literal["html", "md", "json", "csv", "png"]
 
 
+Pictures = Mapping[tuple[str, str, bool], Picture]
+"""By chart, panel, and whether it is the narrow one."""
+
+
 @dataclass(frozen=True)
-class _Made:
-    """A report with its chapters and pictures, before it takes a form."""
+class _Chapters:
+    """A report before it takes a form."""
 
     report: ReportInput
     sections: Sequence[Section]
-    pictures: Mapping[tuple[str, str], Picture]
+
+    @classmethod
+    def of(cls, folder: RunFolder) -> "_Chapters":
+        report = read(folder)
+        return cls(report, sections(report))
 
     @property
     def charts(self) -> list[Chart]:
@@ -37,66 +46,71 @@ def write(folder: RunFolder) -> Path:
 
     Both are replaced as a whole: a reader sees the old report or the new one. BadInput when the folder is unreadable.
     """
-    made = _make(folder, with_pictures=True)
+    with Drawers() as drawers:
+        chapters = _Chapters.of(folder)
+        pictures = _drawn(chapters, drawers)
     fresh = folder.path / ".report.new"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
-    for name, content in _files(made).items():
+    for name, content in _files(chapters, pictures).items():
         (fresh / name).write_bytes(content)
     _replace(fresh, folder.report)
-    write_whole(folder.page, _html(made).encode())
+    write_whole(folder.page, page.html(chapters.report, chapters.sections, pictures).encode())
     return folder.page
 
 
 def render(folder: RunFolder, format: Format) -> str | bytes:
     """The report in one format: the page, Markdown, the analysis, the table of contrasts, the picture of verdicts."""
     if format == "html":
-        return _html(_make(folder, with_pictures=True))
-    made = _make(folder, with_pictures=False)
-    if format == "md":
-        study = made.report.manifest.study
-        return formats.markdown(study.name, study.question, made.sections)
-    if format == "json":
-        return _json(made.report)
-    if format == "csv":
-        return "".join(formats.comma_separated(table) for table in made.tables if table.name == "verdicts")
-    return next(
-        (drawing.png(drawing.svg(chart.panels[0].spec)) for chart in made.charts if chart.name == "verdicts"), b""
-    )
+        with Drawers() as drawers:
+            chapters = _Chapters.of(folder)
+            return page.html(chapters.report, chapters.sections, _drawn(chapters, drawers))
+    chapters = _Chapters.of(folder)
+    match format:
+        case "md":
+            study = chapters.report.manifest.study
+            return formats.markdown(study.name, study.question, chapters.sections)
+        case "json":
+            return _json(chapters.report)
+        case "csv":
+            return next((formats.comma_separated(table) for table in chapters.tables if table.name == "verdicts"), "")
+        case "png":
+            return _verdicts_png(chapters, folder)
 
 
-def _make(folder: RunFolder, *, with_pictures: bool) -> _Made:
-    report = read(folder)
-    chapters = sections(report)
-    made = _Made(report, chapters, {})
-    if not with_pictures:
-        return made
-    pictures = {
-        (chart.name, panel.name): Picture(drawing.svg(panel.spec), drawing.svg(panel.narrow) if panel.narrow else None)
-        for chart in made.charts
+def _verdicts_png(chapters: _Chapters, folder: RunFolder) -> bytes:
+    for chart in chapters.charts:
+        if chart.name == "verdicts" and chart.panels:
+            return draw(chart.panels[0].spec).png
+    raise BadInput("no contrast of this run can be drawn", str(folder.path), "read why: nearmetal report --format md")
+
+
+def _drawn(chapters: _Chapters, drawers: Drawers) -> Pictures:
+    """Every picture of every chart."""
+    specs = {
+        (chart.name, panel.name, narrow): spec
+        for chart in chapters.charts
         for panel in chart.panels
+        for narrow, spec in ((False, panel.spec), (True, panel.narrow))
+        if spec is not None
     }
-    return _Made(report, chapters, pictures)
-
-
-def _html(made: _Made) -> str:
-    return page.html(made.report, made.sections, made.pictures)
+    return dict(zip(specs, drawers.draw(list(specs.values())), strict=True))
 
 
 def _json(report: ReportInput) -> str:
     return report.analysis.model_dump_json(indent=1) + "\n"
 
 
-def _files(made: _Made) -> dict[str, bytes]:
-    content = {"analysis.json": _json(made.report).encode()}
-    for table in made.tables:
+def _files(chapters: _Chapters, pictures: Pictures) -> dict[str, bytes]:
+    content = {"analysis.json": _json(chapters.report).encode()}
+    for table in chapters.tables:
         content[f"{formats.file_name(table.name)}.csv"] = formats.comma_separated(table).encode()
-    for chart in made.charts:
+    for chart in chapters.charts:
         for panel in chart.panels:
             name = formats.picture_name(chart, panel.name)
-            drawn = made.pictures[chart.name, panel.name].svg
-            content[f"{name}.svg"] = drawn.encode()
-            content[f"{name}.png"] = drawing.png(drawn)
+            picture = pictures[chart.name, panel.name, False]
+            content[f"{name}.svg"] = picture.svg.encode()
+            content[f"{name}.png"] = picture.png
     return content
 
 

@@ -22,8 +22,8 @@ class Fairness:
             lead = "Every fact that the machines told of themselves is the same everywhere."
             return Section(self.name, self.title, lead)
         lead = (
-            "Facts that the machines told of themselves and that differ, besides what is under study. Each could be part "
-            "of the reason for a difference above. What is not listed was the same everywhere."
+            "Facts that the machines told of themselves and that differ, besides what is under study. Each could be "
+            "part of the reason for a difference above. What is not listed was the same everywhere."
         )
         return Section(self.name, self.title, lead, (_table(rows),))
 

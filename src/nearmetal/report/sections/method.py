@@ -69,8 +69,8 @@ def _design(report: ReportInput) -> tuple[tuple[str, str], ...]:
         ),
         (
             "Verdicts",
-            f"equivalent: the interval lies within the margin of {figures.percent(design.margin)}; different: it excludes "
-            "the reference; undecided: neither. Undecided is not the same as no difference.",
+            f"equivalent: the interval lies within the margin of {figures.percent(design.margin)}; different: it "
+            "excludes the reference; undecided: neither. Undecided is not the same as no difference.",
         ),
         ("Host", _host(report)),
     )

@@ -23,8 +23,8 @@ class Validity:
         total = counts.ok + counts.invalid + counts.failed + counts.lost
         lead = f"{counts.ok:,} of {figures.count(total, 'trial')} ended well"
         lead += (
-            f"; {counts.invalid} invalid, {counts.failed} failed, {counts.lost} lost. Those are kept and never counted; "
-            "their blocks were repeated whole."
+            f"; {counts.invalid} invalid, {counts.failed} failed, {counts.lost} lost. Those are kept and never "
+            "counted; their blocks were repeated whole."
             if bad
             else ", none was invalid, failed or lost."
         )
@@ -39,8 +39,8 @@ class Validity:
             blocks.append(
                 Chart(
                     "drift",
-                    "Each treatment's primary response against its own median. A trend over blocks is a drift, which blocks "
-                    "cancel out; a slope over the position within a block is what random order guards against.",
+                    "Each treatment's primary response against its own median. A trend over blocks is a drift, which "
+                    "blocks cancel out; a slope over the position within a block is what random order guards against.",
                     "Primary responses relative to their medians, over blocks and over positions within a block.",
                     panels,
                 )
@@ -143,7 +143,9 @@ def _over_positions(report: ReportInput) -> Iterable[Panel]:
         if any(len({x for x, _ in group.points}) > 1 for group in groups):
             title = f"{words.plain(workload)}: place in the block"
             subtitle = words.response(response_name)
-            yield Panel(f"{workload}-positions", charts.lines(title, subtitle, "place in the order of the block", groups))
+            yield Panel(
+                f"{workload}-positions", charts.lines(title, subtitle, "place in the order of the block", groups)
+            )
 
 
 def _primary_cells(report: ReportInput) -> dict[tuple[str, str], list[Cell]]:

@@ -104,8 +104,8 @@ def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
     margin_text = figures.percent(margin)
     return Chart(
         name="verdicts",
-        caption=f"Dashed line: the reference. Shaded: the margin of {margin_text} that the study calls equivalent. Bar: the "
-        "interval. Filled point: different; diamond: equivalent; hollow: undecided; triangle: beyond the close-up.",
+        caption=f"Dashed line: the reference. Shaded: the margin of {margin_text} that the study calls equivalent. Bar: "
+        "the interval. Filled point: different; diamond: equivalent; hollow: undecided; triangle: beyond the close-up.",
         description="; ".join(
             f"{words.plain(c.workload)}: {words.sentence(c, report.labels)}: {c.verdict}"
             for c in primary[:_IN_SENTENCES]
