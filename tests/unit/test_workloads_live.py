@@ -1,0 +1,129 @@
+"""The workloads with the real programs, this host standing for every machine: that they take the options we give."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from nearmetal import study
+from nearmetal.config import LIMITS
+from nearmetal.errors import HostCannot, ToolFailed
+from nearmetal.lab.site import LocalSite
+from nearmetal.lab.stage import LabStage
+from nearmetal.model import Completed, Cost, LinkSpec, MachineSpec, Measurement, Running, Site, WorkloadSpec
+
+pytestmark = pytest.mark.live
+
+
+class ThisHost:
+    """A machine with an address of the loopback that nobody else listens on, and the probe as it was built."""
+
+    role = "server"
+    boot_id = "this host's"
+    owned = False
+    address = "127.0.0.77"
+    interface = "lo"
+    peer: str | None = None
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.site: Site = LocalSite()
+        self.arch = self.site.arch
+        self.probe = self.site.probe
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float = LIMITS.command,
+    ) -> Completed:
+        return await self.site.exec(argv, stdin=stdin, env=env, timeout=timeout)
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
+        return await self.site.spawn(argv, env=env)
+
+    async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
+        await self.site.put(content, path, mode=mode)
+
+    async def get(self, path: str) -> bytes:
+        return await self.site.get(path)
+
+    async def reboot(self) -> None:
+        raise HostCannot("this host is not ours to reboot")
+
+    async def cost(self) -> Cost | None:
+        return None
+
+
+async def life(clients: int = 1, **parameters: Any) -> Measurement:
+    """Prepare, run and finish one workload, as a trial does."""
+    host = ThisHost("server0")
+    machines = tuple(ThisHost(f"client{index}") for index in range(clients))
+    stage = LabStage((host,), machines, {}, MachineSpec(), LinkSpec(), "shared", host_boot_id=host.boot_id)
+    one = study.workload_of(WorkloadSpec.model_validate({"name": "it", **parameters}))
+    try:
+        await one.prepare(stage)
+        found = await one.run(stage)
+    finally:
+        await one.finish(stage)
+    assert found.responses.keys() <= one.responses.keys()
+    assert one.primary in found.responses or found.invalid
+    return found
+
+
+PROBE: Mapping[str, Any] = {"kind": "http", "server": "probe", "warmup": "100ms"}
+
+
+async def test_a_closed_loop() -> None:
+    found = await life(**PROBE, workers=4, duration="500ms", paths=["/", "/other"], new_connections=True)
+    assert found.responses["errors"].value == 0
+    assert found.responses["throughput"].value > 0
+
+
+async def test_an_open_loop_of_two_clients_with_one_distribution() -> None:
+    found = await life(2, **PROBE, mode="open", rate=200, duration="1s", arrivals="poisson", spin=True)
+    # Either generator may have been late on a busy machine; how many requests it began does not depend on that.
+    assert found.events == pytest.approx(400, abs=4 * 400**0.5)
+    assert len(found.responses["throughput"].by_client or ()) == 2
+
+
+async def test_a_number_of_requests() -> None:
+    assert (await life(**PROBE, requests=100)).events == 100
+
+
+async def test_a_ramp() -> None:
+    ramp: Mapping[str, Any] = {"from": 20, "step": 20, "to": 40, "per_step": "5x"}
+    found = await life(**PROBE, mode="ramp", **ramp)
+    # On a busy machine the generator may give out first, or the server not keep up; each is told.
+    assert found.invalid or found.responses["saturation"].value >= 20
+
+
+async def test_a_port_that_is_taken() -> None:
+    host = ThisHost("server0")
+    taken = await host.spawn([host.probe, "serve", "--listen", f"{host.address}:9001", "--delay", "9s"])
+    try:
+        with pytest.raises(ToolFailed, match="instead of serving"):
+            await life(**PROBE, timeout="500ms")
+    finally:
+        await taken.stop()
+
+
+@pytest.mark.skipif(shutil.which("sysbench") is None, reason="sysbench is not installed on this host")
+class TestSysbench:
+    async def test_cpu(self) -> None:
+        assert (await life(kind="sysbench", test="cpu", duration="1s")).responses["events"].value > 0
+
+    async def test_fileio(self) -> None:
+        found = await life(kind="sysbench", test="fileio", total_size="16MiB", files=4, duration="1s", threads=2)
+        assert found.responses.keys() == {"read", "written", "latency_mean"}
+
+
+async def test_a_command_on_client_and_server() -> None:
+    one: Mapping[str, Any] = {"kind": "command", "response": "last", "better": "higher"}
+    found = await life(2, **one, argv=["echo", "$server"], on="client", match=r"([0-9]+)$")
+    assert found.responses["last"].value == 77
+    found = await life(**one, argv=["echo", '{"a": [7]}'], json="a.0")
+    assert found.responses["last"].value == 7
