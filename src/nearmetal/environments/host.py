@@ -25,6 +25,7 @@ from nearmetal.lab import cgroup, network, probe, process
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.findings import finding, program, provided
+from nearmetal.lab.identity import boot_id, start_time
 from nearmetal.model import (
     Completed,
     Cost,
@@ -40,10 +41,6 @@ from nearmetal.model import (
     Site,
 )
 
-_TOOLS = {"ip": "iproute2", "nsenter": "util-linux", "unshare": "util-linux"}
-"""Program to Debian package."""
-_EXITING = 0x4
-"""PF_EXITING in the flags of /proc/PID/stat: on its way out, whatever its state says."""
 _KILLED = 128 + 9
 _LAUNCH_FAILED = 125
 
@@ -61,7 +58,7 @@ class HostEnvironment:
         available = len(os.sched_getaffinity(0))
         return [
             finding("root", os.geteuid() == 0, "namespaces and control groups take root", "run nearmetal as root"),
-            *(program(name, package) for name, package in _TOOLS.items()),
+            *(program(name, package) for name, package in {**network.TOOLS, "unshare": "util-linux"}.items()),
             provided("probe", probe.path),
             provided(f"image {machine.image}", lambda: lab_machine.image(machine.image)),
             finding(
@@ -99,7 +96,7 @@ class HostEnvironment:
         pid = await self._hold(order.name, image.root, folder, own_probe, group)
         if order.port:
             await network.plug_veth(order.port, pid, site)
-        started = _start_time(pid)
+        started = start_time(pid)
         if started is None:
             raise NotProvisioned("its first process ended at once", order.name)
         whole = handle.model_copy(
@@ -135,7 +132,7 @@ class HostEnvironment:
     async def attach(self, handle: Handle, site: Site) -> "HostMachine":
         if "pid" not in handle.data:
             raise NotProvisioned("its creation was interrupted", handle.name)
-        attached = HostMachine(handle, site, Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        attached = HostMachine(handle, site)
         if not attached.is_alive():
             raise NotProvisioned("its first process is gone", handle.name)
         return attached
@@ -158,7 +155,7 @@ class HostMachine:
     interface = network.INSIDE
     probe = probe.INSIDE
 
-    def __init__(self, handle: Handle, site: Site, kernel_boot_id: str) -> None:
+    def __init__(self, handle: Handle, site: Site) -> None:
         port = Port.from_json(handle.data["port"]) if handle.data["port"] else None
         self.name = handle.name
         self.role: str = handle.data["role"]
@@ -170,10 +167,10 @@ class HostMachine:
         """Of the machine's first process, on the site."""
         self._started: int = handle.data["started"]
         self._group = Group(**handle.data["group"])
-        self.boot_id = f"{kernel_boot_id}+{self.pid}.{self._started}"
+        self.boot_id = boot_id(self.pid, self._started)
 
     def is_alive(self) -> bool:
-        return _start_time(self.pid) == self._started
+        return start_time(self.pid) == self._started
 
     def require_alive(self) -> None:
         # Also keeps a command out of a stranger that was given the same pid.
@@ -253,18 +250,6 @@ def _lay_out(folder: Path) -> Path:
     shutil.copyfile(probe.path(), own_probe)
     own_probe.chmod(0o755)
     return own_probe
-
-
-def _start_time(pid: int) -> int | None:
-    """When a process started, in clock ticks since the kernel did; None when it is no more."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # Its name, in brackets, may hold anything; see proc(5) for the fields, the state being the third.
-    fields = text.rpartition(")")[2].split()
-    state, flags, started = fields[0], int(fields[6]), int(fields[19])
-    return None if state in "ZX" or flags & _EXITING else started
 
 
 plugin = HostEnvironment()

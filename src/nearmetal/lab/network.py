@@ -15,6 +15,8 @@ KIND = "network"
 BRIDGE = "switch"
 INSIDE = "data"
 """The data NIC's name in every machine, whatever makes it."""
+TOOLS = {"ip": "iproute2", "nsenter": "util-linux"}
+"""Programs that this takes, and the Debian packages that have them."""
 SUBNET = ipaddress.ip_network("10.111.0.0/16")
 
 

@@ -1,0 +1,403 @@
+"""A Docker container, made of the lab's image, on the lab's switch instead of a network of the engine's.
+
+Options in [environments.NAME]: `engine`, the URL of its socket (else DOCKER_HOST, else the usual one), and `runtime`,
+one that the engine knows ("runc", "runsc", …; else the engine's default).
+
+A container lives as long as its standard input, whose other end the creating process holds: its first process, the
+probe's `hold --until-eof`, ends with it. So none outlives its controller, whatever happens to that. Security is the
+engine's default, because it is part of what a container costs; NET_ADMIN is added, which costs nothing, so that
+offloads can be set on the data NIC from inside.
+"""
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from nearmetal.config import LIMITS
+from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut
+from nearmetal.lab import cgroup, network, probe
+from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.cgroup import Group
+from nearmetal.lab.engine_api import Engine, Refused, address, demultiplex, feed
+from nearmetal.lab.findings import finding, program, provided
+from nearmetal.lab.identity import boot_id, start_time
+from nearmetal.lab.image import Image
+from nearmetal.model import (
+    Completed,
+    Cost,
+    EnvironmentSpec,
+    Finding,
+    Handle,
+    MachineSpec,
+    Order,
+    Port,
+    Provision,
+    Recorder,
+    Running,
+    Site,
+)
+
+LABEL = "nearmetal.machine"
+_DIGEST = "nearmetal.digest"
+_TMPFS = {"/run": "rw,exec,nosuid,nodev,mode=755", "/tmp": "rw,exec,nosuid,nodev,mode=1777"}
+"""As in the other environments; the engine's own default would forbid programs there."""
+_KILLED = 128 + 9
+_NOT_FOUND = 404
+_CONFLICT = 409
+
+
+class DockerEnvironment:
+    kind: ClassVar[str] = "docker"
+    provisions: ClassVar[tuple[Provision, ...]] = ("boot",)
+    on_switch: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self._engines: dict[str, Engine] = {}
+        self._lifelines: dict[str, asyncio.StreamWriter] = {}
+        """By machine name: the other end of its first process' input."""
+        self._importing = threading.Lock()
+
+    async def _engine(self, address: str) -> Engine:
+        if address not in self._engines:
+            self._engines[address] = await Engine.connect(address)
+        return self._engines[address]
+
+    async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+        available = len(os.sched_getaffinity(0))
+        return [
+            *await self._check_engine(spec.options),
+            finding("root", os.geteuid() == 0, "putting a container on the switch takes root", "run nearmetal as root"),
+            *(program(name, package) for name, package in network.TOOLS.items()),
+            provided("probe", probe.path),
+            provided(f"image {machine.image}", lambda: lab_machine.image(machine.image)),
+            finding(
+                f"{machine.vcpus} CPUs",
+                machine.vcpus <= available,
+                f"the host has {available}",
+                f"set machine.vcpus to at most {available}",
+            ),
+        ]
+
+    async def _check_engine(self, options: Mapping[str, Any]) -> list[Finding]:
+        try:
+            engine = await self._engine(address(options))
+            told = await engine.call(engine.client.info)
+        except HostCannot as error:
+            return [Finding(what="Docker engine", ok=False, detail=error.what, remedy=error.remedy)]
+        runtime = options.get("runtime", told["DefaultRuntime"])
+        return [
+            Finding(what="Docker engine", ok=True, detail=f"{told['ServerVersion']}, storage {told['Driver']}"),
+            finding(
+                f"runtime {runtime}",
+                runtime in told["Runtimes"],
+                f"the engine knows {', '.join(sorted(told['Runtimes']))}",
+                "add it to the engine's daemon.json",
+            ),
+            finding(
+                "limits",
+                told["MemoryLimit"] and told["CPUSet"],
+                "the engine cannot limit memory or choose CPUs",
+                "boot with the control groups memory and cpuset",
+            ),
+        ]
+
+    async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
+        if site.name != "local":
+            raise HostCannot("containers are made on this host only", site.name, "run nearmetal there")
+        engine = await self._engine(address(order.options))
+        image = lab_machine.image(order.spec.image)
+        handle = Handle(
+            kind=self.kind,
+            name=order.name,
+            site=site.name,
+            data={
+                "engine": engine.address,
+                "role": order.role,
+                "port": order.port.model_dump(mode="json") if order.port else None,
+            },
+        )
+        ledger.creating(handle)
+        try:
+            tag = await engine.call(self._imported, engine.client, image)
+            container = (await engine.call(_make, engine.client, order, tag))["Id"]
+            _, writer = await engine.stream(f"containers/{container}/attach?stream=1&stdin=1", {})
+            self._lifelines[order.name] = writer
+            await engine.call(engine.client.start, container)
+            told = await engine.call(engine.client.inspect_container, container)
+        except Refused as error:
+            raise NotProvisioned(error.what, order.name) from error
+        pid = told["State"]["Pid"]
+        started = start_time(pid) if pid else None
+        if started is None:
+            raise NotProvisioned(f"it ended at once: {await _last_words(engine, container)}", order.name)
+        if order.port:
+            await network.plug_veth(order.port, pid, site)
+        whole = handle.model_copy(
+            update={
+                "data": {
+                    **handle.data,
+                    "container": container,
+                    "pid": pid,
+                    "started": started,
+                    "runtime": told["HostConfig"]["Runtime"],
+                    "storage_driver": told["Driver"],
+                }
+            }
+        )
+        ledger.creating(whole)
+        return whole
+
+    def _imported(self, client: Any, image: Image) -> str:
+        """The image's tag in the engine, which takes it over once. Blocks."""
+        from docker.errors import ImageNotFound
+
+        repository, version = f"nearmetal/{image.name.lower()}", image.digest[:12]
+        tag = f"{repository}:{version}"
+        with self._importing:
+            try:
+                labels = client.inspect_image(tag)["Config"]["Labels"] or {}
+                present = labels.get(_DIGEST) == image.digest
+            except ImageNotFound:
+                present = False
+            if not present:
+                client.import_image_from_file(
+                    str(image.tarball), repository=repository, tag=version, changes=[f"LABEL {_DIGEST}={image.digest}"]
+                )
+        return tag
+
+    async def attach(self, handle: Handle, site: Site) -> "Container":
+        if "pid" not in handle.data:
+            raise NotProvisioned("its creation was interrupted", handle.name)
+        attached = Container(handle, site, await self._engine(handle.data["engine"]))
+        if not await attached.is_alive():
+            last = await _last_words(attached.engine, handle.data["container"])
+            raise NotProvisioned(f"the container is not running: {last}", handle.name)
+        return attached
+
+    async def destroy(self, handle: Handle, site: Site) -> None:
+        lifeline = self._lifelines.pop(handle.name, None)
+        if lifeline:
+            lifeline.close()
+        await _remove(await self._engine(handle.data["engine"]), handle.name)
+        if handle.data["port"]:
+            await network.unplug(Port.from_json(handle.data["port"]), site)
+
+
+def _make(client: Any, order: Order, tag: str) -> Any:
+    from docker.types import Mount
+
+    return client.create_container(
+        tag,
+        command=[probe.INSIDE, "hold", "--until-eof"],
+        name=order.name,
+        hostname=order.name[:63],
+        labels={LABEL: order.name},
+        stdin_open=True,
+        host_config=client.create_host_config(
+            network_mode="none",
+            cpuset_cpus=order.cpus or None,
+            mem_limit=order.spec.memory,
+            memswap_limit=order.spec.memory,
+            tmpfs=_TMPFS,
+            mounts=[Mount(probe.INSIDE, str(probe.path()), type="bind", read_only=True)],
+            cap_add=["NET_ADMIN"],
+            runtime=order.options.get("runtime"),
+        ),
+    )
+
+
+async def _last_words(engine: Engine, container: str) -> str:
+    with contextlib.suppress(Refused):
+        said: bytes = await engine.call(engine.client.logs, container, tail=20)
+        return said.decode("utf-8", "replace").strip()[-2000:]
+    return "it is gone"
+
+
+async def _remove(engine: Engine, name: str) -> None:
+    """Remove a container of ours; one of that name that is somebody else's stays."""
+    for _ in range(100):
+        try:
+            told = await engine.call(engine.client.inspect_container, name)
+            if (told["Config"]["Labels"] or {}).get(LABEL) != name:
+                return
+            await engine.call(engine.client.remove_container, told["Id"], force=True, v=True)
+        except Refused as error:
+            if error.status == _NOT_FOUND:
+                return
+            # A removal that somebody else began is waited for.
+            if error.status != _CONFLICT:
+                raise HostCannot(f"the container could not be removed: {error.what}", name) from error
+            await asyncio.sleep(0.1)
+    raise HostCannot("the container does not go away", name, f"docker rm --force {name}")
+
+
+class Container:
+    """A `Machine` that an engine runs."""
+
+    owned = True
+    interface = network.INSIDE
+    probe = probe.INSIDE
+
+    def __init__(self, handle: Handle, site: Site, engine: Engine) -> None:
+        port = Port.from_json(handle.data["port"]) if handle.data["port"] else None
+        self.name = handle.name
+        self.role: str = handle.data["role"]
+        self.site = site
+        self.arch = site.arch
+        self.address = port.address if port else ""
+        self.peer = port.outside if port else None
+        self.engine = engine
+        self.id: str = handle.data["container"]
+        self.pid: int = handle.data["pid"]
+        """Of the container's first process, on the site."""
+        self.boot_id = boot_id(self.pid, handle.data["started"])
+        self._group: Group | None = None
+
+    async def is_alive(self) -> bool:
+        try:
+            state = (await self.engine.call(self.engine.client.inspect_container, self.id))["State"]
+        except (Refused, HostCannot):
+            return False
+        return bool(state["Running"]) and state["Pid"] == self.pid
+
+    async def require_alive(self) -> None:
+        if not await self.is_alive():
+            raise MachineLost("the container is not running any more", self.name)
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float = LIMITS.command,
+    ) -> Completed:
+        running = await self._begin(argv, env, stdin)
+        try:
+            return await running.wait(timeout)
+        except TimedOut:
+            raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {timeout:g} s", self.name) from None
+        finally:
+            await running.kill()
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
+        return await self._begin(argv, env, b"")
+
+    async def _begin(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Exec":
+        command = lab_machine.launch(self.probe, argv, env)
+        try:
+            made = await self.engine.call(self.engine.client.exec_create, self.id, command, stdin=True)
+            reader, writer = await self.engine.stream(f"exec/{made['Id']}/start", {"Detach": False, "Tty": False})
+        except Refused as error:
+            await self.require_alive()
+            raise HostCannot(f"the engine refuses to run a command: {error.what}", self.name) from error
+        except HostCannot as error:
+            raise MachineLost(f"its engine is gone: {error.what}", self.name) from error
+        return _Exec(self, made["Id"], reader, writer, stdin)
+
+    async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
+        await lab_machine.put(self, content, path, mode)
+
+    async def get(self, path: str) -> bytes:
+        return await lab_machine.get(self, path)
+
+    async def reboot(self) -> None:
+        raise HostCannot(
+            "a container runs on the host's own kernel and cannot be rebooted",
+            self.name,
+            'use kind = "qemu", or kind = "ssh" for a machine that may be rebooted',
+        )
+
+    async def cost(self) -> Cost:
+        try:
+            self._group = self._group or await cgroup.of_process(self.pid, self.site)
+            return await cgroup.cost(self._group, self.site)
+        except HostCannot:
+            await self.require_alive()
+            raise
+
+
+class _Exec:
+    """A command in a container: a `Running`."""
+
+    def __init__(
+        self,
+        container: Container,
+        id: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        stdin: bytes,
+    ) -> None:
+        self._container = container
+        self._engine = container.engine
+        self._id = id
+        self._writer = writer
+        self._feeding = asyncio.ensure_future(feed(writer, stdin))
+        self._ended = asyncio.ensure_future(self._end(reader))
+
+    async def _end(self, reader: asyncio.StreamReader) -> Completed:
+        stdout, stderr = await demultiplex(reader)
+        self._feeding.cancel()
+        self._writer.close()
+        status = await self._status()
+        if status is None or status == _KILLED:
+            await self._container.require_alive()
+        if status is None:
+            raise MachineLost("the engine does not tell how a command ended", self._container.name)
+        return Completed(status=status, stdout=stdout, stderr=stderr)
+
+    async def _inspect(self) -> Mapping[str, Any]:
+        """What the engine knows of it; nothing when the container is gone."""
+        try:
+            return dict(await self._engine.call(self._engine.client.exec_inspect, self._id))
+        except (Refused, HostCannot):
+            return {}
+
+    async def _status(self) -> int | None:
+        """The engine closes the streams shortly before it has noted the status."""
+        for _ in range(100):
+            told = await self._inspect()
+            if not told or not told["Running"]:
+                return told.get("ExitCode")
+            await asyncio.sleep(0.01)
+        return None
+
+    async def wait(self, timeout: float) -> Completed:
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._ended), timeout)
+        except TimeoutError:
+            raise TimedOut(f"the program still runs after {timeout:g} s", self._container.name) from None
+
+    async def stop(self) -> Completed:
+        if not self._ended.done():
+            await self._signal("TERM")
+        try:
+            return await self.wait(LIMITS.stop)
+        except TimedOut:
+            await self._signal("KILL")
+            return await self.wait(LIMITS.stop)
+
+    async def kill(self) -> None:
+        """End it at once, unless it has ended."""
+        if not self._ended.done():
+            await self._signal("KILL")
+            self._ended.cancel()
+            self._feeding.cancel()
+            self._writer.close()
+
+    async def _signal(self, name: str) -> None:
+        """To the command's process group: the runtime makes it the leader of a session of its own."""
+        for _ in range(50):
+            told = await self._inspect()
+            if not told or not told["Running"]:
+                return
+            if told["Pid"]:
+                await self._container.site.exec(["kill", f"-{name}", "--", f"-{told['Pid']}"])
+                return
+            await asyncio.sleep(0.02)
+
+
+plugin = DockerEnvironment()

@@ -1,0 +1,137 @@
+"""A Docker engine of one's own, where no other answers: it shares nothing with any other and dies with its starter.
+
+It has its own data, sockets and control groups, makes no bridge and no firewall rule, and lives in a mount namespace
+in which the places that every engine uses are covered, so that it leaves nothing there.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from nearmetal.config import LIMITS
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab import cgroup, probe
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import MachineSpec
+
+_COVERED = ("/etc/docker", "/opt/containerd", "/run/containerd", "/run/docker")
+"""Where engines write whatever they are told; a running containerd in /run would also be used instead of an own one."""
+_START = """
+set -e
+while [ "$1" != -- ]; do mount -t tmpfs tmpfs "$1"; shift; done
+shift
+exec "$@"
+"""
+_SOCKET_LIMIT = 107
+"""Bytes in the path of a Unix socket."""
+
+
+@asynccontextmanager
+async def own_engine(folder: Path) -> AsyncIterator[str]:
+    """Run an engine whose data lie in `folder` (not below /run), kept for the next time; the URL of its socket.
+
+    What an engine left there that was killed is removed first. HostCannot when it does not come up, with its last
+    words.
+    """
+    folder = folder.resolve()
+    socket = folder / "docker.sock"
+    if len(os.fsencode(socket)) > _SOCKET_LIMIT:
+        raise BadInput("the path is too long for a socket", str(socket), "choose a shorter folder")
+    if shutil.which("dockerd") is None:
+        raise HostCannot("there is no Docker engine to start", remedy="apt-get install docker.io")
+    name = f"engine-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    await _sweep(folder, name)
+    made = [place for place in map(Path, _COVERED) if not place.exists()]
+    for place in made:
+        place.mkdir(parents=True)
+    try:
+        daemon = await _start(folder, name)
+        try:
+            await _until_it_answers(daemon, socket, folder / "log")
+            yield f"unix://{socket}"
+        finally:
+            await _stop(daemon)
+    finally:
+        await _sweep(folder, name)
+        for place in made:
+            with contextlib.suppress(OSError):  # something that is not ours moved in
+                place.rmdir()
+
+
+async def _start(folder: Path, name: str) -> asyncio.subprocess.Process:
+    group = await cgroup.create(name, MachineSpec(), "", LocalSite(), limit_memory=False)
+    with (folder / "log").open("wb") as log:
+        return await asyncio.create_subprocess_exec(
+            *(str(probe.path()), "launch", f"--die-with-parent={os.getpid()}"),
+            *(word for directory in group.folders for word in ("--cgroup", directory)),
+            *("--", "unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", _START, "start", *_COVERED, "--"),
+            *("dockerd", "--host", f"unix://{folder}/docker.sock", "--pidfile", f"{folder}/docker.pid"),
+            *("--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec"),
+            *("--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"),
+            *("--cgroup-parent", f"/{_containers(name)}"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _containers(name: str) -> str:
+    return f"nearmetal-{name}-containers"
+
+
+async def _until_it_answers(daemon: asyncio.subprocess.Process, socket: Path, log: Path) -> None:
+    deadline = asyncio.get_running_loop().time() + LIMITS.boot
+    while asyncio.get_running_loop().time() < deadline and daemon.returncode is None:
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_unix_connection(socket)
+            writer.write(b"GET /_ping HTTP/1.0\r\n\r\n")
+            answer = await reader.read()
+            writer.close()
+            if answer.endswith(b"OK"):
+                return
+        await asyncio.sleep(0.05)
+    said = log.read_text(errors="replace").strip()[-1000:]
+    raise HostCannot(f"the Docker engine did not come up: {said}", str(log))
+
+
+async def _stop(daemon: asyncio.subprocess.Process) -> None:
+    """It stops its containers before it ends, if it is given the time."""
+    if daemon.returncode is None:
+        daemon.terminate()
+        try:
+            await asyncio.wait_for(daemon.wait(), LIMITS.stop)
+        except TimeoutError:
+            daemon.kill()
+    await daemon.wait()
+
+
+async def _sweep(folder: Path, name: str) -> None:
+    """Kill and remove what is left of an engine, but not its data. Its mounts go with its last process."""
+    site = LocalSite()
+    await cgroup.remove(name, site)
+    for group in (*cgroup.ROOT.glob(_containers(name)), *cgroup.ROOT.glob(f"*/{_containers(name)}")):
+        await _remove_groups(group)
+    for leftover in (folder / "docker.sock", folder / "docker.pid"):
+        leftover.unlink(missing_ok=True)
+    await asyncio.to_thread(shutil.rmtree, folder / "exec", ignore_errors=True)
+
+
+async def _remove_groups(top: Path) -> None:
+    """Kill what is left in containers' groups and remove them, innermost first."""
+    for _ in range(100):
+        for folder, _, _ in os.walk(top, topdown=False):
+            with contextlib.suppress(OSError):  # a process in it is still ending
+                for pid in (Path(folder) / "cgroup.procs").read_text().split():
+                    os.kill(int(pid), signal.SIGKILL)
+                Path(folder).rmdir()
+        if not top.exists():
+            break
+        await asyncio.sleep(0.02)

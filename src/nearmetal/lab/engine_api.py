@@ -1,0 +1,141 @@
+"""A Docker engine's API: the SDK in threads, and the streams that it cannot give us whole.
+
+The SDK hands out the socket of a stream after having read ahead on it, so that the first bytes can be missing; those
+two requests are made here instead.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+from nearmetal.errors import HostCannot, NearmetalError
+
+DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
+_STDERR = 2
+_TIMEOUT = 60
+"""Seconds that one answer may take."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Refused(NearmetalError):
+    """The engine answered, but not as was wished; `status` is that of HTTP."""
+
+    def __init__(self, status: int, what: str) -> None:
+        super().__init__(what)
+        self.status = status
+
+
+def address(options: Mapping[str, Any]) -> str:
+    """The engine that [environments.NAME] or the environment names, else the usual one."""
+    return str(options.get("engine") or os.environ.get("DOCKER_HOST") or DEFAULT_ADDRESS)
+
+
+class Engine:
+    """One engine on this host, reached by its Unix socket."""
+
+    def __init__(self, address: str, client: Any) -> None:
+        self.address = address
+        self.client = client
+        """The SDK's low-level client; blocking, so to be used through `call`."""
+
+    @classmethod
+    async def connect(cls, address: str) -> "Engine":
+        """HostCannot when no engine answers there."""
+        if not address.startswith("unix://"):
+            raise HostCannot(
+                "the Docker engine must be on this host, because its containers are put on the lab's switch",
+                address,
+                'name its socket: engine = "unix:///var/run/docker.sock", or set DOCKER_HOST so',
+            )
+        return cls(address, await asyncio.to_thread(_client, address))
+
+    async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Ask by a method of `client`. Refused with what the engine said, HostCannot when it says nothing."""
+        from docker.errors import APIError, DockerException
+        from requests.exceptions import RequestException
+
+        try:
+            return await asyncio.to_thread(method, *args, **kwargs)
+        except APIError as error:
+            raise Refused(error.status_code or 500, str(error.explanation or error)) from error
+        except (RequestException, DockerException) as error:
+            raise silent(self.address, error) from error
+
+    async def stream(self, path: str, body: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Ask for a stream: what is written goes to standard input, what is read are frames of `demultiplex`."""
+        try:
+            reader, writer = await asyncio.open_unix_connection(self.address.removeprefix("unix://"))
+        except OSError as error:
+            raise silent(self.address, error) from error
+        content = json.dumps(body).encode()
+        head = (
+            f"POST /v{self.client.api_version}/{path} HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\n"
+            f"Upgrade: tcp\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+        )
+        try:
+            writer.write(head.encode() + content)
+            answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _TIMEOUT)
+            status = int(answer.split(b" ", 2)[1])
+            if status not in (101, 200):
+                raise Refused(status, await asyncio.wait_for(_reason(reader, answer), _TIMEOUT))
+        except (OSError, EOFError, TimeoutError) as error:
+            writer.close()
+            raise silent(self.address, error) from error
+        except Refused:
+            writer.close()
+            raise
+        return reader, writer
+
+
+def silent(address: str, error: Exception) -> HostCannot:
+    return HostCannot(
+        f"no Docker engine answers: {str(error)[:300]}",
+        address,
+        "start it (systemctl start docker), or name another: DOCKER_HOST, or engine in [environments.NAME]",
+    )
+
+
+def _client(address: str) -> Any:
+    import docker
+    from docker.errors import DockerException
+
+    try:
+        return docker.APIClient(base_url=address, version="auto", timeout=_TIMEOUT)
+    except DockerException as error:
+        raise silent(address, error) from error
+
+
+async def _reason(reader: asyncio.StreamReader, head: bytes) -> str:
+    """Why a stream was refused, from the JSON that follows the header."""
+    lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+    content = await reader.readexactly(int(lengths[0].partition(b":")[2])) if lengths else b""
+    try:
+        return str(json.loads(content)["message"])
+    except (ValueError, KeyError, TypeError):
+        return content.decode("utf-8", "replace") or head.decode("latin-1").splitlines()[0]
+
+
+async def demultiplex(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """All of standard output and standard error, until the stream ends. A frame is cut only when the machine is."""
+    streams = bytearray(), bytearray()
+    while True:
+        try:
+            header = await reader.readexactly(8)
+            frame = await reader.readexactly(int.from_bytes(header[4:], "big"))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return bytes(streams[0]), bytes(streams[1])
+        streams[header[0] == _STDERR].extend(frame)
+
+
+async def feed(writer: asyncio.StreamWriter, content: bytes) -> None:
+    """All of standard input, and its end. A program need not read it."""
+    try:
+        writer.write(content)
+        await writer.drain()
+        writer.write_eof()
+    except (ConnectionError, OSError):
+        pass

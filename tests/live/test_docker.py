@@ -1,0 +1,289 @@
+"""The environment `docker` with an engine of the tests' own."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from nearmetal.environments.docker import Container, DockerEnvironment
+from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut, ToolFailed
+from nearmetal.lab.engine import own_engine
+from nearmetal.lab.engine_api import Engine
+from nearmetal.lab.image import Image
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
+
+from .conftest import Make, Notes, remains
+
+pytestmark = pytest.mark.live
+
+MEBIBYTE = 2**20
+
+
+@pytest.fixture
+def environment(engine: str, monkeypatch: pytest.MonkeyPatch) -> DockerEnvironment:
+    monkeypatch.setenv("DOCKER_HOST", engine)
+    return DockerEnvironment()
+
+
+async def test_check_finds_what_this_host_has(
+    environment: DockerEnvironment, site: LocalSite, lab_image: Image
+) -> None:
+    findings = await environment.check(EnvironmentSpec(kind="docker"), MachineSpec(image=lab_image.name), site)
+    assert [finding for finding in findings if not finding.ok] == []
+
+
+async def test_check_names_a_runtime_that_the_engine_has_not(environment: DockerEnvironment, site: LocalSite) -> None:
+    spec = EnvironmentSpec.model_validate({"kind": "docker", "runtime": "none"})
+    bad = [finding for finding in await environment.check(spec, MachineSpec(), site) if not finding.ok]
+    assert [finding.what for finding in bad] == ["runtime none"]
+    assert "runc" in bad[0].detail
+
+
+@pytest.mark.parametrize("address", ["unix:///nowhere/docker.sock", "tcp://127.0.0.1:1"])
+async def test_without_an_engine_check_says_so(
+    address: str, environment: DockerEnvironment, site: LocalSite, notes: Notes
+) -> None:
+    spec = EnvironmentSpec.model_validate({"kind": "docker", "engine": address})
+    bad = [finding for finding in await environment.check(spec, MachineSpec(), site) if not finding.ok]
+    assert [finding.what for finding in bad] == ["Docker engine"]
+    assert bad[0].remedy
+    order = Order(
+        name="never", role="server", spec=MachineSpec(), options=spec.options, provision="boot", port=None, cpus=""
+    )
+    with pytest.raises(HostCannot):
+        await environment.create(order, site, notes)
+    assert notes.handles == {}
+
+
+async def test_a_command_tells_its_status_and_both_streams(make: Make) -> None:
+    machine = await make()
+    ended = await machine.exec(["sh", "-c", "cat; echo err >&2; exit 7"], stdin=b"\0in\xff")
+    assert (ended.status, ended.stdout, ended.stderr) == (7, b"\0in\xff", b"err\n")
+    assert (await machine.exec(["no-such-program"])).status == 127
+    assert (await machine.exec(["/etc/passwd"])).status == 126
+    assert (await machine.exec(["sh", "-c", "kill -9 $$"])).status == 137
+    large = bytes(range(256)) * 12_000
+    assert (await machine.exec(["cat"], stdin=large)).stdout == large
+    assert (await machine.exec(["true"], stdin=large)).status == 0
+
+
+async def test_the_environment_is_clean(make: Make) -> None:
+    machine = await make()
+    lines = (await machine.exec(["env"], env={"ODD": "a b'c\n$d"})).text
+    assert sorted(line.partition("=")[0] for line in lines.splitlines()) == ["$d", "HOME", "ODD", "PATH"]
+    assert "ODD=a b'c\n$d\n" in lines
+
+
+async def test_files_go_in_and_out_whole(make: Make) -> None:
+    machine = await make()
+    content = bytes(range(256)) * 12_000
+    path = "/tmp/new folder/a'b\n$(id)/-rf"
+    await machine.put(content, path, mode=0o750)
+    assert await machine.get(path) == content
+    assert (await machine.exec(["stat", "-c", "%a", path])).stdout == b"750\n"
+    with pytest.raises(ToolFailed, match="No such file"):
+        await machine.get("/nowhere")
+    with pytest.raises(HostCannot, match="cannot write"):
+        await machine.put(b"", "/etc/passwd/below")
+
+
+async def test_limits_are_what_was_ordered(make: Make, notes: Notes) -> None:
+    machine = await make(MachineSpec.model_validate({"vcpus": 1, "memory": "64MiB"}), cpus="0", runtime="runc")
+    assert (await machine.exec(["nproc"])).stdout == b"1\n"
+    # tail keeps what it reads when there are no lines in it.
+    hungry = ["sh", "-c", "head -c 200M /dev/zero | tail"]
+    assert (await machine.exec(hungry)).status == 137
+    cost = await machine.cost()
+    assert cost is not None
+    assert cost.cpu_seconds > 0
+    assert 0 < cost.memory_bytes < 64 * MEBIBYTE
+    assert notes.handles[machine.name].data["runtime"] == "runc"
+    assert notes.handles[machine.name].data["storage_driver"]
+
+
+async def test_two_containers_meet_on_the_switch(make: Make) -> None:
+    one, other = await make(), await make()
+    ended = await one.exec(["ping", "-c", "1", "-W", "5", other.address])
+    assert ended.status == 0, ended.text
+    assert (await one.exec(["ls", "/sys/class/net"])).text.split() == ["data", "lo"]
+    assert (await one.exec(["ethtool", "-K", one.interface, "tso", "off"])).status == 0
+
+
+async def test_the_probe_runs_from_where_it_lies(make: Make) -> None:
+    machine = await make()
+    assert (await machine.exec([machine.probe, "--version"])).status == 0
+    assert (await machine.exec(["sh", "-c", f"echo >>{machine.probe}"])).status != 0
+    assert (await machine.exec(["stat", "-f", "-c", "%T", "/run", "/tmp"])).text.split() == ["tmpfs", "tmpfs"]
+
+
+async def test_every_container_starts_fresh_from_one_image(make: Make, engine: str) -> None:
+    one = await make()
+    await one.put(b"mine", "/root/mark")
+    other = await make()
+    assert one.boot_id != other.boot_id
+    assert (await other.exec(["test", "-e", "/root/mark"])).status == 1
+    client = (await Engine.connect(engine)).client
+    assert len([image for image in client.images() if "nearmetal" in str(image["RepoTags"])]) == 1
+
+
+async def test_a_command_over_its_time_is_killed_with_its_children(make: Make) -> None:
+    machine = await make()
+    with pytest.raises(TimedOut):
+        await machine.exec(["sh", "-c", "sleep 4321 & sleep 4321"], timeout=0.5)
+    for _ in range(100):
+        listed = (await machine.exec(["ps", "-eo", "args"])).text
+        if "sleep 4321" not in listed:
+            break
+        await asyncio.sleep(0.05)
+    assert "sleep 4321" not in listed
+
+
+async def test_orphans_are_reaped(make: Make) -> None:
+    machine = await make()
+    await machine.exec(["sh", "-c", "(sleep 0.1 >/dev/null 2>&1 &)"])
+    for _ in range(100):
+        listed = (await machine.exec(["ps", "-eo", "stat,args"])).text
+        if "sleep" not in listed:
+            break
+        await asyncio.sleep(0.05)
+    assert "sleep" not in listed
+
+
+async def test_what_runs_in_the_background_can_be_stopped(make: Make) -> None:
+    machine = await make()
+    running = await machine.spawn(["sh", "-c", "trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.02; done"])
+    with pytest.raises(TimedOut):
+        await running.wait(0.5)
+    ended = await running.stop()
+    assert (ended.status, ended.stdout) == (3, b"up\nbye\n")
+    assert await running.stop() == ended
+
+
+async def test_a_container_that_is_killed_is_lost(make: Make) -> None:
+    machine = await make()
+    assert isinstance(machine, Container)
+    waiting = asyncio.ensure_future(machine.exec(["sleep", "60"]))
+    await asyncio.sleep(0.5)
+    os.kill(machine.pid, signal.SIGKILL)
+    with pytest.raises(MachineLost):
+        await waiting
+    with pytest.raises(MachineLost):
+        await machine.exec(["true"])
+    with pytest.raises(MachineLost):
+        await machine.cost()
+
+
+async def test_destroy_is_idempotent_and_leaves_nothing(
+    make: Make, environment: DockerEnvironment, site: LocalSite, notes: Notes, engine: str
+) -> None:
+    machine = await make()
+    await machine.spawn(["sleep", "60"])
+    handle = notes.handles[machine.name]
+    await environment.destroy(handle, site)
+    assert await _containers(engine, machine.name) == []
+    await environment.destroy(handle, site)
+    with pytest.raises(NotProvisioned):
+        await environment.attach(handle, site)
+
+
+async def test_a_creation_that_fails_is_told_and_can_be_removed(
+    make: Make, environment: DockerEnvironment, site: LocalSite, notes: Notes, engine: str, token: str
+) -> None:
+    with pytest.raises(NotProvisioned, match="CPUs are not available"):
+        await make(cpus="4000")
+    with pytest.raises(NotProvisioned, match="runtime"):
+        await make(runtime="none")
+    for handle in notes.handles.values():
+        await environment.destroy(handle, site)
+    assert await _containers(engine, token) == []
+
+
+async def test_a_strangers_container_of_the_same_name_stays(
+    make: Make, environment: DockerEnvironment, site: LocalSite, notes: Notes, engine: str, token: str
+) -> None:
+    await make()  # so that the image is there
+    client = (await Engine.connect(engine)).client
+    image = client.inspect_container(f"{token}-1")["Image"]
+    stranger = client.create_container(image, command=["true"], name=f"{token}-2")["Id"]
+    try:
+        with pytest.raises(NotProvisioned, match="already in use"):
+            await make()
+        await environment.destroy(notes.handles[f"{token}-2"], site)
+        assert client.inspect_container(stranger)["Id"] == stranger
+    finally:
+        client.remove_container(stranger)
+
+
+async def test_containers_die_with_their_controller_and_can_be_removed_by_another(
+    environment: DockerEnvironment, site: LocalSite, lab_image: Image, token: str, engine: str
+) -> None:
+    name = f"{token}-orphan"
+    order = Order(
+        name=name, role="server", spec=MachineSpec(), options={}, provision="boot", port=None, cpus="0"
+    ).model_dump_json()
+    script = textwrap.dedent("""
+        import asyncio, json, sys
+        from nearmetal.environments.docker import plugin
+        from nearmetal.lab.site import LocalSite
+        from nearmetal.model import Order
+
+        class Notes:
+            def creating(self, handle):
+                self.last = handle
+
+        async def main():
+            notes = Notes()
+            order = Order.from_json(json.loads(sys.argv[1]))
+            machine = await plugin.attach(await plugin.create(order, LocalSite(), notes), LocalSite())
+            await machine.spawn(["sleep", "600"])
+            print(notes.last.model_dump_json(), flush=True)
+            await asyncio.sleep(600)
+
+        asyncio.run(main())
+    """)
+    controller = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", script, order), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert controller.stdout
+        handle = Handle.from_json(json.loads(await asyncio.wait_for(controller.stdout.readline(), 60)))
+        machine = await environment.attach(handle, site)  # it lives, and another process reaches it
+        assert (await machine.exec(["true"])).status == 0
+    finally:
+        controller.kill()
+        await controller.wait()
+    assert await _dies(machine)
+    await environment.destroy(handle, site)
+    assert await _containers(engine, name) == []
+    assert remains(name) == []
+
+
+async def test_an_engine_of_ones_own_leaves_nothing(tmp_path: Path) -> None:
+    before = {
+        path: Path(path).exists() for path in ("/etc/docker", "/run/docker", "/run/containerd", "/opt/containerd")
+    }
+    async with own_engine(tmp_path) as url:
+        assert (await Engine.connect(url)).client.ping()
+    assert not (tmp_path / "docker.sock").exists()
+    assert {path: Path(path).exists() for path in before} == before
+    assert remains(str(tmp_path)) == []
+
+
+async def _dies(machine: Container) -> bool:
+    """Whether a container ends by itself within a few seconds."""
+    for _ in range(100):
+        if not await machine.is_alive():
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
+async def _containers(engine: str, token: str) -> list[str]:
+    client = (await Engine.connect(engine)).client
+    return [name for one in client.containers(all=True) for name in one["Names"] if token in name]
