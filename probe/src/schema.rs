@@ -14,6 +14,7 @@ type Generate = fn() -> Schema;
 const DOCUMENTS: &[(&str, Generate)] = &[
     ("load.v1", || schema_for!(load::Document)),
     ("load.progress.v1", || schema_for!(load::ProgressLine)),
+    ("load.step.v1", || schema_for!(load::StepLine)),
     ("serve.v1", || schema_for!(serve::Document)),
     ("at.v1", || schema_for!(at::Document)),
     ("clock.v1", || schema_for!(clock::Document)),

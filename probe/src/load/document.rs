@@ -11,8 +11,9 @@ use super::clock::{Nanoseconds, SECOND};
 use super::engine::Choice;
 use super::errors::Errors;
 use super::measure::Measured;
-use super::ramp::{Saturation, Step};
+use super::ramp::Step;
 use super::recorder::{Recorder, SAMPLE};
+use super::saturation::Saturation;
 use super::statistics::{Rates, Summary};
 use super::warnings;
 
@@ -201,6 +202,13 @@ impl Document {
             warnings: warnings::of(plan, measured),
             histogram: found.latency.encoded()?,
         })
+    }
+
+    /// Add what a ramp found beyond its steps taken together.
+    pub fn add_ramp(&mut self, steps: Vec<Step>, saturation: Saturation) {
+        self.warnings.extend(warnings::of_ramp(&steps, &saturation));
+        self.steps = steps;
+        self.saturation = Some(saturation);
     }
 }
 

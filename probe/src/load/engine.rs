@@ -1,11 +1,15 @@
 //! Which of the engines carries a load.
 
+use anyhow::Context;
+
 use super::arguments::{EngineName, Plan};
-use super::epoll;
+use super::driver;
+use super::epoll::Epoll;
 use super::job::{Job, Live, Pace, Window};
 use super::recorder::Recorder;
+use super::uring::{self, Uring};
 
-/// The engine that was taken, and why not the other.
+/// The engine that was taken, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub name: &'static str,
@@ -13,37 +17,58 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// The engine for the plan; an error when the one that was asked for cannot carry it.
     pub fn for_plan(plan: &Plan) -> Result<Self, String> {
-        match plan.engine {
-            EngineName::IoUring => Err("--engine io-uring is not built in".into()),
-            EngineName::Auto | EngineName::Epoll => Ok(Self {
-                name: "epoll",
-                reason: "kept connections".into(),
-            }),
+        let choice = |name, reason: &str| Choice {
+            name,
+            reason: reason.to_owned(),
+        };
+        if plan.engine == EngineName::Epoll {
+            return Ok(choice("epoll", "asked for"));
+        }
+        let asked = plan.engine == EngineName::IoUring;
+        if !plan.new_connections {
+            return match asked {
+                true => Err(
+                    "--engine io-uring carries new connections only; add --new-connections".into(),
+                ),
+                false => Ok(choice("epoll", "connections are kept")),
+            };
+        }
+        match uring::obstacle() {
+            None => Ok(choice("io_uring", "a new connection for each request")),
+            Some(obstacle) if asked => Err(format!("{obstacle}; leave --engine out")),
+            Some(obstacle) => Ok(choice("epoll", &obstacle)),
         }
     }
 }
 
 /// One thread's engine, connected as far as the plan wants it before the clock starts.
 pub enum Worker<'a> {
-    Epoll(Box<epoll::Engine<'a>>),
+    Epoll(Box<Epoll<'a>>),
+    Uring(Box<Uring<'a>>),
 }
 
 impl<'a> Worker<'a> {
     pub fn new(
-        _choice: &Choice,
+        choice: &Choice,
         job: &'a Job<'a>,
         live: &'a Live,
         pool: u32,
     ) -> anyhow::Result<Self> {
-        let mut engine = epoll::Engine::new(job, live)?;
+        if choice.name == "io_uring" {
+            let engine = Uring::new(job, live).context("cannot set io_uring up")?;
+            return Ok(Self::Uring(Box::new(engine)));
+        }
+        let mut engine = Epoll::new(job, live).context("cannot set epoll up")?;
         engine.open_pool(pool);
         Ok(Self::Epoll(Box::new(engine)))
     }
 
     pub fn run(self, pace: Pace, window: Window) -> Recorder {
         match self {
-            Self::Epoll(engine) => engine.run(pace, window),
+            Self::Epoll(mut engine) => driver::run(&mut *engine, pace, window),
+            Self::Uring(mut engine) => driver::run(&mut *engine, pace, window),
         }
     }
 }

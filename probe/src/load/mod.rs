@@ -4,6 +4,7 @@ mod arguments;
 mod chunked;
 pub mod clock;
 mod document;
+mod driver;
 mod engine;
 mod epoll;
 mod errors;
@@ -15,19 +16,23 @@ mod ramp;
 mod recorder;
 mod reply;
 mod request;
+mod saturation;
 mod schedule;
 pub mod socket;
 pub mod statistics;
 mod target;
 mod text;
 mod thread_cpu;
+mod uring;
 mod warnings;
 
 use std::process::ExitCode;
 
+use self::arguments::Mode;
+
 pub use arguments::Args;
 pub use document::Document;
-pub use progress::Line as ProgressLine;
+pub use progress::{Line as ProgressLine, StepLine};
 
 use crate::{interrupt, output};
 
@@ -41,8 +46,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     socket::raise_descriptor_limit();
     let stop = interrupt::flag()?;
     let mut progress = progress::Progress::new(args.progress, args.json);
-    let measured = measure::measure(&plan, address, &engine, stop, &mut progress)?;
-    let document = Document::new(&plan, address, &engine, &measured)?;
+    let (measured, ramp) = match &plan.mode {
+        Mode::Ramp(steps) => {
+            let climbed = ramp::climb(&plan, steps, address, &engine, stop, &mut progress)?;
+            (climbed.measured, Some((climbed.steps, climbed.saturation)))
+        }
+        Mode::Closed | Mode::Open(_) => (
+            measure::measure(&plan, address, &engine, stop, &mut progress)?,
+            None,
+        ),
+    };
+    let mut document = Document::new(&plan, address, &engine, &measured)?;
+    if let Some((steps, saturation)) = ramp {
+        document.add_ramp(steps, saturation);
+    }
     if args.json {
         output::document(&document)?;
     } else {

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::clock::{self, MILLISECOND, Nanoseconds, SECOND};
 use super::job::{Live, Window};
 use super::measure::per_second;
+use super::ramp::Step;
 use super::text;
 
 /// How often a line appears.
@@ -36,6 +37,15 @@ pub struct Line {
     /// Of a ramp: the rate of this step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered: Option<f64>,
+}
+
+/// A line of `--progress` at the end of a ramp's step.
+#[derive(Serialize, JsonSchema)]
+pub struct StepLine<'a> {
+    /// `load.step.v1`
+    pub schema: &'static str,
+    #[serde(flatten)]
+    pub step: &'a Step,
 }
 
 enum Reader {
@@ -88,6 +98,25 @@ impl Progress {
         }
     }
 
+    /// A step of a ramp is over.
+    pub fn step(&self, step: &Step) {
+        match self.reader {
+            Reader::Nobody => {}
+            Reader::Program => Self::print(serde_json::to_string(&StepLine {
+                schema: "load.step.v1",
+                step,
+            })),
+            Reader::Person => Self::print(Ok(text::step_row(step))),
+        }
+    }
+
+    fn print(line: serde_json::Result<String>) {
+        if let Ok(line) = line {
+            // One write a line: whoever ends the run leaves whole lines behind. A reader that went away is no fault.
+            let _ = std::io::stderr().write_all((line + "\n").as_bytes());
+        }
+    }
+
     fn line(
         &self,
         lives: &[Live],
@@ -122,15 +151,12 @@ impl Progress {
     }
 
     fn show(&self, line: &Line) {
-        let text = match self.reader {
-            Reader::Nobody => return,
-            Reader::Program => match serde_json::to_string(line) {
-                Ok(json) => json + "\n",
-                Err(_) => return,
-            },
-            Reader::Person => format!("\r\x1b[K{}", text::live_line(line)),
-        };
-        // One write a line: whoever ends the run leaves whole lines behind. A reader that went away is no fault.
-        let _ = std::io::stderr().write_all(text.as_bytes());
+        match self.reader {
+            Reader::Nobody => {}
+            Reader::Program => Self::print(serde_json::to_string(line)),
+            Reader::Person => {
+                let _ = write!(std::io::stderr(), "\r\x1b[K{}", text::live_line(line));
+            }
+        }
     }
 }

@@ -59,6 +59,9 @@ pub struct Recorder {
     pub body_bytes: u64,
     /// Replies in each interval of [`SAMPLE`] since the window's start.
     pub samples: Vec<u64>,
+    /// When the first and the last measured request should have been sent.
+    pub first_intended: Nanoseconds,
+    pub last_intended: Nanoseconds,
     /// When the last measured request was answered or had failed.
     pub last: Nanoseconds,
     /// Processor time of this thread since the window's start, user and system.
@@ -101,9 +104,8 @@ impl Recorder {
         if !window.contains(exchange.intended) {
             return;
         }
-        self.attempted += 1;
+        self.attempt(exchange, last_byte);
         self.completed += 1;
-        self.last = last_byte;
         self.latency.record(last_byte - exchange.intended);
         self.service.record(last_byte - exchange.sent);
         self.first_byte.record(exchange.first_byte - exchange.sent);
@@ -115,6 +117,17 @@ impl Recorder {
         self.body_bytes += reply.body_bytes();
     }
 
+    #[inline]
+    fn attempt(&mut self, exchange: &Exchange, now: Nanoseconds) {
+        if self.attempted == 0 {
+            self.first_intended = exchange.intended;
+        }
+        self.attempted += 1;
+        self.first_intended = self.first_intended.min(exchange.intended);
+        self.last_intended = self.last_intended.max(exchange.intended);
+        self.last = now;
+    }
+
     pub fn failed(
         &mut self,
         exchange: &Exchange,
@@ -123,9 +136,8 @@ impl Recorder {
         window: &Window,
     ) {
         if window.contains(exchange.intended) {
-            self.attempted += 1;
+            self.attempt(exchange, now);
             self.errors.count(failure);
-            self.last = now;
         }
     }
 
@@ -144,6 +156,12 @@ impl Recorder {
     }
 
     pub fn merge(&mut self, other: &Self) {
+        self.first_intended = match (self.attempted, other.attempted) {
+            (0, _) => other.first_intended,
+            (_, 0) => self.first_intended,
+            _ => self.first_intended.min(other.first_intended),
+        };
+        self.last_intended = self.last_intended.max(other.last_intended);
         for (mine, theirs) in [
             (&mut self.latency, &other.latency),
             (&mut self.service, &other.service),

@@ -176,6 +176,15 @@ impl Reply {
         Ok(at)
     }
 
+    /// Read on where nothing may follow the reply: the next one has not been asked for.
+    #[inline]
+    pub fn feed_all(&mut self, bytes: &[u8], last: &mut LastHead) -> Result<(), &'static str> {
+        match self.feed(bytes, last)? {
+            taken if taken < bytes.len() => Err("more bytes than the reply has"),
+            _ => Ok(()),
+        }
+    }
+
     /// The server closed its side.
     pub fn end(&mut self) -> Result<(), &'static str> {
         match self.state {

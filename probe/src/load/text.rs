@@ -6,6 +6,7 @@ use super::arguments::{Mode, Plan};
 use super::clock::{Nanoseconds, SECOND};
 use super::document::Document;
 use super::progress::Line;
+use super::ramp::Step;
 use super::statistics::{Durations, Summary};
 
 /// The longest bar of the histogram.
@@ -88,6 +89,7 @@ pub fn live_line(line: &Line) -> String {
 pub fn report(plan: &Plan, document: &Document, latency: &Durations) -> String {
     let mut text = String::new();
     headline(&mut text, plan, document);
+    ramp(&mut text, document);
     summary(&mut text, document);
     phases(&mut text, document);
     histogram(&mut text, latency);
@@ -116,6 +118,48 @@ fn headline(text: &mut String, plan: &Plan, document: &Document) {
         document.url,
         super::document::extent(plan.extent),
         document.engine.name
+    );
+}
+
+/// One step of a ramp.
+pub fn step_row(step: &Step) -> String {
+    let time = |value: Option<Nanoseconds>| value.map_or("-".to_owned(), |v| duration(v as f64));
+    let verdict = match (step.kept_up, step.generator_failed) {
+        (true, _) => "kept up",
+        (_, true) => "generator failed",
+        _ => "fell behind",
+    };
+    format!(
+        "  {:>9} {:>11} {:>11} {:>8} {:>8} {:>8}  {verdict}",
+        rate(step.offered),
+        rate(step.request_rate),
+        rate(step.reply_rate),
+        percent(step.error_share),
+        time(step.latency_p50_ns),
+        time(step.latency_p99_ns),
+    )
+}
+
+fn ramp(text: &mut String, document: &Document) {
+    let Some(saturation) = &document.saturation else {
+        return;
+    };
+    _ = writeln!(
+        text,
+        "  {:>9} {:>11} {:>11} {:>8} {:>8} {:>8}",
+        "offered", "requests", "replies", "errors", "p50", "p99"
+    );
+    for step in &document.steps {
+        _ = writeln!(text, "{}", step_row(step));
+    }
+    let end = |value: Option<f64>| value.map_or("-".to_owned(), rate);
+    let [low, high] = saturation.interval;
+    _ = writeln!(
+        text,
+        "\n  saturation   {} (between {} and {})",
+        end(saturation.rate),
+        end(low),
+        end(high)
     );
 }
 

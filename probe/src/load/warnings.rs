@@ -3,7 +3,9 @@
 use super::arguments::{Extent, Mode, Plan};
 use super::clock::{MILLISECOND, SECOND};
 use super::measure::Measured;
+use super::ramp::Step;
 use super::recorder::Recorder;
+use super::saturation::{Censored, Saturation};
 use super::text::{duration, percent};
 
 /// Above this share of one processor a thread cannot be trusted to have been waiting.
@@ -32,6 +34,25 @@ pub fn of(plan: &Plan, measured: &Measured) -> Vec<String> {
     .collect()
 }
 
+/// What makes a saturation point doubtful.
+pub fn of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
+    let gave_out = steps.iter().find(|step| step.generator_failed);
+    match (gave_out, saturation.censored) {
+        (Some(step), _) => Some(format!(
+            "the generator gave out at {:.1}/s, before the server was saturated; give more --threads or clients",
+            step.offered
+        )),
+        (None, Censored::Above) => {
+            Some("the server kept up to the end of the ramp; its saturation lies above --to".into())
+        }
+        (None, Censored::Below) => Some(
+            "the server did not keep up with the first rate; its saturation lies below --from"
+                .into(),
+        ),
+        (None, Censored::None | Censored::Interrupted) => None,
+    }
+}
+
 fn interrupted(measured: &Measured) -> Option<String> {
     measured.interrupted.then(|| {
         format!(
@@ -56,7 +77,7 @@ fn busy(found: &Recorder, spinning: bool) -> Option<String> {
 }
 
 fn late(plan: &Plan, found: &Recorder) -> Option<String> {
-    if plan.mode == Mode::Closed {
+    if !matches!(plan.mode, Mode::Open(_)) {
         return None;
     }
     let p99 = found.lateness.quantile(0.99)?;

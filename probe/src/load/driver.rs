@@ -1,0 +1,284 @@
+//! What every engine has in common: who sends next and when, and what is written down of it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use super::clock::{self, MILLISECOND, Nanoseconds};
+use super::errors::Failure;
+use super::job::{Job, Live, Pace, Window};
+use super::poller;
+use super::recorder::{Exchange, Life, Recorder};
+use super::reply::Reply;
+use super::thread_cpu::Meter;
+
+/// A worker whose request failed waits this long, or a server that refuses would be flooded.
+const PAUSE_AFTER_FAILURE: Nanoseconds = 10 * MILLISECOND;
+/// Waits end at least this often, to look for timeouts and the user's wish to stop.
+pub const LONGEST_WAIT: Nanoseconds = 100 * MILLISECOND;
+/// With `--spin` the last part of a wait burns the processor instead.
+const SPIN: Nanoseconds = 50_000;
+/// How long to burn before looking for replies again.
+const SPIN_PIECE: Nanoseconds = 1_000;
+
+/// One way of carrying requests. A slot is a place for one connection and the request on it.
+pub trait Engine<'a> {
+    fn core(&mut self) -> &mut Core<'a>;
+
+    /// A slot without a connection.
+    fn take_slot(&mut self) -> u32;
+
+    /// Send a request, on the slot's connection or a new one.
+    fn launch(&mut self, index: u32, exchange: Exchange, request: usize);
+
+    /// Close the slot's connection, if it has one.
+    fn rest(&mut self, index: u32, now: Nanoseconds);
+
+    /// Handle what has happened; wait for it, `timeout` at most. Whether anything had.
+    fn wait(&mut self, timeout: Nanoseconds) -> bool;
+
+    /// Fail what was launched at `limit` or before.
+    fn give_up(&mut self, limit: Nanoseconds, now: Nanoseconds);
+
+    /// The requests under way.
+    fn under_way(&self) -> Vec<Exchange>;
+
+    fn close_all(&mut self);
+}
+
+/// The state that engines share.
+pub struct Core<'a> {
+    pub job: &'a Job<'a>,
+    live: &'a Live,
+    pub pace: Pace,
+    pub window: Window,
+    pub recorder: Recorder,
+    /// Slots with a connection and no request, the last used at the end.
+    pub idle: Vec<u32>,
+    /// Slots without a connection.
+    pub free: Vec<u32>,
+    /// Workers that wait after a failure, the earliest first.
+    paused: VecDeque<(Nanoseconds, u32)>,
+    next_request: usize,
+    /// Slots with a request under way, or one that failed and is not cleared away.
+    busy: usize,
+    /// Connections that are open.
+    open: u64,
+}
+
+impl<'a> Core<'a> {
+    pub fn new(job: &'a Job<'a>, live: &'a Live) -> Self {
+        Self {
+            job,
+            live,
+            pace: Pace::Closed {
+                workers: 0,
+                quota: 0,
+            },
+            window: Window {
+                begin: 0,
+                start: 0,
+                end: 0,
+            },
+            recorder: Recorder::default(),
+            idle: Vec::new(),
+            free: Vec::new(),
+            paused: VecDeque::new(),
+            next_request: 0,
+            busy: 0,
+            open: 0,
+        }
+    }
+
+    pub fn opened(&mut self) {
+        self.open += 1;
+        self.recorder.concurrent_max = self.recorder.concurrent_max.max(self.open);
+    }
+
+    pub fn closed(&mut self, life: &Life, now: Nanoseconds) {
+        self.recorder.closed(life, now);
+        self.open -= 1;
+    }
+
+    fn is_done(&self) -> bool {
+        self.busy == 0 && self.paused.is_empty() && self.pace.due() == clock::NEVER
+    }
+
+    fn publish(&self) {
+        let recorder = &self.recorder;
+        self.live
+            .publish(recorder.within, recorder.errors.total(), self.open);
+    }
+}
+
+/// Send and receive until all is done.
+pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) -> Recorder {
+    engine.core().pace = pace;
+    engine.core().window = window;
+    poller::want_exact_timers();
+    clock::sleep_until(window.begin);
+    start_workers(engine);
+    let mut meter = Meter::start();
+    let mut measuring = false;
+    let mut next_scan = 0;
+    loop {
+        let now = clock::now();
+        if !measuring && now >= window.start {
+            measuring = true;
+            meter = Meter::start();
+        }
+        send_due(engine, now);
+        resume_paused(engine, now);
+        if now >= next_scan {
+            let timeout = engine.core().job.timeout;
+            engine.give_up(now.saturating_sub(timeout), now);
+            next_scan = now + (timeout / 50).clamp(MILLISECOND, LONGEST_WAIT);
+            if engine.core().job.stop.load(Ordering::Relaxed) {
+                abandon(engine);
+                break;
+            }
+        }
+        engine.core().publish();
+        if engine.core().is_done() {
+            break;
+        }
+        wait(engine, next_scan);
+    }
+    (engine.core().recorder.cpu, engine.core().recorder.busiest) = meter.stop();
+    engine.close_all();
+    engine.core().publish();
+    std::mem::take(&mut engine.core().recorder)
+}
+
+fn start_workers<'a>(engine: &mut impl Engine<'a>) {
+    if let Pace::Closed { workers, .. } = engine.core().pace {
+        for _ in 0..workers {
+            let index = engine.take_slot();
+            next_of_worker(engine, index, clock::now());
+        }
+    }
+}
+
+fn wait<'a>(engine: &mut impl Engine<'a>, next_scan: Nanoseconds) {
+    let core = engine.core();
+    let paused = core
+        .paused
+        .front()
+        .map_or(clock::NEVER, |(until, _)| *until);
+    let due = core.pace.due();
+    let until = due.min(paused).min(next_scan);
+    let spins = matches!(core.pace, Pace::Open { spin: true, .. }) && until == due;
+    let now = clock::now();
+    let left = until.saturating_sub(now);
+    if !spins {
+        engine.wait(left);
+    } else if left > SPIN {
+        engine.wait(left - SPIN);
+    } else if !engine.wait(0) {
+        poller::spin_until(until.min(now + SPIN_PIECE));
+    }
+}
+
+/// Send what the schedule has due, each on a connection that is free. Engines call it between events, so that a batch
+/// of replies does not make requests late.
+pub fn send_due<'a>(engine: &mut impl Engine<'a>, mut now: Nanoseconds) {
+    let mut burst = 0;
+    while engine.core().pace.due() <= now {
+        let intended = engine.core().pace.take();
+        let index = match engine.core().idle.pop() {
+            Some(index) => index,
+            None => engine.take_slot(),
+        };
+        start(engine, index, intended);
+        burst += 1;
+        now = clock::now();
+    }
+    let recorder = &mut engine.core().recorder;
+    recorder.burst_max = recorder.burst_max.max(burst);
+}
+
+fn resume_paused<'a>(engine: &mut impl Engine<'a>, now: Nanoseconds) {
+    while let Some(&(until, index)) = engine.core().paused.front() {
+        if until > now {
+            break;
+        }
+        engine.core().paused.pop_front();
+        next_of_worker(engine, index, now);
+    }
+}
+
+/// A worker of the closed loop sends its next request, or rests for good.
+fn next_of_worker<'a>(engine: &mut impl Engine<'a>, index: u32, now: Nanoseconds) {
+    let core = engine.core();
+    if core.pace.another(now, &core.window) {
+        start(engine, index, now);
+    } else {
+        engine.rest(index, now);
+    }
+}
+
+fn start<'a>(engine: &mut impl Engine<'a>, index: u32, intended: Nanoseconds) {
+    let core = engine.core();
+    core.busy += 1;
+    let request = core.next_request;
+    core.next_request += 1;
+    if core.next_request == core.job.requests.len() {
+        core.next_request = 0;
+    }
+    let exchange = Exchange {
+        intended,
+        ..Exchange::default()
+    };
+    engine.launch(index, exchange, request);
+}
+
+impl Core<'_> {
+    /// Write down that a request was answered.
+    #[inline]
+    pub fn completed(
+        &mut self,
+        exchange: &Exchange,
+        reply: &Reply,
+        request: usize,
+        now: Nanoseconds,
+    ) {
+        self.busy -= 1;
+        let length = self.job.requests[request].bytes.len();
+        self.recorder
+            .completed(exchange, reply, (now, length), &self.window);
+    }
+
+    /// Write down that a request failed. Its slot is under way until [`after_failure`].
+    pub fn failed(&mut self, exchange: &Exchange, failure: Failure, now: Nanoseconds) {
+        self.recorder.failed(exchange, failure, now, &self.window);
+    }
+}
+
+/// What the slot does after a reply; `kept` when its connection can carry another request.
+#[inline]
+pub fn after_reply<'a>(engine: &mut impl Engine<'a>, index: u32, now: Nanoseconds, kept: bool) {
+    let core = engine.core();
+    match core.pace {
+        Pace::Closed { .. } => next_of_worker(engine, index, now),
+        Pace::Open { .. } if kept => core.idle.push(index),
+        Pace::Open { .. } => core.free.push(index),
+    }
+}
+
+/// What the slot, whose connection is closed, does after a failure.
+pub fn after_failure<'a>(engine: &mut impl Engine<'a>, index: u32, now: Nanoseconds) {
+    let core = engine.core();
+    core.busy -= 1;
+    match core.pace {
+        Pace::Closed { .. } => core.paused.push_back((now + PAUSE_AFTER_FAILURE, index)),
+        Pace::Open { .. } => core.free.push(index),
+    }
+}
+
+fn abandon<'a>(engine: &mut impl Engine<'a>) {
+    let under_way = engine.under_way();
+    let core = engine.core();
+    core.pace.stop();
+    for exchange in under_way {
+        core.recorder.abandoned(&exchange, &core.window);
+    }
+}

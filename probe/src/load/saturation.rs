@@ -1,0 +1,242 @@
+//! Where a server is saturated: which rate to try next, and what the outcomes say. Pure; the ramp does the trying.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The search ends when it has narrowed the rate down to this share of a step of the ramp, or to this share of the rate.
+const SHARE_OF_STEP: f64 = 1.0 / 8.0;
+const SHARE_OF_RATE: f64 = 0.01;
+/// A rate that failed is tried again: two outcomes of three that agree decide. One hiccup is no saturation.
+const AGREEING: usize = 2;
+
+/// Why a rate is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Purpose {
+    /// A step of the ramp.
+    Climb,
+    /// The same rate again, because it failed.
+    Confirm,
+    /// Between the last rate that was kept up and the first that was not.
+    Bisect,
+}
+
+/// The highest rate at which replies keep up and errors stay under the bound.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Saturation {
+    /// Per second: the highest rate that was kept up. Null when not even the first was.
+    pub rate: Option<f64>,
+    /// Every attempt at or below the first was kept up, none at or above the second was; null is unbounded.
+    pub interval: [Option<f64>; 2],
+    /// `none`; `above` when the last rate of the ramp was still kept up, or the generator gave out before the server;
+    /// `below` when the first was not; `interrupted`.
+    pub censored: Censored,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Censored {
+    None,
+    Above,
+    Below,
+    Interrupted,
+}
+
+/// What an attempt at a rate showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    KeptUp,
+    Failed,
+    /// The generator gave out, which says nothing of the server.
+    GeneratorFailed,
+}
+
+/// A search in progress.
+pub struct Search {
+    from: f64,
+    step: f64,
+    to: f64,
+    /// How many steps the ramp has climbed.
+    climbed: u32,
+    /// The highest rate decided to be kept up, and the lowest decided not to be.
+    good: Option<f64>,
+    bad: Option<f64>,
+    /// Outcomes at the current rate.
+    kept_up: usize,
+    failed: usize,
+    attempts: Vec<(f64, bool)>,
+    generator_failed: bool,
+}
+
+impl Search {
+    pub fn new(from: f64, step: f64, to: f64) -> Self {
+        Self {
+            from,
+            step,
+            to,
+            climbed: 0,
+            good: None,
+            bad: None,
+            kept_up: 0,
+            failed: 0,
+            attempts: Vec::new(),
+            generator_failed: false,
+        }
+    }
+
+    /// The next rate to try, and why; None when the search is over.
+    pub fn next(&self) -> Option<(f64, Purpose)> {
+        if self.generator_failed {
+            return None;
+        }
+        let (rate, purpose) = match (self.good, self.bad) {
+            (None, Some(_)) => return None,
+            (Some(good), Some(bad)) => {
+                let narrow = (self.step * SHARE_OF_STEP).max(good * SHARE_OF_RATE);
+                if bad - good <= narrow {
+                    return None;
+                }
+                ((good + bad) / 2.0, Purpose::Bisect)
+            }
+            (_, None) => {
+                let rate = self.from + f64::from(self.climbed) * self.step;
+                if rate > self.to * (1.0 + 1e-9) {
+                    return None;
+                }
+                (rate, Purpose::Climb)
+            }
+        };
+        let purpose = match self.failed {
+            0 => purpose,
+            _ => Purpose::Confirm,
+        };
+        Some((rate, purpose))
+    }
+
+    /// Tell the outcome at the rate that [`Search::next`] named.
+    pub fn record(&mut self, outcome: Outcome) {
+        let Some((rate, _)) = self.next() else { return };
+        if outcome == Outcome::GeneratorFailed {
+            self.generator_failed = true;
+            return;
+        }
+        let kept_up = outcome == Outcome::KeptUp;
+        self.attempts.push((rate, kept_up));
+        self.kept_up += usize::from(kept_up);
+        self.failed += usize::from(!kept_up);
+        if self.failed == AGREEING {
+            self.bad = Some(rate);
+        } else if self.kept_up == AGREEING || self.failed == 0 {
+            self.good = Some(rate);
+            self.climbed += u32::from(self.bad.is_none());
+        } else {
+            return;
+        }
+        (self.kept_up, self.failed) = (0, 0);
+    }
+
+    /// What is known by now.
+    pub fn saturation(&self) -> Saturation {
+        let censored = if self.generator_failed {
+            Censored::Above
+        } else if self.next().is_some() {
+            Censored::Interrupted
+        } else {
+            match (self.good, self.bad) {
+                (_, None) => Censored::Above,
+                (None, _) => Censored::Below,
+                _ => Censored::None,
+            }
+        };
+        Saturation {
+            rate: self.good,
+            interval: [self.lower(), self.bad.and_then(|_| self.upper())],
+            censored,
+        }
+    }
+
+    /// The highest rate that was kept up below the lowest that ever failed.
+    fn lower(&self) -> Option<f64> {
+        let lowest_failed = self.rates(false).fold(f64::INFINITY, f64::min);
+        self.rates(true)
+            .filter(|rate| *rate < lowest_failed)
+            .reduce(f64::max)
+    }
+
+    /// The lowest rate that failed above the highest that was ever kept up.
+    fn upper(&self) -> Option<f64> {
+        let highest_kept = self.rates(true).fold(0.0, f64::max);
+        self.rates(false)
+            .filter(|rate| *rate > highest_kept)
+            .reduce(f64::min)
+    }
+
+    fn rates(&self, kept_up: bool) -> impl Iterator<Item = f64> {
+        self.attempts
+            .iter()
+            .filter(move |(_, kept)| *kept == kept_up)
+            .map(|(rate, _)| *rate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(search: &mut Search, mut server: impl FnMut(f64) -> bool) -> Saturation {
+        while let Some((rate, _)) = search.next() {
+            search.record(if server(rate) {
+                Outcome::KeptUp
+            } else {
+                Outcome::Failed
+            });
+            assert!(search.attempts.len() < 100, "the search ends");
+        }
+        search.saturation()
+    }
+
+    #[test]
+    fn a_sharp_limit_is_bracketed() {
+        for limit in [1.3, 7.9, 18.4, 49.99] {
+            let found = search(&mut Search::new(1.0, 1.0, 50.0), |rate| rate <= limit);
+            let [Some(low), Some(high)] = found.interval else {
+                panic!("{found:?}")
+            };
+            assert_eq!(found.censored, Censored::None);
+            assert!(low <= limit && limit < high, "{limit}: {found:?}");
+            assert!(high - low <= f64::max(0.125, low * 0.01), "{found:?}");
+            assert_eq!(found.rate, Some(low));
+        }
+    }
+
+    #[test]
+    fn a_limit_outside_the_ramp_is_censored() {
+        let above = search(&mut Search::new(1.0, 1.0, 5.0), |_| true);
+        assert_eq!((above.rate, above.censored), (Some(5.0), Censored::Above));
+        assert_eq!(above.interval, [Some(5.0), None]);
+        let below = search(&mut Search::new(1.0, 1.0, 5.0), |_| false);
+        assert_eq!((below.rate, below.censored), (None, Censored::Below));
+        assert_eq!(below.interval, [None, Some(1.0)]);
+    }
+
+    #[test]
+    fn one_hiccup_does_not_end_the_ramp_but_widens_the_interval() {
+        let mut tries = 0;
+        let found = search(&mut Search::new(1.0, 1.0, 20.0), |rate| {
+            tries += 1;
+            tries != 5 && rate <= 10.0
+        });
+        assert!(found.rate.unwrap() >= 9.9, "{found:?}");
+        assert_eq!(found.interval[0], Some(4.0));
+        assert!(found.interval[1].unwrap() <= 10.2, "{found:?}");
+    }
+
+    #[test]
+    fn a_generator_that_gives_out_leaves_the_limit_open() {
+        let mut search = Search::new(1.0, 1.0, 9.0);
+        search.record(Outcome::KeptUp);
+        search.record(Outcome::GeneratorFailed);
+        let found = search.saturation();
+        assert_eq!((found.rate, found.censored), (Some(1.0), Censored::Above));
+    }
+}

@@ -1,0 +1,442 @@
+//! The engine for new connections: io_uring, with each request a chain of linked operations on a direct descriptor, so
+//! that opening, connecting, sending and receiving take one system call for many requests.
+
+use io_uring::types::{CancelBuilder, DestinationSlot, Fixed, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode, squeue};
+use rustix::net::addr::SocketAddrArg;
+
+use super::clock::{self, Nanoseconds, SECOND};
+use super::driver::{self, Core};
+use super::errors::Failure;
+use super::job::{Job, Live};
+use super::recorder::{Exchange, Life};
+use super::reply::{LastHead, Reply};
+use super::socket;
+
+/// Submissions that fit before the kernel must take them.
+const SUBMISSIONS: u32 = 1024;
+const COMPLETIONS: u32 = 8192;
+/// Connections that can be open at once, where the limit of descriptors allows it.
+const MOST_CONNECTIONS: u32 = 32 << 10;
+/// The first read of a reply; what remains of a body is discarded unseen.
+const READ: usize = 4 << 10;
+/// The most that one operation discards. Never written to, so it takes no memory.
+const DISCARD: usize = 1 << 20;
+/// IORING_RECVSEND_POLL_FIRST: a reply is never there at once, so do not try before waiting.
+const POLL_FIRST: u16 = 1;
+
+/// The parts of a request's chain, as completions name them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Step {
+    Socket,
+    Connect,
+    Send,
+    Receive,
+    /// Closing and cancelling, whose completions say nothing new.
+    Clean,
+}
+
+impl Step {
+    const ALL: [Self; 5] = [
+        Self::Socket,
+        Self::Connect,
+        Self::Send,
+        Self::Receive,
+        Self::Clean,
+    ];
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Empty,
+    Connecting,
+    Busy,
+    /// Timed out and written down; its operations are being cancelled.
+    Cancelling,
+}
+
+struct Slot {
+    phase: Phase,
+    /// Tells completions of this request from those of its predecessors.
+    generation: u32,
+    life: Life,
+    exchange: Exchange,
+    request: usize,
+    reply: Reply,
+    buffer: Box<[u8]>,
+}
+
+pub struct Uring<'a> {
+    core: Core<'a>,
+    ring: IoUring,
+    capacity: u32,
+    slots: Vec<Slot>,
+    address: SocketAddress,
+    last_head: LastHead,
+    discard: Vec<u8>,
+    completions: Vec<(u64, i32)>,
+}
+
+/// An address as the kernel reads it; boxed, because operations point to it.
+struct SocketAddress {
+    storage: Box<libc::sockaddr_storage>,
+    length: libc::socklen_t,
+    family: i32,
+}
+
+impl SocketAddress {
+    fn new(address: std::net::SocketAddr) -> Self {
+        // SAFETY: an all-zero sockaddr_storage is valid.
+        let mut storage: Box<libc::sockaddr_storage> = Box::new(unsafe { std::mem::zeroed() });
+        // SAFETY: the address is no longer than sockaddr_storage, which holds every kind of address.
+        let length = unsafe {
+            address.with_sockaddr(|pointer, length| {
+                std::ptr::copy_nonoverlapping(
+                    pointer.cast::<u8>(),
+                    std::ptr::from_mut(&mut *storage).cast::<u8>(),
+                    length as usize,
+                );
+                length
+            })
+        };
+        Self {
+            storage,
+            length,
+            family: i32::from(socket::family(address).as_raw()),
+        }
+    }
+}
+
+fn ring(capacity: u32) -> std::io::Result<IoUring> {
+    let ring = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_cqsize(COMPLETIONS)
+        .build(SUBMISSIONS)?;
+    ring.submitter().register_files_sparse(capacity)?;
+    Ok(ring)
+}
+
+/// How many direct descriptors may be registered: as many as this process may have open.
+fn capacity() -> u32 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.unwrap_or(u64::MAX).min(u64::from(MOST_CONNECTIONS)) as u32
+}
+
+/// Why this kernel cannot carry the engine, if it cannot.
+pub fn obstacle() -> Option<String> {
+    let ring = match ring(1) {
+        Ok(ring) => ring,
+        Err(error) => return Some(format!("io_uring cannot be set up here: {error}")),
+    };
+    let mut probe = io_uring::Probe::new();
+    let known = ring.submitter().register_probe(&mut probe).is_ok();
+    (!known || !probe.is_supported(opcode::Socket::CODE))
+        .then(|| "this kernel's io_uring cannot open sockets (needs 6.1)".to_owned())
+}
+
+impl<'a> driver::Engine<'a> for Uring<'a> {
+    #[inline]
+    fn core(&mut self) -> &mut Core<'a> {
+        &mut self.core
+    }
+
+    fn take_slot(&mut self) -> u32 {
+        self.core.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot {
+                phase: Phase::Empty,
+                generation: 0,
+                life: Life::default(),
+                exchange: Exchange::default(),
+                request: 0,
+                reply: Reply::default(),
+                buffer: vec![0; READ].into_boxed_slice(),
+            });
+            (self.slots.len() - 1) as u32
+        })
+    }
+
+    fn launch(&mut self, index: u32, mut exchange: Exchange, request: usize) {
+        let now = clock::now();
+        exchange.launched = now;
+        let slot = &mut self.slots[index as usize];
+        slot.exchange = exchange;
+        slot.request = request;
+        if index >= self.capacity {
+            // The table of direct descriptors is full, which is the same shortage.
+            return self.fail(index, Failure::System(libc::EMFILE), now);
+        }
+        slot.reply.begin(self.core.job.requests[request].is_head);
+        slot.phase = Phase::Connecting;
+        slot.life = Life {
+            opened: now,
+            connected: 0,
+            counted: false,
+        };
+        self.core.opened();
+        self.submit_chain(index);
+    }
+
+    fn rest(&mut self, index: u32, _now: Nanoseconds) {
+        self.slots[index as usize].phase = Phase::Empty;
+    }
+
+    fn wait(&mut self, timeout: Nanoseconds) -> bool {
+        let timeout = Timespec::new()
+            .sec(timeout / SECOND)
+            .nsec((timeout % SECOND) as u32);
+        let arguments = SubmitArgs::new().timespec(&timeout);
+        // The time running out, and a signal, are no errors; completions may be there all the same.
+        let _ = self.ring.submitter().submit_with_args(1, &arguments);
+        let mut completions = std::mem::take(&mut self.completions);
+        completions.extend(
+            self.ring
+                .completion()
+                .map(|entry| (entry.user_data(), entry.result())),
+        );
+        let any = !completions.is_empty();
+        for (token, result) in completions.drain(..) {
+            self.handle(token, result);
+            if self.core.pace.due() != clock::NEVER {
+                driver::send_due(self, clock::now());
+            }
+        }
+        self.completions = completions;
+        any
+    }
+
+    fn give_up(&mut self, limit: Nanoseconds, now: Nanoseconds) {
+        for index in 0..self.slots.len() {
+            let slot = &mut self.slots[index];
+            let under_way = matches!(slot.phase, Phase::Busy | Phase::Connecting);
+            if under_way && slot.exchange.launched <= limit {
+                slot.phase = Phase::Cancelling;
+                let exchange = slot.exchange;
+                self.core.failed(&exchange, Failure::ClientTimeout, now);
+                self.cancel(index as u32);
+            }
+        }
+    }
+
+    fn under_way(&self) -> Vec<Exchange> {
+        let under_way = |slot: &&Slot| matches!(slot.phase, Phase::Busy | Phase::Connecting);
+        self.slots
+            .iter()
+            .filter(under_way)
+            .map(|slot| slot.exchange)
+            .collect()
+    }
+
+    /// Operations still under way point into the slots, so these wait until all are cancelled.
+    fn close_all(&mut self) {
+        for index in 0..self.slots.len() {
+            if !matches!(self.slots[index].phase, Phase::Empty) {
+                self.slots[index].phase = Phase::Cancelling;
+                self.cancel(index as u32);
+            }
+        }
+        let limit = clock::now() + SECOND;
+        while self.slots.iter().any(|slot| slot.phase != Phase::Empty) && clock::now() < limit {
+            driver::Engine::wait(self, driver::LONGEST_WAIT);
+        }
+    }
+}
+
+impl<'a> Uring<'a> {
+    pub fn new(job: &'a Job<'a>, live: &'a Live) -> std::io::Result<Self> {
+        let capacity = capacity();
+        Ok(Self {
+            core: Core::new(job, live),
+            ring: ring(capacity)?,
+            capacity,
+            slots: Vec::new(),
+            address: SocketAddress::new(job.address),
+            last_head: LastHead::default(),
+            discard: vec![0; DISCARD],
+            completions: Vec::new(),
+        })
+    }
+
+    fn token(&self, index: u32, step: Step) -> u64 {
+        let generation = self.slots[index as usize].generation & 0xff_ffff;
+        u64::from(generation) << 40 | u64::from(step as u8) << 32 | u64::from(index)
+    }
+
+    /// Make room in the submission queue for a whole chain, which must not be torn apart.
+    fn make_room(&mut self, entries: usize) {
+        let mut queue = self.ring.submission();
+        if queue.capacity() - queue.len() < entries {
+            drop(queue);
+            while self
+                .ring
+                .submit()
+                .is_err_and(|error| error.raw_os_error() == Some(libc::EINTR))
+            {}
+            queue = self.ring.submission();
+        }
+        queue.sync();
+    }
+
+    fn push(&mut self, entry: squeue::Entry) {
+        // SAFETY: what entries point to (address, requests, the slots' boxed buffers, the discard buffer) lives and stays
+        // where it is until `close_all` has seen the operations end. There is room: see `make_room`.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        debug_assert!(pushed.is_ok());
+    }
+
+    /// Open, connect, send, receive.
+    fn submit_chain(&mut self, index: u32) {
+        self.make_room(4);
+        let fixed = Fixed(index);
+        let slot = DestinationSlot::try_from_slot_target(index).ok();
+        let quiet = squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS;
+        let opened = opcode::Socket::new(self.address.family, libc::SOCK_STREAM, 0)
+            .file_index(slot)
+            .build()
+            .flags(quiet)
+            .user_data(self.token(index, Step::Socket));
+        let storage = std::ptr::from_ref(&*self.address.storage).cast();
+        let connected = opcode::Connect::new(fixed, storage, self.address.length)
+            .build()
+            .flags(squeue::Flags::IO_LINK)
+            .user_data(self.token(index, Step::Connect));
+        let bytes = &self.core.job.requests[self.slots[index as usize].request].bytes;
+        let sent = opcode::Send::new(fixed, bytes.as_ptr(), bytes.len() as u32)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+            .build()
+            .flags(quiet)
+            .user_data(self.token(index, Step::Send));
+        self.push(opened);
+        self.push(connected);
+        self.push(sent);
+        let received = self.receive_entry(index);
+        self.push(received);
+    }
+
+    fn receive_entry(&mut self, index: u32) -> squeue::Entry {
+        let token = self.token(index, Step::Receive);
+        let slot = &mut self.slots[index as usize];
+        let skippable = slot.reply.skippable();
+        let (pointer, length, flags) = if skippable > 0 {
+            // All discards share one buffer: the kernel does not write to it.
+            let length = skippable.min(DISCARD as u64) as u32;
+            let flags = libc::MSG_TRUNC | libc::MSG_WAITALL;
+            (self.discard.as_mut_ptr(), length, flags)
+        } else {
+            (slot.buffer.as_mut_ptr(), READ as u32, 0)
+        };
+        opcode::Recv::new(Fixed(index), pointer, length)
+            .flags(flags)
+            .ioprio(POLL_FIRST)
+            .build()
+            .user_data(token)
+    }
+
+    fn receive_more(&mut self, index: u32) {
+        self.make_room(1);
+        let entry = self.receive_entry(index);
+        self.push(entry);
+    }
+
+    fn close(&mut self, index: u32, now: Nanoseconds) {
+        let slot = &mut self.slots[index as usize];
+        slot.phase = Phase::Empty;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.core.closed(&slot.life, now);
+        self.make_room(1);
+        let entry = opcode::Close::new(Fixed(index))
+            .build()
+            .flags(squeue::Flags::SKIP_SUCCESS)
+            .user_data(self.token(index, Step::Clean));
+        self.push(entry);
+    }
+
+    fn cancel(&mut self, index: u32) {
+        self.make_room(1);
+        let entry = opcode::AsyncCancel2::new(CancelBuilder::fd(Fixed(index)).all())
+            .build()
+            .user_data(self.token(index, Step::Clean));
+        self.push(entry);
+    }
+
+    fn handle(&mut self, token: u64, result: i32) {
+        let index = token as u32;
+        let Some(step) = Step::ALL.get((token >> 32 & 0xff) as usize) else {
+            return;
+        };
+        if *step == Step::Clean || token != self.token(index, *step) {
+            return;
+        }
+        let now = clock::now();
+        let phase = self.slots[index as usize].phase;
+        if phase == Phase::Cancelling {
+            // The first operation to end breaks the chain; what follows it has not begun.
+            if result < 0 || *step == Step::Receive {
+                self.close(index, now);
+                driver::after_failure(self, index, now);
+            }
+        } else if result < 0 {
+            self.close(index, now);
+            self.fail(index, Failure::System(-result), now);
+        } else {
+            match step {
+                Step::Connect => self.connected(index, now),
+                Step::Receive => self.received(index, result as usize, now),
+                Step::Socket | Step::Send | Step::Clean => {}
+            }
+        }
+    }
+
+    fn connected(&mut self, index: u32, now: Nanoseconds) {
+        let slot = &mut self.slots[index as usize];
+        slot.phase = Phase::Busy;
+        slot.life.connected = now;
+        // The kernel sends as soon as it is connected.
+        slot.exchange.sent = now;
+        let core = &mut self.core;
+        core.recorder
+            .sent(&slot.exchange, &mut slot.life, &core.window);
+    }
+
+    fn received(&mut self, index: u32, count: usize, now: Nanoseconds) {
+        let slot = &mut self.slots[index as usize];
+        let fed = if count == 0 {
+            slot.reply.end()
+        } else {
+            if slot.reply.is_untouched() {
+                slot.exchange.first_byte = now;
+            }
+            if slot.reply.skippable() > 0 {
+                slot.reply.skip(count as u64);
+                Ok(())
+            } else {
+                slot.reply
+                    .feed_all(&slot.buffer[..count], &mut self.last_head)
+            }
+        };
+        if let Err(breach) = fed {
+            self.close(index, now);
+            self.fail(index, Failure::Protocol(breach), now);
+        } else if self.slots[index as usize].reply.is_done() {
+            self.complete(index, now);
+        } else {
+            self.receive_more(index);
+        }
+    }
+
+    fn complete(&mut self, index: u32, now: Nanoseconds) {
+        self.close(index, now);
+        let slot = &mut self.slots[index as usize];
+        self.core
+            .completed(&slot.exchange, &slot.reply, slot.request, now);
+        driver::after_reply(self, index, now, false);
+    }
+
+    /// Write a failure down; the slot's connection is closed.
+    fn fail(&mut self, index: u32, failure: Failure, now: Nanoseconds) {
+        let exchange = self.slots[index as usize].exchange;
+        self.core.failed(&exchange, failure, now);
+        driver::after_failure(self, index, now);
+    }
+}
