@@ -170,7 +170,7 @@ async def test_a_container_that_is_killed_is_lost(make: Make) -> None:
     assert isinstance(machine, Container)
     waiting = asyncio.ensure_future(machine.exec(["sleep", "60"]))
     await asyncio.sleep(0.5)
-    os.kill(machine.pid, signal.SIGKILL)
+    os.kill(machine.first.pid, signal.SIGKILL)
     with pytest.raises(MachineLost):
         await waiting
     with pytest.raises(MachineLost):
@@ -278,7 +278,7 @@ async def test_an_engine_of_ones_own_leaves_nothing(tmp_path: Path) -> None:
 async def _dies(machine: Container) -> bool:
     """Whether a container ends by itself within a few seconds."""
     for _ in range(100):
-        if not await machine.is_alive():
+        if not machine.first.is_alive:
             return True
         await asyncio.sleep(0.05)
     return False

@@ -136,7 +136,7 @@ async def test_a_machine_that_is_killed_is_lost(make: Make) -> None:
     assert isinstance(machine, HostMachine)
     waiting = asyncio.ensure_future(machine.exec(["sleep", "60"]))
     await asyncio.sleep(0.2)
-    os.kill(machine.pid, signal.SIGKILL)
+    os.kill(machine.first.pid, signal.SIGKILL)
     with pytest.raises(MachineLost):
         await waiting
     with pytest.raises(MachineLost):

@@ -14,6 +14,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
@@ -23,7 +24,7 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.engine_api import Engine, Refused, address, demultiplex, feed
 from nearmetal.lab.findings import finding, program, provided
-from nearmetal.lab.identity import boot_id, start_time
+from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import Image
 from nearmetal.model import (
     Completed,
@@ -44,7 +45,6 @@ LABEL = "nearmetal.machine"
 _DIGEST = "nearmetal.digest"
 _TMPFS = {"/run": "rw,exec,nosuid,nodev,mode=755", "/tmp": "rw,exec,nosuid,nodev,mode=1777"}
 """As in the other environments; the engine's own default would forbid programs there."""
-_KILLED = 128 + 9
 _NOT_FOUND = 404
 _CONFLICT = 409
 
@@ -130,8 +130,8 @@ class DockerEnvironment:
         except Refused as error:
             raise NotProvisioned(error.what, order.name) from error
         pid = told["State"]["Pid"]
-        started = start_time(pid) if pid else None
-        if started is None:
+        first = FirstProcess.of(pid) if pid else None
+        if first is None:
             raise NotProvisioned(f"it ended at once: {await _last_words(engine, container)}", order.name)
         if order.port:
             await network.plug_veth(order.port, pid, site)
@@ -140,8 +140,7 @@ class DockerEnvironment:
                 "data": {
                     **handle.data,
                     "container": container,
-                    "pid": pid,
-                    "started": started,
+                    "first": asdict(first),
                     "runtime": told["HostConfig"]["Runtime"],
                     "storage_driver": told["Driver"],
                 }
@@ -169,10 +168,10 @@ class DockerEnvironment:
         return tag
 
     async def attach(self, handle: Handle, site: Site) -> "Container":
-        if "pid" not in handle.data:
+        if "first" not in handle.data:
             raise NotProvisioned("its creation was interrupted", handle.name)
         attached = Container(handle, site, await self._engine(handle.data["engine"]))
-        if not await attached.is_alive():
+        if not attached.first.is_alive:
             last = await _last_words(attached.engine, handle.data["container"])
             raise NotProvisioned(f"the container is not running: {last}", handle.name)
         return attached
@@ -251,21 +250,9 @@ class Container:
         self.peer = port.outside if port else None
         self.engine = engine
         self.id: str = handle.data["container"]
-        self.pid: int = handle.data["pid"]
-        """Of the container's first process, on the site."""
-        self.boot_id = boot_id(self.pid, handle.data["started"])
+        self.first = FirstProcess(**handle.data["first"])
+        self.boot_id = self.first.boot_id
         self._group: Group | None = None
-
-    async def is_alive(self) -> bool:
-        try:
-            state = (await self.engine.call(self.engine.client.inspect_container, self.id))["State"]
-        except (Refused, HostCannot):
-            return False
-        return bool(state["Running"]) and state["Pid"] == self.pid
-
-    async def require_alive(self) -> None:
-        if not await self.is_alive():
-            raise MachineLost("the container is not running any more", self.name)
 
     async def exec(
         self,
@@ -287,12 +274,13 @@ class Container:
         return await self._begin(argv, env, b"")
 
     async def _begin(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Exec":
+        self.first.require(self.name)
         command = lab_machine.launch(self.probe, argv, env)
         try:
             made = await self.engine.call(self.engine.client.exec_create, self.id, command, stdin=True)
             reader, writer = await self.engine.stream(f"exec/{made['Id']}/start", {"Detach": False, "Tty": False})
         except Refused as error:
-            await self.require_alive()
+            self.first.require(self.name)
             raise HostCannot(f"the engine refuses to run a command: {error.what}", self.name) from error
         except HostCannot as error:
             raise MachineLost(f"its engine is gone: {error.what}", self.name) from error
@@ -313,10 +301,10 @@ class Container:
 
     async def cost(self) -> Cost:
         try:
-            self._group = self._group or await cgroup.of_process(self.pid, self.site)
+            self._group = self._group or await cgroup.of_process(self.first.pid, self.site)
             return await cgroup.cost(self._group, self.site)
         except HostCannot:
-            await self.require_alive()
+            self.first.require(self.name)
             raise
 
 
@@ -343,11 +331,10 @@ class _Exec:
         self._feeding.cancel()
         self._writer.close()
         status = await self._status()
-        if status is None or status == _KILLED:
-            await self._container.require_alive()
         if status is None:
             raise MachineLost("the engine does not tell how a command ended", self._container.name)
-        return Completed(status=status, stdout=stdout, stderr=stderr)
+        ended = Completed(status=status, stdout=stdout, stderr=stderr)
+        return await self._container.first.judged(ended, self._container.name)
 
     async def _inspect(self) -> Mapping[str, Any]:
         """What the engine knows of it; nothing when the container is gone."""

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from nearmetal.config import LIMITS, Paths
-from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut
+from nearmetal.errors import HostCannot, NotProvisioned, TimedOut
 from nearmetal.lab import cgroup, network, probe, process
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.findings import finding, program, provided
-from nearmetal.lab.identity import boot_id, start_time
+from nearmetal.lab.identity import FirstProcess
 from nearmetal.model import (
     Completed,
     Cost,
@@ -40,9 +40,6 @@ from nearmetal.model import (
     Running,
     Site,
 )
-
-_KILLED = 128 + 9
-_LAUNCH_FAILED = 125
 
 
 class HostEnvironment:
@@ -96,12 +93,10 @@ class HostEnvironment:
         pid = await self._hold(order.name, image.root, folder, own_probe, group)
         if order.port:
             await network.plug_veth(order.port, pid, site)
-        started = start_time(pid)
-        if started is None:
+        first = FirstProcess.of(pid)
+        if first is None:
             raise NotProvisioned("its first process ended at once", order.name)
-        whole = handle.model_copy(
-            update={"data": {**handle.data, "pid": pid, "started": started, "group": asdict(group)}}
-        )
+        whole = handle.model_copy(update={"data": {**handle.data, "first": asdict(first), "group": asdict(group)}})
         ledger.creating(whole)
         return whole
 
@@ -130,10 +125,10 @@ class HostEnvironment:
         return int(json.loads(line)["pid"])
 
     async def attach(self, handle: Handle, site: Site) -> "HostMachine":
-        if "pid" not in handle.data:
+        if "first" not in handle.data:
             raise NotProvisioned("its creation was interrupted", handle.name)
         attached = HostMachine(handle, site)
-        if not attached.is_alive():
+        if not attached.first.is_alive:
             raise NotProvisioned("its first process is gone", handle.name)
         return attached
 
@@ -163,19 +158,9 @@ class HostMachine:
         self.arch = site.arch
         self.address = port.address if port else ""
         self.peer = port.outside if port else None
-        self.pid: int = handle.data["pid"]
-        """Of the machine's first process, on the site."""
-        self._started: int = handle.data["started"]
+        self.first = FirstProcess(**handle.data["first"])
         self._group = Group(**handle.data["group"])
-        self.boot_id = boot_id(self.pid, self._started)
-
-    def is_alive(self) -> bool:
-        return start_time(self.pid) == self._started
-
-    def require_alive(self) -> None:
-        # Also keeps a command out of a stranger that was given the same pid.
-        if not self.is_alive():
-            raise MachineLost("its first process is gone", self.name)
+        self.boot_id = self.first.boot_id
 
     async def exec(
         self,
@@ -185,28 +170,19 @@ class HostMachine:
         env: Mapping[str, str] | None = None,
         timeout: float = LIMITS.command,
     ) -> Completed:
-        self.require_alive()
+        self.first.require(self.name)
         try:
             ended = await self.site.exec(self._launch(argv, env), stdin=stdin, timeout=timeout)
         except TimedOut:
             raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {timeout:g} s", self.name) from None
-        return await self.judged(ended)
-
-    async def judged(self, ended: Completed) -> Completed:
-        """How a program ended, unless it ended because the machine did: MachineLost."""
-        if ended.status in (_KILLED, _LAUNCH_FAILED):
-            # What ends a machine may reach the program shortly before the machine's first process.
-            for _ in range(5):
-                self.require_alive()
-                await asyncio.sleep(0.01)
-        return ended
+        return await self.first.judged(ended, self.name)
 
     async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
-        self.require_alive()
+        self.first.require(self.name)
         return _HostRunning(self, await self.site.spawn(self._launch(argv, env)))
 
     def _launch(self, argv: Sequence[str], env: Mapping[str, str] | None) -> list[str]:
-        place = [f"--die-with-parent={os.getpid()}", "--enter", str(self.pid)]
+        place = [f"--die-with-parent={os.getpid()}", "--enter", str(self.first.pid)]
         place += [word for directory in self._group.folders for word in ("--cgroup", directory)]
         return lab_machine.launch(str(probe.path()), argv, env, *place)
 
@@ -227,7 +203,7 @@ class HostMachine:
         try:
             return await cgroup.cost(self._group, self.site)
         except HostCannot:
-            self.require_alive()
+            self.first.require(self.name)
             raise
 
 
@@ -237,7 +213,7 @@ class _HostRunning:
         self._running = running
 
     async def wait(self, timeout: float) -> Completed:
-        return await self._on.judged(await self._running.wait(timeout))
+        return await self._on.first.judged(await self._running.wait(timeout), self._on.name)
 
     async def stop(self) -> Completed:
         return await self._running.stop()
