@@ -11,6 +11,7 @@ mod clock;
 mod facts;
 mod hold;
 mod interrupt;
+mod irq;
 mod kernel;
 mod launch;
 mod load;

@@ -18,19 +18,19 @@ pub fn document(value: &impl Serialize) -> anyhow::Result<()> {
 pub fn show(value: &impl Serialize, as_json: bool) -> anyhow::Result<()> {
     match as_json {
         true => document(value),
-        false => line(text(&serde_json::to_value(value)?).trim_end()),
+        false => line(fields(&serde_json::to_value(value)?).trim_end()),
     }
 }
 
-/// A reader that has gone away is an error like any other, not a panic.
-fn line(text: &str) -> anyhow::Result<()> {
+/// Print a line. A reader that has gone away is an error like any other, not a panic.
+pub fn line(text: &str) -> anyhow::Result<()> {
     use std::io::Write;
     writeln!(std::io::stdout(), "{text}")
         .map_err(|error| anyhow::anyhow!("cannot write to stdout: {error}"))
 }
 
 /// A document as indented lines of `name: value`.
-fn text(value: &Value) -> String {
+fn fields(value: &Value) -> String {
     let mut text = String::new();
     write_fields(value, 0, &mut text);
     text
@@ -106,7 +106,7 @@ mod tests {
     fn a_document_reads_as_indented_lines() {
         let document = serde_json::json!({"a_b": 1, "c": {"d": [1, "x"], "e": [{"f": true}], "g": []}, "h": null, "lag_ns": -1500});
         assert_eq!(
-            text(&document),
+            fields(&document),
             "a b: 1\nc:\n  d: 1 x\n  e:\n    0:\n      f: yes\n  g: none\nh: none\nlag: -1.5µs\n"
         );
     }
