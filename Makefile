@@ -1,9 +1,84 @@
-# nearmetal: the two commands a newcomer needs are `make demo` and `make test`.
+# nearmetal: the two commands a newcomer needs are `make demo` and `make test`. Each sets up what it needs, once.
 SHELL := /bin/bash
-TARGET := $(shell rustc -vV | sed -n 's/^host: //p')
+.DEFAULT_GOAL := help
+
+TARGET     := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+BUILT      := target/$(TARGET)/release/nearmetal-probe
+PROBE      := .venv/bin/nearmetal-probe
+PYTHON     := .venv/bin/python
+SOURCES    := $(shell find probe/src -name '*.rs') probe/Cargo.toml Cargo.toml Cargo.lock
+# What Debian has to bring: the machines' tools, what the image is built with, and the programs that tests drive.
+PACKAGES   := qemu-system-x86 qemu-utils mmdebstrap docker.io iproute2 ethtool busybox-static e2fsprogs xz-utils \
+              zstd procps kmod util-linux openssh-client chromium ca-certificates
+MISSING     = $(shell dpkg-query -W -f '$${db:Status-Status} $${Package}\n' $(PACKAGES) 2>&1 \
+              | awk '/^installed /{have[$$2]=1} END{split("$(PACKAGES)",w," "); for(i in w) if(!(w[i] in have)) print w[i]}')
+
+help:
+	@echo "make demo       measure host, container and VM with the built-in study quickstart"
+	@echo "make test       all tests that fit in a few minutes"
+	@echo "make check      linters and type checkers alone"
+	@echo "make bench      speed against peers         make long-test   campaigns of hours"
+	@echo "make setup      what the others need        make clean       put the host right, remove what was built"
+
+# ── Setting up ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+setup: .venv/packages .venv/python $(PROBE) image
+
+.venv/packages: Makefile
+	@command -v rustc >/dev/null || { echo "a Rust toolchain is missing: see https://rustup.rs"; exit 3; }
+	@mkdir -p .venv
+	@if [ -n "$(MISSING)" ]; then \
+	  echo "== installing Debian packages: $(MISSING)"; \
+	  [ "$$(id -u)" = 0 ] || { echo "that takes root: sudo apt-get install $(MISSING)"; exit 3; }; \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(MISSING); fi
+	@touch $@
+
+# The package's own build hook would compile the probe; here make has done it already.
+.venv/python: pyproject.toml build_probe.py | .venv/packages
+	@echo "== setting up the Python environment"
+	@[ -x $(PYTHON) ] || python3 -m venv .venv
+	@$(PYTHON) -m pip install -q --disable-pip-version-check hatchling editables
+	@NEARMETAL_PROBE_BUILT=1 $(PYTHON) -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[dev]'
+	@touch $@
+
+$(PROBE): $(SOURCES) | .venv/python
+	@echo "== building the probe"
+	@$(MAKE) --no-print-directory probe
+	@install -m 755 $(BUILT) $@
 
 # The probe is copied into machines that have nothing installed, so it carries its C library with it.
 probe:
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --target $(TARGET)
 
-.PHONY: probe
+image: $(PROBE)
+	@echo "== the lab image (a minute the first time)"
+	@.venv/bin/nearmetal image build
+
+# ── Using ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+demo: setup
+	@$(PYTHON) -m nearmetal.demo
+
+check: .venv/python
+	.venv/bin/ruff check src tests bench validation build_probe.py
+	.venv/bin/ruff format --check src tests bench validation build_probe.py
+	.venv/bin/mypy
+	cargo fmt --check
+	cargo clippy --release --locked --all-targets -- -D warnings
+
+test: setup check
+	cargo test --release --locked
+	$(PYTHON) -m pytest -m "not long"
+
+long-test: setup
+	$(PYTHON) -m pytest -m long --timeout=0
+	$(PYTHON) validation/aa_simulation.py
+
+bench: setup
+	bench/run
+
+clean:
+	-[ -x .venv/bin/nearmetal ] && .venv/bin/nearmetal clean
+	rm -rf target .venv build
+
+.PHONY: help setup probe image demo check test long-test bench clean
