@@ -1,9 +1,9 @@
 """Machines reached by SSH: one connection, kept open, because under emulation a login takes most of a second.
 
 SSH hands the far side one string for its login shell, not an argument vector, so every word is quoted here. The shell
-tells its process id as the first line of stderr and then becomes the probe, which becomes the program with exactly the
-environment that programs have in every machine. By that id the program's process group is signalled: sshd itself
-passes no signals on for root.
+tells its process id as the first line of stderr and then becomes the program, with exactly the environment that
+programs have in every machine. By that id the program's process group is signalled: sshd itself passes no signals on
+for root.
 """
 
 import asyncio
@@ -26,6 +26,8 @@ _AGAIN = 0.02
 """Seconds until the next attempt after one was refused."""
 _PATIENCE = 5.0
 """Seconds until a second attempt beside one that is silent: each costs the far side a process."""
+_IDENTITY = "cat /proc/sys/kernel/random/boot_id /proc/sys/kernel/arch 2>/dev/null || uname -m"
+"""The kernel tells its architecture in a file since Linux 6.1."""
 _KILL_LIMIT = 2.0
 """Seconds that a killed program has to be gone."""
 
@@ -264,13 +266,16 @@ class SshMachine:
         await self._identify()
 
     async def _identify(self) -> None:
-        """Ask what it is and which boot this is; in one command, since each takes a while under emulation."""
-        told = await self.exec(["sh", "-c", "read -r id </proc/sys/kernel/random/boot_id; echo $id; uname -m"])
+        """Ask what it is and which boot this is, without the probe, by as few programs as can be."""
         try:
-            self.boot_id, self.arch = told.text.split()
-        except ValueError:
-            said = (told.stderr or told.stdout).decode("utf-8", "replace").strip()
-            raise ToolFailed(f"this is no Linux that tells its boot id: {said[-500:]}", self.name) from None
+            async with asyncio.timeout(LIMITS.command):
+                told = await self.connection.run(_IDENTITY)
+        except (asyncssh.Error, OSError, TimeoutError) as error:
+            raise self.lost(error) from None
+        words = str(told.stdout).split()
+        if len(words) != 2:
+            raise ToolFailed(f"this is no Linux that tells its boot id: {words} {told.stderr!r}", self.name)
+        self.boot_id, self.arch = words
 
     async def exec(
         self,
@@ -293,9 +298,15 @@ class SshMachine:
     async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
         return await self._start(argv, env, b"")
 
+    def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+        """The words that become the program, in the environment it is to have.
+
+        Its parent there is this connection's sshd, so it ends also when we do and cannot say so.
+        """
+        return lab_machine.launch(self.probe, argv, env, "--die-with-parent")
+
     async def _start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> _Command:
-        # Its parent there is this connection's sshd, so it ends also when we do and cannot say so.
-        line = command_line(lab_machine.launch(self.probe, argv, env, "--die-with-parent"))
+        line = command_line(self.started(argv, env or {}))
         try:
             async with asyncio.timeout(LIMITS.command):
                 process = await self.connection.create_process(line, input=stdin, encoding=None)

@@ -6,6 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, TimedOut
 from nearmetal.lab import probe, process
 from nearmetal.lab.image import Image, newc
@@ -15,7 +16,7 @@ from .arguments import PROGRAM, common
 
 CANDIDATES = ("kvm", "tcg")
 """The best first."""
-_LIMITS = {"tcg": 60.0}
+_LIMITS = {"tcg": LIMITS.boot}
 _LIMIT = 10.0
 """Seconds that a guest has on an accelerator; real ones take less than one."""
 _MEMORY = 256 * 2**20
@@ -36,20 +37,20 @@ class Proof(Frozen):
     detail: str
 
 
-async def best(image: Image, state: Path) -> Proof:
+async def best(image: Image, cache: Path) -> Proof:
     """The best accelerator that is seen to boot a guest. HostCannot, with what was tried, when none does."""
     tried = []
     for accel in CANDIDATES:
-        proof = await proved(accel, image, state)
+        proof = await proved(accel, image, cache)
         if proof.works:
             return proof
         tried.append(f"{accel}: {proof.detail}")
     raise HostCannot(f"no accelerator boots a guest ({'; '.join(tried)})", remedy="see: nearmetal doctor")
 
 
-async def proved(accel: str, image: Image, state: Path) -> Proof:
+async def proved(accel: str, image: Image, cache: Path) -> Proof:
     """As found out earlier since this host booted, else tried now."""
-    file = state / "accelerators.json"
+    file = cache / "accelerators.json"
     circumstances = [await _version(), image.key, Path("/proc/sys/kernel/random/boot_id").read_text().strip()]
     known = _read(file, circumstances)
     if accel not in known:

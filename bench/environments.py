@@ -1,0 +1,136 @@
+"""How long each environment takes from nothing to the first HTTP 200, and what that costs the host.
+
+    .venv/bin/python bench/environments.py [KIND ...] [--rounds 5] [--set nic=e1000]
+
+Rounds alternate over the kinds; the table shows medians, and each kind's time against the first one's. An environment
+needs nothing done for it here: whatever makes machines on the lab's switch can be named. Seconds, as root, on an
+otherwise idle host; they are printed, never judged.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from nearmetal import plugins
+from nearmetal.config import Paths
+from nearmetal.errors import NearmetalError
+from nearmetal.lab import ledger, network
+from nearmetal.lab.lab import remove
+from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.site import LocalSite, must
+from nearmetal.model import Environment, MachineSpec, Order
+
+SERVER = ("lighttpd", "-D", "-f", "/etc/nearmetal/lighttpd.conf")
+CLIENT_ADDRESS = "10.111.255.254/16"
+LIMIT = 120.0
+
+# Runs in the switch's namespace; tells the instant (CLOCK_MONOTONIC) of the first 200.
+FETCH = """
+import socket, sys, time
+begin = time.monotonic()
+while True:
+    try:
+        with socket.create_connection((sys.argv[1], 80), timeout=2) as connection:
+            connection.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+            if connection.recv(64).startswith(b"HTTP/1.0 200"):
+                break
+    except OSError:
+        time.sleep(0.005)
+    if time.monotonic() > begin + float(sys.argv[2]):
+        sys.exit("no HTTP 200 came")
+print(time.monotonic())
+"""
+
+
+@dataclass(frozen=True)
+class Round:
+    """Seconds from the beginning, but for `cpu` and `destroy`, which are durations."""
+
+    create: float
+    attach: float
+    http: float
+    cpu: float
+    """Of the host, until then."""
+    destroy: float
+
+
+async def measure(kind: str, spec: MachineSpec, name: str, lab: Ledger) -> Round:
+    environment: Environment = plugins.load("environments", kind)
+    site = LocalSite()
+    await network.create_switch(name, site, lab)
+    await must(site, "ip", "-netns", name, "address", "add", CLIENT_ADDRESS, "dev", network.BRIDGE)
+    port = network.port(name, 1)
+    order = Order(
+        name=f"{name}-1", role="server", spec=spec, options={}, provision=environment.provisions[0], port=port, cpus=""
+    )
+    try:
+        begin = time.monotonic()
+        handle = await environment.create(order, site, lab)
+        created = time.monotonic()
+        machine = await environment.attach(handle, site)
+        attached = time.monotonic()
+        # Not before: an address that answers no ARP yet is asked again only after a second.
+        fetch = await site.spawn(["ip", "netns", "exec", name, sys.executable, "-c", FETCH, port.address, str(LIMIT)])
+        server = await machine.spawn(SERVER)
+        fetched = float((await fetch.wait(2 * LIMIT)).text)
+        cost = await machine.cost()
+        await server.stop()
+    finally:
+        ending = time.monotonic()
+        for left in lab.outstanding().handles:
+            await remove(left, site)
+            lab.destroyed(left)
+        destroyed = time.monotonic()
+    cpu = cost.cpu_seconds if cost else float("nan")
+    return Round(created - begin, attached - begin, fetched - begin, cpu, destroyed - ending)
+
+
+async def measure_all(kinds: Sequence[str], spec: MachineSpec, rounds: int) -> dict[str, list[Round]]:
+    results: dict[str, list[Round]] = {kind: [] for kind in kinds}
+    for number in range(rounds):
+        for kind in kinds:
+            name = f"nm-bench-{os.getpid()}-{number}"
+            with ledger.held(Paths.default().state / "ledgers" / f"{name}.jsonl") as lab:
+                results[kind].append(await measure(kind, spec, name, lab))
+                print(kind, json.dumps({key: round(value, 3) for key, value in asdict(results[kind][-1]).items()}))
+    return results
+
+
+def table(results: dict[str, list[Round]]) -> str:
+    columns = ("create", "attach", "http", "cpu", "destroy")
+    lines = [f"{'kind':10}" + "".join(f"{column:>10}" for column in columns) + f"{'ratio':>10}"]
+    first: float | None = None
+    for kind, rounds in results.items():
+        medians = [statistics.median(getattr(one, column) for one in rounds) for column in columns]
+        first = first or medians[2]
+        lines.append(f"{kind:10}" + "".join(f"{value:10.3f}" for value in medians) + f"{medians[2] / first:10.2f}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kinds", nargs="*", default=["host", "docker", "qemu"], metavar="KIND")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a key of [machine]")
+    arguments = parser.parse_args()
+    load = Path("/proc/loadavg").read_text().split()[0]
+    print(f"{subprocess.check_output(['nproc'], text=True).strip()} CPUs, load {load} before")
+    try:
+        spec = MachineSpec.model_validate(dict(pair.split("=", 1) for pair in arguments.set))
+        print(table(asyncio.run(measure_all(arguments.kinds, spec, arguments.rounds))))
+    except NearmetalError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
