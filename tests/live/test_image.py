@@ -270,6 +270,23 @@ def test_a_build_killed_in_the_middle_leaves_nothing_that_looks_finished(tmp_pat
     assert [path.name for path in store.images(tmp_path).iterdir()] == [".lock"]
 
 
+async def test_a_build_that_is_cancelled_tidies_up(tmp_path: Path) -> None:
+    extracting = asyncio.Event()
+
+    def heard(line: str) -> None:
+        if "extracting" in line:
+            extracting.set()
+
+    building = asyncio.create_task(build(Recipe(), tmp_path, heard))
+    await asyncio.wait_for(extracting.wait(), 120)
+    await asyncio.sleep(1)
+    building.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await building
+    assert processes_that_mention(str(tmp_path)) == []
+    assert [path.name for path in store.images(tmp_path).iterdir()] == [".lock"]
+
+
 async def test_an_unknown_package_is_named_and_nothing_stays(tmp_path: Path) -> None:
     from nearmetal.errors import BadInput
 

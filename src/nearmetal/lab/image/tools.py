@@ -70,6 +70,8 @@ async def run(
     except BaseException:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+        # The end of its output is the end of everything it started: only then may its files be removed.
+        await process.stdout.read()
+        await process.wait()
         raise
     return status, "\n".join(lines)
