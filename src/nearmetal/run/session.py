@@ -45,24 +45,30 @@ class Request:
 
 async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
     """Begin a run. Nothing is provisioned before everything that can be checked has been."""
+    open_site = opener(request.study.hosts)
+    with _measuring():
+        await _put_right(open_site, say)
+        await _prepare_images(request.study, say)
+        folder = await open_folder(request, open_site)
+        return await _run(folder, open_site, listeners)
+
+
+async def open_folder(request: Request, open_site: OpenSite) -> RunFolder:
+    """Check that the study can run here, plan it, and make its folder. BadInput, HostCannot."""
     if (request.folder / "manifest.json").exists():
         raise BadInput(
             "a run is there already", str(request.folder), f"choose another -o, or: nearmetal resume {request.folder}"
         )
-    open_site = opener(request.study.hosts)
-    with _measuring():
-        await _put_right(open_site, say)
-        missing = await cannot_run(request.study, open_site)
-        if missing and not request.available:
-            raise _refusal(request.study, missing)
-        plan = planning.make(request.study, [treatment for treatment, _ in missing])
-        if not plan.treatments:
-            raise _refusal(request.study, missing)
-        await _prepare_images(request.study, plan, say)
-        folder = RunFolder(request.folder)
-        request.folder.mkdir(parents=True, exist_ok=True)
-        folder.write_manifest(await _manifest(request, plan, missing))
-        return await _run(folder, open_site, listeners)
+    missing = await cannot_run(request.study, open_site)
+    if missing and not request.available:
+        raise _refusal(request.study, missing)
+    plan = planning.make(request.study, [treatment for treatment, _ in missing])
+    if not plan.treatments:
+        raise _refusal(request.study, missing)
+    folder = RunFolder(request.folder)
+    request.folder.mkdir(parents=True, exist_ok=True)
+    folder.write_manifest(await _manifest(request, plan, missing))
+    return folder
 
 
 async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
@@ -71,7 +77,7 @@ async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event],
     open_site = opener(manifest.study.hosts)
     with _measuring():
         await _put_right(open_site, say)
-        await _prepare_images(manifest.study, manifest.plan, say)
+        await _prepare_images(manifest.study, say)
         return await _run(folder, open_site, listeners)
 
 
@@ -146,11 +152,11 @@ def _refusal(study: Study, missing: Missing) -> HostCannot:
     )
 
 
-async def _prepare_images(study: Study, plan: Plan, say: Say) -> None:
-    """Build the lab image once, before the clock of the run starts."""
-    names = {words.ask(study, treatment, plugins.names("treatments")).machine.image for treatment in plan.treatments}
-    kinds = {study.environment(str(treatment["environment"])).kind for treatment in plan.treatments}
-    if "lab" in names and any(plugins.load("environments", kind).on_switch for kind in kinds):
+async def _prepare_images(study: Study, say: Say) -> None:
+    """Build the lab image once, before the clock of the run starts, where a machine of ours needs it."""
+    levels = {str(level) for level in study.factors["environment"].levels} | {study.clients.environment}
+    kinds = {study.environment(level).kind for level in levels}
+    if any(plugins.load("environments", kind).on_switch for kind in kinds):
         from nearmetal.lab.image import Recipe, build
 
         await build(Recipe(), Paths.default().cache, say)
