@@ -15,10 +15,9 @@ SHARED_CACHE = Paths.default().cache
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "home"
     folder.mkdir()
-    if SHARED_CACHE.exists():
-        (folder / "cache").symlink_to(SHARED_CACHE)
+    SHARED_CACHE.mkdir(parents=True, exist_ok=True)
+    (folder / "cache").symlink_to(SHARED_CACHE)
     monkeypatch.setenv("NEARMETAL_HOME", str(folder))
-    monkeypatch.setenv("NEARMETAL_SHARED_CACHE", str(SHARED_CACHE))
     yield folder
 
 
