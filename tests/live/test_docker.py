@@ -76,7 +76,7 @@ async def test_a_command_tells_its_status_and_both_streams(make: Make) -> None:
 async def test_the_environment_is_clean(make: Make) -> None:
     machine = await make()
     lines = (await machine.exec(["env"], env={"ODD": "a b'c\n$d"})).text
-    assert sorted(line.partition("=")[0] for line in lines.splitlines()) == ["$d", "HOME", "ODD", "PATH"]
+    assert sorted(line.partition("=")[0] for line in lines.splitlines()) == ["$d", "HOME", "LC_ALL", "ODD", "PATH"]
     assert "ODD=a b'c\n$d\n" in lines
 
 

@@ -75,6 +75,9 @@ async def test_files_go_in_and_out_whole(make: Make) -> None:
 async def test_limits_are_what_was_ordered(make: Make) -> None:
     machine = await make(MachineSpec.model_validate({"vcpus": 1, "memory": "64MiB"}), cpus="0")
     assert (await machine.exec(["nproc"])).stdout == b"1\n"
+    shown = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"
+    limits = (await machine.exec(["sh", "-c", f"cat {shown[0]} {shown[1]} 2>/dev/null"])).text
+    assert limits == f"{64 * MEBIBYTE}\n"
     # tail keeps what it reads when there are no lines in it.
     hungry = ["sh", "-c", "head -c 200M /dev/zero | tail"]
     assert (await machine.exec(hungry)).status == 137

@@ -108,6 +108,7 @@ class HostEnvironment:
                 f"--die-with-parent={os.getpid()}",
                 *("--root", str(root), "--scratch", str(folder), "--hostname", name[:63]),
                 *("--bind", f"{own_probe}:{probe.INSIDE}"),
+                *(word for bind in _show_groups(folder, group) for word in ("--bind", bind)),
                 *(word for directory in group.folders for word in ("--cgroup", directory)),
             ],
             stdin=asyncio.subprocess.DEVNULL,
@@ -141,6 +142,20 @@ class HostEnvironment:
             await network.unplug(Port.from_json(handle.data["port"]), site)
         with contextlib.suppress(FileNotFoundError):
             await asyncio.to_thread(shutil.rmtree, handle.data["folder"])
+
+
+def _show_groups(folder: Path, group: Group) -> list[str]:
+    """Binds that show a machine its own control group where programs look for their limits, and no other."""
+    if group.version == 2:
+        return [f"{group.memory}:{cgroup.ROOT}"]
+    stand_in = folder / "cgroup"
+    shown = {controller: getattr(group, controller) for controller in ("cpuset", "cpuacct", "memory")}
+    for controller in shown:
+        (stand_in / controller).mkdir(parents=True)
+    return [
+        f"{stand_in}:{cgroup.ROOT}",
+        *(f"{directory}:{cgroup.ROOT}/{controller}" for controller, directory in shown.items()),
+    ]
 
 
 class HostMachine:

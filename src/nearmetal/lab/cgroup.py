@@ -43,13 +43,17 @@ fi
 echo "$version"
 """
 # A process that forks while the list is read escapes the round, so there are rounds until the group can be removed.
+# A machine may have made groups below its own.
 _REMOVE = """
 for round in $(seq 500); do
     left=
     for group; do
         [ -d "$group" ] || continue
-        while read -r pid; do kill -KILL "$pid"; done <"$group/cgroup.procs"
-        rmdir "$group" || left=$group
+        find "$group" -depth -type d | while read -r folder; do
+            while read -r pid; do kill -KILL "$pid"; done <"$folder/cgroup.procs"
+            rmdir "$folder"
+        done
+        [ ! -d "$group" ] || left=$group
     done 2>/dev/null
     [ "$left" ] || exit 0
     sleep 0.01

@@ -12,6 +12,7 @@ from nearmetal.model import Commands, Completed
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
+    "LC_ALL": "C.UTF-8",
 }
 """All that a program finds in its environment, whatever the machine is made of, besides what its caller gives."""
 
