@@ -5,7 +5,7 @@ import io
 import re
 from collections.abc import Sequence
 
-from nearmetal.report import cells
+from nearmetal.report import cells, words
 from nearmetal.report.blocks import (
     Block,
     Chart,
@@ -92,4 +92,4 @@ def _table(table: Table) -> str:
 
 def _escaped(text: str) -> str:
     """On one line, and with nothing that Markdown or HTML would act on."""
-    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+    return _MARKDOWN.sub(r"\\\1", " ".join(words.plain(text).split()))

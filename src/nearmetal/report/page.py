@@ -6,7 +6,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from nearmetal.report import cells, palette
+from nearmetal.report import cells, palette, words
 from nearmetal.report.blocks import Section
 from nearmetal.report.drawing import Picture
 from nearmetal.report.reading import ReportInput
@@ -18,6 +18,7 @@ def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tup
         loader=PackageLoader("nearmetal.report"),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
+        finalize=_harmless,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -32,6 +33,11 @@ def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tup
         drawings={key: Markup(picture.svg) for key, picture in pictures.items()},  # ours, and escaped when drawn
         style=Markup(_style()),
     )
+
+
+def _harmless(value: object) -> object:
+    """Whatever the template writes: text from a study without characters that steer or reorder."""
+    return words.plain(value) if type(value) is str else value
 
 
 def _style() -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -62,10 +65,23 @@ def read(folder: RunFolder) -> ReportInput:
     """Read a run and analyse it. BadInput when the folder cannot be read."""
     from nearmetal.analysis.analyse import analyse
 
-    manifest = folder.manifest()
-    trials = tuple(records(folder.journal))
-    analysis = analyse(manifest, trials, events(folder.journal), manifest.plan.primaries)
+    with _no_collection():
+        manifest = folder.manifest()
+        trials = tuple(records(folder.journal))
+        analysis = analyse(manifest, trials, events(folder.journal), manifest.plan.primaries)
     return ReportInput(manifest, analysis, trials)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Ten thousand records are a million objects that all stay: looking for garbage among them takes a second."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def sections(report: ReportInput) -> list[Section]:

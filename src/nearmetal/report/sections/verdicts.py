@@ -44,7 +44,9 @@ class Verdicts:
         if len(primary) <= _IN_SENTENCES:
             blocks.append(Statements(tuple(_statement(contrast, report) for contrast in primary)))
         blocks += [chart for chart in (_chart(primary, report),) if chart.panels]
-        blocks.append(contrast_table("verdicts", "Every primary contrast", primary, report))
+        blocks.append(
+            contrast_table("verdicts", "Every primary contrast", primary, report, folded=len(primary) > _IN_SENTENCES)
+        )
         return Section(self.name, self.title, _lead(primary), tuple(blocks))
 
 
@@ -104,8 +106,9 @@ def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
     margin_text = figures.percent(margin)
     return Chart(
         name="verdicts",
-        caption=f"Dashed line: the reference. Shaded: the margin of {margin_text} that the study calls equivalent. Bar: "
-        "the interval. Filled point: different; diamond: equivalent; hollow: undecided; triangle: beyond the close-up.",
+        caption=f"Dashed line: the reference. Shaded: the margin of {margin_text} that the study calls equivalent. "
+        "Bar: the interval. Filled point: different; diamond: equivalent; hollow: undecided; triangle: beyond the "
+        "close-up.",
         description="; ".join(
             f"{words.plain(c.workload)}: {words.sentence(c, report.labels)}: {c.verdict}"
             for c in primary[:_IN_SENTENCES]
@@ -175,8 +178,9 @@ def contrast_table(
     columns = (
         Column("workload"),
         Column("response"),
-        Column("treatment"),
-        Column("reference"),
+        Column("comparison", where="page"),
+        Column("treatment", where="data"),
+        Column("reference", where="data"),
         Column("estimate", where="page"),
         Column("scale", where="data"),
         Column("ratio", numeric=True, where="data"),
@@ -198,6 +202,7 @@ def _row(contrast: Contrast, report: ReportInput) -> tuple[Value, ...]:
     return (
         contrast.workload,
         words.response(contrast.response),
+        report.labels.versus(contrast),
         report.labels.treatment(contrast.treatment),
         report.labels.treatment(contrast.reference),
         words.estimate(contrast),

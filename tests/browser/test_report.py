@@ -1,0 +1,111 @@
+"""The page in a real browser, on a desktop and on a phone: all drawn, nothing wider than the screen."""
+
+import html
+import json
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests import plausible_run
+
+from nearmetal.report.write import write
+from nearmetal.store.folder import RunFolder
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium: the page was NOT looked at in a browser; apt-get install chromium"
+)
+
+QUIET = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
+
+MEASURE = """
+const page = document.querySelector("iframe").contentDocument;
+const shown = [...page.querySelectorAll(".picture")].filter(picture => picture.offsetWidth > 0);
+const body = page.documentElement;
+document.title = JSON.stringify({
+  width: body.clientWidth,
+  scroll: body.scrollWidth,
+  pictures: shown.length,
+  small: shown.filter(picture => picture.offsetWidth < 250 || picture.offsetHeight < 60).length,
+  wide: shown.filter(picture => picture.getBoundingClientRect().right > body.clientWidth + 1).length,
+  headings: [...page.querySelectorAll("h2")].map(heading => heading.textContent),
+  ground: getComputedStyle(page.body).backgroundColor,
+});
+"""
+"""Seen from a page around the report: the report itself has no script."""
+
+
+def chromium(profile: Path, *arguments: str) -> str:
+    """Run the browser with a new, empty profile; what it printed."""
+    command = [str(CHROMIUM), *QUIET, f"--user-data-dir={profile}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report with names as long as they may be."""
+    return write(plausible_run.make(tmp_path_factory.mktemp("run") / "quickstart-1"))
+
+
+def measured(page: Path, width: int, folder: Path, *arguments: str) -> dict[str, object]:
+    """What the page measures in a window of a width."""
+    around = folder / "around.html"
+    around.write_text(
+        f'<!DOCTYPE html><title></title><iframe style="border:0;width:{width}px;height:900px" '
+        f'srcdoc="{html.escape(page.read_text())}"></iframe><script>onload = () => {{{MEASURE}}}</script>'
+    )
+    dom = chromium(folder / "profile", "--dump-dom", f"--window-size={width + 40},1000", *arguments, around.as_uri())
+    title = re.search(r"<title>(.*?)</title>", dom)
+    assert title is not None
+    told: dict[str, object] = json.loads(html.unescape(title[1]))
+    return told
+
+
+@pytest.mark.parametrize("width", [360, 768, 1400])
+def test_nothing_is_wider_than_the_screen_and_every_picture_is_drawn(width: int, page: Path, tmp_path: Path) -> None:
+    told = measured(page, width, tmp_path)
+    assert told["width"] == width
+    assert told["scroll"] == width
+    assert told["wide"] == 0
+    assert told["small"] == 0
+    panels = len(list(page.with_name("report").glob("*.svg")))
+    assert told["pictures"] == panels
+    assert isinstance(told["headings"], Sequence)
+    assert told["headings"][0] == "Verdicts"
+
+
+def test_names_as_long_as_they_may_be_do_not_break_a_phone(tmp_path: Path) -> None:
+    made = plausible_run.make(tmp_path / "run", blocks=6)
+    long = "x" * 100
+    for path in (made.path / "manifest.json", made.journal):
+        path.write_text(path.read_text().replace('"docker"', json.dumps(long)).replace('"web"', json.dumps(long[::-1])))
+    told = measured(write(RunFolder.open(made.path)), 360, tmp_path)
+    assert told["scroll"] == 360
+    assert told["wide"] == 0
+
+
+@pytest.mark.parametrize(("width", "height"), [(1400, 2400), (500, 2400)])
+def test_the_page_renders_to_a_picture(width: int, height: int, page: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "page.png"
+    chromium(
+        tmp_path / "profile", f"--screenshot={picture}", f"--window-size={width},{height}", page.resolve().as_uri()
+    )
+    content = picture.read_bytes()
+    assert struct.unpack(">II", content[16:24]) == (width, height)
+    assert len(content) > 50_000, "a page without text and charts compresses to less"

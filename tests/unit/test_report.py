@@ -1,0 +1,279 @@
+"""The report of a whole run: complete, self-contained, the same every time, and inert whatever a study is called."""
+
+import csv
+import io
+import json
+import re
+import shutil
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+
+import altair
+import pytest
+
+from nearmetal import plugins
+from nearmetal.errors import BadInput
+from nearmetal.report.blocks import Chart, Column, Section, Table
+from nearmetal.report.reading import ReportInput, read, sections
+from nearmetal.report.write import render, write
+from nearmetal.store.folder import RunFolder
+from tests import plausible_run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run with its report written."""
+    made = plausible_run.make(tmp_path_factory.mktemp("run") / "quickstart-1")
+    write(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def report(folder: RunFolder) -> ReportInput:
+    return read(folder)
+
+
+class Tags(HTMLParser):
+    """Every tag with its attributes, and the text between them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def contents(folder: RunFolder) -> dict[str, bytes]:
+    """The page and everything in report/, by name."""
+    files = {path.name: path.read_bytes() for path in sorted(folder.report.iterdir())}
+    return {"report.html": folder.page.read_bytes(), **files}
+
+
+def test_every_chart_is_there_as_svg_and_png_and_every_table_as_csv(folder: RunFolder, report: ReportInput) -> None:
+    names = {path.name for path in folder.report.iterdir()}
+    assert {
+        "verdicts-ratios.svg",
+        "verdicts-close-up.png",
+        "responses-web-throughput.svg",
+        "cost-web-ready.png",
+    } <= names
+    assert {"verdicts.csv", "responses.csv", "cost.csv", "exploratory.csv", "fairness.csv", "troubles.csv"} <= names
+    pictures = {name.removesuffix(".svg") for name in names if name.endswith(".svg")}
+    assert pictures == {name.removesuffix(".png") for name in names if name.endswith(".png")}
+    drawn = [
+        panel for section in sections(report) for b in section.blocks if isinstance(b, Chart) for panel in b.panels
+    ]
+    assert len(pictures) == len(drawn)
+    for name in pictures:
+        assert (folder.report / f"{name}.png").read_bytes().startswith(b"\x89PNG\r\n")
+        assert ElementTree.fromstring((folder.report / f"{name}.svg").read_text()).tag.endswith("svg")
+
+
+def test_the_same_folder_gives_the_same_bytes_wherever_it_lies(folder: RunFolder, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "another name"
+    elsewhere.mkdir()
+    shutil.copy(folder.path / "manifest.json", elsewhere)
+    shutil.copy(folder.journal, elsewhere)
+    copy = RunFolder.open(elsewhere)
+    write(copy)
+    assert contents(copy) == contents(folder)
+
+
+def test_the_page_needs_nothing_from_anywhere(folder: RunFolder) -> None:
+    page = Tags(folder.page.read_text())
+    assert not [tag for tag, _ in page.tags if tag in ("script", "iframe", "object", "embed", "img", "base", "form")]
+    for tag, attributes in page.tags:
+        for name in ("href", "src", "xlink:href", "action"):
+            value = attributes.get(name)
+            assert value is None or value.startswith(("#", "data:,")), (tag, name, value)
+        assert not [name for name in attributes if name.startswith("on")], (tag, attributes)
+    style = re.findall(r"<style>(.*?)</style>", folder.page.read_text(), re.DOTALL)
+    assert style and "url(" not in style[0] and "@import" not in style[0]
+
+
+def test_links_of_the_contents_lead_to_sections_and_identifiers_are_unique(folder: RunFolder) -> None:
+    page = Tags(folder.page.read_text())
+    identifiers = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(identifiers) == len(set(identifiers))
+    links = {str(attributes["href"])[1:] for tag, attributes in page.tags if tag == "a"}
+    assert {"verdicts", "responses", "cost", "exploratory", "fairness", "validity", "method", "study-file"} == links
+    assert links <= set(identifiers)
+
+
+def test_the_reader_meets_verdicts_first_and_in_words(folder: RunFolder, report: ReportInput) -> None:
+    text = " ".join(Tags(folder.page.read_text().split("<main>")[1]).text.split())
+    docker = next(c for c in report.analysis.contrasts if c.primary and c.treatment["environment"] == "docker")
+    assert docker.ratio is not None
+    assert f"docker carries {docker.ratio:.3f} × the requests of host" in text
+    assert text.index("docker carries") < text.index("What was measured")
+    first = sections(report)[0]
+    assert first.name == "verdicts"
+    assert "4 comparisons fixed beforehand: 4 different" in first.lead
+
+
+def test_tables_for_programs_hold_the_plain_numbers(folder: RunFolder, report: ReportInput) -> None:
+    rows = list(csv.DictReader(io.StringIO((folder.report / "verdicts.csv").read_text())))
+    primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
+    assert len(rows) == len(primary) == 4
+    for contrast in primary:
+        row = next(
+            row
+            for row in rows
+            if row["workload"] == contrast.workload and row["treatment"] == contrast.treatment["environment"]
+        )
+        assert contrast.interval is not None
+        assert float(row["ratio"]) == contrast.ratio
+        assert (float(row["low"]), float(row["high"])) == contrast.interval
+        assert row["verdict"].startswith(contrast.verdict)
+    assert json.loads((folder.report / "analysis.json").read_text()) == report.analysis.model_dump(mode="json")
+
+
+def test_bad_trials_are_told_with_their_reasons(folder: RunFolder) -> None:
+    rows = list(csv.DictReader(io.StringIO((folder.report / "troubles.csv").read_text())))
+    assert [(row["status"], row["treatment"], row["block"]) for row in rows] == [
+        ("lost", "qemu", "2"),
+        ("invalid", "docker", "5"),
+    ]
+    text = Tags(folder.page.read_text()).text
+    assert "cpuset is 0-1, asked for 0" in text
+    assert "58 of 60 trials ended well" in text
+
+
+def test_specifications_are_valid_vega_lite(report: ReportInput) -> None:
+    charts = [block for section in sections(report) for block in section.blocks if isinstance(block, Chart)]
+    specs = [spec for chart in charts for panel in chart.panels for spec in (panel.spec, panel.narrow) if spec]
+    assert len(specs) > 10
+    for spec in specs:
+        altair.LayerChart.from_dict(dict(spec), validate=True)
+
+
+@pytest.mark.parametrize("format", ["html", "md", "json", "csv"])
+def test_rendering_a_format_gives_text_and_writes_nothing(format: str, folder: RunFolder, tmp_path: Path) -> None:
+    lone = plausible_run.make(tmp_path / "run")
+    before = sorted(path.name for path in lone.path.iterdir())
+    out = render(lone, format)  # type: ignore[arg-type]
+    assert isinstance(out, str)
+    assert {"html": "<!DOCTYPE html>", "md": "# quickstart", "json": "{", "csv": "workload,"}[format] in out[:200]
+    assert sorted(path.name for path in lone.path.iterdir()) == before
+
+
+def test_rendering_png_gives_the_picture_of_the_verdicts(folder: RunFolder) -> None:
+    assert render(folder, "png") == (folder.report / "verdicts-ratios.png").read_bytes()
+
+
+def test_a_journal_that_cannot_be_read_leaves_the_old_report(folder: RunFolder, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(folder.path, run)
+    broken = RunFolder.open(run)
+    broken.journal.write_text('{"schema": "record.v1", \n')
+    with pytest.raises(BadInput, match="line 1"):
+        write(broken)
+    assert contents(broken) == contents(folder)
+    assert not [path for path in run.iterdir() if path.name.startswith(".")]
+
+
+def test_a_run_without_a_single_trial_says_so(folder: RunFolder, tmp_path: Path) -> None:
+    shutil.copy(folder.path / "manifest.json", tmp_path)
+    empty = RunFolder.open(tmp_path)
+    text = Tags(write(empty).read_text()).text
+    assert "No trial ended well, so nothing can be concluded" in text
+    assert "4 undecided" in text
+    assert "too few blocks to tell" in text
+    with pytest.raises(BadInput, match="no contrast"):
+        render(empty, "png")
+
+
+# ── Names from a study are hostile ────────────────────────────────────────────────────────────────────────────────
+
+HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>{{7*7}}\x1b[31m=HYPERLINK("x")|`*_[a](javascript:b)'
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run in which a level, the question, reasons and warnings are what an attacker would write."""
+    made = plausible_run.make(tmp_path_factory.mktemp("hostile"))
+    text = json.dumps(HOSTILE)[1:-1]
+    manifest = json.loads((made.path / "manifest.json").read_text())
+    manifest["study"]["question"] = HOSTILE
+    manifest["source"] += f"# {HOSTILE}"
+    formula = json.dumps("=1+1" + HOSTILE)
+    replaced = json.dumps(manifest).replace('"docker"', formula)
+    (made.path / "manifest.json").write_text(replaced)
+    journal = (
+        made.journal.read_text().replace('"docker"', formula).replace("cpuset is", text).replace("the host took", text)
+    )
+    made.journal.write_text(journal)
+    write(made)
+    return made
+
+
+def test_hostile_names_are_text_in_the_page(hostile: RunFolder) -> None:
+    page = Tags(hostile.page.read_text())
+    assert "<script>alert(1)</script>" in page.text
+    assert "{{7*7}}" in page.text
+    assert not [tag for tag, _ in page.tags if tag in ("script", "img")]
+    assert not [attributes for _, attributes in page.tags if any(name.startswith("on") for name in attributes)]
+    assert "\x1b" not in hostile.page.read_text()
+
+
+def test_hostile_names_are_text_in_pictures(hostile: RunFolder) -> None:
+    drawings = list(hostile.report.glob("*.svg"))
+    assert drawings
+    for path in drawings:
+        tags = {element.tag.rpartition("}")[2] for element in ElementTree.parse(path).iter()}
+        assert tags <= {"svg", "g", "path", "rect", "line", "text", "tspan", "defs", "clipPath", "style", "title"}, path
+    assert any("alert(1)" in "".join(ElementTree.parse(path).getroot().itertext()) for path in drawings)
+
+
+def test_hostile_names_are_no_formula_in_a_spreadsheet(hostile: RunFolder) -> None:
+    for path in hostile.report.glob("*.csv"):
+        for row in csv.reader(io.StringIO(path.read_text())):
+            for cell in row:
+                assert not cell.startswith(("=", "@", "+", "\t")), (path.name, cell)
+                assert not (cell.startswith("-") and not re.fullmatch(r"-[0-9.e+-]+", cell)), (path.name, cell)
+
+
+def test_hostile_names_are_text_in_markdown(hostile: RunFolder) -> None:
+    prose = str(render(hostile, "md")).split("## The study file")[0]
+    assert "alert" in prose
+    assert not re.search(r"(?<!\\)<", prose)
+    assert not re.search(
+        r"(?<![\\!\]])\[(?!.*report/)", re.sub(r"!\[.*?\]\(report/.*?\)", "", prose).replace("\\[", "")
+    )
+    assert "\x1b" not in prose
+
+
+# ── Sections of other people ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Theirs:
+    """A section as a third party would write it: data, no markup."""
+
+    name = "theirs"
+    title = "Theirs"
+    order = 25
+
+    def render(self, report: ReportInput) -> Section:
+        table = Table("../their table", "What they found", (Column("what"), Column("n", numeric=True)), (("a", 1),))
+        return Section(self.name, self.title, "A sentence.", (table,))
+
+
+def test_a_section_of_somebody_else_stands_where_it_asks_to(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = plugins.load_all("sections")
+    monkeypatch.setattr(plugins, "load_all", lambda group: {**own, "theirs": Theirs()})
+    copy = RunFolder(tmp_path / "run")
+    shutil.copytree(folder.path, copy.path)
+    names = [section.name for section in sections(read(copy))]
+    assert names[:4] == ["verdicts", "responses", "theirs", "cost"]
+    write(copy)
+    assert (copy.report / "their-table.csv").read_text() == "what,n\na,1\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "run"]

@@ -1,0 +1,185 @@
+"""What the report says: the right words for a result, with as many digits as it has."""
+
+import pytest
+from rich.console import Console
+
+from nearmetal.analysis.results import Analysis, Contrast, TrialCounts, Verdict
+from nearmetal.model import Level
+from nearmetal.report import figures, terminal, words
+from nearmetal.report.words import Labels
+
+
+def contrast(**changes: object) -> Contrast:
+    plain: dict[str, object] = {
+        "workload": "web",
+        "response": "throughput",
+        "unit": "1/s",
+        "scale": "ratio",
+        "better": "higher",
+        "primary": True,
+        "treatment": {"environment": "docker"},
+        "reference": {"environment": "host"},
+        "blocks": 8,
+        "level": 0.0125,
+        "ratio": 0.97,
+        "interval": (0.95, 0.99),
+        "p": 0.0078,
+        "verdict": Verdict.DIFFERENT,
+    }
+    return Contrast.model_validate({**plain, **changes})
+
+
+LABELS = Labels.of([{"environment": "host"}, {"environment": "docker"}])
+
+
+def test_a_contrast_in_plain_words() -> None:
+    assert words.sentence(contrast(), LABELS) == "docker carries 0.97 × the requests of host (0.95 to 0.99)"
+    assert words.small_print(contrast()) == "98.75 % interval, p = 0.0078, 8 blocks"
+
+
+def test_a_response_nobody_knows_keeps_its_own_name() -> None:
+    said = words.sentence(contrast(response="frames_per_second"), LABELS)
+    assert said == "docker has 0.97 × the frames per second of host (0.95 to 0.99)"
+
+
+def test_a_difference_in_plain_words() -> None:
+    found = contrast(
+        response="errors", unit="share", scale="difference", ratio=None, difference=0.002, interval=(0.001, 0.003)
+    )
+    assert words.sentence(found, LABELS) == "docker differs from host in errors by +0.2 points (+0.1 to +0.3)"
+
+
+def test_nothing_to_go_by_is_said_plainly() -> None:
+    found = contrast(ratio=None, interval=None, p=None, verdict=Verdict.UNDECIDED, reason="too-few-blocks", blocks=0)
+    assert words.sentence(found, LABELS) == "docker cannot be compared with host in throughput"
+    assert words.small_print(found) == "0 blocks, too few blocks to tell"
+    assert words.estimate(found) == "no estimate"
+
+
+@pytest.mark.parametrize(
+    ("changes", "text", "tone"),
+    [
+        ({}, "different, worse", "worse"),
+        ({"better": "lower"}, "different, better", "better"),
+        ({"ratio": 1.2}, "different, better", "better"),
+        ({"verdict": Verdict.EQUIVALENT}, "equivalent", "same"),
+        ({"verdict": Verdict.UNDECIDED}, "undecided", "unknown"),
+        ({"scale": "difference", "ratio": None, "difference": 2.0, "better": "lower"}, "different, worse", "worse"),
+        ({"scale": "difference", "ratio": None, "difference": -2.0, "better": "lower"}, "different, better", "better"),
+        ({"primary": False}, "different, worse", "plain"),
+    ],
+)
+def test_a_verdict_says_better_or_worse_only_where_there_is_a_difference(
+    changes: dict[str, object], text: str, tone: str
+) -> None:
+    badge = words.verdict(contrast(**changes))
+    assert (badge.text, badge.tone) == (text, tone)
+
+
+def test_treatments_are_named_by_what_tells_them_apart() -> None:
+    host: dict[str, Level] = {"environment": "host", "offload": True, "workers": 4}
+    e1000: dict[str, Level] = {"environment": "qemu", "offload": True, "workers": 4, "nic": "e1000"}
+    virtio: dict[str, Level] = {**e1000, "nic": "virtio-net"}
+    labels = Labels.of([host, {**host, "offload": False}, e1000, virtio])
+    assert labels.treatment(e1000) == "qemu, offload on, nic e1000"
+    against_host = contrast(treatment=e1000, reference=host)
+    assert labels.sides(against_host) == ("qemu, nic e1000", "host", "offload on")
+    offload = contrast(treatment={**host, "offload": False}, reference=host)
+    assert labels.versus(offload) == "offload off vs offload on (host)"
+
+
+def test_true_and_one_are_different_levels() -> None:
+    labels = Labels.of([{"environment": "host", "x": True}, {"environment": "host", "x": 1}])
+    assert labels.telling == ("environment", "x")
+
+
+@pytest.mark.parametrize(
+    ("value", "spread", "text"),
+    [
+        (0.97, (0.95, 0.99), "0.97"),
+        (0.9703, (0.9652, 0.9811), "0.970"),
+        (0.1, (0.0987, 0.1012), "0.100"),
+        (12.34, (11.0, 14.0), "12.3"),
+        (1.0, (1.0, 1.0), "1.000"),
+        (0.5, None, "0.50"),
+        (float("nan"), None, "not a number"),
+        (float("inf"), None, "without limit"),
+    ],
+)
+def test_a_ratio_has_the_digits_its_interval_deserves(
+    value: float, spread: tuple[float, float] | None, text: str
+) -> None:
+    assert figures.ratio(value, spread) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (12345.6, "1/s", "12,346/s"),
+        (0.0012, "s", "1.2 ms"),
+        (37.4e-6, "s", "37.4 µs"),
+        (512 * 2**20, "B", "512 MiB"),
+        (0.021, "share", "2.1 %"),
+        (float("inf"), "1/s", "without limit"),
+    ],
+)
+def test_quantities_have_a_unit_that_fits(value: float, unit: str, text: str) -> None:
+    assert figures.quantity(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "spread", "unit", "text"),
+    [
+        (6_239_027.2, (6_060_769.3, 6_459_228.2), "B", "+5.95 MiB (+5.78 to +6.16)"),
+        (0.0, (0.0, 0.0), "share", "0 points (0 to 0)"),
+        (-0.5, None, "s", "−500 ms"),
+    ],
+)
+def test_differences_name_their_unit_once(
+    value: float, spread: tuple[float, float] | None, unit: str, text: str
+) -> None:
+    assert figures.difference(value, spread, unit) == text
+
+
+def test_control_characters_never_pass() -> None:
+    assert "\x1b" not in words.plain("\x1b[31mred\x07\u202e")
+    assert words.plain("line\n\tnext") == "line\n\tnext"
+
+
+# ── The terminal ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def printed(analysis: Analysis, width: int) -> str:
+    console = Console(width=width, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(terminal.verdict_table(analysis, width))
+        console.print(terminal.counts_line(analysis))
+    return capture.get()
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_verdicts_fit_the_terminal_and_need_no_colour(width: int) -> None:
+    long = {"environment": "qemu", "nic": "virtio-net-with-a-long-name", "offload": True, "workers": 16}
+    contrasts = (
+        contrast(),
+        contrast(treatment=long, reference={**long, "offload": False}, verdict=Verdict.EQUIVALENT),
+        contrast(workload="primes", verdict=Verdict.UNDECIDED, reason="too-few-blocks", interval=None, p=None),
+    )
+    out = printed(Analysis(trials=TrialCounts(ok=24, lost=1), contrasts=contrasts, cells=()), width)
+    assert max(map(len, out.splitlines())) <= width
+    flat = " ".join(out.split())
+    for said in ("web", "primes", "different, worse", "equivalent", "undecided", "24 trials ok, 1 lost", "98.75 %"):
+        assert said in flat
+
+
+def test_hostile_names_do_not_steer_the_terminal() -> None:
+    name = "[bold]x[/bold]\x1b[2J"
+    hostile = contrast(treatment={"environment": name}, workload="[red]w")
+    out = printed(Analysis(trials=TrialCounts(ok=1), contrasts=(hostile,), cells=()), 80)
+    assert "\x1b" not in out
+    assert "[bold]x[/bold]" in out
+    assert "[red]w" in out
+
+
+def test_a_run_without_contrasts_says_so() -> None:
+    assert "Nothing was compared" in printed(Analysis(trials=TrialCounts(), contrasts=(), cells=()), 80)
