@@ -54,6 +54,10 @@ async def build(recipe: Recipe, cache: Path, progress: Callable[[str], None]) ->
             if target.exists():
                 shutil.rmtree(target)
             (work / "image").rename(target)
+        except OSError as error:
+            raise HostCannot(
+                f"the image cannot be written: {error.strerror}", str(error.filename or cache), "see: df, dmesg"
+            ) from error
         finally:
             await asyncio.to_thread(shutil.rmtree, work)
     image = read(target)
