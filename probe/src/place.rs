@@ -37,6 +37,10 @@ pub struct Place {
 pub struct CpuList(Vec<usize>);
 
 impl CpuList {
+    pub fn single(cpu: usize) -> CpuList {
+        CpuList(vec![cpu])
+    }
+
     pub fn as_slice(&self) -> &[usize] {
         &self.0
     }

@@ -66,7 +66,7 @@ fn each_interval_is_a_line_between_a_header_and_an_end() {
 
 #[test]
 fn being_told_to_stop_keeps_the_interval_begun() {
-    let mut sampler = probe()
+    let sampler = probe()
         .args(["sample", "--json", "--interval", "60s"])
         .stdout(Stdio::piped())
         .spawn()
@@ -137,7 +137,7 @@ fn a_control_groups_cpu_time_is_what_its_program_used() {
         );
         return;
     };
-    let mut sampler = probe();
+    let sampler = probe();
     sampler
         .args(["sample", "--json", "--interval", "60s"])
         .stdout(Stdio::piped());

@@ -22,6 +22,7 @@ mod reader;
 use cgroup::{CgroupName, CgroupReader};
 pub use model::Sample;
 use raw::Sources;
+pub use raw::cpu_ticks;
 
 /// Tell what this machine uses, interval by interval: CPUs, disks, network interfaces, memory, pressure, interrupts.
 ///

@@ -149,6 +149,13 @@ fn read_stat(text: &str, raw: &mut Raw) {
     }
 }
 
+/// The times of one CPU in the text of /proc/stat.
+pub fn cpu_ticks(stat: &str, cpu: u32) -> Option<CpuTicks> {
+    let mut raw = Raw::default();
+    read_stat(stat, &mut raw);
+    raw.cpus.get(&cpu).copied()
+}
+
 fn ticks(numbers: impl Iterator<Item = u64>) -> CpuTicks {
     let mut ticks = CpuTicks::default();
     ticks

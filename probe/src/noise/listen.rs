@@ -1,0 +1,189 @@
+//! Hearing a CPU's noise: a thread that does nothing but read the clock, and notices when it did not get to.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hdrhistogram::Histogram;
+
+/// The times that matter to a listener, in nanoseconds of one clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    pub begin_ns: i64,
+    pub end_ns: i64,
+}
+
+/// A time in which the thread did not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    pub begin_ns: i64,
+    pub length_ns: i64,
+}
+
+/// How finely a listener hears: the time from one reading of the clock to the next when nothing is in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolution {
+    pub min_ns: i64,
+    pub median_ns: i64,
+    pub p99_ns: i64,
+}
+
+/// What a listener heard.
+pub struct Heard {
+    pub elapsed_ns: i64,
+    pub readings: u64,
+    pub total_ns: i64,
+    pub histogram: Histogram<u64>,
+    /// The longest gaps, the longest first.
+    pub longest: Vec<Gap>,
+}
+
+const LONGEST_KEPT: usize = 20;
+const CALIBRATION_READINGS: usize = 20_000;
+
+/// Read the clock in a row, and tell how far readings are apart.
+pub fn calibrate(now: impl Fn() -> i64) -> Resolution {
+    let mut steps = vec![0; CALIBRATION_READINGS];
+    let mut last = now();
+    for step in &mut steps {
+        let reading = now();
+        *step = reading - last;
+        last = reading;
+    }
+    steps.sort_unstable();
+    let quantile = |share: f64| steps[((steps.len() - 1) as f64 * share) as usize];
+    Resolution {
+        min_ns: steps[0],
+        median_ns: quantile(0.5),
+        p99_ns: quantile(0.99),
+    }
+}
+
+/// Spin in the window, and note every gap of at least `threshold_ns`. A gap that begins before the window's end counts whole.
+pub fn listen(
+    now: impl Fn() -> i64,
+    window: Window,
+    threshold_ns: i64,
+    stop: &AtomicBool,
+) -> Heard {
+    let mut heard = Heard {
+        elapsed_ns: 0,
+        readings: 0,
+        total_ns: 0,
+        histogram: histogram(),
+        longest: Vec::with_capacity(LONGEST_KEPT + 1),
+    };
+    while now() < window.begin_ns && !stop.load(Ordering::Relaxed) {
+        std::hint::spin_loop();
+    }
+    let begin = now();
+    let mut last = begin;
+    while last < window.end_ns && !stop.load(Ordering::Relaxed) {
+        let reading = now();
+        heard.readings += 1;
+        if reading - last >= threshold_ns {
+            heard.note(Gap {
+                begin_ns: last,
+                length_ns: reading - last,
+            });
+        }
+        last = reading;
+    }
+    heard.elapsed_ns = last - begin;
+    heard
+}
+
+impl Heard {
+    fn note(&mut self, gap: Gap) {
+        self.total_ns += gap.length_ns;
+        self.histogram.saturating_record(gap.length_ns as u64);
+        let rank = self
+            .longest
+            .partition_point(|other| other.length_ns >= gap.length_ns);
+        self.longest.insert(rank, gap);
+        self.longest.truncate(LONGEST_KEPT);
+    }
+}
+
+/// Made whole beforehand, so that noting a gap does not make one.
+fn histogram() -> Histogram<u64> {
+    const LONGEST_NS: u64 = 3_600_000_000_000;
+    Histogram::new_with_bounds(1, LONGEST_NS, 3)
+        .expect("the bounds are in order, and three digits are allowed")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A clock that moves on by the given steps, and by 100 ns when they are used up.
+    fn clock(steps: Vec<i64>) -> impl Fn() -> i64 {
+        let (time, next) = (Cell::new(0), Cell::new(0));
+        move || {
+            time.set(time.get() + steps.get(next.get()).copied().unwrap_or(100));
+            next.set(next.get() + 1);
+            time.get()
+        }
+    }
+
+    fn heard(steps: Vec<i64>, end_ns: i64) -> Heard {
+        listen(
+            clock(steps),
+            Window {
+                begin_ns: 0,
+                end_ns,
+            },
+            1_000,
+            &AtomicBool::new(false),
+        )
+    }
+
+    #[test]
+    fn gaps_at_and_above_the_threshold_are_noted() {
+        // The first two readings find the begin.
+        let heard = heard(vec![0, 0, 100, 999, 1_000, 100, 50_000, 2_000], 100_000);
+        assert_eq!((heard.histogram.len(), heard.total_ns), (3, 53_000));
+        let lengths: Vec<_> = heard.longest.iter().map(|gap| gap.length_ns).collect();
+        assert_eq!(lengths, [50_000, 2_000, 1_000]);
+        assert_eq!(heard.longest[0].begin_ns, 2_199);
+        assert!(heard.elapsed_ns >= 100_000);
+    }
+
+    #[test]
+    fn a_gap_over_the_end_counts_whole() {
+        let heard = heard(vec![0, 0, 900_000], 100_000);
+        assert_eq!(
+            (heard.elapsed_ns, heard.total_ns, heard.readings),
+            (900_000, 900_000, 1)
+        );
+    }
+
+    #[test]
+    fn only_the_longest_are_kept_but_all_are_counted() {
+        let heard = heard(
+            [vec![0, 0], (1..=100).map(|n| n * 1_000).collect()].concat(),
+            1_000_000_000,
+        );
+        assert_eq!(
+            (heard.histogram.len(), heard.longest.len()),
+            (100, LONGEST_KEPT)
+        );
+        assert_eq!(
+            (heard.longest[0].length_ns, heard.longest[19].length_ns),
+            (100_000, 81_000)
+        );
+    }
+
+    #[test]
+    fn the_resolution_is_that_of_the_clock() {
+        let resolution = calibrate(clock(vec![0]));
+        assert_eq!(
+            resolution,
+            Resolution {
+                min_ns: 100,
+                median_ns: 100,
+                p99_ns: 100
+            }
+        );
+    }
+}

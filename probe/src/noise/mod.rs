@@ -1,0 +1,142 @@
+//! `noise`: how often, and for how long, a CPU does not run the program that is on it.
+
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+
+use crate::kernel::Kernel;
+use crate::place::{self, CpuList};
+use crate::timing::{monotonic_ns, realtime_ns};
+use crate::{interrupt, output, units};
+
+mod causes;
+mod document;
+mod listen;
+mod text;
+
+use causes::{MachineCounts, ThreadCounts};
+pub use document::Document;
+use listen::{Heard, Resolution, Window};
+
+/// Listen to CPUs: how often, and for how long, does a program that wants to run there not run?
+///
+/// A thread on each CPU reads the clock and does nothing else; where two readings are far apart, the kernel, the hypervisor
+/// or another program had the CPU. It keeps the CPUs busy: never run it while something else is measured on them.
+#[derive(clap::Args)]
+pub struct Args {
+    /// CPUs to listen to, such as 0-3,6; all of them at the same time
+    #[arg(long, value_name = "LIST")]
+    cpus: CpuList,
+    /// How long to listen
+    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    duration: Duration,
+    /// Count gaps from this length on; by default 5us, or 10 readings of a slower clock. Compare like with like
+    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    threshold: Option<Duration>,
+    /// Print one JSON document (noise.v1) instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+const DEFAULT_THRESHOLD_NS: i64 = 5_000;
+/// Below this many readings, the listener's own steps would be heard as gaps.
+const THRESHOLD_READINGS: i64 = 10;
+/// Time for all threads to be on their CPUs.
+const SETTLE_NS: i64 = 50_000_000;
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.duration.is_zero() {
+        bail!("--duration is nothing; there is nothing to hear in no time");
+    }
+    let stop = interrupt::flag().context("cannot take signals")?;
+    let document = hear(&args, stop)?;
+    match args.json {
+        true => output::document(&document)?,
+        false => output::line(
+            document
+                .cpus
+                .iter()
+                .map(text::describe)
+                .collect::<String>()
+                .trim_end(),
+        )?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A thread's share of the work: its own counts from before and after, and what it heard in between.
+struct Listener {
+    cpu: u32,
+    resolution: Resolution,
+    threshold_ns: i64,
+    heard: Heard,
+    counts: [ThreadCounts; 2],
+}
+
+fn hear(args: &Args, stop: &AtomicBool) -> anyhow::Result<Document> {
+    let kernel = Kernel::running();
+    let cpus: Vec<u32> = args.cpus.as_slice().iter().map(|&cpu| cpu as u32).collect();
+    let asked_ns = i64::try_from(args.duration.as_nanos()).unwrap_or(i64::MAX / 2);
+    let begin_ns = monotonic_ns() + SETTLE_NS;
+    let window = Window {
+        begin_ns,
+        end_ns: begin_ns.saturating_add(asked_ns),
+    };
+    let before = MachineCounts::read(&kernel);
+    let listeners = thread::scope(|scope| {
+        let start = |cpu| scope.spawn(move || listen_on(cpu, window, args.threshold, stop));
+        let threads: Vec<_> = cpus.into_iter().map(start).collect();
+        let join = |thread: ScopedJoinHandle<'_, _>| {
+            thread
+                .join()
+                .map_err(|_| anyhow!("a listener ended early"))?
+        };
+        threads
+            .into_iter()
+            .map(join)
+            .collect::<anyhow::Result<Vec<Listener>>>()
+    })?;
+    let after = MachineCounts::read(&kernel);
+    // Both clocks are read at one moment, after the listening, so that gaps can be told in time that machines share.
+    let epoch_ns = realtime_ns() - monotonic_ns();
+    let told = listeners.into_iter().map(|listener| {
+        let causes = causes::between(listener.cpu, [&before, &after], &listener.counts);
+        document::cpu_noise(&kernel, listener, causes, epoch_ns)
+    });
+    Ok(Document {
+        schema: "noise.v1",
+        time_ns: begin_ns + epoch_ns,
+        asked_ns,
+        cpus: told.collect(),
+    })
+}
+
+fn listen_on(
+    cpu: u32,
+    window: Window,
+    threshold: Option<Duration>,
+    stop: &AtomicBool,
+) -> anyhow::Result<Listener> {
+    let kernel = Kernel::running();
+    place::pin(&CpuList::single(cpu as usize))?;
+    let resolution = listen::calibrate(monotonic_ns);
+    let threshold_ns = match threshold {
+        Some(threshold) => i64::try_from(threshold.as_nanos())
+            .unwrap_or(i64::MAX)
+            .max(1),
+        None => DEFAULT_THRESHOLD_NS.max(THRESHOLD_READINGS * resolution.median_ns),
+    };
+    let before = ThreadCounts::read(&kernel);
+    let heard = listen::listen(monotonic_ns, window, threshold_ns, stop);
+    let counts = [before, ThreadCounts::read(&kernel)];
+    Ok(Listener {
+        cpu,
+        resolution,
+        threshold_ns,
+        heard,
+        counts,
+    })
+}
