@@ -1,0 +1,281 @@
+"""The environment `qemu` with real guests. Emulation is what every host can do, so that is what runs here."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from nearmetal.config import Paths
+from nearmetal.environments.qemu import QemuEnvironment, QemuMachine
+from nearmetal.errors import BadInput, MachineLost, NotProvisioned, TimedOut
+from nearmetal.lab import probe
+from nearmetal.lab.image import Image
+from nearmetal.lab.qemu import accelerator, arguments, monitor
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
+
+from .conftest import Make, Notes, remains
+
+pytestmark = pytest.mark.live
+
+MEBIBYTE = 2**20
+
+
+@pytest.fixture
+def environment() -> QemuEnvironment:
+    return QemuEnvironment()
+
+
+def spec(**settings: object) -> MachineSpec:
+    return MachineSpec.model_validate({"accel": "tcg", "memory": "256MiB", **settings})
+
+
+def monitors(name: str) -> list[int]:
+    """Processes of QEMU that carry this machine's name."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if words[0].endswith(arguments.PROGRAM.encode()) and f"{name},debug-threads=on".encode() in words:
+                found.append(int(process.name))
+    return found
+
+
+# ── What it finds out ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_check_boots_a_guest_on_what_is_asked_for(
+    environment: QemuEnvironment, site: LocalSite, lab_image: Image
+) -> None:
+    findings = await environment.check(EnvironmentSpec(kind="qemu"), spec(image=lab_image.name), site)
+    assert [finding for finding in findings if not finding.ok] == []
+    assert findings[-1].what == "tcg boots a guest"
+
+
+async def test_check_names_what_is_missing(environment: QemuEnvironment, site: LocalSite, lab_image: Image) -> None:
+    findings = await environment.check(EnvironmentSpec(kind="qemu"), spec(image="none", memory="900TiB"), site)
+    bad = [finding for finding in findings if not finding.ok]
+    assert [finding.what for finding in bad] == ["image none", "943718400 MiB of memory"]
+    assert all(finding.detail and finding.remedy for finding in bad)
+    (bad_accel,) = (
+        finding
+        for finding in await environment.check(EnvironmentSpec(kind="qemu"), spec(accel="hvf"), site)
+        if not finding.ok
+    )
+    assert "tcg" in bad_accel.remedy
+    with pytest.raises(BadInput, match="it takes: machine"):
+        await environment.check(EnvironmentSpec.model_validate({"kind": "qemu", "machnie": "q35"}), spec(), site)
+
+
+async def test_an_accelerator_on_which_a_guest_hangs_does_not_work(lab_image: Image) -> None:
+    """A guest that has no time to boot looks the same as one that hangs."""
+    proof = await accelerator.prove("tcg", lab_image, 0.3)
+    assert (proof.works, "hangs" in proof.detail) == (False, True)
+    nonsense = await accelerator.prove("no-such-accelerator", lab_image, 30)
+    assert (nonsense.works, "no-such-accelerator" in nonsense.detail) == (False, True)
+
+
+# ── A machine's life ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_guest_is_what_was_ordered(make: Make, notes: Notes, token: str) -> None:
+    cpu = max(os.sched_getaffinity(0))
+    machine = await make(spec(kernel_arguments=["nearmetal.test=1"]), cpus=str(cpu))
+    assert isinstance(machine, QemuMachine)
+    told = await machine.exec(
+        ["sh", "-c", "nproc; grep MemTotal /proc/meminfo; cat /proc/cmdline /proc/sys/kernel/hostname; ip -o -4 addr"]
+    )
+    cpus, memory, command_line, hostname, *addresses = told.text.splitlines()
+    assert cpus == "1"
+    assert 200 * MEBIBYTE < int(memory.split()[1]) * 1024 <= 256 * MEBIBYTE
+    assert command_line.endswith("nearmetal.test=1")
+    assert hostname == machine.name
+    assert any(f" {machine.interface} " in line and f" {machine.address}/16 " in line for line in addresses)
+    assert (machine.arch, machine.accel, machine.owned) == ("x86_64", "tcg", True)
+
+    handle = notes.handles[machine.name]
+    assert handle.data["accel"] == "tcg"
+    assert handle.data["pinned"] == {0: cpu}
+    (pid,) = monitors(machine.name)
+    affinity = {thread.name: os.sched_getaffinity(int(thread.name)) for thread in Path(f"/proc/{pid}/task").iterdir()}
+    assert set(map(frozenset, affinity.values())) == {frozenset({cpu})}
+
+    # The probe came with the guest.
+    hashed = await machine.exec(["sha256sum", machine.probe])
+    assert hashed.text.split()[0] == probe.sha256()
+    assert (await machine.exec(["no-such-program"])).status == 127
+    with pytest.raises(BadInput, match="name of a program"):
+        await machine.exec(["a=b"])
+    with pytest.raises(TimedOut):
+        await machine.exec(["sleep", "300"], timeout=1)
+    assert "sleep" not in (await machine.exec(["ps", "ax"])).text
+    server = await machine.spawn(["lighttpd", "-D", "-f", "/etc/nearmetal/lighttpd.conf"])
+    fetch = ["ip", "netns", "exec", token, sys.executable, "-c", FETCH, machine.address]
+    await machine.site.exec(["ip", "-netns", token, "address", "add", "10.111.255.254/16", "dev", "switch"])
+    assert (await machine.site.exec(fetch, timeout=60)).text == "200 402\n"
+    await server.stop()
+    cost = await machine.cost()
+    assert cost.cpu_seconds > 0.5
+    assert cost.memory_bytes > 64 * MEBIBYTE
+
+
+FETCH = """
+import sys, time, urllib.request
+for attempt in range(200):
+    try:
+        with urllib.request.urlopen(f"http://{sys.argv[1]}/", timeout=20) as reply:
+            print(reply.status, len(reply.read()))
+            break
+    except OSError:
+        time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("nic", "driver", "disk", "device"),
+    [
+        ("e1000", "e1000", "ide", "sda"),
+        ("e1000e", "e1000e", "virtio-blk", "vda"),
+        ("rtl8139", "8139cp", "virtio-blk", "vda"),
+        ("vmxnet3", "vmxnet3", "virtio-blk", "vda"),
+    ],
+)
+async def test_each_nic_and_disk_is_the_one_ordered(make: Make, nic: str, driver: str, disk: str, device: str) -> None:
+    machine = await make(spec(nic=nic, disk=disk))
+    told = await machine.exec(["sh", "-c", "readlink /sys/class/net/data/device/driver; mount"])
+    assert told.text.splitlines()[0].rsplit("/", 1)[1] == driver
+    assert f"/dev/{device} on / type ext4" in told.text
+
+
+async def test_a_reboot_is_another_boot_of_the_same_machine(make: Make) -> None:
+    machine = await make(spec())
+    before = machine.boot_id
+    await machine.put(b"kept", "/srv/kept")
+    await machine.reboot()
+    assert machine.boot_id != before
+    assert await machine.get("/srv/kept") == b"kept"
+    assert (await machine.exec(["cat", "/proc/sys/kernel/random/boot_id"])).text.strip() == machine.boot_id
+
+
+# ── What goes wrong ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_guest_that_does_not_boot_shows_its_console(make: Make) -> None:
+    with pytest.raises(NotProvisioned, match="panicked") as caught:
+        await make(spec(kernel_arguments=["rdinit=/no/such/init", "init=/no/such/init"]))
+    assert "Kernel panic - not syncing" in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [({"nic": "no-such-nic"}, "no-such-nic"), ({"memory": "900TiB"}, "memory|RAM"), ({"accel": "hvf"}, "hvf")],
+)
+async def test_a_qemu_that_ends_at_once_tells_why(make: Make, settings: dict[str, object], said: str) -> None:
+    with pytest.raises(NotProvisioned, match=f"(?s)ended at once: .*({said})"):
+        await make(spec(**settings))
+
+
+async def test_a_guest_that_is_killed_is_lost(make: Make) -> None:
+    machine = await make(spec())
+    waiting = asyncio.create_task(machine.exec(["sleep", "300"]))
+    await asyncio.sleep(1)
+    (pid,) = monitors(machine.name)
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(MachineLost):
+        await waiting
+    with pytest.raises(MachineLost):
+        await machine.exec(["true"])
+    with pytest.raises(MachineLost):
+        await machine.cost()
+
+
+async def test_another_process_reaches_and_removes_it_by_its_handle(
+    environment: QemuEnvironment, make: Make, notes: Notes, token: str, site: LocalSite
+) -> None:
+    machine = await make(spec())
+    whole = Handle.from_json(notes.handles[machine.name].model_dump(mode="json"))
+    other = await QemuEnvironment().attach(whole, site)
+    assert other.boot_id == machine.boot_id
+    await QemuEnvironment().destroy(whole, site)
+    await QemuEnvironment().destroy(whole, site)
+    assert monitors(machine.name) == []
+    with pytest.raises(MachineLost):
+        await other.exec(["true"])
+
+
+CONTROLLER = """
+import asyncio, json, sys
+from nearmetal.environments.qemu import plugin
+from nearmetal.lab import network
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import MachineSpec, Order
+
+class Out:
+    def creating(self, handle):
+        print(handle.model_dump_json(), flush=True)
+
+async def main():
+    token, name = sys.argv[1:]
+    order = Order(
+        name=name, role="server", spec=MachineSpec(accel="tcg", memory=256 * 2**20), options={}, provision="boot",
+        port=network.port(token, 9), cpus="0",
+    )
+    await plugin.create(order, LocalSite(), Out())
+    await asyncio.sleep(300)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("handles", [1, 2])
+async def test_it_ends_with_a_controller_that_is_killed(
+    environment: QemuEnvironment, make: Make, token: str, lab_image: Image, site: LocalSite, handles: int
+) -> None:
+    """Killed as soon as the ledger has one line, or when the machine runs: what the ledger holds suffices."""
+    name = f"{token}-killed"
+    controller = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", textwrap.dedent(CONTROLLER), token, name), stdout=asyncio.subprocess.PIPE
+    )
+    assert controller.stdout
+    for _ in range(handles):
+        line = await asyncio.wait_for(controller.stdout.readline(), 60)
+    controller.kill()
+    await controller.wait()
+    handle = Handle.from_json(json.loads(line))
+    for _ in range(100):
+        if not monitors(name):
+            break
+        await asyncio.sleep(0.05)
+    assert monitors(name) == []
+    await environment.destroy(handle, site)
+    assert [left for left in remains(token) if name in left] == []
+
+
+async def test_the_monitor_is_reached_however_long_the_folders_name_is(
+    environment: QemuEnvironment, lab_image: Image, site: LocalSite, notes: Notes, token: str,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
+    """A socket's path may have 107 bytes."""
+    home = tmp_path / ("long" * 30)
+    home.mkdir()
+    (home / "cache").symlink_to(Paths.default().cache)
+    monkeypatch.setenv("NEARMETAL_HOME", str(home))
+    order = Order(name=f"{token}-long", role="server", spec=spec(), options={}, provision="boot", port=None, cpus="0")
+    try:
+        handle = await environment.create(order, site, notes)
+        assert len(f"{handle.data['folder']}/{arguments.MONITOR}") > 107
+
+        async def runs() -> None:
+            return None
+
+        async with monitor.connected(Path(handle.data["folder"]), 10, runs) as qemu:
+            assert await qemu.accelerator() == "tcg"
+    finally:
+        await environment.destroy(notes.handles[order.name], site)
+    assert remains(token) == []

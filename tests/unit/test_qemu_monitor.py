@@ -1,0 +1,69 @@
+"""QEMU's monitor: what is read from its answers, and how it is waited for."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from nearmetal.errors import NotProvisioned, ToolFailed
+from nearmetal.lab.qemu import monitor
+
+# As printed by QEMU 7.2.
+USERNET = """Hub -1 (control):\r
+  Protocol[State]    FD  Source Address  Port   Dest. Address  Port RecvQ SendQ\r
+  TCP[ESTABLISHED]   26       10.0.2.15    22        10.0.2.2 40312     0     0\r
+  TCP[HOST_FORWARD]  16       127.0.0.1 39631       10.0.2.15    22     0     0\r
+"""
+
+
+def test_the_forwarded_port_is_read() -> None:
+    assert monitor.forwarded_port(USERNET) == 39631
+
+
+def test_an_answer_without_it_is_shown() -> None:
+    with pytest.raises(ToolFailed, match="nonsense"):
+        monitor.forwarded_port("nonsense")
+
+
+def test_threads_are_pinned_one_to_one_or_not_at_all() -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    seen: dict[str, set[int]] = {}
+    ready, done = threading.Event(), threading.Event()
+
+    def other() -> None:
+        seen["id"] = {threading.get_native_id()}
+        ready.set()
+        done.wait(30)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    ready.wait(30)
+    (number,) = seen["id"]
+    try:
+        assert monitor.pin([number], [cpus[-1]]) == {0: cpus[-1]}
+        assert os.sched_getaffinity(number) == {cpus[-1]}
+        assert monitor.pin([number], []) == {}
+        assert monitor.pin([number], [cpus[0], cpus[-1]]) == {}
+        assert os.sched_getaffinity(number) == {cpus[-1]}
+    finally:
+        done.set()
+        thread.join()
+
+
+async def test_a_qemu_that_ends_tells_why(tmp_path: Path) -> None:
+    async def ended() -> str:
+        return "no such device"
+
+    with pytest.raises(NotProvisioned, match="ended at once: no such device"):
+        async with monitor.connected(tmp_path, 5, ended):
+            pass
+
+
+async def test_a_qemu_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    async def runs() -> None:
+        return None
+
+    with pytest.raises(NotProvisioned, match=r"within 0\.05 s"):
+        async with monitor.connected(tmp_path, 0.05, runs):
+            pass
