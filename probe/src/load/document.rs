@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::arguments::{Extent, Mode, Plan, Spacing};
+use super::arguments::{Mode, Plan, Spacing};
 use super::clock::{Nanoseconds, SECOND};
 use super::engine::Choice;
 use super::errors::Errors;
@@ -252,12 +252,4 @@ fn reply_rates(found: &Recorder, elapsed: Nanoseconds) -> Vec<f64> {
     counts.resize(whole, 0);
     let seconds = SAMPLE as f64 / SECOND as f64;
     counts.iter().map(|count| *count as f64 / seconds).collect()
-}
-
-/// How a measurement's length reads to people.
-pub fn extent(extent: Extent) -> String {
-    match extent {
-        Extent::Duration(duration) => super::text::duration(duration as f64),
-        Extent::Requests(requests) => format!("{requests} requests"),
-    }
 }

@@ -17,7 +17,7 @@ use crate::units;
 
 /// Replies keep up when the last of them comes at most this share of the step's time later than the quickest would.
 const LAG: f64 = 0.05;
-/// Requests later than this, at the 99th percentile, are the generator's failure and not the server's.
+/// When half of the requests are later than this, the generator has failed and not the server.
 const LATE: Nanoseconds = 10 * MILLISECOND;
 
 /// How long a step of the ramp lasts.
@@ -147,7 +147,7 @@ fn step_plan(plan: &Plan, ramp: &Ramp, rate: f64, is_first: bool) -> Plan {
 }
 
 fn outcome(found: &Recorder, max_errors: f64) -> Outcome {
-    let late = found.lateness.quantile(0.99).is_some_and(|p99| p99 > LATE);
+    let late = found.lateness.quantile(0.5).is_some_and(|p50| p50 > LATE);
     let errors = &found.errors;
     let short = errors.fd_unavailable + errors.fd_table_full + errors.address_unavailable;
     if late || over(short, found.attempted) > max_errors {

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use super::arguments::{Mode, Plan};
+use super::arguments::{Extent, Mode, Plan};
 use super::clock::{Nanoseconds, SECOND};
 use super::document::Document;
 use super::progress::Line;
-use super::ramp::Step;
+use super::ramp::{PerStep, Step};
 use super::statistics::{Durations, Summary};
 
 /// The longest bar of the histogram.
@@ -105,7 +105,12 @@ fn headline(text: &mut String, plan: &Plan, document: &Document) {
             rate(open.rate),
             document.arrivals.unwrap_or_default()
         ),
-        Mode::Ramp(_) => "ramp".to_owned(),
+        Mode::Ramp(ramp) => format!(
+            "ramp from {} by {} to {}",
+            rate(ramp.from),
+            rate(ramp.step),
+            rate(ramp.to)
+        ),
     };
     let connections = if plan.new_connections {
         "a connection per request"
@@ -116,9 +121,20 @@ fn headline(text: &mut String, plan: &Plan, document: &Document) {
         text,
         "{}\n  {how}, {connections}, {}, {}\n",
         document.url,
-        super::document::extent(plan.extent),
+        extent(plan),
         document.engine.name
     );
+}
+
+fn extent(plan: &Plan) -> String {
+    match (&plan.mode, plan.extent) {
+        (Mode::Ramp(ramp), _) => match ramp.per_step {
+            PerStep::Connections(factor) => format!("{factor} x rate a step"),
+            PerStep::Time(time) => format!("{} a step", duration(time as f64)),
+        },
+        (_, Extent::Duration(time)) => duration(time as f64),
+        (_, Extent::Requests(requests)) => format!("{} requests", count(requests)),
+    }
 }
 
 /// One step of a ramp.

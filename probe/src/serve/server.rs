@@ -209,11 +209,12 @@ impl Server {
             self.write(index);
         }
         if flags != EventFlags::OUT && self.connections[index as usize].generation == generation {
-            self.read(index);
+            self.read(index, flags);
         }
     }
 
-    fn read(&mut self, index: u32) {
+    fn read(&mut self, index: u32, flags: EventFlags) {
+        let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         loop {
             let connection = &mut self.connections[index as usize];
             let Some(socket) = &connection.socket else {
@@ -227,7 +228,7 @@ impl Server {
                         self.seen.malformed += 1;
                         return self.close(index);
                     }
-                    if count < READ {
+                    if count < READ && !hung_up {
                         return;
                     }
                 }

@@ -1,0 +1,140 @@
+"""How exact the generator is: spacing as the server sees it, the truth of a stall, a known delay, many connections."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bed import PORT, Bed, serving
+
+URL = f"http://127.0.0.1:{PORT}/"
+RATE = 10_000
+
+
+def load(bed: Bed, probe: str, *options: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(bed.run([probe, "load", URL, "--json", *options]).output)
+    return document
+
+
+def accuracy(bed: Bed, probe: str, floors: Path | None, seconds: float, rounds: int) -> bool:
+    """Print one table for each property; whether all goals were met."""
+    return all(
+        [
+            pacing(bed, probe, floors, seconds, rounds),
+            stall(bed, probe, max(seconds, 5.0)),
+            delay(bed, probe, seconds),
+            many_connections(bed, probe, seconds),
+        ]
+    )
+
+
+def pacers(probe: str, floors: Path | None, seconds: float) -> dict[str, list[str]]:
+    """Who can hold a rate, and how each is asked to."""
+    count = str(int(RATE * seconds))
+    ours = [probe, "load", URL, "--json", "--mode", "open", "--rate", str(RATE), "--duration", f"{seconds}s"]
+    calls = {"nearmetal": ours, "nearmetal --spin": [*ours, "--spin"]}
+    if floors is not None and (floors / "openloop").exists():
+        calls["openloop"] = [str(floors / "openloop"), "127.0.0.1", str(PORT), str(RATE), str(seconds), "64"]
+    if path := shutil.which("httperf"):
+        server = ["--hog", "--server", "127.0.0.1", "--port", str(PORT), "--uri", "/"]
+        calls["httperf"] = [path, *server, "--rate", str(RATE), "--num-conns", count]
+    if path := shutil.which("fortio"):
+        calls["fortio"] = [path, "load", "-c", "64", "-qps", str(RATE), "-t", f"{seconds}s", "-nocatchup", URL]
+    if path := shutil.which("oha"):
+        calls["oha"] = [path, "--no-tui", "-c", "64", "-q", str(RATE), "-z", f"{seconds:.0f}s", URL]
+    return calls
+
+
+def pacing(bed: Bed, probe: str, floors: Path | None, seconds: float, rounds: int) -> bool:
+    print(f"\nspacing of arrivals at the server, {RATE} a second (ideal: 100 us each)")
+    print(f"  {'':<18} {'p50':>9} {'p99':>10} {'max':>11} {'CV':>7} {'rate':>10}   medians of {rounds} rounds")
+    calls = pacers(probe, floors, seconds)
+    seen: dict[str, list[dict[str, Any]]] = {name: [] for name in calls}
+    with serving(bed, probe, "--arrivals") as server:
+        for _ in range(rounds):
+            for name, argv in calls.items():
+                server.report()
+                bed.run(argv)
+                seen[name].append(server.report()["arrivals"])
+    for name in calls:
+        p50, p99, most, variation, rate = spacing(seen[name])
+        print(
+            f"  {name:<18} {p50:>6.1f} us {p99:>7.1f} us {most:>8.1f} us {variation:>7.3f} {rate:>8.1f}/s",
+            flush=True,
+        )
+    _, p99, _, variation, rate = spacing(seen["nearmetal"])
+    met = p99 <= 150 and variation <= 0.6 and abs(rate / RATE - 1) <= 0.0005
+    print(f"  goal: p99 <= 150 us, CV <= 0.6, rate within 0.05 %: {'met' if met else 'MISSED'}")
+    return met
+
+
+def spacing(rounds: list[dict[str, Any]]) -> tuple[float, float, float, float, float]:
+    """Medians over the rounds: p50, p99 and max in microseconds, coefficient of variation, rate per second."""
+
+    def median(of: Callable[[dict[str, Any]], float]) -> float:
+        return statistics.median(of(arrivals) for arrivals in rounds)
+
+    return (
+        median(lambda arrivals: arrivals["spacing_ns"]["p50"] / 1e3),
+        median(lambda arrivals: arrivals["spacing_ns"]["p99"] / 1e3),
+        median(lambda arrivals: arrivals["spacing_ns"]["max"] / 1e3),
+        median(lambda arrivals: arrivals["spacing_cv"]),
+        median(lambda arrivals: arrivals["rate"]),
+    )
+
+
+def stall(bed: Bed, probe: str, seconds: float) -> bool:
+    """A tenth of the requests meets a stall of 100 ms, evenly: the latency at quantile q is (q - 0.9) seconds."""
+    with serving(bed, probe, "--stall", "100ms/1s"):
+        # Whole periods, so that a tenth is a tenth.
+        options = ["--rate", "1000", "--duration", f"{round(seconds)}s", "--warmup", "1s"]
+        document = load(bed, probe, "--mode", "open", *options)
+    print("\nlatency when the server stalls 100 ms in each second, 1000 requests a second")
+    met = True
+    for name, truth in (("p95", 50e6), ("p99", 90e6), ("p999", 99e6), ("max", 100e6)):
+        told = document["latency_ns"][name]
+        near = abs(told - truth) <= max(0.02 * truth, 1e5)
+        met &= near
+        print(f"  {name:<5} told {told / 1e6:>8.3f} ms, true {truth / 1e6:>6.1f} ms {'' if near else 'MISSED'}")
+    print(f"  p50   told {document['latency_ns']['p50'] / 1e6:>8.3f} ms, not stalled")
+    print(f"  goal: within 2 % or 0.1 ms: {'met' if met else 'MISSED'}")
+    return met
+
+
+def delay(bed: Bed, probe: str, seconds: float) -> bool:
+    """The median moves by what the server was told to wait."""
+    medians: dict[str, list[float]] = {"0s": [], "5ms": []}
+    for _ in range(3):
+        for held, found in medians.items():
+            with serving(bed, probe, "--delay", held):
+                document = load(bed, probe, "--mode", "open", "--rate", "500", "--duration", f"{seconds}s")
+            found.append(document["latency_ns"]["p50"])
+    shift = statistics.median(medians["5ms"]) - statistics.median(medians["0s"])
+    met = abs(shift - 5e6) <= 1e5
+    print(f"\na delay of 5 ms moves the median by {shift / 1e6:.3f} ms")
+    print(f"  goal: within 0.1 ms: {'met' if met else 'MISSED'}")
+    return met
+
+
+def many_connections(bed: Bed, probe: str, seconds: float) -> bool:
+    """10,000 connections at once; and twice as long takes no more memory."""
+    with serving(bed, probe):
+        sizes = []
+        documents = []
+        for length in (seconds, 3 * seconds):
+            argv = [probe, "load", URL, "--json", "--workers", "10000", "--duration", f"{length}s", "--timeout", "60s"]
+            ran = bed.run(argv)
+            sizes.append(ran.memory)
+            documents.append(json.loads(ran.output))
+        small = bed.run([probe, "load", URL, "--json", "--workers", "64", "--duration", f"{seconds}s"]).memory
+    most = min(document["connections"]["concurrent_max"] for document in documents)
+    errors = sum(document["requests"]["attempted"] - document["requests"]["completed"] for document in documents)
+    met = most >= 10_000 and sizes[1] <= sizes[0] * 1.05 and small <= 6e6 and errors == 0
+    print(f"\n{most} connections at once, {errors} errors; memory {sizes[0] / 1e6:.1f} MB, and {sizes[1] / 1e6:.1f} MB")
+    print(f"after three times as long; with 64 connections {small / 1e6:.1f} MB")
+    print(f"  goal: >= 10,000 without errors, memory flat, <= 6 MB with 64: {'met' if met else 'MISSED'}")
+    return met

@@ -1,0 +1,137 @@
+"""Where the comparison runs: a network namespace of its own, the server on one CPU and the generator on another."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PORT = 9400
+"""Any port will do: nothing else lives in the namespace."""
+
+LIMIT = 120.0
+"""Seconds after which a generator that does not end is ended."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A generator's run: what it printed, its processor time (user and system, seconds), its largest memory (bytes)."""
+
+    output: str
+    cpu: float
+    memory: int
+
+
+@dataclass(frozen=True)
+class Bed:
+    """A namespace, and the CPUs of its two sides."""
+
+    name: str
+    server_cpu: int
+    generator_cpu: int
+
+    def argv(self, cpu: int, argv: Sequence[str]) -> list[str]:
+        return ["ip", "netns", "exec", self.name, "taskset", "-c", str(cpu), *argv]
+
+    def run(self, argv: Sequence[str]) -> Ran:
+        """Run a generator to its end."""
+        process = subprocess.Popen(
+            self.argv(self.generator_cpu, argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        memory = 0
+        deadline = time.monotonic() + LIMIT
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        output: list[str] = []
+        while True:
+            # The peak that wait4 reports would be that of this interpreter, from which the generator was forked.
+            memory = max(memory, peak_memory(process.pid))
+            output.append(process.stdout.read() or "")
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                break
+            if time.monotonic() > deadline:
+                process.kill()
+            time.sleep(0.02)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.append(process.stdout.read() or "")
+        process.stdout.close()
+        text = "".join(output)
+        if process.returncode != 0:
+            raise RuntimeError(f"{' '.join(argv)} ended with {process.returncode}: {text[-400:]}")
+        return Ran(text, usage.ru_utime + usage.ru_stime, memory)
+
+
+def peak_memory(pid: int) -> int:
+    """The largest resident set of a running process, in bytes; 0 once it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    sizes = [int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")]
+    return sizes[0] if sizes else 0
+
+
+@contextmanager
+def bed() -> Iterator[Bed]:
+    """A namespace that vanishes afterwards."""
+    cpus = sorted(os.sched_getaffinity(0))
+    name = f"nmbench{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        here = Bed(name, cpus[0], cpus[-1])
+        inside = ["ip", "netns", "exec", name]
+        subprocess.run([*inside, "ip", "link", "set", "lo", "up"], check=True)
+        settings = ["net.ipv4.ip_local_port_range=1024 65000", "net.ipv4.tcp_congestion_control=reno"]
+        subprocess.run([*inside, "sysctl", "-q", "-w", *settings], check=True)
+        yield here
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+class Server:
+    """`nearmetal-probe serve` within the bed."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def report(self) -> dict[str, Any]:
+        """What arrived since the last report."""
+        self._process.send_signal(signal.SIGUSR1)
+        assert self._process.stdout is not None
+        document: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return document
+
+
+@contextmanager
+def serving(bed: Bed, probe: str, *options: str) -> Iterator[Server]:
+    """A server that listens on PORT, ended afterwards."""
+    argv = [probe, "serve", "--json", "--listen", f"127.0.0.1:{PORT}", *options]
+    process = subprocess.Popen(
+        bed.argv(bed.server_cpu, argv), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        if "listening" not in process.stderr.readline():
+            raise RuntimeError(f"{' '.join(argv)} does not listen")
+        yield Server(process)
+    finally:
+        process.terminate()
+        process.communicate(timeout=10)
+
+
+def reply_length(body: int, *, keep_alive: bool) -> int:
+    """Bytes of one reply of the server, head included, as `serve` puts it together."""
+    connection = "keep-alive" if keep_alive else "close"
+    head = (
+        "HTTP/1.1 200 OK\r\nServer: nearmetal\r\nContent-Type: text/plain\r\n"
+        f"Content-Length: {body}\r\nConnection: {connection}\r\n\r\n"
+    )
+    return len(head) + body

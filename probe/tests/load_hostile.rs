@@ -1,0 +1,325 @@
+//! `load` against servers that refuse, vanish, stay silent or lie: each failure in its class, and never a hang.
+
+mod load_support;
+
+use std::io::{BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::time::Duration;
+
+use load_support::*;
+use serde_json::Value;
+
+/// Loads of every kind, few requests each.
+fn every_kind(address: SocketAddr, extra: &[&str]) -> Vec<Value> {
+    let mut kinds = vec![
+        vec!["--workers", "2", "--requests", "6"],
+        vec!["--mode", "open", "--rate", "200", "--requests", "6"],
+    ];
+    for engine in engines() {
+        kinds.push(vec![
+            "--new-connections",
+            "--engine",
+            engine,
+            "--workers",
+            "2",
+            "--requests",
+            "6",
+        ]);
+        kinds.push(vec![
+            "--mode",
+            "open",
+            "--rate",
+            "200",
+            "--requests",
+            "6",
+            "--new-connections",
+            "--engine",
+            engine,
+        ]);
+    }
+    kinds
+        .iter()
+        .map(|kind| load(address, &[&kind[..], extra].concat()))
+        .collect()
+}
+
+fn all_fail_as(documents: &[Value], class: &str) {
+    for document in documents {
+        assert_eq!(
+            number(document, &format!("/errors/{class}")),
+            6,
+            "{document}"
+        );
+        assert_eq!(number(document, "/requests/attempted"), 6, "{document}");
+        assert_eq!(number(document, "/requests/completed"), 0, "{document}");
+        assert!(
+            document["latency_ns"]["p50"].is_null(),
+            "what was not measured is not 0"
+        );
+        assert!(!document["warnings"].as_array().unwrap().is_empty());
+    }
+}
+
+fn all_fail_because(documents: &[Value], reason: &str) {
+    all_fail_as(documents, "other");
+    for document in documents {
+        assert_eq!(document["errors"]["other_reasons"][reason], 6, "{document}");
+    }
+}
+
+#[test]
+fn a_port_where_nobody_listens_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    all_fail_as(&every_kind(address, &[]), "refused");
+}
+
+fn reset(stream: TcpStream) {
+    let linger = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    // SAFETY: the option's value is a linger of this size.
+    unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            std::ptr::from_ref(&linger).cast(),
+            size_of_val(&linger) as libc::socklen_t,
+        )
+    };
+}
+
+#[test]
+fn a_reset_is_a_reset() {
+    let address = server(|stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        request(&mut reader);
+        drop(reader);
+        reset(stream);
+    });
+    all_fail_as(&every_kind(address, &[]), "reset");
+}
+
+#[test]
+fn a_silent_server_is_a_timeout() {
+    let address = server(|stream| {
+        std::thread::sleep(Duration::from_secs(20));
+        drop(stream);
+    });
+    all_fail_as(
+        &every_kind(address, &["--timeout", "100ms"]),
+        "client_timeout",
+    );
+}
+
+#[test]
+fn a_server_that_drips_is_a_timeout_too() {
+    let address = server(|mut stream| {
+        for byte in b"HTTP/1.1 200 OK\r\nX: y".iter().cycle() {
+            if stream.write_all(&[*byte]).is_err() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    all_fail_as(
+        &every_kind(address, &["--timeout", "200ms"]),
+        "client_timeout",
+    );
+}
+
+#[test]
+fn a_server_that_accepts_nothing_is_a_timeout() {
+    // A backlog of one, taken: the kernel drops further connections' first packets.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // SAFETY: listen on a socket that listens only changes its backlog.
+    unsafe { libc::listen(listener.as_raw_fd(), 0) };
+    let address = listener.local_addr().unwrap();
+    let taken: Vec<_> = (0..3)
+        .map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(200)))
+        .collect();
+    let documents = every_kind(address, &["--timeout", "150ms"]);
+    drop(taken);
+    all_fail_as(&documents, "client_timeout");
+}
+
+#[test]
+fn lies_about_the_length_are_found() {
+    let short = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello", false);
+    all_fail_because(
+        &every_kind(short, &[]),
+        "closed before the reply was complete",
+    );
+    let long = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhello", true);
+    all_fail_because(&every_kind(long, &[]), "more bytes than the reply has");
+}
+
+#[test]
+fn malformed_replies_are_named() {
+    for (reply, reason) in [
+        (&b"220 smtp.example ESMTP\r\n\r\n"[..], "malformed head"),
+        (b"\x16\x03\x03\x00\x00\r\n\r\n", "malformed head"),
+        (b"HTTP/1.1 777 What\r\n\r\n", "status outside 100 to 599"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+            "bad content-length",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+            "malformed chunk",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+            "closed before the reply was complete",
+        ),
+        (b"", "closed before the reply was complete"),
+    ] {
+        all_fail_because(&every_kind(answering(reply, false), &[]), reason);
+    }
+}
+
+#[test]
+fn endless_heads_are_given_up() {
+    let address = server(|mut stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
+        while stream.write_all(&[b'x'; 4096]).is_ok() {}
+    });
+    all_fail_because(&every_kind(address, &[]), "endless head");
+}
+
+#[test]
+fn endless_bodies_are_timeouts() {
+    let address = server(|mut stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+        while stream.write_all(&[b'x'; 65536]).is_ok() {}
+    });
+    all_fail_as(
+        &every_kind(address, &["--timeout", "200ms"]),
+        "client_timeout",
+    );
+}
+
+#[test]
+fn a_server_that_closes_its_side_first_still_answers() {
+    // Half-closed: the reply comes after the server has said that it reads no more.
+    let address = server(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        request(&mut reader);
+        let _ = stream.shutdown(Shutdown::Read);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    });
+    for document in every_kind(address, &[]) {
+        assert_eq!(number(&document, "/requests/completed"), 6, "{document}");
+    }
+}
+
+#[test]
+fn a_kept_connection_that_the_server_closes_unannounced_is_opened_again() {
+    let address = server(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        if request(&mut reader).is_some() {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            // Wait for the next request, and close instead of answering it.
+            let _ = reader.read(&mut [0]);
+        }
+    });
+    let document = load(address, &["--workers", "1", "--requests", "10"]);
+    assert_eq!(number(&document, "/requests/completed"), 10, "{document}");
+    assert_eq!(number(&document, "/requests/resent"), 9, "{document}");
+    assert!(document["warnings"].to_string().contains("sent again"));
+}
+
+#[test]
+fn a_mixture_is_told_apart() {
+    let address = answering(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", true);
+    for document in every_kind(address, &[]) {
+        assert_eq!(
+            number(&document, "/status/5xx"),
+            6,
+            "a refusal in HTTP is a reply: {document}"
+        );
+        assert_eq!(number(&document, "/requests/completed"), 6);
+    }
+}
+
+#[test]
+fn running_out_of_descriptors_is_not_the_servers_fault() {
+    let serve = Serve::start(&["--delay", "300ms"]);
+    for engine in engines() {
+        let mut command = probe();
+        command
+            .args(["load", &format!("http://{}/", serve.address), "--json"])
+            .args([
+                "--mode",
+                "open",
+                "--rate",
+                "500",
+                "--requests",
+                "100",
+                "--new-connections",
+            ])
+            .args(["--engine", engine]);
+        // SAFETY: setrlimit may be called between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                let limit = libc::rlimit {
+                    rlim_cur: 30,
+                    rlim_max: 30,
+                };
+                libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+                Ok(())
+            })
+        };
+        let output = command.output().unwrap();
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let short = number(&document, "/errors/fd_unavailable");
+        assert!(short > 0, "{document}");
+        assert_eq!(
+            short + number(&document, "/requests/completed"),
+            100,
+            "{document}"
+        );
+        assert!(
+            document["warnings"].to_string().contains("descriptors"),
+            "{document}"
+        );
+    }
+}
+
+#[test]
+fn ten_thousand_connections_at_once() {
+    // SAFETY: an all-zero rlimit is valid, and the call only writes to it.
+    let most = unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        limit.rlim_max
+    };
+    if most < 10_100 {
+        eprintln!("SKIPPED: this host grants {most} descriptors only");
+        return;
+    }
+    let serve = Serve::start(&[]);
+    let document = load(
+        serve.address,
+        &[
+            "--workers",
+            "10000",
+            "--requests",
+            "30000",
+            "--timeout",
+            "60s",
+        ],
+    );
+    assert_eq!(
+        number(&document, "/requests/completed"),
+        30_000,
+        "{}",
+        document["errors"]
+    );
+    assert_eq!(number(&document, "/connections/concurrent_max"), 10_000);
+}

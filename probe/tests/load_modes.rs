@@ -1,0 +1,399 @@
+//! `load` in all its modes against well-behaved servers.
+
+mod load_support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+
+use load_support::*;
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+#[test]
+fn a_number_of_requests_is_kept_to_on_kept_connections() {
+    let serve = Serve::start(&["--body", "1000"]);
+    let document = load(
+        serve.address,
+        &["--workers", "3", "--threads", "2", "--requests", "1001"],
+    );
+    assert_eq!(document["schema"], "load.v1");
+    assert_eq!(document["engine"]["name"], "epoll");
+    for path in ["attempted", "sent", "completed"] {
+        assert_eq!(number(&document, &format!("/requests/{path}")), 1001);
+    }
+    assert_eq!(number(&document, "/connections/opened"), 3);
+    assert_eq!(number(&document, "/bytes/body"), 1_001_000);
+    assert_eq!(number(&document, "/status/2xx"), 1001);
+    for phase in ["latency", "service", "first_byte", "transfer", "lateness"] {
+        assert_eq!(
+            number(&document, &format!("/{phase}_ns/count")),
+            1001,
+            "{phase}"
+        );
+    }
+    assert_eq!(number(&document, "/connect_ns/count"), 3);
+    assert_eq!(number(&document, "/connection_ns/count"), 3);
+}
+
+#[test]
+fn each_request_has_a_connection_of_its_own_when_asked_for() {
+    let mut serve = Serve::start(&[]);
+    for engine in engines() {
+        let arguments = ["--new-connections", "--engine", engine, "--requests", "500"];
+        let document = load(serve.address, &arguments);
+        assert_eq!(document["engine"]["name"], engine.replace('-', "_"));
+        assert_eq!(number(&document, "/requests/completed"), 500, "{document}");
+        assert_eq!(number(&document, "/connections/opened"), 500);
+        assert_eq!(number(&document, "/connection_ns/count"), 500);
+        let seen = serve.report();
+        assert_eq!(
+            (&seen["requests"], &seen["connections"]),
+            (&500.into(), &500.into())
+        );
+    }
+}
+
+#[test]
+fn an_open_loop_sends_what_its_schedule_says() {
+    let mut serve = Serve::start(&["--arrivals"]);
+    for arguments in [
+        &["--rate", "500", "--requests", "250"][..],
+        &["--rate", "500", "--duration", "500ms"],
+        &["--rate", "500", "--requests", "250", "--new-connections"],
+        &[
+            "--rate",
+            "500",
+            "--requests",
+            "250",
+            "--arrivals",
+            "poisson",
+            "--threads",
+            "2",
+            "--workers",
+            "4",
+        ],
+        &["--rate", "500", "--requests", "250", "--spin"],
+    ] {
+        let document = load(serve.address, &[&["--mode", "open"], arguments].concat());
+        assert_eq!(
+            number(&document, "/requests/completed"),
+            250,
+            "{arguments:?}"
+        );
+        assert_eq!(document["rate"]["offered"], 500.0);
+        assert_eq!(serve.report()["requests"], 250, "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_pool_grows_when_all_connections_are_busy() {
+    let serve = Serve::start(&["--delay", "200ms"]);
+    let arguments = [
+        "--mode",
+        "open",
+        "--rate",
+        "200",
+        "--requests",
+        "40",
+        "--workers",
+        "1",
+    ];
+    let document = load(serve.address, &arguments);
+    assert_eq!(number(&document, "/requests/completed"), 40);
+    assert!(number(&document, "/connections/concurrent_max") > 1);
+    assert!(number(&document, "/latency_ns/min") >= 200_000_000);
+}
+
+#[test]
+fn what_warms_up_does_not_count() {
+    let mut serve = Serve::start(&[]);
+    let document = load(
+        serve.address,
+        &["--workers", "1", "--warmup", "200ms", "--requests", "10"],
+    );
+    assert_eq!(number(&document, "/requests/completed"), 10);
+    assert_eq!(number(&document, "/latency_ns/count"), 10);
+    assert!(number(&serve.report(), "/requests") > 10);
+}
+
+#[test]
+fn a_ramp_finds_the_rate_at_which_a_server_refuses_to_keep_up() {
+    // One reply takes 20 ms of a server that does one thing at a time: it cannot give more than 50 a second.
+    let turn = Mutex::new(());
+    let address = server(move |mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        if request(&mut reader).is_some() {
+            let _mine = turn.lock().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let _ = stream.write_all(OK);
+        }
+    });
+    let arguments = [
+        "--mode",
+        "ramp",
+        "--from",
+        "5",
+        "--step",
+        "70",
+        "--to",
+        "200",
+        "--per-step",
+        "1s",
+    ];
+    let document = load(address, &[&arguments[..], &["--new-connections"]].concat());
+    let steps = document["steps"].as_array().unwrap();
+    assert!(
+        steps
+            .iter()
+            .any(|step| step["offered"] == 75.0 && step["kept_up"] == false),
+        "{document}"
+    );
+    assert_eq!(document["saturation"]["censored"], "none", "{document}");
+    assert!(document["saturation"]["rate"].as_f64().unwrap() < 75.0);
+}
+
+#[test]
+fn bodies_end_in_every_way_that_http_knows() {
+    for (reply, keeps, body) in [
+        (OK, true, 5),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n", true, 6),
+        (b"HTTP/1.1 200 OK\r\n\r\nuntil the end", false, 13),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", true, 2),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", true, 0),
+        (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", true, 0),
+    ] {
+        let address = answering(reply, keeps);
+        let document = load(address, &["--workers", "2", "--requests", "20"]);
+        assert_eq!(number(&document, "/requests/completed"), 20, "{document}");
+        assert_eq!(number(&document, "/bytes/body"), 20 * body);
+        for engine in engines() {
+            let document = load(address, &["--new-connections", "--engine", engine, "--requests", "20"]);
+            assert_eq!(number(&document, "/bytes/body"), 20 * body, "{engine}: {document}");
+        }
+    }
+}
+
+#[test]
+fn replies_to_head_have_no_body() {
+    let serve = Serve::start(&["--body", "1000"]);
+    let document = load(serve.address, &["-X", "HEAD", "--requests", "20"]);
+    assert_eq!(number(&document, "/requests/completed"), 20);
+    assert_eq!(number(&document, "/bytes/body"), 0);
+}
+
+#[test]
+fn large_bodies_arrive_whole_on_both_engines() {
+    let serve = Serve::start(&["--body", "3000000"]);
+    let document = load(serve.address, &["--workers", "2", "--requests", "10"]);
+    assert_eq!(number(&document, "/bytes/body"), 30_000_000);
+    for engine in engines() {
+        let document = load(
+            serve.address,
+            &["--new-connections", "--engine", engine, "--requests", "10"],
+        );
+        assert_eq!(
+            number(&document, "/bytes/body"),
+            30_000_000,
+            "{engine}: {document}"
+        );
+    }
+}
+
+#[test]
+fn paths_headers_and_bodies_are_sent_as_given() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let sink = seen.clone();
+    let address = server(move |mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while let Some(head) = request(&mut reader) {
+            sink.lock().unwrap().push(head);
+            stream.write_all(OK).unwrap();
+        }
+    });
+    let arguments = [
+        "--path",
+        "/two?x=1",
+        "-X",
+        "POST",
+        "-d",
+        "a body",
+        "-H",
+        "X-Odd: yes",
+        "--workers",
+        "1",
+    ];
+    let document = load(address, &[&arguments[..], &["--requests", "4"]].concat());
+    assert_eq!(number(&document, "/requests/completed"), 4);
+    let seen = seen.lock().unwrap();
+    let lines: Vec<_> = seen
+        .iter()
+        .map(|head| head.lines().next().unwrap())
+        .collect();
+    assert_eq!(lines[..2], ["POST / HTTP/1.1", "POST /two?x=1 HTTP/1.1"]);
+    assert_eq!(lines[..2], lines[2..]);
+    for head in seen.iter() {
+        assert!(head.contains(&format!("Host: {address}\r\n")), "{head}");
+        assert!(
+            head.contains("X-Odd: yes\r\n") && head.ends_with("\r\n\r\na body"),
+            "{head}"
+        );
+    }
+}
+
+#[test]
+fn a_large_request_is_sent_whole() {
+    let file = std::env::temp_dir().join(format!("nearmetal-load-body-{}", std::process::id()));
+    std::fs::write(&file, vec![b'x'; 5_000_000]).unwrap();
+    let address = answering(OK, true);
+    let data = format!("@{}", file.display());
+    let document = load(
+        address,
+        &[
+            "-d",
+            &data,
+            "-X",
+            "PUT",
+            "--workers",
+            "2",
+            "--requests",
+            "6",
+        ],
+    );
+    for engine in engines() {
+        let arguments = [
+            "-d",
+            &data,
+            "--new-connections",
+            "--engine",
+            engine,
+            "--requests",
+            "4",
+        ];
+        let document = load(address, &arguments);
+        assert_eq!(
+            number(&document, "/requests/completed"),
+            4,
+            "{engine}: {document}"
+        );
+    }
+    std::fs::remove_file(file).unwrap();
+    assert_eq!(number(&document, "/requests/completed"), 6, "{document}");
+}
+
+#[test]
+fn ipv6_works_where_the_host_has_it() {
+    let Ok(listener) = std::net::TcpListener::bind("[::1]:0") else {
+        eprintln!("SKIPPED: this host has no IPv6 loopback");
+        return;
+    };
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let mut serve = probe()
+        .args(["serve", "--listen", &format!("[::1]:{port}")])
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(serve.stderr.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let address = format!("[::1]:{port}").parse().unwrap();
+    let kept = load(address, &["--requests", "10"]);
+    let new: Vec<_> = engines()
+        .iter()
+        .map(|engine| {
+            load(
+                address,
+                &["--requests", "10", "--new-connections", "--engine", engine],
+            )
+        })
+        .collect();
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+    for document in new.iter().chain([&kept]) {
+        assert_eq!(number(document, "/requests/completed"), 10, "{document}");
+    }
+}
+
+#[test]
+fn a_run_that_is_ended_early_prints_what_it_has() {
+    let serve = Serve::start(&[]);
+    for arguments in [
+        &["--mode", "open", "--rate", "100"][..],
+        &["--workers", "2"],
+        &["--new-connections"],
+    ] {
+        let mut child = probe()
+            .args([
+                "load",
+                &format!("http://{}/", serve.address),
+                "--json",
+                "--progress",
+            ])
+            .args(["--duration", "60s"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut progress = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        progress.read_line(&mut line).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(line["schema"], "load.progress.v1");
+        // SAFETY: the child has not been waited for.
+        unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(4));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["interrupted"], true);
+        assert!(number(&document, "/requests/completed") > 0);
+        assert!(number(&document, "/elapsed_ns") < 60_000_000_000);
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_whole_lines_behind() {
+    let serve = Serve::start(&[]);
+    let mut child = probe()
+        .args([
+            "load",
+            &format!("http://{}/", serve.address),
+            "--progress",
+            "--duration",
+            "60s",
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for line in std::iter::once(first).chain(lines.map_while(Result::ok)) {
+        serde_json::from_str::<serde_json::Value>(&line).unwrap();
+    }
+}
+
+#[test]
+fn bad_arguments_are_one_line_and_exit_2() {
+    let address = "127.0.0.1:1".parse().unwrap();
+    for arguments in [
+        &["--mode", "open"][..],
+        &["--duration", "5"],
+        &["--requests", "0"],
+        &["--path", "x"],
+        &["--engine", "io-uring"],
+    ] {
+        let output = run(address, arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            message.contains(arguments[0]) || message.contains("--"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,153 @@
+//! Servers that lie, run on real sockets, and loads against them.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+pub fn probe() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_nearmetal-probe"))
+}
+
+/// Both ways to the kernel, where new connections are asked for; io_uring only where the kernel has it.
+pub fn engines() -> Vec<&'static str> {
+    let tried = probe()
+        .args([
+            "load",
+            "http://127.0.0.1:1/",
+            "--new-connections",
+            "--engine",
+            "io-uring",
+        ])
+        .args(["--requests", "1", "--json"])
+        .output()
+        .unwrap();
+    if tried.status.success() {
+        return vec!["epoll", "io-uring"];
+    }
+    eprintln!(
+        "SKIPPED for io_uring: {}",
+        String::from_utf8_lossy(&tried.stderr)
+    );
+    vec!["epoll"]
+}
+
+/// The document of a load that ran through.
+pub fn load(address: SocketAddr, arguments: &[&str]) -> Value {
+    let output = run(address, arguments);
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+pub fn run(address: SocketAddr, arguments: &[&str]) -> Output {
+    probe()
+        .args(["load", &format!("http://{address}/"), "--json"])
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+/// A number of the document, by its path.
+pub fn number(document: &Value, path: &str) -> u64 {
+    document
+        .pointer(path)
+        .and_then(Value::as_u64)
+        .unwrap_or_else(|| panic!("{path} in {document}"))
+}
+
+/// A server whose every connection is handled by `behave`, in a thread of its own, until the test ends.
+pub fn server(behave: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let behave = std::sync::Arc::new(behave);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let behave = behave.clone();
+            std::thread::spawn(move || behave(stream));
+        }
+    });
+    address
+}
+
+/// The head of the next request; None when the client has closed.
+pub fn request(reader: &mut impl BufRead) -> Option<String> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    let length: usize = head
+        .lines()
+        .find_map(|line| line.strip_prefix("Content-Length: "))
+        .map_or(0, |length| length.parse().unwrap());
+    let mut content = vec![0; length];
+    reader.read_exact(&mut content).ok()?;
+    Some(head + &String::from_utf8(content).unwrap())
+}
+
+/// A server that answers each request with the same bytes, and keeps the connection or closes it.
+pub fn answering(reply: &'static [u8], keeps: bool) -> SocketAddr {
+    server(move |mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while request(&mut reader).is_some() {
+            if stream.write_all(reply).is_err() || !keeps {
+                break;
+            }
+        }
+        // Closing with unread bytes would reset the connection and could destroy the reply.
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = reader.read_to_end(&mut Vec::new());
+    })
+}
+
+/// `serve` as a process of its own; ends with the test.
+pub struct Serve {
+    pub child: Child,
+    pub address: SocketAddr,
+    stdout: BufReader<std::process::ChildStdout>,
+}
+
+impl Serve {
+    pub fn start(arguments: &[&str]) -> Self {
+        let mut child = probe()
+            .args(["serve", "--listen", "127.0.0.1:0", "--json"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let listening: Value = serde_json::from_str(&line).unwrap();
+        Self {
+            address: listening["address"].as_str().unwrap().parse().unwrap(),
+            stdout: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        }
+    }
+
+    pub fn signal(&self, signal: libc::c_int) {
+        // SAFETY: the child has not been waited for, so its number is its own.
+        unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
+    }
+
+    /// What it saw since the last report.
+    pub fn report(&mut self) -> Value {
+        self.signal(libc::SIGUSR1);
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        self.signal(libc::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
