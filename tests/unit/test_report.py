@@ -277,3 +277,16 @@ def test_a_section_of_somebody_else_stands_where_it_asks_to(
     write(copy)
     assert (copy.report / "their-table.csv").read_text() == "what,n\na,1\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "run"]
+
+
+def test_the_section_of_the_manual_works(report: ReportInput) -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", manual, re.DOTALL)
+    names: dict[str, object] = {}
+    exec(example, names)
+    section = names["plugin"].render(report)  # type: ignore[attr-defined]
+    (table,) = section.blocks
+    primary = [cell for cell in report.analysis.cells if (cell.workload, cell.response) in report.primaries]
+    assert len(table.rows) == len(primary) == 6
+    for cell, row in zip(primary, table.rows, strict=True):
+        assert cell.values[cell.blocks.index(row[2])] == min(cell.values)

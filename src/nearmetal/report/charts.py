@@ -179,15 +179,21 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
     pitch = 27.0 if beside else 46.0
     rows: list[dict[str, Any]] = []
     headings: list[dict[str, Any]] = []
+    tracks: list[dict[str, Any]] = []
     y = 0.0
     for group in groups:
         y += 12 if headings else 8
         arrow = "↑ better" if group.better == "higher" else "↓ better"
         headings.append({"y": y, "text": group.heading, "better": f"{group.better} is better" if beside else arrow})
         y += 26 if beside else 38
+        first = y
         for arm in group.arms:
             rows.append(_arm(arm, y, axis))
             y += pitch
+        if beside:
+            tracks.append({"top": first - 12, "bottom": y - pitch + 12})
+        else:
+            tracks += [{"top": row["y"] - 9, "bottom": row["y"] + 9} for row in rows[-len(group.arms) :]]
     height = int(y - pitch + 22)
     left, right = (_room(row["label"] for row in rows), _room(row["figure"] for row in rows)) if beside else (0, 0)
     plot = width - 12 - left - right
@@ -202,9 +208,6 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
     at_right = {"value": plot + right if beside else plot}
     rise = 0 if beside else -16
     with_interval = [row for row in rows if row["low"] is not None]
-    tracks = (
-        [{"top": 0, "bottom": height}] if beside else [{"top": row["y"] - 9, "bottom": row["y"] + 9} for row in rows]
-    )
     from_top_to_bottom = {"y": _same_scale(y_of, "top"), "y2": {"field": "bottom"}}
     layers = [
         _layer(
