@@ -612,6 +612,11 @@ class Workload(Protocol):
         """Seconds that one run takes, as near as can be told beforehand."""
         ...
 
+    @property
+    def limit(self) -> float:
+        """Seconds after which a run that still goes on has gone wrong."""
+        ...
+
     async def prepare(self, stage: Stage) -> None:
         """Start what serves, and wait until it answers. ToolFailed, MachineError."""
         ...

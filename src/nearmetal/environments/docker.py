@@ -53,6 +53,7 @@ class DockerEnvironment:
     kind: ClassVar[str] = "docker"
     provisions: ClassVar[tuple[Provision, ...]] = ("boot",)
     on_switch: ClassVar[bool] = True
+    typical_ready: ClassVar[float] = 1.5
 
     def __init__(self) -> None:
         self._engines: dict[str, Engine] = {}

@@ -46,6 +46,7 @@ class HostEnvironment:
     kind: ClassVar[str] = "host"
     provisions: ClassVar[tuple[Provision, ...]] = ("boot",)
     on_switch: ClassVar[bool] = True
+    typical_ready: ClassVar[float] = 0.3
 
     def __init__(self) -> None:
         self._holders: dict[str, asyncio.subprocess.Process] = {}

@@ -60,6 +60,7 @@ class QemuEnvironment:
     kind: ClassVar[str] = "qemu"
     provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart")
     on_switch: ClassVar[bool] = True
+    typical_ready: ClassVar[float] = 6.0
 
     def __init__(self) -> None:
         self._monitors: dict[str, Running] = {}

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,43 +26,30 @@ class LabStage:
     spec: MachineSpec
     link: LinkSpec
     connect: str
-    host_boot_id: str = ""
-    """Machines with this kernel's boot_id share the controller's clock."""
+    offsets: Mapping[str, int]
+    """How far each machine's clock is ahead of the controller's, in ns; 0 where they share it."""
 
     async def together(self, commands: Sequence[tuple[Machine, Sequence[str]]], limit: float) -> list[Completed]:
-        """Start all at one instant by the probe's `at`; nothing is said to any machine while they run."""
-        if not commands:
-            return []
-        offsets = await asyncio.gather(*(self._offset(machine) for machine, _ in commands))
-        near = all(self._shares_clock(machine) for machine, _ in commands)
+        """Start all at one instant by the probe's `at`; nothing is said to any machine while they run.
+
+        One command alone starts at once: there is nothing to wait for, and waiting would count as its cost.
+        """
+        if len(commands) == 1:
+            machine, argv = commands[0]
+            return [await self._at(machine, "now", argv, limit)]
+        near = not any(self.offsets[machine.name] for machine, _ in commands)
         instant = time.time_ns() + int((LEAD if near else SLOW_LEAD) * 1e9)
         return list(
             await asyncio.gather(
                 *(
-                    self._at(machine, instant + offset, argv, limit)
-                    for (machine, argv), offset in zip(commands, offsets, strict=True)
+                    self._at(machine, str(instant + self.offsets[machine.name]), argv, limit)
+                    for machine, argv in commands
                 )
             )
         )
 
-    def _shares_clock(self, machine: Machine) -> bool:
-        return machine.boot_id.startswith(self.host_boot_id)
-
-    async def _offset(self, machine: Machine) -> int:
-        """How far a machine's clock is ahead of ours, in ns: the reading of the quickest of five exchanges."""
-        if self._shares_clock(machine):
-            return 0
-        exchanges: list[tuple[int, int]] = []
-        for _ in range(5):
-            asked = time.time_ns()
-            ended = await machine.exec([machine.probe, "at", "now", "--json", "--", "true"])
-            answered = time.time_ns()
-            there = json.loads(ended.stdout)["started_ns"]
-            exchanges.append((answered - asked, there - int(statistics.mean((asked, answered)))))
-        return min(exchanges)[1]
-
-    async def _at(self, machine: Machine, instant: int, argv: Sequence[str], limit: float) -> Completed:
-        order = [machine.probe, "at", str(instant), "--limit", f"{limit:g}s", "--json", "--", *argv]
+    async def _at(self, machine: Machine, instant: str, argv: Sequence[str], limit: float) -> Completed:
+        order = [machine.probe, "at", instant, "--limit", f"{limit:g}s", "--json", "--", *argv]
         ended = await machine.exec(order, timeout=limit + SLOW_LEAD + 10)
         try:
             told = json.loads(ended.stdout)
@@ -76,3 +62,23 @@ class LabStage:
         return Completed(
             status=status, stdout=base64.b64decode(told["stdout"]), stderr=base64.b64decode(told["stderr"])
         )
+
+
+async def offsets(machines: Sequence[Machine], host_boot_id: str) -> dict[str, int]:
+    """Each machine's clock against ours, measured before anything is timed. Ours is shared by those on our kernel."""
+    found = await asyncio.gather(*(_offset(machine, host_boot_id) for machine in machines))
+    return {machine.name: offset for machine, offset in zip(machines, found, strict=True)}
+
+
+async def _offset(machine: Machine, host_boot_id: str) -> int:
+    """How far a machine's clock is ahead of ours, in ns: the reading of the quickest of five exchanges."""
+    if machine.boot_id.startswith(host_boot_id):
+        return 0
+    exchanges: list[tuple[int, int]] = []
+    for _ in range(5):
+        asked = time.time_ns()
+        ended = await machine.exec([machine.probe, "at", "now", "--json", "--", "true"])
+        answered = time.time_ns()
+        there = int(json.loads(ended.stdout)["started_ns"])
+        exchanges.append((answered - asked, there - (asked + answered) // 2))
+    return min(exchanges)[1]

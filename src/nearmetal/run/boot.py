@@ -18,7 +18,7 @@ from nearmetal.errors import HostCannot, MachineError, NearmetalError
 from nearmetal.factors import Asked
 from nearmetal.lab import cpus, probe
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.stage import LabStage
+from nearmetal.lab.stage import LabStage, offsets
 from nearmetal.model import (
     BootPlan,
     BootRecord,
@@ -194,6 +194,8 @@ async def _attach(booted: Booted, lab: Lab, server_handles: list[Handle], client
         for machine in machines[: len(server_handles)]:
             await machine.reboot()
     await asyncio.gather(*(probe.ensure(machine) for machine in machines))
+    # Only commands on several machines have to start together; those of one machine need no clock but their own.
+    timed = machines if len(client_handles) > 1 else ()
     booted.stage = LabStage(
         servers=tuple(machines[: len(server_handles)]),
         clients=tuple(machines[len(server_handles) :]),
@@ -201,7 +203,7 @@ async def _attach(booted: Booted, lab: Lab, server_handles: list[Handle], client
         spec=booted.spec,
         link=booted.asked.link,
         connect=booted.asked.clients.connect,
-        host_boot_id=lab.host_boot_id,
+        offsets=await offsets(timed, lab.host_boot_id),
     )
 
 

@@ -94,16 +94,13 @@ class _Trial:
         observers = [plugins.load("observers", name)(setting) for name, setting in self._task.observe.chosen.items()]
         await self._listen([observer for observer in observers if observer.around], "before")
         watches = {observer.name: await observer.start(stage) for observer in observers if not observer.around}
+        limit = workload.limit + LIMITS.trial_slack
         try:
             before = await _costs(stage)
-            measurement: Measurement = await asyncio.wait_for(
-                workload.run(stage), workload.duration + LIMITS.trial_slack
-            )
+            measurement: Measurement = await asyncio.wait_for(workload.run(stage), limit)
             after = await _costs(stage)
         except TimeoutError:
-            raise NearmetalError(
-                f"the workload did not end within {workload.duration + LIMITS.trial_slack:g} s"
-            ) from None
+            raise NearmetalError(f"the workload did not end within {limit:g} s") from None
         finally:
             for name, watch in watches.items():
                 observation = await watch.stop()

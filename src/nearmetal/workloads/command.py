@@ -111,6 +111,10 @@ class Command:
     def duration(self) -> float:
         return self._parameters.duration
 
+    @property
+    def limit(self) -> float:
+        return self._parameters.limit
+
     async def prepare(self, stage: Stage) -> None:
         """Nothing is started: the machine, or the command itself, brings what it needs."""
 

@@ -46,6 +46,10 @@ class Http:
     def duration(self) -> float:
         return self._parameters.warmup + self._parameters.expected_seconds
 
+    @property
+    def limit(self) -> float:
+        return self._parameters.longest_seconds
+
     # ── The server ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def prepare(self, stage: Stage) -> None:

@@ -89,6 +89,10 @@ class Sysbench:
     def duration(self) -> float:
         return self._parameters.duration
 
+    @property
+    def limit(self) -> float:
+        return self._parameters.duration
+
     async def prepare(self, stage: Stage) -> None:
         if self._parameters.test == "fileio":
             server = stage.servers[0]
