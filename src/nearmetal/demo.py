@@ -2,23 +2,25 @@
 
 import asyncio
 import os
-import subprocess
 import sys
 
 from nearmetal.config import Paths
-from nearmetal.errors import ExitCode, NearmetalError
+from nearmetal.errors import ExitCode, HostCannot
 
 
 async def main() -> int:
-    from nearmetal.lab.engine import answers, own_engine
+    from nearmetal.lab.engine import own_engine
+    from nearmetal.lab.engine_api import Engine, address
 
-    if await answers():
+    try:
+        await Engine.connect(address({}))
         return await _run({})
-    print("no Docker engine answers here: starting one for the demo, and stopping it at its end", flush=True)
+    except HostCannot:
+        print("no Docker engine answers here: the demo starts one, and stops it at its end", flush=True)
     try:
         async with own_engine(Paths.default().cache / "engine") as url:
             return await _run({"DOCKER_HOST": url})
-    except NearmetalError as error:
+    except HostCannot as error:
         print(f"{error}\nthe demo goes on without containers", file=sys.stderr, flush=True)
         return await _run({})
 
@@ -33,5 +35,5 @@ async def _run(environment: dict[str, str]) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(asyncio.run(main()))
-    except (KeyboardInterrupt, subprocess.SubprocessError):
+    except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
