@@ -14,6 +14,7 @@ from nearmetal.environments.docker import Container, DockerEnvironment
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab.engine import own_engine
 from nearmetal.lab.engine_api import Engine
+from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
@@ -23,6 +24,25 @@ from .conftest import Make, Notes, remains
 pytestmark = pytest.mark.live
 
 MEBIBYTE = 2**20
+
+ORPHAN = textwrap.dedent("""
+    import asyncio, json, sys
+    from nearmetal.environments.docker import plugin
+    from nearmetal.lab.site import LocalSite
+    from nearmetal.model import Order
+
+    class Notes:
+        def creating(self, handle):
+            self.last = handle
+
+    async def orphan():
+        notes = Notes()
+        order = Order.from_json(json.loads(sys.argv[1]))
+        machine = await plugin.attach(await plugin.create(order, LocalSite(), notes), LocalSite())
+        await machine.spawn(["sleep", "600"])
+        print(notes.last.model_dump_json(), flush=True)
+""")
+"""A controller that makes a container and tells its handle."""
 
 
 @pytest.fixture
@@ -228,31 +248,20 @@ async def test_containers_die_with_their_controller_and_can_be_removed_by_anothe
         name=name, role="server", spec=MachineSpec(), options={}, provision="boot", port=None, cpus="0"
     ).model_dump_json()
     script = textwrap.dedent("""
-        import asyncio, json, sys
-        from nearmetal.environments.docker import plugin
-        from nearmetal.lab.site import LocalSite
-        from nearmetal.model import Order
-
-        class Notes:
-            def creating(self, handle):
-                self.last = handle
+        import asyncio
 
         async def main():
-            notes = Notes()
-            order = Order.from_json(json.loads(sys.argv[1]))
-            machine = await plugin.attach(await plugin.create(order, LocalSite(), notes), LocalSite())
-            await machine.spawn(["sleep", "600"])
-            print(notes.last.model_dump_json(), flush=True)
+            await orphan()
             await asyncio.sleep(600)
 
         asyncio.run(main())
     """)
     controller = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", script, order), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-c", ORPHAN + script, order), stdout=asyncio.subprocess.PIPE
     )
     try:
         assert controller.stdout
-        handle = Handle.from_json(json.loads(await asyncio.wait_for(controller.stdout.readline(), 60)))
+        handle = Handle.from_json(json.loads(await asyncio.wait_for(controller.stdout.readline(), 240)))
         machine = await environment.attach(handle, site)  # it lives, and another process reaches it
         assert (await machine.exec(["true"])).status == 0
     finally:
@@ -273,6 +282,48 @@ async def test_an_engine_of_ones_own_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "docker.sock").exists()
     assert {path: Path(path).exists() for path in before} == before
     assert remains(str(tmp_path)) == []
+
+
+async def test_an_engine_that_was_killed_is_swept_by_the_next(
+    tmp_path: Path, site: LocalSite, lab_image: Image, token: str
+) -> None:
+    name = f"{token}-swept"
+    options = {"engine": f"unix://{tmp_path}/docker.sock"}
+    order = Order(
+        name=name, role="server", spec=MachineSpec(), options=options, provision="boot", port=None, cpus="0"
+    ).model_dump_json()
+    script = textwrap.dedent("""
+        from pathlib import Path
+        from nearmetal.lab.engine import own_engine
+
+        async def main():
+            async with own_engine(Path(sys.argv[2])):
+                await orphan()
+                await asyncio.sleep(600)
+
+        asyncio.run(main())
+    """)
+    controller = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", ORPHAN + script, order, str(tmp_path)), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert controller.stdout
+        handle = Handle.from_json(json.loads(await asyncio.wait_for(controller.stdout.readline(), 240)))
+    finally:
+        controller.kill()
+        await controller.wait()
+    first = FirstProcess(**handle.data["first"])
+    for _ in range(100):
+        if not first.is_alive:
+            break
+        await asyncio.sleep(0.05)
+    assert not first.is_alive
+    async with own_engine(tmp_path) as url:
+        environment = DockerEnvironment()
+        await environment.destroy(handle, site)
+        assert await _containers(url, name) == []
+    assert remains(str(tmp_path)) == []
+    assert remains(name) == []
 
 
 async def _dies(machine: Container) -> bool:

@@ -71,7 +71,9 @@ async def _start(folder: Path, name: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             *(str(probe.path()), "launch", f"--die-with-parent={os.getpid()}"),
             *(word for directory in group.folders for word in ("--cgroup", directory)),
-            *("--", "unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", _START, "start", *_COVERED, "--"),
+            # SIGTERM at its starter's death, not SIGKILL, which would leave its containers running.
+            *("--", "setpriv", "--pdeathsig", "TERM", "--"),
+            *("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", _START, "start", *_COVERED, "--"),
             *("dockerd", "--host", f"unix://{folder}/docker.sock", "--pidfile", f"{folder}/docker.pid"),
             *("--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec"),
             *("--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"),

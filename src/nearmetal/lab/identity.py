@@ -46,6 +46,8 @@ class FirstProcess:
 
     async def judged(self, ended: Completed, machine: str) -> Completed:
         """How a program ended, unless it ended because its machine did: MachineLost."""
+        if ended.status != 0:
+            self.require(machine)
         if ended.status in (_KILLED, _LAUNCH_FAILED):
             # What ends a machine may reach the program shortly before the machine's first process.
             for _ in range(5):

@@ -1,0 +1,78 @@
+"""Control groups, on a hierarchy that is laid out as files."""
+
+from pathlib import Path
+
+import pytest
+
+from nearmetal.errors import HostCannot
+from nearmetal.lab import cgroup
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import Cost, MachineSpec
+
+SPEC = MachineSpec.model_validate({"memory": "64MiB"})
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(cgroup, "ROOT", tmp_path)
+    return tmp_path
+
+
+def lay_out(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+async def test_version_2_delegates_and_limits(root: Path) -> None:
+    lay_out(root, {"cgroup.controllers": "cpuset cpu memory\n", "nearmetal-m/memory.swap.max": "max\n"})
+    group = await cgroup.create("m", SPEC, "0-1", LocalSite(), limit_memory=True)
+    assert group == cgroup.named("m", 2)
+    folder = root / "nearmetal-m"
+    assert group.folders == (str(folder),)
+    assert (root / "cgroup.subtree_control").read_text() == "+cpuset +cpu +memory\n"
+    assert (folder / "cpuset.cpus").read_text() == "0-1\n"
+    assert (folder / "memory.max").read_text() == f"{64 * 2**20}\n"
+    assert (folder / "memory.swap.max").read_text() == "0\n"
+
+
+async def test_version_1_copies_nodes_and_takes_all_cpus_when_none_are_named(root: Path) -> None:
+    lay_out(root, {"cpuset/cpuset.cpus": "0-3\n", "cpuset/cpuset.mems": "0\n", "memory/x": "", "cpuacct/x": ""})
+    group = await cgroup.create("m", SPEC, "", LocalSite(), limit_memory=False)
+    assert group == cgroup.named("m", 1)
+    assert (root / "cpuset/nearmetal-m/cpuset.cpus").read_text() == "0-3\n"
+    assert (root / "cpuset/nearmetal-m/cpuset.mems").read_text() == "0\n"
+    assert list((root / "memory/nearmetal-m").iterdir()) == []
+
+
+async def test_a_missing_controller_is_one_clear_error(root: Path) -> None:
+    lay_out(root, {"cpuset/cpuset.cpus": "0\n", "cpuset/cpuset.mems": "0\n"})
+    with pytest.raises(HostCannot, match="memory"):
+        await cgroup.create("m", SPEC, "0", LocalSite(), limit_memory=True)
+
+
+async def test_cost_leaves_out_page_cache_but_not_shared_memory(root: Path) -> None:
+    lay_out(
+        root,
+        {
+            "g/cpu.stat": "usage_usec 1500000\nuser_usec 1\n",
+            "g/memory.current": "1000\n",
+            "g/memory.stat": "anon 1\nshmem 200\ninactive_file 300\nactive_file 100\n",
+            "cpuacct/g/cpuacct.usage": "2500000000\n",
+            "memory/g/memory.usage_in_bytes": "1000\n",
+            "memory/g/memory.stat": "cache 1\ntotal_cache 500\ntotal_shmem 200\n",
+        },
+    )
+    second = cgroup.Group(str(root / "g"), str(root / "g"), str(root / "g"), 2)
+    assert await cgroup.cost(second, LocalSite()) == Cost(cpu_seconds=1.5, memory_bytes=600)
+    first = cgroup.Group(str(root / "cpuset/g"), str(root / "cpuacct/g"), str(root / "memory/g"), 1)
+    assert await cgroup.cost(first, LocalSite()) == Cost(cpu_seconds=2.5, memory_bytes=700)
+
+
+def test_a_name_cannot_lead_elsewhere() -> None:
+    with pytest.raises(ValueError, match="somebody else"):
+        cgroup.named("x/../../y", 1)
+
+
+async def test_removing_what_is_not_there_is_no_error(root: Path) -> None:
+    await cgroup.remove("m", LocalSite())
