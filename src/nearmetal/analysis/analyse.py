@@ -7,7 +7,7 @@ from typing import Any
 
 from nearmetal import factors
 from nearmetal.analysis.contrasts import matched_contrasts
-from nearmetal.analysis.diagnostics import about_run, diagnose
+from nearmetal.analysis.diagnostics import about_run, diagnose, sharing_cpus
 from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.responses import Arm, Arms, arms_of, count, key_of
 from nearmetal.analysis.results import Analysis, Cell
@@ -33,7 +33,7 @@ def analyse(
     ]
     return Analysis(
         trials=count(kept),
-        contrasts=diagnose(matched, arms, manifest.study, planned),
+        contrasts=diagnose(matched, arms, sharing_cpus(kept, manifest.study), planned),
         cells=cells_of(manifest, arms, primaries),
         fairness=fairness_of(manifest.fairness, manifest.study.reference),
         warnings=about_run(kept, events, left_out, planned),
@@ -49,7 +49,7 @@ def cells_of(manifest: Manifest, arms: Arms, primaries: Mapping[str, str]) -> tu
             for treatment in manifest.plan.treatments
             if (key_of(treatment), workload.name) in arms
         ]
-        names = {name for _, arm in found for replicate in arm.first() for name in replicate.values}
+        names = {name for _, arm in found for replicate in arm.first for name in replicate.values}
         primary = primaries[workload.name]
         for name in sorted(names, key=lambda name: (name != primary, name)):
             cells += _cells_of_response(workload.name, name, found)
@@ -58,7 +58,7 @@ def cells_of(manifest: Manifest, arms: Arms, primaries: Mapping[str, str]) -> tu
 
 def _cells_of_response(workload: str, response: str, arms: Sequence[tuple[Assignment, Arm]]) -> Iterable[Cell]:
     for treatment, arm in arms:
-        having = [replicate for replicate in arm.first() if response in replicate.values]
+        having = [replicate for replicate in arm.first if response in replicate.values]
         if not having:
             continue
         kind = having[0].values[response].kind

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from nearmetal.analysis.responses import Arm, Arms, Replicate, Value, key_of
 from nearmetal.analysis.results import Contrast, Pair, Verdict
@@ -19,6 +20,8 @@ Pairs = tuple[tuple[Replicate, Replicate], ...]
 """Treatment and reference, one pair per block."""
 
 _EMPTY = Arm()
+
+_PAIRS = TypeAdapter(tuple[Pair, ...])  # all at once: a constructor call for each takes five times as long
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ def _present(pairs: Pairs) -> dict[str, ResponseKind]:
 def _kind_elsewhere(response: str, workload: str, arms: Arms) -> ResponseKind:
     """What a response is, from any arm that has it; where none has, there is nothing but its name."""
     for (_, of), arm in arms.items():
-        for replicate in arm.first() if of == workload else ():
+        for replicate in arm.first if of == workload else ():
             if response in replicate.values:
                 return replicate.values[response].kind
     return ResponseKind(unit="", better="higher")
@@ -111,14 +114,16 @@ def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: P
         verdict=result.verdict,
         reason=problem or result.reason,
         warnings=warnings,
-        pairs=tuple(
-            Pair(
-                block=treatment.block,
-                attempt=treatment.attempt,
-                treatment=treatment.values[response].value,
-                reference=reference.values[response].value,
-            )
-            for treatment, reference in used
+        pairs=_PAIRS.validate_python(
+            [
+                {
+                    "block": treatment.block,
+                    "attempt": treatment.attempt,
+                    "treatment": treatment.values[response].value,
+                    "reference": reference.values[response].value,
+                }
+                for treatment, reference in used
+            ]
         ),
     )
     return Matched(contrast, used, differences)

@@ -2,8 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -31,14 +30,18 @@ _ELSEWHERE = ("ssh", "vmware")
 """Kinds of environment whose machines do not run on the site's own CPUs."""
 
 
-def diagnose(matched: Sequence[Matched], arms: Arms, study: Study, planned: int) -> tuple[Contrast, ...]:
-    """The contrasts with all their warnings. `planned` is the number of blocks that were to run."""
+def diagnose(matched: Sequence[Matched], arms: Arms, crowded: Set[str], planned: int) -> tuple[Contrast, ...]:
+    """The contrasts with all their warnings.
+
+    `crowded` are the ids of trials whose clients share CPUs (see `sharing_cpus`), `planned` is the number of blocks
+    that were to run.
+    """
     positions = _PositionEffects(arms)
     shared: dict[int, tuple[Warned, ...]] = {}  # contrasts of one pair of arms share their trials
     contrasts = []
     for one in matched:
         if id(one.pairs) not in shared:
-            shared[id(one.pairs)] = about_trials(one.pairs, study, planned)
+            shared[id(one.pairs)] = about_trials(one.pairs, crowded, planned)
         warnings = (
             *one.contrast.warnings,
             *about_series(one.differences, one.contrast.primary),
@@ -70,8 +73,7 @@ def _drift(differences: NDArray[np.float64], alarm: float) -> tuple[Warned, ...]
 def trend_p(values: NDArray[np.float64]) -> float:
     """Two-sided p of the Mann-Kendall test for a monotone trend (normal approximation, corrected for continuity)."""
     n = len(values)
-    first, second = np.triu_indices(n, 1)
-    score = abs(float(np.sign(values[second] - values[first]).sum()))
+    score = abs(float(np.triu(np.sign(values[None, :] - values[:, None])).sum()))
     spread = math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
     return float(2 * ndtr(-max(0.0, score - 1) / spread))
 
@@ -125,7 +127,7 @@ class _PositionEffects:
         return (Warned(code="position", text=text),)
 
     def _p(self, workload: str, response: str) -> float:
-        replicates = [{one.block: one for one in arm.first() if _usable(one, response)} for arm in self._arms[workload]]
+        replicates = [{one.block: one for one in arm.first if _usable(one, response)} for arm in self._arms[workload]]
         replicates = [arm for arm in replicates if arm]
         blocks = sorted(set.intersection(*(set(arm) for arm in replicates))) if replicates else []
         if len(replicates) < 2 or len(blocks) < FEWEST:
@@ -162,13 +164,13 @@ def _beside_rows_and_columns(matrix: NDArray[np.float64]) -> NDArray[np.float64]
 # ── The trials behind a contrast ──────────────────────────────────────────────────────────────────────────────────
 
 
-def about_trials(pairs: Sequence[tuple[Replicate, Replicate]], study: Study, planned: int) -> tuple[Warned, ...]:
+def about_trials(pairs: Sequence[tuple[Replicate, Replicate]], crowded: Set[str], planned: int) -> tuple[Warned, ...]:
     """What the records of both arms say of how they were measured."""
     records = [record for pair in pairs for replicate in pair for record in replicate.records]
     return (
         *_blocks(pairs, planned),
         *_one_boot(records),
-        *_shared_cpus(records, study),
+        *_shared_cpus(records, crowded),
         *_carried(records),
     )
 
@@ -201,20 +203,8 @@ def _carried(records: Sequence[TrialRecord]) -> Iterable[Warned]:
         yield Warned(code=code, text=f"{len(found)} of {len(records)} trials: {first}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Seats:
-    """CPUs of one trial's servers and clients, as recorded."""
-
-    servers: frozenset[str]
-    clients: frozenset[str]
-
-
-def _shared_cpus(records: Sequence[TrialRecord], study: Study) -> Iterable[Warned]:
-    if study.clients.host != study.machine.host:
-        return
-    seats = [_seats(record.machines, study) for record in records]
-    together = {one: _overlap(one) for one in set(seats)}
-    count = sum(together[one] for one in seats)
+def _shared_cpus(records: Sequence[TrialRecord], crowded: Set[str]) -> Iterable[Warned]:
+    count = sum(record.trial.id in crowded for record in records)
     if count:
         yield Warned(
             code="cpus-shared",
@@ -223,21 +213,22 @@ def _shared_cpus(records: Sequence[TrialRecord], study: Study) -> Iterable[Warne
         )
 
 
-def _seats(machines: Sequence[MachineRecord], study: Study) -> _Seats:
+def sharing_cpus(records: Iterable[TrialRecord], study: Study) -> frozenset[str]:
+    """Ids of the trials in which a client may run on the CPUs of a machine under test, as far as the records tell."""
+    if study.clients.host != study.machine.host:
+        return frozenset()
+    return frozenset(record.trial.id for record in records if _overlap(record.machines, study))
+
+
+def _overlap(machines: Sequence[MachineRecord], study: Study) -> bool:
     here = [one for one in machines if study.environment(one.environment).kind not in _ELSEWHERE]
-    return _Seats(
-        frozenset(one.cpus for one in here if one.role == "server"),
-        frozenset(one.cpus for one in here if one.role == "client"),
-    )
-
-
-def _overlap(seats: _Seats) -> bool:
-    if not seats.servers or not seats.clients:
+    servers = {one.cpus for one in here if one.role == "server"}
+    clients = {one.cpus for one in here if one.role == "client"}
+    if not servers or not clients:
         return False
-    if "" in seats.servers | seats.clients:  # unrestricted: anywhere
+    if "" in servers | clients:  # unrestricted: anywhere
         return True
-    servers, clients = (set().union(*map(_cpus, side)) for side in (seats.servers, seats.clients))
-    return bool(servers & clients)
+    return not set().union(*map(_cpus, servers)).isdisjoint(set().union(*map(_cpus, clients)))
 
 
 def _cpus(text: str) -> set[int]:

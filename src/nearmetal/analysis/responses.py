@@ -10,7 +10,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from nearmetal.analysis.results import TrialCounts
@@ -39,27 +39,24 @@ class Replicate:
 
     block: int
     attempt: int
+    position: float
+    """The mean place of its trials within the block."""
     records: tuple[TrialRecord, ...]
     values: Mapping[str, Value]
-
-    @property
-    def position(self) -> float:
-        """The mean place of its trials within the block."""
-        return sum(record.trial.position for record in self.records) / len(self.records)
 
 
 class Arm:
     """All replicates of one treatment and workload, by block and attempt."""
 
-    def __init__(self) -> None:
+    def __init__(self, replicates: Iterable[Replicate] = ()) -> None:
         self._blocks: dict[int, dict[int, Replicate]] = {}
+        for replicate in replicates:
+            self._blocks.setdefault(replicate.block, {})[replicate.attempt] = replicate
 
-    def add(self, replicate: Replicate) -> None:
-        self._blocks.setdefault(replicate.block, {})[replicate.attempt] = replicate
-
-    def first(self) -> list[Replicate]:
+    @cached_property
+    def first(self) -> tuple[Replicate, ...]:
         """One replicate per block, of the first attempt in which this arm is ok; blocks in planned order."""
-        return [attempts[min(attempts)] for _, attempts in sorted(self._blocks.items())]
+        return tuple(attempts[min(attempts)] for _, attempts in sorted(self._blocks.items()))
 
     def paired(self, other: "Arm") -> list[tuple[Replicate, Replicate]]:
         """One pair per block, of the first attempt in which both arms are ok; blocks in planned order."""
@@ -74,7 +71,7 @@ class Arm:
 
 
 Arms = Mapping[tuple[Key, str], Arm]
-"""By treatment and workload; an arm without a single ok replicate is empty."""
+"""By treatment and workload; only those with a replicate."""
 
 
 def count(records: Iterable[TrialRecord]) -> TrialCounts:
@@ -89,12 +86,13 @@ def arms_of(records: Sequence[TrialRecord], repeats: int) -> Arms:
     for record in records:
         address = record.trial
         trials[key_of(address.treatment), address.workload, address.block, address.attempt].append(record)
-    arms: dict[tuple[Key, str], Arm] = defaultdict(Arm)
+    replicates: dict[tuple[Key, str], list[Replicate]] = defaultdict(list)
     for (treatment, workload, block, attempt), group in trials.items():
         if len(group) == repeats and all(record.status is TrialStatus.OK for record in group):
-            ordered = tuple(sorted(group, key=lambda record: record.trial.repeat))
-            arms[treatment, workload].add(Replicate(block, attempt, ordered, _values(ordered)))
-    return arms
+            group.sort(key=lambda record: record.trial.repeat)
+            position = sum(record.trial.position for record in group) / repeats
+            replicates[treatment, workload].append(Replicate(block, attempt, position, tuple(group), _values(group)))
+    return {arm: Arm(found) for arm, found in replicates.items()}
 
 
 def _values(records: Sequence[TrialRecord]) -> dict[str, Value]:

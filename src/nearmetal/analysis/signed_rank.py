@@ -73,10 +73,12 @@ def inverted(steps: Integers, sums: Integers, level: float) -> tuple[tuple[int, 
     `sums` are the Walsh averages, doubled and ascending. p can change at these centres only; at each it is the
     largest of its values just below, at and just above.
     """
+    outside = min(1.0, 2.0 ** (1 - len(steps)))
+    if sums[0] == sums[-1]:  # often so: no errors in either arm
+        return (int(sums[0]), int(sums[0])), 1.0 if sums[0] == 0 else outside
     centres, counts = np.unique(sums, return_counts=True)
     at = _exact_p(steps, 2 * centres)
     between = _exact_p(steps, centres[:-1] + centres[1:])
-    outside = min(1.0, 2.0 ** (1 - len(steps)))
     p = np.maximum(at, np.maximum(np.append(outside, between), np.append(between, outside)))
     upto = np.cumsum(counts)
     p[(2 * (upto - counts) <= len(sums)) & (len(sums) <= 2 * upto)] = 1.0
