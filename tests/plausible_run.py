@@ -187,8 +187,11 @@ def _facts(environment: str) -> dict[str, object]:
     guest = environment == "qemu"
     return {
         "schema": "facts.v1",
-        "kernel": {"release": "6.1.0-31-amd64" if guest else "6.12.9", "clocksource": "tsc"},
-        "cpu": {"model": "QEMU TCG CPU version 2.5+" if guest else "AMD EPYC 7B13", "cores": 1},
-        "memory": {"total": 496 * 2**20 if guest else 512 * 2**20},
-        "network": {"driver": "virtio_net" if guest else "veth", "congestion_control": "reno" if guest else "bbr"},
+        "kernel": {"release": "6.1.0-31-amd64" if guest else "6.12.9", "architecture": "x86_64"},
+        "processor": {"model": "QEMU TCG CPU version 2.5+" if guest else "AMD EPYC 7B13", "online": "0"},
+        "virtualization": {"hypervisor_flag": True, "hypervisor_signature": "TCGTCGTCGTCG" if guest else "KVMKVMKVM"},
+        "memory": {"total_bytes": 496 * 2**20 if guest else 512 * 2**20},
+        "clock": {"source": "tsc"},
+        "interfaces": {"data": {"driver": "virtio_net" if guest else "veth", "mtu": 1500}},
+        "sysctls": {"net.ipv4.tcp_congestion_control": "reno" if guest else "bbr"},
     }

@@ -290,3 +290,10 @@ def test_the_section_of_the_manual_works(report: ReportInput) -> None:
     assert len(table.rows) == len(primary) == 6
     for cell, row in zip(primary, table.rows, strict=True):
         assert cell.values[cell.blocks.index(row[2])] == min(cell.values)
+
+
+def test_a_host_that_is_a_virtual_machine_is_called_one(folder: RunFolder) -> None:
+    text = " ".join(Tags(folder.page.read_text()).text.split())
+    assert "The host of this run is itself a virtual machine" in text
+    assert "processor AMD EPYC 7B13, memory 512 MiB, kernel 6.12.9" in text
+    assert "QEMU TCG CPU version 2.5+" in (folder.report / "fairness.csv").read_text()

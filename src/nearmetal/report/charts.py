@@ -71,7 +71,7 @@ _CONFIG: Spec = {
 def _chart(title: str, subtitle: str, width: int, height: int, layers: Sequence[Spec]) -> Spec:
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "title": {"text": title, "subtitle": subtitle} if subtitle else {"text": title},
+        "title": {"text": title, "limit": NARROW, **({"subtitle": subtitle} if subtitle else {})},
         "width": width,
         "height": height,
         "padding": 6,

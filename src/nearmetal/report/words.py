@@ -1,7 +1,7 @@
 """What things are called in front of people: treatments, responses, verdicts, contrasts."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nearmetal import factors
@@ -198,8 +198,3 @@ def small_print(contrast: Contrast) -> str:
 
 def direction(better: str) -> str:
     return f"{better} is better"
-
-
-def facts(values: Mapping[str, object]) -> str:
-    """ "python 3.11, nearmetal 0.1.0"."""
-    return ", ".join(f"{plain(str(name))} {plain(str(value))}" for name, value in values.items())

@@ -1,6 +1,8 @@
 """How it was done, in words a stranger can check, and the command that does it again."""
 
 import shlex
+from collections.abc import Mapping
+from typing import Any
 
 from nearmetal.model import SequentialBlocks
 from nearmetal.report import figures, words
@@ -13,6 +15,11 @@ _PROVISIONS = {
     "restore": "every boot is the same machine restored from a snapshot, so conclusions hold for that machine",
     "reuse": "the same machine is used throughout, so conclusions hold for that machine",
 }
+
+_NESTED = (
+    "The host of this run is itself a virtual machine. What it calls bare metal is not, and what another tenant does "
+    "to it shows as noise here."
+)
 
 
 class Method:
@@ -27,6 +34,8 @@ class Method:
             "reference are compared; what all blocks say together is the verdict."
         )
         blocks: list[Block] = [Terms(_design(report))]
+        if _fact(manifest.host, "virtualization", "hypervisor_flag") is True:
+            blocks.append(Notice(_NESTED, "warning"))
         if manifest.left_out:
             reasons = [*manifest.left_out_why, *[""] * len(manifest.left_out)]
             for treatment, reason in zip(manifest.left_out, reasons, strict=False):
@@ -77,14 +86,25 @@ def _design(report: ReportInput) -> tuple[tuple[str, str], ...]:
 
 
 def _host(report: ReportInput) -> str:
-    """Facts of the host that are a plain value, or plain values one level down; the manifest has them all."""
-    told: dict[str, object] = {}
-    for name, value in report.manifest.host.items():
-        if isinstance(value, str | int | float) and name != "schema":
-            told[name] = value
-        elif isinstance(value, dict):
-            told |= {f"{name} {key}": inner for key, inner in value.items() if isinstance(inner, str | int | float)}
-    return words.facts(told) or "told nothing of itself."
+    """The host in one line, from the probe's facts; the manifest has them all."""
+    facts = report.manifest.host
+    memory = _fact(facts, "memory", "total_bytes")
+    told = [
+        _fact(facts, "processor", "model"),
+        figures.quantity(float(memory), "B") if isinstance(memory, int) else None,
+        _fact(facts, "kernel", "release"),
+        _fact(facts, "kernel", "architecture"),
+        _fact(facts, "clock", "source"),
+    ]
+    names = ("processor", "memory", "kernel", "architecture", "clock")
+    known = [f"{name} {words.plain(str(fact))}" for name, fact in zip(names, told, strict=True) if fact is not None]
+    return ", ".join(known) or "told nothing of itself."
+
+
+def _fact(facts: Mapping[str, Any], group: str, name: str) -> object:
+    """One of the probe's facts, or None: an older or a cut record may lack it."""
+    found = facts.get(group)
+    return found.get(name) if isinstance(found, Mapping) else None
 
 
 def _again(report: ReportInput) -> str:

@@ -90,9 +90,7 @@ def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
     panels = []
     if ratios:
         axis = charts.ratio_axis([end for contrast in ratios for end in _ends(contrast)], margin)
-        panels.append(
-            ratio_panel("ratios", f"{report.manifest.study.name}: each treatment against its reference", ratios, report)
-        )
+        panels.append(ratio_panel("ratios", f"{report.manifest.study.name}, against the reference", ratios, report))
         close = [contrast for contrast in ratios if all(1 / _CLOSE_UP < end < _CLOSE_UP for end in _ends(contrast))]
         if close and axis.domain[1] / axis.domain[0] > 3 and len(ratios) <= _IN_SENTENCES:
             near = charts.ratio_axis([end for contrast in close for end in _ends(contrast)], margin)
