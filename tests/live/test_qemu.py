@@ -32,6 +32,10 @@ def environment() -> QemuEnvironment:
     return QemuEnvironment()
 
 
+LAST_CPU = max(os.sched_getaffinity(0))
+"""The first serves most of the host's interrupts."""
+
+
 def spec(**settings: object) -> MachineSpec:
     return MachineSpec.model_validate({"accel": "tcg", "memory": "256MiB", **settings})
 
@@ -85,8 +89,7 @@ async def test_an_accelerator_on_which_a_guest_hangs_does_not_work(lab_image: Im
 
 
 async def test_a_guest_is_what_was_ordered(make: Make, notes: Notes, token: str) -> None:
-    cpu = max(os.sched_getaffinity(0))
-    machine = await make(spec(kernel_arguments=["nearmetal.test=1"]), cpus=str(cpu))
+    machine = await make(spec(kernel_arguments=["nearmetal.test=1"]), cpus=str(LAST_CPU))
     assert isinstance(machine, QemuMachine)
     told = await machine.exec(
         ["sh", "-c", "nproc; grep MemTotal /proc/meminfo; cat /proc/cmdline /proc/sys/kernel/hostname; ip -o -4 addr"]
@@ -101,10 +104,10 @@ async def test_a_guest_is_what_was_ordered(make: Make, notes: Notes, token: str)
 
     handle = notes.handles[machine.name]
     assert handle.data["accel"] == "tcg"
-    assert handle.data["pinned"] == {0: cpu}
+    assert handle.data["pinned"] == {0: LAST_CPU}
     (pid,) = monitors(machine.name)
     affinity = {thread.name: os.sched_getaffinity(int(thread.name)) for thread in Path(f"/proc/{pid}/task").iterdir()}
-    assert set(map(frozenset, affinity.values())) == {frozenset({cpu})}
+    assert set(map(frozenset, affinity.values())) == {frozenset({LAST_CPU})}
 
     # The probe came with the guest.
     hashed = await machine.exec(["sha256sum", machine.probe])
@@ -147,14 +150,14 @@ for attempt in range(200):
     ],
 )
 async def test_each_nic_and_disk_is_the_one_ordered(make: Make, nic: str, driver: str, disk: str, device: str) -> None:
-    machine = await make(spec(nic=nic, disk=disk))
+    machine = await make(spec(nic=nic, disk=disk), cpus=str(LAST_CPU))
     told = await machine.exec(["sh", "-c", "readlink /sys/class/net/data/device/driver; mount"])
     assert told.text.splitlines()[0].rsplit("/", 1)[1] == driver
     assert f"/dev/{device} on / type ext4" in told.text
 
 
 async def test_a_reboot_is_another_boot_of_the_same_machine(make: Make) -> None:
-    machine = await make(spec())
+    machine = await make(spec(), cpus=str(LAST_CPU))
     before = machine.boot_id
     await machine.put(b"kept", "/srv/kept")
     await machine.reboot()
@@ -168,7 +171,7 @@ async def test_a_reboot_is_another_boot_of_the_same_machine(make: Make) -> None:
 
 async def test_a_guest_that_does_not_boot_shows_its_console(make: Make) -> None:
     with pytest.raises(NotProvisioned, match="panicked") as caught:
-        await make(spec(kernel_arguments=["rdinit=/no/such/init", "init=/no/such/init"]))
+        await make(spec(kernel_arguments=["rdinit=/no/such/init", "init=/no/such/init"]), cpus=str(LAST_CPU))
     assert "Kernel panic - not syncing" in caught.value.what
 
 
@@ -178,11 +181,12 @@ async def test_a_guest_that_does_not_boot_shows_its_console(make: Make) -> None:
 )
 async def test_a_qemu_that_ends_at_once_tells_why(make: Make, settings: dict[str, object], said: str) -> None:
     with pytest.raises(NotProvisioned, match=f"(?s)ended at once: .*({said})"):
-        await make(spec(**settings))
+        await make(spec(**settings), cpus=str(LAST_CPU))
 
 
 async def test_a_guest_that_is_killed_is_lost(make: Make) -> None:
-    machine = await make(spec())
+    machine = await make(spec(), cpus=str(LAST_CPU))
+    assert isinstance(machine, QemuMachine)
     waiting = asyncio.create_task(machine.exec(["sleep", "300"]))
     await asyncio.sleep(1)
     (pid,) = monitors(machine.name)
@@ -191,14 +195,13 @@ async def test_a_guest_that_is_killed_is_lost(make: Make) -> None:
         await waiting
     with pytest.raises(MachineLost):
         await machine.exec(["true"])
-    with pytest.raises(MachineLost):
-        await machine.cost()
+    assert (await machine.cost()).cpu_seconds > 0.5, "what it has cost until then is not lost"
 
 
 async def test_another_process_reaches_and_removes_it_by_its_handle(
     environment: QemuEnvironment, make: Make, notes: Notes, token: str, site: LocalSite
 ) -> None:
-    machine = await make(spec())
+    machine = await make(spec(), cpus=str(LAST_CPU))
     whole = Handle.from_json(notes.handles[machine.name].model_dump(mode="json"))
     other = await QemuEnvironment().attach(whole, site)
     assert other.boot_id == machine.boot_id
@@ -266,7 +269,9 @@ async def test_the_monitor_is_reached_however_long_the_folders_name_is(
     home.mkdir()
     (home / "cache").symlink_to(Paths.default().cache)
     monkeypatch.setenv("NEARMETAL_HOME", str(home))
-    order = Order(name=f"{token}-long", role="server", spec=spec(), options={}, provision="boot", port=None, cpus="0")
+    order = Order(
+        name=f"{token}-long", role="server", spec=spec(), options={}, provision="boot", port=None, cpus=str(LAST_CPU)
+    )
     try:
         handle = await environment.create(order, site, notes)
         assert len(f"{handle.data['folder']}/{arguments.MONITOR}") > 107
