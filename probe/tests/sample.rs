@@ -137,7 +137,7 @@ fn a_control_groups_cpu_time_is_what_its_program_used() {
         );
         return;
     };
-    let sampler = probe();
+    let mut sampler = probe();
     sampler
         .args(["sample", "--json", "--interval", "60s"])
         .stdout(Stdio::piped());

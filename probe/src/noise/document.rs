@@ -15,8 +15,6 @@ use super::listen::Heard;
 #[derive(Serialize, JsonSchema)]
 pub struct Document {
     pub schema: &'static str,
-    /// The begin, since the epoch.
-    pub time_ns: i64,
     pub asked_ns: i64,
     pub cpus: Vec<CpuNoise>,
 }
@@ -27,6 +25,8 @@ pub struct CpuNoise {
     /// Whether the kernel keeps other tasks off this CPU, and its timer tick, as it says itself.
     pub isolated: bool,
     pub nohz_full: bool,
+    /// The begin, since the epoch.
+    pub time_ns: i64,
     pub elapsed_ns: i64,
     pub readings: u64,
     /// From one reading of the clock to the next, when nothing is in the way.
@@ -85,6 +85,7 @@ pub fn cpu_noise(kernel: &Kernel, listener: Listener, causes: Causes, epoch_ns: 
         cpu,
         isolated: is_listed(kernel, "isolated", cpu),
         nohz_full: is_listed(kernel, "nohz_full", cpu),
+        time_ns: heard.begin_ns + epoch_ns,
         elapsed_ns: heard.elapsed_ns,
         readings: heard.readings,
         resolution_ns: ResolutionDocument {

@@ -4,13 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hdrhistogram::Histogram;
 
-/// The times that matter to a listener, in nanoseconds of one clock.
-#[derive(Clone, Copy, Debug)]
-pub struct Window {
-    pub begin_ns: i64,
-    pub end_ns: i64,
-}
-
 /// A time in which the thread did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
@@ -28,6 +21,7 @@ pub struct Resolution {
 
 /// What a listener heard.
 pub struct Heard {
+    pub begin_ns: i64,
     pub elapsed_ns: i64,
     pub readings: u64,
     pub total_ns: i64,
@@ -57,26 +51,26 @@ pub fn calibrate(now: impl Fn() -> i64) -> Resolution {
     }
 }
 
-/// Spin in the window, and note every gap of at least `threshold_ns`. A gap that begins before the window's end counts whole.
+/// Spin for a time, and note every gap of at least `threshold_ns`. A gap that begins before the end counts whole.
 pub fn listen(
     now: impl Fn() -> i64,
-    window: Window,
+    duration_ns: i64,
     threshold_ns: i64,
     stop: &AtomicBool,
 ) -> Heard {
+    let (histogram, longest) = (histogram(), Vec::with_capacity(LONGEST_KEPT + 1));
+    let begin_ns = now();
+    let end_ns = begin_ns.saturating_add(duration_ns);
     let mut heard = Heard {
+        begin_ns,
         elapsed_ns: 0,
         readings: 0,
         total_ns: 0,
-        histogram: histogram(),
-        longest: Vec::with_capacity(LONGEST_KEPT + 1),
+        histogram,
+        longest,
     };
-    while now() < window.begin_ns && !stop.load(Ordering::Relaxed) {
-        std::hint::spin_loop();
-    }
-    let begin = now();
-    let mut last = begin;
-    while last < window.end_ns && !stop.load(Ordering::Relaxed) {
+    let mut last = begin_ns;
+    while last < end_ns && !stop.load(Ordering::Relaxed) {
         let reading = now();
         heard.readings += 1;
         if reading - last >= threshold_ns {
@@ -87,7 +81,7 @@ pub fn listen(
         }
         last = reading;
     }
-    heard.elapsed_ns = last - begin;
+    heard.elapsed_ns = last - begin_ns;
     heard
 }
 
@@ -126,22 +120,14 @@ mod tests {
         }
     }
 
-    fn heard(steps: Vec<i64>, end_ns: i64) -> Heard {
-        listen(
-            clock(steps),
-            Window {
-                begin_ns: 0,
-                end_ns,
-            },
-            1_000,
-            &AtomicBool::new(false),
-        )
+    fn heard(steps: Vec<i64>, duration_ns: i64) -> Heard {
+        listen(clock(steps), duration_ns, 1_000, &AtomicBool::new(false))
     }
 
     #[test]
     fn gaps_at_and_above_the_threshold_are_noted() {
-        // The first two readings find the begin.
-        let heard = heard(vec![0, 0, 100, 999, 1_000, 100, 50_000, 2_000], 100_000);
+        // The first reading is the begin.
+        let heard = heard(vec![0, 100, 999, 1_000, 100, 50_000, 2_000], 100_000);
         assert_eq!((heard.histogram.len(), heard.total_ns), (3, 53_000));
         let lengths: Vec<_> = heard.longest.iter().map(|gap| gap.length_ns).collect();
         assert_eq!(lengths, [50_000, 2_000, 1_000]);
@@ -151,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_gap_over_the_end_counts_whole() {
-        let heard = heard(vec![0, 0, 900_000], 100_000);
+        let heard = heard(vec![0, 900_000], 100_000);
         assert_eq!(
             (heard.elapsed_ns, heard.total_ns, heard.readings),
             (900_000, 900_000, 1)
@@ -161,7 +147,7 @@ mod tests {
     #[test]
     fn only_the_longest_are_kept_but_all_are_counted() {
         let heard = heard(
-            [vec![0, 0], (1..=100).map(|n| n * 1_000).collect()].concat(),
+            [vec![0], (1..=100).map(|n| n * 1_000).collect()].concat(),
             1_000_000_000,
         );
         assert_eq!(

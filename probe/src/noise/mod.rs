@@ -1,6 +1,7 @@
 //! `noise`: how often, and for how long, a CPU does not run the program that is on it.
 
 use std::process::ExitCode;
+use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
@@ -19,7 +20,7 @@ mod text;
 
 use causes::{MachineCounts, ThreadCounts};
 pub use document::Document;
-use listen::{Heard, Resolution, Window};
+use listen::{Heard, Resolution};
 
 /// Listen to CPUs: how often, and for how long, does a program that wants to run there not run?
 ///
@@ -44,8 +45,6 @@ pub struct Args {
 const DEFAULT_THRESHOLD_NS: i64 = 5_000;
 /// Below this many readings, the listener's own steps would be heard as gaps.
 const THRESHOLD_READINGS: i64 = 10;
-/// Time for all threads to be on their CPUs.
-const SETTLE_NS: i64 = 50_000_000;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.duration.is_zero() {
@@ -80,14 +79,12 @@ fn hear(args: &Args, stop: &AtomicBool) -> anyhow::Result<Document> {
     let kernel = Kernel::running();
     let cpus: Vec<u32> = args.cpus.as_slice().iter().map(|&cpu| cpu as u32).collect();
     let asked_ns = i64::try_from(args.duration.as_nanos()).unwrap_or(i64::MAX / 2);
-    let begin_ns = monotonic_ns() + SETTLE_NS;
-    let window = Window {
-        begin_ns,
-        end_ns: begin_ns.saturating_add(asked_ns),
-    };
+    let together = Barrier::new(cpus.len());
     let before = MachineCounts::read(&kernel);
     let listeners = thread::scope(|scope| {
-        let start = |cpu| scope.spawn(move || listen_on(cpu, window, args.threshold, stop));
+        let together = &together;
+        let start =
+            |cpu| scope.spawn(move || listen_on(cpu, asked_ns, args.threshold, together, stop));
         let threads: Vec<_> = cpus.into_iter().map(start).collect();
         let join = |thread: ScopedJoinHandle<'_, _>| {
             thread
@@ -108,7 +105,6 @@ fn hear(args: &Args, stop: &AtomicBool) -> anyhow::Result<Document> {
     });
     Ok(Document {
         schema: "noise.v1",
-        time_ns: begin_ns + epoch_ns,
         asked_ns,
         cpus: told.collect(),
     })
@@ -116,12 +112,13 @@ fn hear(args: &Args, stop: &AtomicBool) -> anyhow::Result<Document> {
 
 fn listen_on(
     cpu: u32,
-    window: Window,
+    duration_ns: i64,
     threshold: Option<Duration>,
+    together: &Barrier,
     stop: &AtomicBool,
 ) -> anyhow::Result<Listener> {
     let kernel = Kernel::running();
-    place::pin(&CpuList::single(cpu as usize))?;
+    let pinned = place::pin(&CpuList::single(cpu as usize));
     let resolution = listen::calibrate(monotonic_ns);
     let threshold_ns = match threshold {
         Some(threshold) => i64::try_from(threshold.as_nanos())
@@ -129,8 +126,11 @@ fn listen_on(
             .max(1),
         None => DEFAULT_THRESHOLD_NS.max(THRESHOLD_READINGS * resolution.median_ns),
     };
+    // Also by a listener that failed, or the others would wait for it for ever.
+    together.wait();
+    pinned?;
     let before = ThreadCounts::read(&kernel);
-    let heard = listen::listen(monotonic_ns, window, threshold_ns, stop);
+    let heard = listen::listen(monotonic_ns, duration_ns, threshold_ns, stop);
     let counts = [before, ThreadCounts::read(&kernel)];
     Ok(Listener {
         cpu,
