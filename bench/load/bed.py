@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import Any
 PORT = 9400
 """Any port will do: nothing else lives in the namespace."""
 
-LIMIT = 120.0
+LIMIT = 60.0
 """Seconds after which a generator that does not end is ended."""
 
 
@@ -42,28 +43,24 @@ class Bed:
 
     def run(self, argv: Sequence[str]) -> Ran:
         """Run a generator to its end."""
-        process = subprocess.Popen(
-            self.argv(self.generator_cpu, argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        memory = 0
         deadline = time.monotonic() + LIMIT
-        assert process.stdout is not None
-        os.set_blocking(process.stdout.fileno(), False)
-        output: list[str] = []
-        while True:
-            # The peak that wait4 reports would be that of this interpreter, from which the generator was forked.
-            memory = max(memory, peak_memory(process.pid))
-            output.append(process.stdout.read() or "")
-            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-            if pid:
-                break
-            if time.monotonic() > deadline:
-                process.kill()
-            time.sleep(0.02)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        output.append(process.stdout.read() or "")
-        process.stdout.close()
-        text = "".join(output)
+        memory = 0
+        with tempfile.TemporaryFile() as printed:
+            process = subprocess.Popen(self.argv(self.generator_cpu, argv), stdout=printed, stderr=subprocess.STDOUT)
+            while True:
+                # The peak that wait4 reports would be that of this interpreter, from which the generator was forked.
+                memory = max(memory, peak_memory(process.pid))
+                pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+                if pid:
+                    break
+                if time.monotonic() > deadline:
+                    process.kill()
+                time.sleep(0.02)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            printed.seek(0)
+            text = printed.read().decode(errors="replace")
+        if process.returncode == -signal.SIGKILL:
+            raise TimeoutError(f"{argv[0]} did not end within {LIMIT:.0f} s")
         if process.returncode != 0:
             raise RuntimeError(f"{' '.join(argv)} ended with {process.returncode}: {text[-400:]}")
         return Ran(text, usage.ru_utime + usage.ru_stime, memory)

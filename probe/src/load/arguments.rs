@@ -363,7 +363,7 @@ fn header(text: &str) -> Result<(String, String), String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use clap::Parser;
 
     use super::*;
@@ -374,7 +374,8 @@ mod tests {
         args: Args,
     }
 
-    fn plan(line: &str) -> Result<Plan, String> {
+    /// The plan of a command line; other modules' tests start from it.
+    pub fn plan(line: &str) -> Result<Plan, String> {
         let words = std::iter::once("load").chain(line.split(' '));
         Line::try_parse_from(words)
             .map_err(|error| error.to_string())?

@@ -223,8 +223,8 @@ impl Reply {
             if let Some((head, length)) = parse_head(&self.pieces)? {
                 let consumed = length - before;
                 self.pieces.clear();
-                self.apply(head, consumed)?;
                 self.heads += before;
+                self.apply(head, consumed)?;
                 return Ok(consumed);
             }
         }

@@ -147,3 +147,68 @@ fn resent(found: &Recorder) -> Option<String> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::arguments::tests::plan;
+    use super::super::errors::Failure;
+    use super::*;
+
+    fn measured(recorder: Recorder) -> Measured {
+        Measured {
+            recorder,
+            started: 0,
+            elapsed: 10 * SECOND,
+            interrupted: false,
+        }
+    }
+
+    fn good() -> Recorder {
+        let mut recorder = Recorder::default();
+        for _ in 0..1000 {
+            recorder.lateness.record(1_000);
+        }
+        (recorder.attempted, recorder.completed, recorder.within) = (1000, 1000, 1000);
+        recorder
+    }
+
+    #[test]
+    fn a_good_run_has_no_warnings() {
+        let plan = plan("http://a/ --mode open --rate 100").unwrap();
+        assert_eq!(of(&plan, &measured(good())), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_way_of_being_the_bottleneck_is_told() {
+        let plan = plan("http://a/ --mode open --rate 100").unwrap();
+        type Spoil = fn(&mut Recorder);
+        let cases: [(Spoil, &str); 6] = [
+            (|r| r.busiest = 0.99, "bottleneck"),
+            (
+                |r| (0..20).for_each(|_| r.lateness.record(5_000_000)),
+                "was late",
+            ),
+            (|r| r.within = 900, "not reached"),
+            (|r| r.errors.count(Failure::System(libc::EMFILE)), "ulimit"),
+            (
+                |r| r.errors.count(Failure::System(libc::EADDRNOTAVAIL)),
+                "ip_local_port_range",
+            ),
+            (|r| r.resent = 3, "sent again"),
+        ];
+        for (spoil, expected) in cases {
+            let mut recorder = good();
+            spoil(&mut recorder);
+            let warnings = of(&plan, &measured(recorder)).join("\n");
+            assert!(warnings.contains(expected), "{expected}: {warnings}");
+        }
+    }
+
+    #[test]
+    fn a_closed_loop_cannot_be_late() {
+        let plan = plan("http://a/").unwrap();
+        let mut recorder = good();
+        (0..20).for_each(|_| recorder.lateness.record(5_000_000));
+        assert!(of(&plan, &measured(recorder)).is_empty());
+    }
+}
