@@ -12,8 +12,8 @@ from tests.order import mock_run
 LIFE = [
     "create",
     "attach",
-    "facts",
     "change",
+    "facts",
     "verify",
     "prepare",
     "measure",

@@ -137,10 +137,10 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
         raise AssertionError("attaching makes the stage")
     ready = (time.monotonic_ns() - began) / 1e9
     booted.responses["ready"] = Response(value=ready, unit="s", better="lower")
-    with _step(booted, stream, "facts"):
-        await _look(task, booted, lab, stage, stream)
     with _step(booted, stream, "change"):
         await _change(booted, lab, stage)
+    with _step(booted, stream, "facts"):
+        await _look(task, booted, lab, stage, stream)
     with _step(booted, stream, "verify"):
         for treatment, level in _treatments(booted.asked):
             _note(booted, treatment.name, await treatment.verify(stage, level))
