@@ -27,8 +27,8 @@ Spec = Mapping[str, Any]
 _SHARP = 2
 """Pixels of a PNG for one of the page's: sharp on screens of today."""
 
-_LARGE = 600_000
-"""Square pixels of the page from which one for one will do: nobody prints a table of fifty rows on a slide."""
+_LARGE = 400_000
+"""Square pixels of the page from which one for one will do: nobody puts fifty rows on a slide."""
 
 _PATIENCE = 300.0
 """Seconds for all pictures of a report."""
