@@ -1,0 +1,172 @@
+"""Contrasts as a forest: estimates on their intervals, against the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nearmetal.report import palette
+from nearmetal.report.charts.axes import Axis
+from nearmetal.report.charts.grammar import Spec, chart, field, layer, own_colour, room, same_scale
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One row of a forest: an estimate, its interval, and what is written beside it."""
+
+    label: str
+    figure: str
+    colour: str
+    estimate: float
+    low: float | None = None
+    high: float | None = None
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of a forest under one heading."""
+
+    heading: str
+    better: Literal["higher", "lower"]
+    arms: tuple[Arm, ...]
+
+
+def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
+    """Estimates as points on their intervals, the reference as a line, the margin as a band behind them.
+
+    A filled point was told from the reference, a diamond lies within the margin, a hollow one is undecided.
+    """
+    beside = width >= 600
+    pitch = 27.0 if beside else 46.0
+    rows: list[dict[str, Any]] = []
+    headings: list[dict[str, Any]] = []
+    tracks: list[dict[str, Any]] = []
+    y = 0.0
+    for group in groups:
+        y += 12 if headings else 8
+        arrow = "↑ better" if group.better == "higher" else "↓ better"
+        headings.append({"y": y, "text": group.heading, "better": f"{group.better} is better" if beside else arrow})
+        y += 26 if beside else 38
+        first = y
+        for arm in group.arms:
+            rows.append(_arm(arm, y, axis))
+            y += pitch
+        if beside:
+            tracks.append({"top": first - 12, "bottom": y - pitch + 12})
+        else:
+            tracks += [{"top": row["y"] - 9, "bottom": row["y"] + 9} for row in rows[-len(group.arms) :]]
+    height = int(y - pitch + 22)
+    left, right = (room(row["label"] for row in rows), room(row["figure"] for row in rows)) if beside else (0, 0)
+    plot = width - 12 - left - right
+    x = field(
+        "estimate",
+        title=axis.title,
+        scale={"type": axis.scale, "domain": list(axis.domain), "nice": False, "zero": False},
+        axis={"values": list(axis.ticks), "labelExpr": axis.labels, "labelFlush": True, "grid": beside},
+    )
+    y_of = field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
+    at_left = {"value": -left if beside else 0}
+    at_right = {"value": plot + right if beside else plot}
+    rise = 0 if beside else -16
+    with_interval = [row for row in rows if row["low"] is not None]
+    from_top_to_bottom = {"y": same_scale(y_of, "top"), "y2": {"field": "bottom"}}
+    layers = [
+        layer(
+            [{**track, "low": axis.band[0], "high": axis.band[1]} for track in tracks if axis.band],
+            {"type": "rect", "color": palette.BAND},
+            x=same_scale(x, "low"),
+            x2={"field": "high"},
+            **from_top_to_bottom,
+        ),
+        layer(
+            [{**track, "estimate": axis.reference} for track in tracks],
+            {"type": "rule", "color": palette.MUTED, "strokeWidth": 1.5, "strokeDash": [4, 3]},
+            x=x,
+            **from_top_to_bottom,
+        ),
+        layer(
+            headings,
+            {"type": "text", "align": "right", "color": palette.MUTED},
+            x=at_right,
+            y=y_of,
+            text=field("better", "nominal"),
+        ),
+        layer(
+            headings,
+            {"type": "text", "align": "left", "fontWeight": "bold", "fontSize": 13, "color": palette.INK},
+            x=at_left,
+            y=y_of,
+            text=field("text", "nominal"),
+        ),
+        layer(
+            rows,
+            {"type": "text", "align": "left", "dy": rise, "color": palette.INK, "limit": left - 14 if beside else 150},
+            x=at_left,
+            y=y_of,
+            text=field("label", "nominal"),
+        ),
+        layer(
+            rows,
+            {"type": "text", "align": "right", "dy": rise, "color": palette.MUTED},
+            x=at_right,
+            y=y_of,
+            text=field("figure", "nominal"),
+        ),
+        layer(
+            with_interval,
+            {"type": "rule", "strokeWidth": 4, "strokeCap": "round", "strokeOpacity": 0.55},
+            x=same_scale(x, "low"),
+            x2={"field": "high"},
+            y=y_of,
+            color=own_colour(),
+        ),
+        *_points(rows, x, y_of),
+        *_beyond(rows, axis, x, y_of),
+    ]
+    return chart(title, "", plot, height, layers)
+
+
+def _arm(arm: Arm, y: float, axis: Axis) -> dict[str, Any]:
+    """A row as data, cut where it leaves the axis."""
+    least, most = axis.domain
+    inside = arm.low is not None and arm.high is not None and arm.high >= least and arm.low <= most
+    return {
+        "y": y,
+        "label": arm.label,
+        "figure": arm.figure,
+        "colour": arm.colour,
+        "estimate": arm.estimate,
+        "low": max(arm.low, least) if inside and arm.low is not None else None,
+        "high": min(arm.high, most) if inside and arm.high is not None else None,
+        "verdict": arm.verdict,
+    }
+
+
+def _points(rows: Sequence[Mapping[str, Any]], x: Spec, y: Spec) -> Iterable[Spec]:
+    shapes: tuple[tuple[str, Spec], ...] = (
+        ("different", {"shape": "circle", "filled": True, "size": 90}),
+        ("equivalent", {"shape": "diamond", "filled": True, "size": 110}),
+        ("undecided", {"shape": "circle", "filled": False, "size": 80, "strokeWidth": 2, "fill": palette.PAPER}),
+    )
+    (least, most) = x["scale"]["domain"]
+    for verdict, look in shapes:
+        chosen = [row for row in rows if row["verdict"] == verdict and least <= row["estimate"] <= most]
+        yield layer(chosen, {"type": "point", **look}, x=x, y=y, color=own_colour())
+
+
+def _beyond(rows: Sequence[Mapping[str, Any]], axis: Axis, x: Spec, y: Spec) -> Iterable[Spec]:
+    """Arrows for what lies outside a close-up."""
+    least, most = axis.domain
+    for shape, end, chosen in (
+        ("triangle-left", least, [row for row in rows if row["estimate"] < least]),
+        ("triangle-right", most, [row for row in rows if row["estimate"] > most]),
+    ):
+        yield layer(
+            [{**row, "estimate": end} for row in chosen],
+            {"type": "point", "shape": shape, "filled": True, "size": 90},
+            x=x,
+            y=y,
+            color=own_colour(),
+        )

@@ -1,0 +1,86 @@
+"""Values over blocks and positions as lines: what drifts."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nearmetal.report import palette
+from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer
+
+_BINS = 80
+"""More blocks than this in a line cannot be told apart at 328 px: medians of neighbours are drawn instead."""
+
+_POINTS = 1200
+"""More points than this in one picture of lines are thinned further: the more lines, the less of each can be seen."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """Values of one treatment over blocks or positions, relative to its own median (0.01: 1 % above)."""
+
+    label: str
+    colour: str
+    points: tuple[tuple[float, float], ...]
+
+
+def thinned(points: Sequence[tuple[float, float]], bins: int) -> tuple[tuple[float, float], ...]:
+    """Medians of neighbours, where there are more points than can be seen; values at one x are always joined."""
+    joined: dict[float, list[tuple[float, float]]] = {}
+    for point in sorted(points):
+        joined.setdefault(point[0], []).append(point)
+    places = list(joined)
+    together = math.ceil(len(places) / bins)
+    groups = [places[start : start + together] for start in range(0, len(places), together)]
+    return tuple(
+        (statistics.median(group), statistics.median(y for place in group for _, y in joined[place]))
+        for group in groups
+    )
+
+
+def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width: int = HALF) -> Spec:
+    """Lines around 0 %, one a treatment, with a legend by colour."""
+    bins = max(12, min(_BINS, _POINTS // max(1, len(groups))))
+    rows = [
+        {"x": x, "y": 100 * y, "label": group.label, "colour": group.colour}
+        for group in groups
+        for x, y in thinned(group.points, bins)
+    ]
+    named = list(dict.fromkeys((group.label, group.colour) for group in groups))
+    colour: Spec = field(
+        "label",
+        "nominal",
+        scale={"domain": [name for name, _ in named], "range": [colour for _, colour in named]},
+        legend={"orient": "bottom", "title": None, "columns": 3} if len(named) <= 8 else None,
+    )
+    many = len({row["x"] for row in rows}) > 30 or len(groups) > 8
+    x = field(
+        "x",
+        title=x_title,
+        axis={"tickMinStep": 1, "grid": False, "format": "d", "tickCount": 8},
+        scale={"nice": False, "zero": False, "padding": 6},
+    )
+    y = field(
+        "y",
+        title="% from its own median",
+        axis={"tickCount": 5, "labelExpr": "datum.value ? format(datum.value, '+~g') : '0'"},
+        scale={"zero": True, "nice": True},
+    )
+    layers = [
+        layer([{"y": 0}], {"type": "rule", "color": palette.MUTED, "strokeDash": [4, 3]}, y=y),
+        layer(
+            rows,
+            {
+                "type": "line",
+                "strokeWidth": 1.5,
+                "strokeOpacity": 0.5 if many else 0.8,
+                "point": False if many else {"size": 28, "filled": True},
+            },
+            x=x,
+            y=y,
+            color=colour,
+        ),
+    ]
+    return chart(title, subtitle, width - 62, 170, layers)
