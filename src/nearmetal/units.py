@@ -6,6 +6,7 @@ sentence that says what would be right; `show_*` are the inverse, for people.
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import BeforeValidator, ValidationInfo
@@ -13,18 +14,25 @@ from pydantic import BeforeValidator, ValidationInfo
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%][A-Za-z/%]*)\s*")
 
 _SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "kB": 10**3, "MB": 10**6, "GB": 10**9}
-_TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_TIMES = {"ns": "1e-9", "us": "1e-6", "ms": "1e-3", "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _RATES = {"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9}
-_SHARES = {"%": 0.01}
+_SHARES = {"%": "0.01"}
+
+_LARGEST = 2**63
+"""More than this of anything is a slip of the pen, and does not fit where it is to go."""
 
 
-def _parse(text: object, units: Mapping[str, float], what: str, example: str) -> float:
+def _parse(text: object, units: Mapping[str, int | str], what: str, example: str) -> Decimal:
+    """Decimal, so that 7 % is 0.07 and not 0.07000000000000001."""
     if not isinstance(text, str):
         raise ValueError(f"{text!r} has no unit; write {what} like {example!r}")
     match = _QUANTITY.fullmatch(text)
     if match is None or match[2] not in units:
         raise ValueError(f"{text!r} is not {what}; write it like {example!r} (units: {', '.join(units)})")
-    return float(match[1]) * units[match[2]]
+    value = Decimal(match[1]) * Decimal(units[match[2]])
+    if value >= _LARGEST:
+        raise ValueError(f"{text!r} is more than anything can have")
+    return value
 
 
 def size(text: object) -> int:
@@ -34,7 +42,7 @@ def size(text: object) -> int:
 
 def duration(text: object) -> float:
     """Seconds from "60s"."""
-    return _parse(text, _TIMES, "a duration", "60s")
+    return float(_parse(text, _TIMES, "a duration", "60s"))
 
 
 def rate(text: object) -> int:
@@ -44,7 +52,7 @@ def rate(text: object) -> int:
 
 def share(text: object) -> float:
     """A share from "2%": 0.02."""
-    return _parse(text, _SHARES, "a percentage", "2%")
+    return float(_parse(text, _SHARES, "a percentage", "2%"))
 
 
 AS_WRITTEN = "as written"
@@ -67,26 +75,31 @@ BitRate = Annotated[int, _quantity(int, rate)]
 Share = Annotated[float, _quantity(float, share)]
 
 
+def _three_digits(value: float) -> str:
+    """Three significant digits, or all before the point: never an exponent."""
+    return f"{value:.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+
+
 def show_size(value: float) -> str:
     """ "512 MiB" from bytes."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         if abs(value) >= _SIZES[unit]:
-            return f"{value / _SIZES[unit]:.3g} {unit}"
+            return f"{_three_digits(value / _SIZES[unit])} {unit}"
     return f"{value:.0f} B"
 
 
 def show_duration(value: float) -> str:
-    """ "1.5 ms", "60 s", "12 min" from seconds: three digits at most."""
+    """ "1.5 ms", "60 s", "12 min" from seconds: three digits at most, unless it is more than 999 hours."""
     magnitude = abs(value)
     if magnitude >= 7200:
-        return f"{value / 3600:.3g} h"
+        return f"{_three_digits(value / 3600)} h"
     if magnitude >= 120:
         return f"{value / 60:.3g} min"
-    if magnitude >= 1 or value == 0:
+    if magnitude >= 0.9995 or value == 0:
         return f"{value:.3g} s"
-    for unit in ("ms", "us"):
-        if magnitude >= _TIMES[unit]:
-            return f"{value / _TIMES[unit]:.3g} {unit}"
+    for unit, seconds in (("ms", 1e-3), ("us", 1e-6)):
+        if magnitude >= 0.9995 * seconds:
+            return f"{value / seconds:.3g} {unit}"
     return f"{value * 1e9:.3g} ns"
 
 
@@ -100,5 +113,6 @@ def show(value: float, unit: str) -> str:
         return f"{value * 100:.3g} %"
     for prefix, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= factor * 10:
-            return f"{value / factor:.3g} {prefix if unit.startswith(('bit', 'B')) else prefix + ' '}{unit}".strip()
-    return f"{value:.4g} {unit}".strip()
+            scaled = _three_digits(value / factor)
+            return f"{scaled} {prefix if unit.startswith(('bit', 'B')) else prefix + ' '}{unit}".strip()
+    return f"{value:.4g} {unit}".strip() if abs(value) < 9999.5 else f"{value:.0f} {unit}".strip()

@@ -1,0 +1,93 @@
+"""Quantities: what is written is what is kept, and what is shown can be read."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearmetal import units
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "value"),
+    [
+        (units.size, "512MiB", 512 * 2**20),
+        (units.size, "1.5 KiB", 1536),
+        (units.size, "2GB", 2 * 10**9),
+        (units.size, "0B", 0),
+        (units.duration, "60s", 60.0),
+        (units.duration, "1.1ms", 0.0011),
+        (units.duration, "2m", 120.0),
+        (units.duration, "2min", 120.0),
+        (units.duration, "1d", 86400.0),
+        (units.rate, "900Mbit/s", 900 * 10**6),
+        (units.share, "2%", 0.02),
+        (units.share, "7%", 0.07),
+        (units.share, "0.1%", 0.001),
+    ],
+)
+def test_what_is_written_is_meant_exactly(parse: object, text: str, value: float) -> None:
+    assert callable(parse)
+    assert parse(text) == value
+
+
+@pytest.mark.parametrize("parse", [units.size, units.duration, units.rate, units.share])
+@pytest.mark.parametrize(
+    "bad",
+    ["", "1", "s", "-1s", "-1%", "1e3s", "1,5s", "nan%", "inf s", "1s ms", "1 mib", "1MIB", "٣s", "1s\x00", "1Gbit"]
+    + ["9" * 400 + unit for unit in ("s", "B", "%", "bit/s")]
+    + ["9" * 30 + unit for unit in ("d", "TiB", "Gbit/s")],
+)
+def test_anything_else_says_what_would_be_right(parse: object, bad: str) -> None:
+    assert callable(parse)
+    with pytest.raises(ValueError, match=r"write|more than anything"):
+        parse(bad)
+
+
+@pytest.mark.parametrize("bad", [1, 1.5, True, None, [], {}])
+def test_a_number_without_a_unit_is_refused(bad: object) -> None:
+    with pytest.raises(ValueError, match="has no unit"):
+        units.duration(bad)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (0.0015, "s", "1.5 ms"),
+        (0.9999, "s", "1 s"),
+        (0.00099996, "s", "1 ms"),
+        (60, "s", "60 s"),
+        (720, "s", "12 min"),
+        (0, "s", "0 s"),
+        (512 * 2**20, "B", "512 MiB"),
+        (1000 * 2**10, "B", "1000 KiB"),
+        (1023.9 * 2**10, "B", "1024 KiB"),
+        (0.02, "share", "2 %"),
+        (1_234_567, "1/s", "1235 k 1/s"),
+        (9_999, "1/s", "9999 1/s"),
+        (9_999.7, "1/s", "10000 1/s"),
+        (123.456, "1/s", "123.5 1/s"),
+        (940e6, "bit/s", "940 Mbit/s"),
+        (42, "", "42"),
+    ],
+)
+def test_what_people_are_shown(value: float, unit: str, shown: str) -> None:
+    assert units.show(value, unit) == shown
+
+
+@given(
+    st.floats(min_value=1e-8, max_value=1e14) | st.floats(min_value=-1e14, max_value=-1e-8),
+    st.sampled_from(["s", "B", "1/s", "bit/s", "B/s", ""]),
+)
+def test_no_exponent_is_ever_shown(value: float, unit: str) -> None:
+    if unit in ("1/s", "bit/s", "B/s", "") and abs(value) < 1e-3:
+        return
+    assert "e" not in units.show(value, unit).split()[0]
+
+
+@given(st.integers(0, 10**6))
+def test_a_size_that_is_shown_is_near_what_it_was(mebibytes: int) -> None:
+    value = mebibytes * 2**20
+    number, unit = units.show_size(value).split()
+    assert math.isclose(units.size(f"{number}{unit}"), value, rel_tol=0.005)
