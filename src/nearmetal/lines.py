@@ -1,39 +1,81 @@
 """Where in a TOML file a key stands, for messages: the standard parser does not tell."""
 
 import re
+import tomllib
 
 KeyPath = tuple[str | int, ...]
 
-_HEADER = re.compile(r"\s*(\[\[?)([^\]]+)\]\]?")
-_KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
-_PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
-
-
-def _parts(dotted: str) -> tuple[str, ...]:
-    return tuple(part.strip("\"'") for part in _PART.findall(dotted))
+_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
+_DOTTED = rf"({_PART}(?:[ \t]*\.[ \t]*{_PART})*)"
+_NAME = re.compile(_PART)
+_BLANK = re.compile(r"(?:\s+|#[^\n]*)+")
+_HEADER = re.compile(rf"(\[\[?)[ \t]*{_DOTTED}[ \t]*\]\]?")
+_KEY = re.compile(rf"{_DOTTED}[ \t]*=")
+_TOKEN = re.compile(
+    r'''"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|\#[^\n]*|[^"'\#\[\]{}\n]+|.''',
+    re.DOTALL,
+)
 
 
 def locate(text: str) -> dict[KeyPath, int]:
-    """Key paths to line numbers (from 1): of each header and each `key =` at the start of a line.
+    """Key paths to line numbers (from 1), of a text that is valid TOML: each table, and each `key =` in one.
 
-    Keys within inline tables and arrays have no entry of their own: look up their parent (`line_of` does). Text
-    within multi-line strings can look like a key; that only ever misplaces a message.
+    Keys within inline tables and arrays have no entry of their own: `line_of` finds the nearest one around them.
     """
     found: dict[KeyPath, int] = {(): 1}
-    tables: dict[tuple[str, ...], int] = {}
-    prefix: KeyPath = ()
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := _HEADER.match(line):
-            name = _parts(header[2])
-            if header[1] == "[[":
-                tables[name] = tables.get(name, -1) + 1
-                prefix = (*name, tables[name])
-            else:
-                prefix = name
-            found.setdefault(prefix, number)
-        elif key := _KEY.match(line):
-            found.setdefault((*prefix, *_parts(key[1])), number)
+    entries: dict[KeyPath, int] = {}
+    table: KeyPath = ()
+    line, position = 1, 0
+    while position < len(text):
+        if blank := _BLANK.match(text, position):
+            end = blank.end()
+        elif header := _HEADER.match(text, position):
+            table = _opened(_parts(header[2]), header[1] == "[[", entries)
+            _note(found, table, line)
+            end = header.end()
+        elif key := _KEY.match(text, position):
+            _note(found, (*table, *_parts(key[1])), line)
+            end = _after_value(text, key.end())
+        else:
+            end = position + 1
+        line += text.count("\n", position, end)
+        position = end
     return found
+
+
+def _parts(dotted: str) -> KeyPath:
+    return tuple(
+        tomllib.loads(f"part = {part}")["part"] if part[0] in "\"'" else part for part in _NAME.findall(dotted)
+    )
+
+
+def _opened(name: KeyPath, is_entry: bool, entries: dict[KeyPath, int]) -> KeyPath:
+    """The table that a header opens. Where a part of its name is an array of tables, the last entry is meant."""
+    path: KeyPath = ()
+    for position, part in enumerate(name):
+        path = (*path, part)
+        if is_entry and position == len(name) - 1:
+            entries[path] = entries.get(path, -1) + 1
+        if path in entries:
+            path = (*path, entries[path])
+    return path
+
+
+def _note(found: dict[KeyPath, int], path: KeyPath, line: int) -> None:
+    """The first mention counts, also of the tables around it."""
+    for length in range(1, len(path) + 1):
+        found.setdefault(path[:length], line)
+
+
+def _after_value(text: str, position: int) -> int:
+    """Where a value ends that begins here: at the end of the line in which its last bracket closes."""
+    depth = 0
+    while token := _TOKEN.match(text, position):
+        if token[0] == "\n" and depth <= 0:
+            break
+        depth += (token[0] in ("[", "{")) - (token[0] in ("]", "}"))
+        position = token.end()
+    return position
 
 
 def line_of(found: dict[KeyPath, int], path: KeyPath) -> int:
