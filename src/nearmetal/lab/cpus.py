@@ -1,17 +1,26 @@
 """Which CPUs of a site go to the machines under test and which to the clients. Pure."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+_RUN = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_MOST = 8192
+"""More CPUs than the kernel can be built for (NR_CPUS)."""
+
 
 def parse(text: str) -> list[int]:
-    """CPUs of a list in the kernel's notation: "0-2,4" is [0, 1, 2, 4]. ValueError when it is none."""
-    cpus: list[int] = []
-    for part in text.strip().split(","):
-        if part:
-            first, _, last = part.partition("-")
-            cpus.extend(range(int(first), int(last or first) + 1))
-    return sorted(set(cpus))
+    """CPUs of a list in the kernel's notation: "0-2,4" is [0, 1, 2, 4], "" is []. ValueError when it is none."""
+    cpus: set[int] = set()
+    for part in text.strip().split(",") if text.strip() else ():
+        run = _RUN.fullmatch(part)
+        if run is None:
+            raise ValueError(f'{text!r} is not a list of CPUs; write it like "0-2,4"')
+        first, last = int(run[1][:9]), int((run[2] or run[1])[:9])
+        if not first <= last < _MOST:
+            raise ValueError(f"{part!r} in {text!r} names no CPUs: they count upwards, and below {_MOST}")
+        cpus.update(range(first, last + 1))
+    return sorted(cpus)
 
 
 def show(cpus: Iterable[int]) -> str:

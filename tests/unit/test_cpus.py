@@ -1,0 +1,55 @@
+"""CPU lists, and who gets which."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearmetal.lab import cpus
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("", []), ("0", [0]), ("0-2,4", [0, 1, 2, 4]), (" 3\n", [3]), ("4,0-1,1", [0, 1, 4]), ("8191", [8191])],
+)
+def test_the_kernels_notation(text: str, expected: list[int]) -> None:
+    assert cpus.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a", "-1", "1-", "2-1", "1,,2", ",", "0-8192", "0-999999999999999999", "1.5", "٣", "0x1", "1 2", "9" * 5000],
+)
+def test_what_is_no_list_is_refused_at_once(text: str) -> None:
+    with pytest.raises(ValueError, match="CPUs"):
+        cpus.parse(text)
+
+
+@given(st.sets(st.integers(0, 300)))
+def test_showing_and_reading_are_inverse(numbers: set[int]) -> None:
+    assert cpus.parse(cpus.show(numbers)) == sorted(numbers)
+
+
+def test_servers_get_the_highest_cpus_and_clients_the_rest() -> None:
+    assert cpus.share([0, 1, 2, 3], 2, 1, None, None) == cpus.Share(("2-3",), "0-1")
+    assert cpus.share([0, 1, 2, 3, 4], 2, 2, None, None) == cpus.Share(("3-4", "1-2"), "0")
+
+
+def test_with_too_few_cpus_everybody_shares() -> None:
+    assert cpus.share([0, 1], 2, 1, None, None) == cpus.Share(("0-1",), "0-1")
+    assert cpus.share([0, 1], 1, 3, None, None) == cpus.Share(("1", "0", "1"), "0-1")
+
+
+def test_what_the_study_names_is_taken() -> None:
+    assert cpus.share([0, 1, 2, 3], 1, 2, "0", "3") == cpus.Share(("0", "0"), "3")
+
+
+@given(st.sets(st.integers(0, 63), min_size=1), st.integers(1, 8), st.integers(1, 8))
+def test_nobody_is_given_a_cpu_that_is_not_there(available: set[int], vcpus: int, servers: int) -> None:
+    share = cpus.share(sorted(available), vcpus, servers, None, None)
+    assert len(share.servers) == servers
+    for text in (*share.servers, share.clients):
+        assert cpus.parse(text)
+        assert set(cpus.parse(text)) <= available
+    if len(available) > vcpus * servers:
+        taken = {cpu for text in share.servers for cpu in cpus.parse(text)}
+        assert not taken & set(cpus.parse(share.clients))
