@@ -1,0 +1,133 @@
+"""Somebody else's package: installed beside nearmetal it takes part in everything, and no file of ours knows of it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import records
+
+HERE = Path(__file__).parent
+PACKAGE = HERE / "nearmetal-example"
+STUDY = PACKAGE / "hashing.toml"
+ROOT = HERE.parents[1]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as pip installs it, in a folder of its own; nothing is fetched."""
+    target = tmp_path_factory.mktemp("site-packages")
+    offline = ["--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *offline, "--target", target, PACKAGE], check=True)
+    return target
+
+
+def with_package(installed: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """`python -m WORDS` with the package beside nearmetal."""
+    return subprocess.run(
+        [sys.executable, "-m", *words],
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+
+
+def test_without_the_package_its_names_are_unknown() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "nearmetal", "plan", str(STUDY)], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 2
+    assert f"{STUDY}:5: there is no environment 'tempdir'" in ended.stderr
+
+
+@pytest.mark.live
+def test_a_study_of_its_five_plugins_runs(installed: Path, tmp_path: Path) -> None:
+    ended = with_package(installed, "nearmetal", "run", str(STUDY), "--blocks=2", "--json", "-o", str(tmp_path / "run"))
+    assert ended.returncode == 0, ended.stderr
+    summary = json.loads(ended.stdout.splitlines()[-1])
+    assert summary["trials"] == {"ok": 4, "invalid": 0, "failed": 0, "lost": 0}
+    (contrast,) = (found for found in summary["contrasts"] if found["primary"])
+    assert (contrast["workload"], contrast["response"], contrast["unit"]) == ("zeros", "hashed", "B/s")
+    assert contrast["treatment"] == {"environment": "tempdir", "niceness": 10}
+    assert contrast["reference"] == {"environment": "tempdir", "niceness": 0}
+    assert contrast["ratio"] > 0
+
+    folder = RunFolder.open(tmp_path / "run")
+    for record in records(folder.journal):
+        level = record.trial.treatment["niceness"]
+        assert record.readback["niceness"] == {"niceness": [str(level)]}
+        assert {machine.environment for machine in record.machines} == {"tempdir"}
+        averages = record.observers["loadavg"]
+        assert averages.keys() == {"before", "after"}
+        assert all(average > 0 for average in averages["before"] + averages["after"])
+        hashed = record.responses["hashed"]
+        assert 2**20 < hashed.value < 2**40
+        assert record.responses["cpu_per_event"].value > 0
+        dd = next(artifact for artifact in record.artifacts if artifact.path.endswith("dd-0.err"))
+        assert b"67108864 bytes" in (folder.path / dd.path).read_bytes()
+
+    assert "Bytes hashed in a second" in folder.page.read_text()
+    fastest = (folder.report / "hashing.csv").read_text().splitlines()
+    assert len(fastest) == 3
+
+
+@pytest.mark.live
+def test_its_environment_passes_the_conformance_tests(installed: Path) -> None:
+    ended = with_package(
+        installed, "pytest", "tests/conformance", "-k", "tempdir", "-q", "-p", "no:cacheprovider", "-o", "addopts="
+    )
+    assert ended.returncode == 0, ended.stdout[-5000:]
+    assert "passed" in ended.stdout
+
+
+def test_a_level_that_its_treatment_refuses_is_told_with_its_place(installed: Path, tmp_path: Path) -> None:
+    for change, place, sentence in CHANGES:
+        file = tmp_path / "bad.toml"
+        file.write_text(STUDY.read_text().replace(*change))
+        ended = with_package(installed, "nearmetal", "plan", str(file))
+        assert ended.returncode == 2
+        assert f"{file}:{place}: " in ended.stderr
+        assert sentence in ended.stderr
+
+
+CHANGES: list[tuple[tuple[str, str], int, str]] = [
+    (("[0, 10]", "[0, 20]"), 6, "it is a whole number from 0 to 19"),
+    (("loadavg = true", 'loadavg = "often"'), 15, "write loadavg = true"),
+    (("[machine]", "[environments.tempdir]\nkind = 'tempdir'\nkep = true\n[machine]"), 10, "did you mean `keep`?"),
+]
+
+
+def plugins_of(installed: Path) -> dict[str, Any]:
+    """What every group has that is the package's."""
+    script = (
+        "import json; from nearmetal import plugins; "
+        "print(json.dumps({group: plugins.names(group) for group in plugins._PACKAGES}))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    return dict(json.loads(ended.stdout))
+
+
+def test_its_names_stand_beside_ours(installed: Path) -> None:
+    names = plugins_of(installed)
+    for group, name in {
+        "environments": "tempdir",
+        "treatments": "niceness",
+        "workloads": "sha",
+        "observers": "loadavg",
+        "sections": "hashing",
+    }.items():
+        assert name in names[group]
+        assert len(names[group]) > 1
