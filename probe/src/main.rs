@@ -10,10 +10,12 @@ mod at;
 mod clock;
 mod facts;
 mod hold;
+mod interface;
 mod interrupt;
 mod irq;
 mod kernel;
 mod launch;
+mod link;
 mod load;
 mod noise;
 mod output;
@@ -43,6 +45,7 @@ enum Verb {
     Facts(facts::Args),
     Hold(hold::Args),
     Launch(launch::Args),
+    Link(link::Args),
     Noise(noise::Args),
     Sample(sample::Args),
     Schema(schema::Args),
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Verb::Facts(args) => facts::run(args),
         Verb::Hold(args) => hold::run(args),
         Verb::Launch(args) => launch::run(args),
+        Verb::Link(args) => link::run(args),
         Verb::Noise(args) => noise::run(args),
         Verb::Sample(args) => sample::run(args),
         Verb::Schema(args) => schema::run(args),

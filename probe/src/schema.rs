@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use schemars::{Schema, schema_for};
 
-use crate::{at, clock, facts, hold, load, noise, sample, serve};
+use crate::{at, clock, facts, hold, link, load, noise, sample, serve};
 
 type Generate = fn() -> Schema;
 
@@ -21,6 +21,8 @@ const DOCUMENTS: &[(&str, Generate)] = &[
     ("clock.serve.v1", || schema_for!(clock::Listening)),
     ("facts.v1", || schema_for!(facts::Facts)),
     ("hold.v1", || schema_for!(hold::Ready)),
+    ("link.v1", || schema_for!(link::Document)),
+    ("link.ready.v1", || schema_for!(link::Ready)),
     ("noise.v1", || schema_for!(noise::Document)),
     ("sample.v1", || schema_for!(sample::Sample)),
     ("sample.header.v1", || schema_for!(sample::Header)),

@@ -15,10 +15,55 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("'{unit}' is not a unit of time; use ns, us, ms, s, m or h")),
+        _ => {
+            return Err(format!(
+                "'{unit}' is not a unit of time; use ns, us, ms, s, m or h"
+            ));
+        }
     };
-    let number: f64 = number.trim().parse().map_err(|_| format!("'{number}' is not a number"))?;
+    let number: f64 = number
+        .trim()
+        .parse()
+        .map_err(|_| format!("'{number}' is not a number"))?;
     Duration::try_from_secs_f64(number * seconds).map_err(|_| format!("'{text}' is out of range"))
+}
+
+/// Parse a share such as `1%` or `0.5%` into a number from 0 to 1.
+pub fn share(text: &str) -> Result<f64, String> {
+    let number = text
+        .strip_suffix('%')
+        .ok_or_else(|| format!("'{text}' is no share; write it as 1%"))?;
+    let percent: f64 = number
+        .trim()
+        .parse()
+        .map_err(|_| format!("'{number}' is not a number"))?;
+    match percent {
+        0.0..=100.0 => Ok(percent / 100.0),
+        _ => Err(format!("'{text}' is not between 0% and 100%")),
+    }
+}
+
+/// Parse a rate such as `100Mbit/s` or `1.5Gbit/s` into bits per second; prefixes are powers of 1000.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let number_and_prefix = text
+        .strip_suffix("bit/s")
+        .ok_or_else(|| format!("'{text}' is no rate; write it as 100Mbit/s"))?;
+    let (number, factor) = match number_and_prefix.char_indices().last() {
+        Some((at, 'k')) => (&number_and_prefix[..at], 1e3),
+        Some((at, 'M')) => (&number_and_prefix[..at], 1e6),
+        Some((at, 'G')) => (&number_and_prefix[..at], 1e9),
+        _ => (number_and_prefix, 1.0),
+    };
+    let number: f64 = number
+        .trim()
+        .parse()
+        .map_err(|_| format!("'{number}' is not a number; write the rate as 100Mbit/s"))?;
+    let rate = number * factor;
+    if rate >= 1.0 && rate.is_finite() {
+        Ok(rate)
+    } else {
+        Err(format!("'{text}' would carry nothing"))
+    }
 }
 
 #[cfg(test)]
@@ -32,5 +77,34 @@ mod tests {
         assert!(duration("5").unwrap_err().contains("no unit"));
         assert!(duration("-1s").is_err());
         assert!(duration("5 parsecs").is_err());
+    }
+
+    #[test]
+    fn a_share_is_a_percentage() {
+        assert_eq!(share("1%"), Ok(0.01));
+        assert_eq!(share("100 %"), Ok(1.0));
+        for text in ["1", "-1%", "101%", "%", "NaN%", "x%"] {
+            assert!(share(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rate_has_prefixes_of_a_thousand() {
+        assert_eq!(rate("100Mbit/s"), Ok(1e8));
+        assert_eq!(rate("1.5 Gbit/s"), Ok(1.5e9));
+        assert_eq!(rate("64kbit/s"), Ok(64e3));
+        assert_eq!(rate("9bit/s"), Ok(9.0));
+        for text in [
+            "100",
+            "100Mbit",
+            "100MB/s",
+            "0Mbit/s",
+            "-1Mbit/s",
+            "infGbit/s",
+            "Mbit/s",
+            "1Kbit/s",
+        ] {
+            assert!(rate(text).is_err(), "{text}");
+        }
     }
 }

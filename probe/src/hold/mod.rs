@@ -13,12 +13,11 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::output;
 use crate::place::{self, Place, Watched};
 use crate::process::{self, Signals};
+use crate::{interface, output};
 
 mod filesystem;
-mod interface;
 
 use filesystem::Bind;
 
