@@ -21,6 +21,10 @@ LIMIT = 60.0
 """Seconds after which a generator that does not end is ended."""
 
 
+class GeneratorFailed(Exception):
+    """A generator did not run to its end."""
+
+
 @dataclass(frozen=True)
 class Ran:
     """A generator's run: what it printed, its processor time (user and system, seconds), its largest memory (bytes)."""
@@ -60,9 +64,9 @@ class Bed:
             printed.seek(0)
             text = printed.read().decode(errors="replace")
         if process.returncode == -signal.SIGKILL:
-            raise TimeoutError(f"{argv[0]} did not end within {LIMIT:.0f} s")
+            raise GeneratorFailed(f"{argv[0]} did not end within {LIMIT:.0f} s")
         if process.returncode != 0:
-            raise RuntimeError(f"{' '.join(argv)} ended with {process.returncode}: {text[-400:]}")
+            raise GeneratorFailed(f"{argv[0]} ended with {process.returncode}: {text.strip()[-200:]}")
         return Ran(text, usage.ru_utime + usage.ru_stime, memory)
 
 

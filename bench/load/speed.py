@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from bed import Bed, serving
+from bed import Bed, GeneratorFailed, serving
 from contenders import SCENARIOS, Contender, Scenario
 
 
@@ -34,8 +34,8 @@ def measure(
                 continue
             try:
                 ran = bed.run(argv)
-            except TimeoutError as late:
-                print(f"LEFT OUT of round {number + 1}: {late}", flush=True)
+            except GeneratorFailed as failed:
+                print(f"LEFT OUT of round {number + 1}: {failed}", flush=True)
                 costs[contender.name].append(float("nan"))
                 continue
             costs[contender.name].append(ran.cpu * 1e6 / max(1, contender.requests(ran.output)))

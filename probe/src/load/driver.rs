@@ -43,6 +43,8 @@ pub trait Engine<'a> {
     fn under_way(&self) -> Vec<Exchange>;
 
     fn close_all(&mut self);
+
+    fn into_recorder(self) -> Recorder;
 }
 
 /// The state that engines share.
@@ -111,7 +113,7 @@ impl<'a> Core<'a> {
 }
 
 /// Send and receive until all is done.
-pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) -> Recorder {
+pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) {
     engine.core().pace = pace;
     engine.core().window = window;
     poller::want_exact_timers();
@@ -146,7 +148,6 @@ pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) -> Reco
     (engine.core().recorder.cpu, engine.core().recorder.busiest) = meter.stop();
     engine.close_all();
     engine.core().publish();
-    std::mem::take(&mut engine.core().recorder)
 }
 
 fn start_workers<'a>(engine: &mut impl Engine<'a>) {

@@ -67,8 +67,13 @@ impl<'a> Worker<'a> {
 
     pub fn run(self, pace: Pace, window: Window) -> Recorder {
         match self {
-            Self::Epoll(mut engine) => driver::run(&mut *engine, pace, window),
-            Self::Uring(mut engine) => driver::run(&mut *engine, pace, window),
+            Self::Epoll(engine) => carry(*engine, pace, window),
+            Self::Uring(engine) => carry(*engine, pace, window),
         }
     }
+}
+
+fn carry<'a>(mut engine: impl driver::Engine<'a>, pace: Pace, window: Window) -> Recorder {
+    driver::run(&mut engine, pace, window);
+    engine.into_recorder()
 }

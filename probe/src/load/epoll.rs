@@ -10,7 +10,7 @@ use super::driver::{self, Core, LONGEST_WAIT};
 use super::errors::Failure;
 use super::job::{Job, Live};
 use super::poller::{EventFlags, Poller};
-use super::recorder::{Exchange, Life};
+use super::recorder::{Exchange, Life, Recorder};
 use super::reply::{LastHead, Reply};
 use super::socket;
 
@@ -152,6 +152,10 @@ impl<'a> driver::Engine<'a> for Epoll<'a> {
     fn under_way(&self) -> Vec<Exchange> {
         let under_way = self.slots.iter().filter(|slot| slot.is_under_way());
         under_way.map(|slot| slot.exchange).collect()
+    }
+
+    fn into_recorder(self) -> Recorder {
+        self.core.recorder
     }
 
     fn close_all(&mut self) {

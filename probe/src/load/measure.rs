@@ -74,13 +74,17 @@ pub fn measure(
         let window = Window::new(plan, *begin.get_or_init(|| clock::now() + MILLISECOND));
         ready.wait();
         progress.follow(&lives, window, || threads.iter().all(|t| t.is_finished()));
-        let mut recorder = Recorder::default();
+        let mut merged: Option<Recorder> = None;
         for thread in threads {
             let part = thread
                 .join()
                 .map_err(|_| anyhow::anyhow!("a thread of the generator failed"))??;
-            recorder.merge(&part);
+            match &mut merged {
+                None => merged = Some(part),
+                Some(merged) => merged.merge(&part),
+            }
         }
+        let recorder = merged.context("there was no thread")?;
         Ok(conclude(plan, recorder, window, stop))
     })
 }

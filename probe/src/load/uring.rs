@@ -9,7 +9,7 @@ use super::clock::{self, Nanoseconds, SECOND};
 use super::driver::{self, Core};
 use super::errors::Failure;
 use super::job::{Job, Live};
-use super::recorder::{Exchange, Life};
+use super::recorder::{Exchange, Life, Recorder};
 use super::reply::{LastHead, Reply};
 use super::socket;
 
@@ -226,6 +226,10 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
             .filter(under_way)
             .map(|slot| slot.exchange)
             .collect()
+    }
+
+    fn into_recorder(self) -> Recorder {
+        self.core.recorder
     }
 
     /// Operations still under way point into the slots, so these wait until all are cancelled.
