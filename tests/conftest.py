@@ -1,12 +1,14 @@
 """Every test has a home of its own; only the image, which takes a minute to build, is shared."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from nearmetal.config import Paths
+from nearmetal.lab.engine import own_engine
 
 SHARED_CACHE = Paths.default().cache
 
@@ -19,6 +21,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / "cache").symlink_to(SHARED_CACHE)
     monkeypatch.setenv("NEARMETAL_HOME", str(folder))
     yield folder
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def engine() -> AsyncIterator[str]:
+    """The URL of a Docker engine of the tests' own. Its data are kept, so that the image is imported only once."""
+    async with own_engine(SHARED_CACHE / "engine") as url:
+        yield url
 
 
 def pytest_report_header() -> list[str]:

@@ -1,5 +1,6 @@
 """Machines of every environment that is installed, third parties' included, for one set of tests."""
 
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -36,17 +37,22 @@ def environment(kind: str) -> Environment:
     return found
 
 
+@pytest.fixture
+def needs(kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an environment needs beside it: a Docker engine of the tests' own."""
+    if kind == "docker" and shutil.which("dockerd"):
+        monkeypatch.setenv("DOCKER_HOST", request.getfixturevalue("engine"))
+
+
 @pytest_asyncio.fixture
-async def lab(kind: str, environment: Environment) -> AsyncIterator[Lab]:
+async def lab(kind: str, environment: Environment, needs: None) -> AsyncIterator[Lab]:
     """A lab of the test's own. Skips, with the reason, where this host lacks what the environment needs."""
     if environment.on_switch:
         from nearmetal.lab.image import Recipe, build
 
         await build(Recipe(), Paths.default().cache, print)
     open_site = opener({})
-    findings = await environment.check(
-        EnvironmentSpec(kind=kind, **OPTIONS.get(kind, {})), SPEC, await open_site("local")
-    )
+    findings = await environment.check(EnvironmentSpec(kind=kind), SPEC, await open_site("local"))
     lacking = [finding for finding in findings if not finding.ok and finding.fatal]
     if lacking:
         pytest.skip(f"{kind} cannot run here: {lacking[0].what}: {lacking[0].detail}. {lacking[0].remedy}")
@@ -61,16 +67,12 @@ async def lab(kind: str, environment: Environment) -> AsyncIterator[Lab]:
     assert not ledger.path.exists()
 
 
-OPTIONS: dict[str, dict[str, str]] = {}
-"""What an environment must be told to run here; filled in by fixtures that start what it needs."""
-
-
 @pytest.fixture
 def make(lab: Lab, kind: str) -> Make:
     """Make and attach one more machine."""
 
     async def one() -> tuple[Handle, Machine]:
-        spec = EnvironmentSpec(kind=kind, **OPTIONS.get(kind, {}))
+        spec = EnvironmentSpec(kind=kind)
         provision = plugins.load("environments", kind).provisions[0]
         site = await lab.site("local")
         cpus = str((await lab.available_cpus(site))[-1])

@@ -1,7 +1,6 @@
 """A switch and machines on this host, and what must be gone when a test is over."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -14,7 +13,6 @@ from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import image as images
 from nearmetal.lab import machine, network
-from nearmetal.lab.engine import own_engine
 from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Environment, Handle, Machine, MachineSpec, Order
@@ -105,12 +103,3 @@ def remains(token: str) -> list[str]:
         listed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
         found += [f"{argv[1]} {line}" for line in listed.splitlines() if token in line]
     return found
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    """The URL of an engine of the tests' own."""
-    folder = tmp_path_factory.mktemp("engine")
-    async with own_engine(folder) as url:
-        yield url
-    shutil.rmtree(folder)
