@@ -121,8 +121,7 @@ fn bytes_over_an_interface_are_counted() {
     assert!(asked.status.success() && server.wait().unwrap().success());
     let sample = &lines(&sampler.wait_with_output().unwrap().stdout)[1];
     // Four questions and a goodbye, each answered, in 80 bytes with 28 of headers, and nothing else in this namespace.
-    let counts =
-        serde_json::json!({"bytes": 10 * 108, "packets": 10, "errors": 0, "dropped": 0});
+    let counts = serde_json::json!({"bytes": 10 * 108, "packets": 10, "errors": 0, "dropped": 0});
     assert_eq!(
         sample["interfaces"]["lo"],
         serde_json::json!({"received": counts, "sent": counts})
