@@ -148,7 +148,7 @@ async def _accelerators(lab: Image) -> list[Finding]:
                 )
             )
             continue
-        proof = await accelerator.proved(accel, lab, Paths.default().state)
+        proof = await accelerator.proved_now(accel, lab, Paths.default().cache)
         findings.append(
             Finding(
                 what=f"accelerator {accel}",

@@ -50,13 +50,25 @@ async def best(image: Image, cache: Path) -> Proof:
 
 async def proved(accel: str, image: Image, cache: Path) -> Proof:
     """As found out earlier since this host booted, else tried now."""
-    file = cache / "accelerators.json"
-    circumstances = [await _version(), image.key, Path("/proc/sys/kernel/random/boot_id").read_text().strip()]
-    known = _read(file, circumstances)
-    if accel not in known:
-        known = {**_read(file, circumstances), accel: await prove(accel, image, _LIMITS.get(accel, _LIMIT))}
-        _write(file, circumstances, known)
-    return known[accel]
+    known = _read(_file(cache), await _circumstances(image))
+    return known[accel] if accel in known else await proved_now(accel, image, cache)
+
+
+async def proved_now(accel: str, image: Image, cache: Path) -> Proof:
+    """Tried now, and remembered instead of what was found out earlier."""
+    proof = await prove(accel, image, _LIMITS.get(accel, _LIMIT))
+    circumstances = await _circumstances(image)
+    _write(_file(cache), circumstances, {**_read(_file(cache), circumstances), accel: proof})
+    return proof
+
+
+def _file(cache: Path) -> Path:
+    return cache / "accelerators.json"
+
+
+async def _circumstances(image: Image) -> list[str]:
+    """What a proof holds for: it is tried again when one of these has changed."""
+    return [await _version(), image.key, Path("/proc/sys/kernel/random/boot_id").read_text().strip()]
 
 
 async def prove(accel: str, image: Image, limit: float) -> Proof:
