@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from accuracy import accuracy
-from bed import bed
+from bed import ORDINARY, REAL_TIME, bed
 from contenders import contenders
 from speed import compare
 
@@ -30,6 +30,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of each measurement")
     parser.add_argument("--only", choices=["speed", "accuracy"])
+    parser.add_argument(
+        "--real-time",
+        action="store_true",
+        help="run all contenders and the server in real time (SCHED_FIFO): on a busy machine exactness shows only so",
+    )
     return parser.parse_args()
 
 
@@ -42,7 +47,7 @@ def main() -> int:
     for line in missing:
         print(f"LEFT OUT  {line}")
     met = True
-    with bed() as place:
+    with bed(REAL_TIME if chosen.real_time else ORDINARY) as place:
         if chosen.only != "accuracy":
             met &= compare(place, chosen.probe, here, chosen.rounds, chosen.seconds)
         if chosen.only != "speed":

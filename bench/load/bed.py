@@ -1,4 +1,8 @@
-"""Where the comparison runs: a network namespace of its own, the server on one CPU and the generator on another."""
+"""Where the comparison runs: a network namespace of its own, the server on one CPU and the generator on another.
+
+Both run at the highest ordinary priority, or in real time, so that on a busy machine the figures are theirs and not
+their neighbours'.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +45,11 @@ class Bed:
     name: str
     server_cpu: int
     generator_cpu: int
+    priority: tuple[str, ...]
+    """The command that gives both sides their priority."""
 
     def argv(self, cpu: int, argv: Sequence[str]) -> list[str]:
-        return ["ip", "netns", "exec", self.name, "taskset", "-c", str(cpu), *argv]
+        return ["ip", "netns", "exec", self.name, *self.priority, "taskset", "-c", str(cpu), *argv]
 
     def run(self, argv: Sequence[str]) -> Ran:
         """Run a generator to its end."""
@@ -80,14 +86,18 @@ def peak_memory(pid: int) -> int:
     return sizes[0] if sizes else 0
 
 
+ORDINARY = ("nice", "-n", "-20")
+REAL_TIME = ("chrt", "-f", "1")
+
+
 @contextmanager
-def bed() -> Iterator[Bed]:
+def bed(priority: tuple[str, ...]) -> Iterator[Bed]:
     """A namespace that vanishes afterwards."""
     cpus = sorted(os.sched_getaffinity(0))
     name = f"nmbench{os.getpid()}"
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
-        here = Bed(name, cpus[0], cpus[-1])
+        here = Bed(name, cpus[0], cpus[-1], priority)
         inside = ["ip", "netns", "exec", name]
         subprocess.run([*inside, "ip", "link", "set", "lo", "up"], check=True)
         settings = ["net.ipv4.ip_local_port_range=1024 65000", "net.ipv4.tcp_congestion_control=reno"]

@@ -1,6 +1,6 @@
 //! What makes a measurement doubtful, told by the generator about itself.
 
-use super::arguments::{Extent, Mode, Plan};
+use super::arguments::{Extent, Mode, Plan, Spacing};
 use super::clock::{MILLISECOND, SECOND};
 use super::measure::Measured;
 use super::ramp::Step;
@@ -100,8 +100,11 @@ fn rate_missed(plan: &Plan, measured: &Measured) -> Option<String> {
         }
     };
     let short = 1.0 - measured.recorder.within as f64 / (open.rate * seconds);
-    // A Poisson count scatters by its root: four of these are no shortfall.
-    let scatter = 4.0 / (open.rate * seconds).sqrt();
+    let scatter = match open.spacing {
+        Spacing::Constant => 0.0,
+        // A Poisson count scatters by its root: four of these are no shortfall.
+        Spacing::Poisson => 4.0 / (open.rate * seconds).sqrt(),
+    };
     (short > RATE_TOLERANCE.max(scatter)).then(|| {
         format!(
             "the rate was not reached: {:.1}/s of {:.1}/s were answered",
