@@ -1,8 +1,10 @@
 """What factors mean: what each one sets, which combinations exist, and what a combination asks for. Pure."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 from nearmetal.model import (
@@ -49,10 +51,13 @@ def target(name: str, factor: FactorSpec, study: Study, treatments: tuple[str, .
         return Target("environment", name)
     if factor.sets is not None:
         table, _, key = factor.sets.partition(".")
+        if table == "observe" and key:
+            return Target("observe", key)  # also an observer of somebody else's
         if table in _TABLES and (key in _TABLES[table].model_fields or (table == "machine" and key in treatments)):
             return Target(table, key) if key in _TABLES[table].model_fields else Target("treatment", key)
         keys = ", ".join(f"{t}.{k}" for t, model in _TABLES.items() for k in model.model_fields)
-        raise NoTarget(f"sets = {factor.sets!r} names nothing that can be set; it can be one of {keys}")
+        treated = ", ".join(f"machine.{treatment}" for treatment in treatments)
+        raise NoTarget(f"sets = {factor.sets!r} names nothing that can be set; it can be one of {keys}, {treated}")
     for table, model in _TABLES.items():
         if name in model.model_fields:
             return Target(table, name)
@@ -68,18 +73,19 @@ def target(name: str, factor: FactorSpec, study: Study, treatments: tuple[str, .
 
 def placeholders(study: Study) -> set[str]:
     """Every name that stands in braces in a workload."""
-    return {name for workload in study.workloads for name in _placeholders_in(workload.parameters)}
+    return {name for workload in study.workloads for name in placeholders_in(workload.parameters)}
 
 
-def _placeholders_in(value: object) -> Iterator[str]:
+def placeholders_in(value: object) -> Iterator[str]:
+    """The names in braces anywhere in a value, in the order they stand there."""
     if isinstance(value, str):
         yield from PLACEHOLDER.findall(value)
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from _placeholders_in(item)
+            yield from placeholders_in(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _placeholders_in(item)
+            yield from placeholders_in(item)
 
 
 def fill(value: Any, levels: Assignment) -> Any:
@@ -88,7 +94,7 @@ def fill(value: Any, levels: Assignment) -> Any:
         whole = PLACEHOLDER.fullmatch(value)
         if whole and whole[1] in levels:
             return levels[whole[1]]
-        return PLACEHOLDER.sub(lambda match: str(levels.get(match[1], match[0])), value)
+        return PLACEHOLDER.sub(lambda match: show(levels.get(match[1], match[0])), value)
     if isinstance(value, Mapping):
         return {key: fill(item, levels) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -99,9 +105,22 @@ def fill(value: Any, levels: Assignment) -> Any:
 # ── Which combinations exist ──────────────────────────────────────────────────────────────────────────────────────
 
 
+Identity = tuple[tuple[str, str, Level], ...]
+
+
+def identity(assignment: Assignment) -> Identity:
+    """A combination as a key of sets: whatever the order of its factors, and with the type of each level."""
+    return tuple(sorted((name, *typed(level)) for name, level in assignment.items()))
+
+
+def typed(level: Level) -> tuple[str, Level]:
+    """A level with its type: Python takes true for 1, a study does not."""
+    return type(level).__name__, level
+
+
 def same(one: Level, other: Level) -> bool:
     """Levels are equal only with their type: true is not 1."""
-    return type(one) is type(other) and one == other
+    return typed(one) == typed(other)
 
 
 def conditions(factor: FactorSpec) -> Mapping[str, tuple[Level, ...]]:
@@ -131,21 +150,74 @@ def in_order(factors: Mapping[str, FactorSpec]) -> list[str]:
     return ordered
 
 
+def demands(factors: Mapping[str, FactorSpec], name: str) -> dict[str, tuple[Level, ...]]:
+    """What must hold for a factor to apply: each factor it is nested in, however deep, with the levels that serve.
+
+    No levels: it never applies. Otherwise any choice of these levels makes it apply.
+    """
+    met: dict[str, tuple[Level, ...]] = {}
+    waiting = [name]
+    visited: set[str] = set()
+    while waiting:
+        inner = waiting.pop()
+        if inner in visited:
+            continue
+        visited.add(inner)
+        for outer, levels in conditions(factors[inner]).items():
+            possible = met.get(outer, factors[outer].levels)
+            wanted = {typed(level) for level in levels}
+            met[outer] = tuple(level for level in possible if typed(level) in wanted)
+            waiting.append(outer)
+    return met
+
+
+def is_everywhere(factors: Mapping[str, FactorSpec], name: str) -> bool:
+    """Whether a factor has a level in every combination."""
+    return all(len(levels) == len(factors[outer].levels) for outer, levels in demands(factors, name).items())
+
+
+def count(factors: Mapping[str, FactorSpec], limit: int) -> int:
+    """How many combinations there are. Exact up to `limit`; beyond, only that there are more.
+
+    Factors are taken one by one, and combinations are told apart only by the levels that a later `when` asks for.
+    """
+    names = in_order(factors)
+    last_asked = {outer: position for position, name in enumerate(names) for outer in factors[name].when}
+    states: Counter[tuple[tuple[str, int], ...]] = Counter({(): 1})
+    for position, name in enumerate(names):
+        factor = factors[name]
+        following: Counter[tuple[tuple[str, int], ...]] = Counter()
+        total = 0
+        for state, number in states.items():
+            kept = tuple(one for one in state if last_asked[one[0]] > position)
+            means_something = applies(factor, {outer: factors[outer].levels[index] for outer, index in state})
+            total += number * len(factor.levels) if means_something else number
+            if total > limit:
+                return total
+            if not means_something:
+                following[kept] += number
+            elif last_asked.get(name, -1) > position:
+                for index in range(len(factor.levels)):
+                    following[(*kept, (name, index))] += number
+            else:
+                following[kept] += number * len(factor.levels)
+        states = following
+    return states.total()
+
+
 def combinations(factors: Mapping[str, FactorSpec]) -> Iterator[dict[str, Level]]:
     """Every combination of levels, nested factors only where they apply; lazily, in the order of the study file."""
-
-    def extend(assignment: dict[str, Level], names: list[str]) -> Iterator[dict[str, Level]]:
-        if not names:
+    names = in_order(factors)
+    stack: list[tuple[dict[str, Level], int]] = [({}, 0)]
+    while stack:
+        assignment, position = stack.pop()
+        while position < len(names) and not applies(factors[names[position]], assignment):
+            position += 1
+        if position == len(names):
             yield {name: assignment[name] for name in factors if name in assignment}
-            return
-        name, *rest = names
-        if not applies(factors[name], assignment):
-            yield from extend(assignment, rest)
-            return
-        for level in factors[name].levels:
-            yield from extend({**assignment, name: level}, rest)
-
-    yield from extend({}, in_order(factors))
+            continue
+        name = names[position]
+        stack += [({**assignment, name: level}, position + 1) for level in reversed(factors[name].levels)]
 
 
 def completed(factors: Mapping[str, FactorSpec], wanted: Assignment) -> dict[str, Level]:
@@ -161,27 +233,70 @@ def one_at_a_time(study: Study) -> Iterator[dict[str, Level]]:
     """The reference combination, and each that differs from it in one factor.
 
     A nested factor that the reference does not have is varied from the nearest combination that has it: the
-    reference with the conditions of its `when` met by their first levels.
+    reference, with each condition that it does not meet met by the first level that serves.
     """
     factors = study.factors
-    base = dict(study.reference)
-    seen: list[dict[str, Level]] = []
+    seen: set[Identity] = set()
     for name in in_order(factors):
-        wanted = {**base, **_conditions_met(factors, name)}
+        wanted = {**study.reference, **_met(study, name)}
         for level in factors[name].levels:
             combination = completed(factors, {**wanted, name: level})
-            if combination not in seen:
-                seen.append(combination)
+            if identity(combination) not in seen:
+                seen.add(identity(combination))
                 yield combination
 
 
-def _conditions_met(factors: Mapping[str, FactorSpec], name: str) -> dict[str, Level]:
-    """First levels that make a factor apply, and those that make them apply."""
+def _met(study: Study, name: str) -> dict[str, Level]:
+    """Levels that make a factor apply: the reference's own where they serve."""
     met: dict[str, Level] = {}
-    for other, levels in conditions(factors[name]).items():
-        met |= _conditions_met(factors, other)
-        met[other] = levels[0]
+    for outer, levels in demands(study.factors, name).items():
+        usual = study.reference.get(outer, study.factors[outer].levels[0])
+        met[outer] = usual if any(same(usual, level) for level in levels) else levels[0]
     return met
+
+
+def treatments_of(study: Study) -> Iterator[dict[str, Level]]:
+    """Every combination that the design asks for, lazily."""
+    if study.design.crossing == "one-at-a-time":
+        return one_at_a_time(study)
+    return combinations(study.factors)
+
+
+def number_of_treatments(study: Study, limit: int) -> int:
+    """How many there are. Exact up to `limit`; beyond, only that there are more."""
+    if study.design.crossing == "one-at-a-time":
+        return sum(1 for _ in islice(one_at_a_time(study), limit + 1))
+    return count(study.factors, limit)
+
+
+class Unnamed(ValueError):
+    """A factor that comes in when a combination is compared with the reference, which does not name its level."""
+
+    def __init__(self, factor: str, name: str, level: Level) -> None:
+        super().__init__(
+            f"compared with {name} = {show(level)}, the factor `{factor}` comes in, and the reference does not say at "
+            "which level"
+        )
+        self.remedy = f"name it: reference = {{ …, {factor} = … }}"
+
+
+def reference_of(study: Study) -> Assignment:
+    """The levels that others are compared with: as the study says, else each factor's first."""
+    return study.reference or {name: factor.levels[0] for name, factor in study.factors.items()}
+
+
+def counterpart(study: Study, treatment: Assignment, name: str) -> dict[str, Level]:
+    """The same combination with one factor at its reference level. Unnamed.
+
+    Factors that no longer apply are dropped. Those that newly apply are taken from the reference, which must name
+    them: any other choice would be ours, not the study's.
+    """
+    reference = reference_of(study)
+    found = completed(study.factors, {**reference, **treatment, name: reference[name]})
+    for new in found:
+        if new not in treatment and new not in reference:
+            raise Unnamed(new, name, reference[name])
+    return found
 
 
 def key(assignment: Assignment) -> str:
@@ -233,6 +348,11 @@ def ask(study: Study, assignment: Assignment, treatments: tuple[str, ...]) -> As
             WorkloadSpec.model_validate(fill(workload.model_dump(), assignment)) for workload in study.workloads
         ),
     )
+
+
+def put(study: Study, aim: Target, level: Level) -> Any:
+    """What a level becomes in the table that it sets. pydantic's ValidationError when it does not fit there."""
+    return getattr(_with(getattr(study, aim.kind), {aim.key: level}), aim.key)
 
 
 def _with(spec: Any, levels: Mapping[str, Level]) -> Any:

@@ -21,6 +21,9 @@ Level = StrictBool | StrictInt | StrictFloat | StrictStr
 Assignment = Mapping[str, Level]
 """Factor name to level: what tells one treatment from another."""
 
+Whole = Annotated[int, Field(strict=True, ge=1)]
+"""A number of things. Strict, so that neither true nor "4" passes for one."""
+
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=100)]
 Provision = Literal["boot", "restart", "restore", "reuse"]
 Scale = Literal["ratio", "difference"]
@@ -47,7 +50,7 @@ class MachineSpec(Frozen):
     model_config = ConfigDict(frozen=True, extra="allow")  # a treatment's level may be fixed here by its name
 
     image: str = "lab"
-    vcpus: Annotated[int, Field(ge=1)] = 1
+    vcpus: Whole = 1
     memory: Annotated[Bytes, Field(ge=16 * 2**20)] = 512 * 2**20
     accel: str = "auto"
     nic: str = "virtio-net"
@@ -63,7 +66,7 @@ class MachineSpec(Frozen):
 
 
 class ClientsSpec(Frozen):
-    count: Annotated[int, Field(ge=1, le=1000)] = 1
+    count: Annotated[Whole, Field(le=1000)] = 1
     environment: str = "host"
     connect: Literal["shared", "pairs"] = "shared"
     cpus: str | None = None
@@ -71,15 +74,16 @@ class ClientsSpec(Frozen):
 
 
 class LinkSpec(Frozen):
-    rate: BitRate | None = None
-    delay: Seconds | None = None
-    loss: Share | None = None
-    reorder: Share | None = None
+    rate: Annotated[BitRate, Field(ge=1)] | None = None
+    delay: Annotated[Seconds, Field(le=3600)] | None = None
+    loss: Annotated[Share, Field(le=1)] | None = None
+    reorder: Annotated[Share, Field(le=1)] | None = None
     switch: Literal["bridge", "direct"] = "bridge"
 
 
 class HostSpec(Frozen):
-    ssh: str
+    ssh: Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[][A-Za-z0-9_.@:%\[\]-]*$", max_length=300)]
+    """Where its SSH server answers: "user@10.0.0.2". Never an option of some program."""
 
 
 class EnvironmentSpec(Frozen):
@@ -108,7 +112,7 @@ class WorkloadSpec(Frozen):
 
     name: Name
     kind: str
-    primary: str | None = None
+    primary: Name | None = None
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -116,7 +120,7 @@ class WorkloadSpec(Frozen):
 
 
 class CaptureSpec(Frozen):
-    snap: Annotated[int, Field(ge=64)] = 128
+    snap: Annotated[int, Field(strict=True, ge=64, le=262_144)] = 128
 
 
 def _as_capture(value: object) -> object:
@@ -127,8 +131,8 @@ def _as_capture(value: object) -> object:
 class ObserveSpec(Frozen):
     model_config = ConfigDict(frozen=True, extra="allow")  # an observer of somebody else's, by its name
 
-    usage: Seconds | None = None
-    noise: bool = False
+    usage: Annotated[Seconds, Field(ge=0.01, le=3600)] | None = None
+    noise: StrictBool = False
     capture: Annotated[CaptureSpec | None, BeforeValidator(_as_capture)] = None
 
     @property
@@ -138,19 +142,19 @@ class ObserveSpec(Frozen):
 
 
 class SequentialBlocks(Frozen):
-    min: Annotated[int, Field(ge=1)]
-    max: Annotated[int, Field(ge=1)]
+    min: Whole
+    max: Whole
 
 
 class DesignSpec(Frozen):
-    blocks: Annotated[int, Field(ge=1)] | SequentialBlocks = 8
+    blocks: Whole | SequentialBlocks = 8
     crossing: Literal["full", "one-at-a-time"] = "full"
-    margin: Annotated[Share, Field(gt=0)] = 0.02
-    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    seed: int = 1
+    margin: Annotated[Share, Field(gt=0, le=1)] = 0.02
+    alpha: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.05
+    seed: StrictInt = 1
     provision: Provision = "boot"
-    share_boot: bool = False
-    repeats: Annotated[int, Field(ge=1)] = 1
+    share_boot: StrictBool = False
+    repeats: Whole = 1
 
     @property
     def fixed_blocks(self) -> int:
@@ -472,6 +476,8 @@ class Environment(Protocol):
     """Makes machines of one kind."""
 
     kind: ClassVar[str]
+    Options: ClassVar[type[Frozen]]
+    """What [environments.NAME] takes besides `kind` and `provision`; `Frozen` itself for a kind that takes nothing."""
     provisions: ClassVar[tuple[Provision, ...]]
     """What it can do, strongest first."""
     on_switch: ClassVar[bool]
@@ -644,6 +650,8 @@ class Observer(Protocol):
     around: ClassVar[bool]
     """True: runs before and after the measurement, never during it."""
 
-    def __init__(self, setting: Any) -> None: ...
+    def __init__(self, setting: Any) -> None:
+        """Without effect. ValueError, with what would be right, for a setting that it does not know."""
+        ...
 
     async def start(self, stage: Stage) -> Watch: ...

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Sequence
 
 from nearmetal import factors as words
 from nearmetal.errors import BadInput
-from nearmetal.model import Assignment, BlockPlan, BootPlan, ContrastPlan, Level, Plan, Study, TrialPlan
-from nearmetal.study import digest, primaries, treatments_of
+from nearmetal.model import Assignment, BlockPlan, BootPlan, ContrastPlan, Plan, Study, TrialPlan
+from nearmetal.study import digest, primaries
 
 
 def make(study: Study, left_out: Sequence[Assignment] = ()) -> Plan:
     """The plan of a study. BadInput when a contrast's reference cannot be told."""
-    treatments = [treatment for treatment in treatments_of(study) if treatment not in left_out]
+    without = {words.identity(treatment) for treatment in left_out}
+    treatments = [one for one in words.treatments_of(study) if words.identity(one) not in without]
     contrasts = list(contrasts_of(study, treatments))
     name = digest(study)
     return Plan(
@@ -66,35 +67,18 @@ def _hash(*parts: object) -> str:
 
 def contrasts_of(study: Study, treatments: Sequence[Assignment]) -> Iterable[ContrastPlan]:
     """Each treatment against its reference: for each factor that the reference names, all other factors alike."""
-    reference = study.reference or {name: factor.levels[0] for name, factor in study.factors.items()}
-    for name, level in reference.items():
+    planned = {words.identity(treatment) for treatment in treatments}
+    for name, level in words.reference_of(study).items():
         for treatment in treatments:
             if name not in treatment or words.same(treatment[name], level):
                 continue
-            other = _counterpart(study, treatment, name, reference)
-            if other in treatments:
+            try:
+                other = words.counterpart(study, treatment, name)
+            except words.Unnamed as error:
+                raise BadInput(str(error), study.name, error.remedy) from None
+            if words.identity(other) in planned:
                 for workload in study.workloads:
                     yield ContrastPlan(workload=workload.name, treatment=treatment, reference=other)
-
-
-def _counterpart(study: Study, treatment: Assignment, name: str, reference: Assignment) -> dict[str, Level]:
-    """The same combination with one factor at its reference level.
-
-    Factors that no longer apply are dropped. Those that newly apply are taken from the reference, which must name
-    them: any other choice would be ours, not the study's.
-    """
-    wanted = {**treatment, name: reference[name]}
-    counterpart = words.completed(study.factors, wanted)
-    for new in counterpart.keys() - wanted.keys():
-        if new not in reference:
-            raise BadInput(
-                f"compared with {name} = {words.show(reference[name])}, the factor `{new}` comes in, and the reference "
-                "does not say at which level",
-                study.name,
-                f"name it: reference = {{ …, {new} = … }}",
-            )
-        counterpart[new] = reference[new]
-    return counterpart
 
 
 def enough_blocks(contrasts: int, alpha: float) -> int:

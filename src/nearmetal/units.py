@@ -14,7 +14,16 @@ from pydantic import BeforeValidator, ValidationInfo
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%][A-Za-z/%]*)\s*")
 
 _SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "kB": 10**3, "MB": 10**6, "GB": 10**9}
-_TIMES = {"ns": "1e-9", "us": "1e-6", "ms": "1e-3", "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_TIMES: Mapping[str, int | str] = {
+    "ns": "1e-9",
+    "us": "1e-6",
+    "ms": "1e-3",
+    "s": 1,
+    "m": 60,
+    "min": 60,
+    "h": 3600,
+    "d": 86400,
+}
 _RATES = {"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9}
 _SHARES = {"%": "0.01"}
 

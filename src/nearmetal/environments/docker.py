@@ -31,6 +31,7 @@ from nearmetal.model import (
     Cost,
     EnvironmentSpec,
     Finding,
+    Frozen,
     Handle,
     MachineSpec,
     Order,
@@ -49,8 +50,14 @@ _NOT_FOUND = 404
 _CONFLICT = 409
 
 
+class Options(Frozen):
+    engine: str | None = None
+    runtime: str | None = None
+
+
 class DockerEnvironment:
     kind: ClassVar[str] = "docker"
+    Options: ClassVar[type[Frozen]] = Options
     provisions: ClassVar[tuple[Provision, ...]] = ("boot",)
     on_switch: ClassVar[bool] = True
     typical_ready: ClassVar[float] = 1.5

@@ -31,6 +31,7 @@ from nearmetal.model import (
     Cost,
     EnvironmentSpec,
     Finding,
+    Frozen,
     Handle,
     MachineSpec,
     Order,
@@ -44,6 +45,7 @@ from nearmetal.model import (
 
 class HostEnvironment:
     kind: ClassVar[str] = "host"
+    Options: ClassVar[type[Frozen]] = Frozen
     provisions: ClassVar[tuple[Provision, ...]] = ("boot",)
     on_switch: ClassVar[bool] = True
     typical_ready: ClassVar[float] = 0.3

@@ -9,7 +9,9 @@ that is not ours: reused, and rebooted only on request), and `fault` with the st
 import asyncio
 import base64
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, StrictBool
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
@@ -20,6 +22,7 @@ from nearmetal.model import (
     Cost,
     EnvironmentSpec,
     Finding,
+    Frozen,
     Handle,
     MachineSpec,
     Order,
@@ -121,8 +124,22 @@ def _faulty(state: State, step: str) -> bool:
     return state.get("fault") == step and state["count"] in state.get("fault_on", [1])
 
 
+class Options(Frozen):
+    speed: Annotated[float, Field(gt=0)] = 1.0
+    noise: Annotated[float, Field(ge=0)] = 0.01
+    drift: float = 0.0
+    effects: Mapping[str, float] = {}
+    label: str | None = None
+    borrowed: StrictBool = False
+    address: str | None = None
+    missing: str | None = None
+    fault: Literal["create", "attach", "exec"] | None = None
+    fault_on: tuple[int, ...] = (1,)
+
+
 class Mock:
     kind: ClassVar[str] = "mock"
+    Options: ClassVar[type[Frozen]] = Options
     provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart", "restore", "reuse")
     on_switch: ClassVar[bool] = False
     typical_ready: ClassVar[float] = 0.02

@@ -58,6 +58,7 @@ class Options(Frozen):
 
 class QemuEnvironment:
     kind: ClassVar[str] = "qemu"
+    Options: ClassVar[type[Frozen]] = Options
     provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart")
     on_switch: ClassVar[bool] = True
     typical_ready: ClassVar[float] = 6.0

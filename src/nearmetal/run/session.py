@@ -16,6 +16,7 @@ from nearmetal import plan as planning
 from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.factors import treatments_of
 from nearmetal.lab import clean, probe
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.ledger import held
@@ -26,7 +27,6 @@ from nearmetal.run import runner
 from nearmetal.run.events import Event
 from nearmetal.run.progress import Progress
 from nearmetal.store.folder import Manifest, RunFolder
-from nearmetal.study import treatments_of
 
 Say = Callable[[str], None]
 

@@ -1,0 +1,248 @@
+"""The text of a study file: where in it something is wrong, and what, in words for who wrote it. Pure."""
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from nearmetal.errors import BadInput
+from nearmetal.lines import KeyPath, line_of, locate
+from nearmetal.model import Study
+
+DEEPEST = 32
+"""Tables within tables. No study needs a tenth of it, and the parsers below this one do not survive thousands."""
+_SHOWN = 100
+"""Characters of a wrong value that are shown."""
+
+
+class StudyText:
+    """A study file as text. `overrides` are the key paths that the command line set, with how it did."""
+
+    def __init__(self, text: str, file: str) -> None:
+        """BadInput when it is not TOML."""
+        self.file = file
+        self.overrides: dict[KeyPath, str] = {}
+        self.is_quick = False
+        self.raw = self._parsed(text)
+        self._lines = locate(text)
+
+    def _parsed(self, text: str) -> dict[str, Any]:
+        try:
+            return parse(text)
+        except ValueError as error:
+            line = next(iter(_numbers_after("line ", str(error))), 1)
+            raise BadInput(
+                _printable(f"this is not TOML: {error}"), f"{self.file}:{line}", "see https://toml.io for the syntax"
+            ) from None
+
+    def wrong(self, path: KeyPath, what: str, remedy: str) -> BadInput:
+        """The error that points at a key, or at the nearest table around it."""
+        return BadInput(_printable(what), self._place(path), _printable(remedy))
+
+    def _place(self, path: KeyPath) -> str:
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.overrides:
+                return f"{self.file}, {_printable(self.overrides[path[:length]])}"
+        if self.is_quick and ("quick", *path) in self._lines:
+            path = ("quick", *path)
+        return f"{self.file}:{line_of(self._lines, path)}"
+
+
+def parse(text: str) -> dict[str, Any]:
+    """TOML. ValueError when it is none, or when it is of a size that no study is."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError(f"arrays or tables are nested more than {DEEPEST} deep") from None
+
+
+def _numbers_after(marker: str, text: str) -> Iterable[int]:
+    for piece in text.split(marker)[1:]:
+        digits = piece.split(",")[0].split(")")[0]
+        if digits.isdigit():
+            yield int(digits)
+
+
+def _printable(text: str) -> str:
+    """On one line, and nothing in it that steers a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown(value: object) -> str:
+    """A value for a message: as Python writes it, cut where it is long."""
+    if isinstance(value, Mapping | BaseModel):
+        return "a table"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, bool):
+        return str(value).lower()
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more digits than Python prints
+        return "a number of thousands of digits"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def did_you_mean(word: str, choices: Iterable[str], what: str) -> str:
+    choices = list(choices)
+    near = difflib.get_close_matches(word[:_SHOWN], choices, n=1)
+    return f"did you mean `{near[0]}`?" if near else f"{what}: {', '.join(choices) or 'none'}"
+
+
+# ── What no key may hold ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def refuse_what_nothing_takes(where: StudyText, raw: Mapping[str, Any]) -> None:
+    """Control characters, numbers that are none, and nesting without end. BadInput."""
+    for path, value in _leaves(raw):
+        if len(path) > DEEPEST:
+            raise where.wrong(path, f"tables are nested more than {DEEPEST} deep", "a study has two levels of tables")
+        for text in (value, path[-1]):
+            if isinstance(text, str) and any(_is_control(character) for character in text):
+                raise where.wrong(path, f"{shown(text)} has a control character", "remove it")
+        if isinstance(value, float) and value - value != 0:
+            raise where.wrong(path, f"`{dotted(path)}` cannot be {value}", "write a number")
+
+
+def _is_control(character: str) -> bool:
+    return not character.isprintable() and character not in "\t\n\r" and not character.isspace()
+
+
+def _leaves(raw: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
+    """Every key and entry with its path, those that hold others included; no deeper than one beyond the limit."""
+    stack: list[tuple[KeyPath, Any]] = [((key,), value) for key, value in raw.items()]
+    while stack:
+        path, value = stack.pop()
+        yield path, value
+        if len(path) <= DEEPEST:
+            stack += [((*path, key), item) for key, item in _children(value).items()]
+
+
+def _children(value: object) -> Mapping[Any, Any]:
+    """What a table or a list holds, by key or index; nothing for what holds nothing."""
+    if isinstance(value, dict):
+        return value
+    return dict(enumerate(value)) if isinstance(value, list) else {}
+
+
+def dotted(path: KeyPath) -> str:
+    return ".".join(map(str, path))
+
+
+# ── What the shape of a file can get wrong ────────────────────────────────────────────────────────────────────────
+
+
+def explained(error: ValidationError, raw: Mapping[str, Any], where: StudyText) -> BadInput:
+    """The first thing that is wrong, in our words.
+
+    pydantic tries every type of a union and reports each: what goes deepest into the file is what was meant.
+    """
+    errors = error.errors(include_url=False)
+    start = _path(errors[0], raw)[:1]
+    first = max((one for one in errors if _path(one, raw)[:1] == start), key=lambda one: len(_path(one, raw)))
+    path = _path(first, raw)
+    name = dotted(path)
+    if first["type"] == "extra_forbidden":
+        keys = keys_of(_model_of(path))
+        if len(path) == 1:
+            keys.append("quick")
+        return where.wrong(path, f"unknown key `{name}`", did_you_mean(str(path[-1]), keys, "known keys"))
+    if first["type"] == "missing":
+        return where.wrong(path, f"`{name}` is missing", f"add it: {_EXAMPLES.get(path[-1], f'{path[-1]} = …')}")
+    if path[:1] == ("factors",) and "levels" in path[2:]:
+        factor = path[1]
+        if first["type"] == "too_short":
+            return where.wrong(path, f"the factor `{factor}` has no levels", "give it at least one")
+        return where.wrong(
+            path, f"the levels of `{factor}` must be a list of numbers, texts or booleans", f'{factor} = ["a", "b"]'
+        )
+    if path == ("workloads",):
+        return where.wrong(path, "the study has no list of workloads", "begin each with [[workloads]], name and kind")
+    return where.wrong(path, *told(f"`{name}`", first))
+
+
+def told(subject: str, error: ErrorDetails) -> tuple[str, str]:
+    """What is wrong with a value, and what would be right; a validator of ours says both in one sentence."""
+    if error["type"] == "value_error":
+        return f"{subject}: {error['msg'].removeprefix('Value error, ')}", "docs/study-file.md says what each key takes"
+    return f"{subject} cannot be {shown(error['input'])}", f"it must be {in_words(error)}"
+
+
+def _path(error: ErrorDetails, raw: Mapping[str, Any]) -> KeyPath:
+    """Where in the file an error is: its location without the names of types that pydantic tried."""
+    path: KeyPath = ()
+    node: Any = raw
+    for position, part in enumerate(error["loc"]):
+        inner = _children(node)
+        if part in inner:
+            node, path = inner[part], (*path, part)
+        elif error["type"] == "missing" and position == len(error["loc"]) - 1:
+            path = (*path, part)
+    return path
+
+
+_EXAMPLES: dict[str | int, str] = {
+    "name": 'name = "my-study"',
+    "workloads": '[[workloads]] name = "web", kind = "http"',
+    "kind": 'kind = "http"',
+    "levels": 'levels = ["a", "b"]',
+    "max": "blocks = { min = 8, max = 40 }",
+    "min": "blocks = { min = 8, max = 40 }",
+}
+
+_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text",
+    "tuple": "a list",
+    "list": "a list",
+    "dict": "a table",
+    "mapping": "a table",
+    "model": "a table",
+}
+
+
+_BOUNDS = {
+    "greater_than_equal": "at least",
+    "greater_than": "more than",
+    "less_than_equal": "at most",
+    "less_than": "less than",
+}
+
+
+def in_words(error: ErrorDetails) -> str:
+    """What would be right, from what pydantic says is wrong."""
+    kind, context = error["type"], error.get("ctx", {})
+    if kind in _BOUNDS:
+        return f"{_BOUNDS[kind]} {next(iter(context.values()))}"
+    if kind == "literal_error":
+        return f"one of {context['expected']}"
+    if kind == "string_pattern_mismatch":
+        return f"a text that matches {context['pattern']}"
+    return _TYPES.get(kind.removesuffix("_type").removesuffix("_parsing").removesuffix("_attributes"), error["msg"])
+
+
+def keys_of(model: type[BaseModel]) -> list[str]:
+    """The keys that a table takes, as they are written."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _model_of(path: KeyPath) -> type[BaseModel]:
+    """The model of the table that a key stands in, found by walking the study's own fields."""
+    model: type[BaseModel] = Study
+    for part in path[:-1]:
+        if part in model.model_fields:
+            inner = next(_models_in(model.model_fields[str(part)].annotation), None)
+            model = inner or model
+    return model
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
