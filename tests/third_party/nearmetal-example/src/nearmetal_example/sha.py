@@ -22,15 +22,15 @@ _SCRIPT = 'dd if=/dev/zero bs=1M count="$1" | sha256sum'
 _COPIED = re.compile(r"(\d+) bytes .* copied, ([0-9.e-]+) s")
 
 
-class Parameters(Frozen):
+class ShaParameters(Frozen):
     size: Annotated[Bytes, Field(ge=_BLOCK, multiple_of=_BLOCK)] = 256 * 2**20
 
 
 class Sha:
     kind: ClassVar[str] = "sha"
-    Parameters: ClassVar[type[Frozen]] = Parameters
+    Parameters: ClassVar[type[Frozen]] = ShaParameters
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: ShaParameters) -> None:
         self._size = parameters.size
         self._digest = ""
 

@@ -36,7 +36,7 @@ from nearmetal.model import (
 _OWN_TMP = 'mount --bind "$0" /tmp && exec "$@"'
 
 
-class Options(Frozen):
+class TempdirOptions(Frozen):
     """What [environments.NAME] may say besides the kind."""
 
     keep: bool = False
@@ -47,7 +47,7 @@ class TempdirMachine:
     owned = True
     address = "127.0.0.1"
     interface = "lo"
-    peer = None
+    peer: str | None = None
     probe = "/tmp/nearmetal-probe"
 
     def __init__(self, handle: Handle, site: Site) -> None:
@@ -100,7 +100,7 @@ class Tempdir:
     provisions: ClassVar[tuple[Provision, ...]] = ("boot",)
     on_switch: ClassVar[bool] = False
     typical_ready: ClassVar[float] = 0.1
-    Options: ClassVar[type[Frozen]] = Options
+    Options: ClassVar[type[Frozen]] = TempdirOptions
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         return [
@@ -118,7 +118,7 @@ class Tempdir:
             data={
                 "role": order.role,
                 "folder": str(folder),
-                "keep": Options.model_validate(order.options).keep,
+                "keep": TempdirOptions.model_validate(order.options).keep,
                 "niceness": order.spec.settings.get("niceness", 0),
                 "boot_id": f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}+{uuid.uuid4().hex}",
                 "group": asdict(cgroup.named(order.name, await cgroup.version(site))),
