@@ -1,5 +1,6 @@
 """The journal of a run: one JSON line per record or event, append-only, fsynced, safe against a torn last line."""
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -19,8 +20,16 @@ class Journal:
         self._cut_torn_line()
 
     def append(self, line: dict[str, Any]) -> None:
-        os.write(self._descriptor, json.dumps(line, separators=(",", ":")).encode() + b"\n")
-        os.fsync(self._descriptor)
+        """OSError when the disk is full; the journal then ends with the line before."""
+        content = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        before = os.fstat(self._descriptor).st_size
+        try:
+            if os.write(self._descriptor, content) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+            os.fsync(self._descriptor)
+        except OSError:
+            os.ftruncate(self._descriptor, before)
+            raise
 
     def close(self) -> None:
         os.close(self._descriptor)

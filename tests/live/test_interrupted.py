@@ -1,0 +1,115 @@
+"""Ctrl-C, a full disk and a second run at once: one clear message, nothing lost, nothing left behind."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import records
+from tests.order import mock_run
+
+LONG = mock_run.STUDY.replace("blocks = 2", "blocks = 400")
+
+
+async def start(*arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "nearmetal", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+
+
+async def ended(process: asyncio.subprocess.Process) -> tuple[int, str, str]:
+    stdout, stderr = await asyncio.wait_for(process.communicate(), 120)
+    return process.returncode or 0, stdout.decode(), stderr.decode()
+
+
+async def until_trials(folder: Path, count: int) -> None:
+    """Wait until a run has that many finished trials."""
+    journal = RunFolder(folder).journal
+    for _ in range(600):
+        if sum(1 for _ in records(journal)) >= count:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"the run has not come to {count} trials")
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    file = tmp_path / "study.toml"
+    file.write_text(LONG)
+    return file
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_once_interrupted_it_tidies_up_and_says_how_to_go_on(
+    study: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    folder = tmp_path / "run"
+    process = await start("run", str(study), "-o", str(folder), "--json")
+    await until_trials(folder, 3)
+    process.send_signal(number)
+    status, stdout, stderr = await ended(process)
+    assert status == 4
+    assert f"nearmetal resume {folder}" in stderr
+    assert "Traceback" not in stderr
+    summary = json.loads(stdout.splitlines()[-1])
+    finished = list(records(RunFolder(folder).journal))
+    assert summary["trials"]["ok"] == len(finished) >= 3
+    assert await mock_run.left_over() == []
+
+
+async def test_a_second_run_at_once_is_refused(study: Path, tmp_path: Path) -> None:
+    first = await start("run", str(study), "-o", str(tmp_path / "one"))
+    await until_trials(tmp_path / "one", 1)
+    status, _, stderr = await ended(await start("run", str(study), "-o", str(tmp_path / "two")))
+    assert status == 3
+    assert "another run is measuring" in stderr
+    assert not (tmp_path / "two").exists()
+    first.send_signal(signal.SIGINT)
+    assert (await ended(first))[0] == 4
+
+
+async def test_a_folder_with_a_run_in_it_is_not_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(mock_run.STUDY)
+    folder = tmp_path / "run"
+    assert (await ended(await start("run", str(file), "-o", str(folder))))[0] == 0
+    before = RunFolder(folder).journal.read_bytes()
+    status, _, stderr = await ended(await start("run", str(file), "-o", str(folder)))
+    assert status == 2
+    assert "nearmetal resume" in stderr
+    assert RunFolder(folder).journal.read_bytes() == before
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for a manifest and some records."""
+    place = tmp_path / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(place)], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.live
+async def test_a_full_disk_ends_the_run_with_what_is_recorded_safe(study: Path, small_disk: Path) -> None:
+    folder = small_disk / "run"
+    status, _, stderr = await ended(await start("run", str(study), "-o", str(folder)))
+    assert status == 3
+    assert "No space left on device" in stderr
+    assert "nearmetal resume" in stderr
+    assert "Traceback" not in stderr
+    assert len(list(records(RunFolder(folder).journal))) > 0
+    await mock_run.cleaned()
+    assert await mock_run.left_over() == []
