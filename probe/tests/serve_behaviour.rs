@@ -72,7 +72,7 @@ fn arrivals_are_reported_since_the_last_report() {
 
 #[test]
 fn a_stall_holds_everything_back_once_in_each_period() {
-    let serve = Serve::start(&["--stall", "100ms/300ms"]);
+    let mut serve = Serve::start(&["--stall", "100ms/300ms"]);
     let document = load(
         serve.address,
         &["--mode", "open", "--rate", "200", "--duration", "900ms"],
@@ -82,4 +82,6 @@ fn a_stall_holds_everything_back_once_in_each_period() {
         number(&document, "/latency_ns/max") >= 50_000_000,
         "{document}"
     );
+    let stalls = &serve.report()["stalls_ns"];
+    assert!(number(stalls, "/count") >= 2, "{stalls}");
 }

@@ -113,7 +113,7 @@ fn headline(text: &mut String, plan: &Plan, document: &Document) {
         ),
     };
     let connections = if plan.new_connections {
-        "a connection per request"
+        "new connections"
     } else {
         "kept connections"
     };

@@ -17,6 +17,8 @@ pub struct Document {
     pub connections: u64,
     /// Requests that were not understood.
     pub malformed: u64,
+    /// With `--stall`: how long it really stood still, each time; a timer may be late.
+    pub stalls_ns: Option<Summary>,
     /// With `--arrivals`.
     pub arrivals: Option<ArrivalsFound>,
 }

@@ -72,7 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut since = clock::now();
     let mut report = |seen: &mut Seen| {
         let now = clock::now();
-        let document = document(&address, seen, now - since);
+        let document = document(&args, &address, seen, now - since);
         since = now;
         *seen = nothing_seen(args.arrivals);
         if args.json {
@@ -108,7 +108,7 @@ fn announce(args: &Args, address: &str) {
     }
 }
 
-fn document(address: &str, seen: &Seen, elapsed_ns: u64) -> Document {
+fn document(args: &Args, address: &str, seen: &Seen, elapsed_ns: u64) -> Document {
     Document {
         schema: "serve.v1",
         listen: address.to_owned(),
@@ -116,6 +116,7 @@ fn document(address: &str, seen: &Seen, elapsed_ns: u64) -> Document {
         requests: seen.requests,
         connections: seen.connections,
         malformed: seen.malformed,
+        stalls_ns: args.stall.map(|_| seen.stalls.summary()),
         arrivals: seen.arrivals.as_ref().map(Arrivals::found),
     }
 }

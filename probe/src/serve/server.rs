@@ -14,6 +14,7 @@ use super::request::LastRequest;
 use crate::load::clock::{self, MILLISECOND, NEVER, Nanoseconds};
 use crate::load::poller::{self, EventFlags, Poller};
 use crate::load::socket;
+use crate::load::statistics::Durations;
 
 const LISTENER: u64 = u64::MAX;
 const BACKLOG: i32 = 4096;
@@ -37,6 +38,8 @@ pub struct Seen {
     pub requests: u64,
     pub connections: u64,
     pub malformed: u64,
+    /// How long it really stood still, each time.
+    pub stalls: Durations,
     pub arrivals: Option<Arrivals>,
 }
 
@@ -143,6 +146,7 @@ impl Server {
             if now >= self.next_stall {
                 clock::sleep_until(self.next_stall + stall.length);
                 self.next_stall += stall.period;
+                self.seen.stalls.record(clock::now() - now);
             }
         }
     }
