@@ -3,16 +3,21 @@
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import NearmetalError
 from nearmetal.lab import clean, image, probe
 from nearmetal.lab.findings import finding, program, provided
 from nearmetal.lab.image import Image
+from nearmetal.lab.lab import Lab
+from nearmetal.lab.ledger import held
 from nearmetal.lab.site import LocalSite, must
-from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
+from nearmetal.lab.sites import opener
+from nearmetal.model import Environment, EnvironmentSpec, Finding, MachineSpec, Site
 from nearmetal.units import show_size
 
 DISK_NEEDED = 4 * 2**30
@@ -109,24 +114,38 @@ def hypervisor_of(facts: Mapping[str, Any]) -> str | None:
 
 
 async def _environments(site: Site) -> list[Finding]:
-    """Each environment of this host: what it lacks, or that it has all it needs."""
-    from nearmetal import plugins
-
+    """Each environment of this host: what it lacks, or that a machine of it was made and ran a command."""
     findings: list[Finding] = []
     for name in plugins.names("environments"):
-        if not plugins.load("environments", name).on_switch:
+        environment: Environment = plugins.load("environments", name)
+        if not environment.on_switch or name == "qemu":  # guests are booted below, on each accelerator
             continue
         lacking = [
             one
-            for one in await plugins.load("environments", name).check(
-                EnvironmentSpec(kind=name), MachineSpec(accel="tcg"), site
-            )
+            for one in await environment.check(EnvironmentSpec(kind=name), MachineSpec(), site)
             if not one.ok and one.fatal
         ]
-        findings += [
-            one.model_copy(update={"what": f"environment {name}: {one.what}", "fatal": False}) for one in lacking
-        ] or [Finding(what=f"environment {name}", ok=True)]
+        if lacking:
+            findings += [
+                one.model_copy(update={"what": f"environment {name}: {one.what}", "fatal": False}) for one in lacking
+            ]
+        else:
+            what = f"environment {name}: a machine that runs a command"
+            findings.append(await _tried(what, partial(_machine, name, site), "see what it says", fatal=False))
     return findings
+
+
+async def _machine(kind: str, site: Site) -> None:
+    """Make a machine, run a command in it, and remove it."""
+    token = clean.new_token()
+    with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
+        lab = Lab(token, ledger, opener({}))
+        try:
+            spec, machine = EnvironmentSpec(kind=kind), MachineSpec()
+            handle = await lab.create(spec, machine, "server", "boot", "", site)
+            await must(await lab.attach(handle), "true")
+        finally:
+            await lab.close()
 
 
 async def _accelerators(lab: Image) -> list[Finding]:

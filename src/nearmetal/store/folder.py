@@ -56,7 +56,9 @@ class RunFolder:
     def open(cls, path: Path) -> "RunFolder":
         folder = cls(path)
         if not folder._manifest.exists():
-            raise BadInput("this is not a run's folder: it has no manifest.json", str(path), "`nearmetal ls` names runs")
+            raise BadInput(
+                "this is not a run's folder: it has no manifest.json", str(path), "`nearmetal ls` names runs"
+            )
         return folder
 
     def manifest(self) -> Manifest:
