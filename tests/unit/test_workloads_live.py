@@ -62,7 +62,9 @@ async def life(clients: int = 1, **parameters: Any) -> Measurement:
     """Prepare, run and finish one workload, as a trial does."""
     host = ThisHost("server0")
     machines = tuple(ThisHost(f"client{index}") for index in range(clients))
-    stage = LabStage((host,), machines, {}, MachineSpec(), LinkSpec(), "shared", offsets={})
+    stage = LabStage(
+        (host,), machines, {}, MachineSpec(), LinkSpec(), "shared", offsets={machine.name: 0 for machine in machines}
+    )
     one = study.workload_of(WorkloadSpec.model_validate({"name": "it", **parameters}))
     try:
         await one.prepare(stage)
