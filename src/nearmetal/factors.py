@@ -251,7 +251,7 @@ def _met(study: Study, name: str) -> dict[str, Level]:
     met: dict[str, Level] = {}
     for outer, levels in demands(study.factors, name).items():
         usual = study.reference.get(outer, study.factors[outer].levels[0])
-        met[outer] = usual if any(same(usual, level) for level in levels) else levels[0]
+        met[outer] = usual if not levels or any(same(usual, level) for level in levels) else levels[0]
     return met
 
 

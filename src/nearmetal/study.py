@@ -3,7 +3,6 @@
 import copy
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,8 +27,8 @@ def read(text: str, file: str, overrides: Sequence[str] = (), quick: bool = Fals
     checked in any case.
     """
     where = StudyText(text, file)
-    refuse_what_nothing_takes(where, where.raw)
     raw = where.raw
+    refuse_what_nothing_takes(where, raw)
     scaled_down = raw.pop("quick", None)
     if scaled_down is not None and not isinstance(scaled_down, dict):
         raise where.wrong(("quick",), "`quick` is not a table", "say in [quick] what a quick run sets")
@@ -37,6 +36,8 @@ def read(text: str, file: str, overrides: Sequence[str] = (), quick: bool = Fals
         raise where.wrong((), "--quick, but the study has no [quick] table", "say in [quick] what a quick run sets")
     changes = [_override(override) for override in overrides]
     where.overrides = {path: f"--set {override}" for override, (path, _) in zip(overrides, changes, strict=True)}
+    for _, change in changes:
+        refuse_what_nothing_takes(where, change)
     whole = _checked(_overridden(raw, changes), where)
     if scaled_down is None:
         return whole
@@ -97,7 +98,7 @@ def _override(text: str) -> tuple[KeyPath, dict[str, Any]]:
         path, inner = (*path, part), inner[part]
     try:
         parsed = parse(f"value = {value}")["value"]
-    except (ValueError, tomllib.TOMLDecodeError):
+    except ValueError:
         parsed = value
     for part in reversed(path):
         parsed = {part: parsed}
@@ -112,7 +113,6 @@ def _overridden(raw: dict[str, Any], changes: Sequence[tuple[KeyPath, dict[str, 
 
 
 def _checked(raw: dict[str, Any], where: StudyText) -> Study:
-    refuse_what_nothing_takes(where, raw)
     given = raw.get("factors")
     if not isinstance(given, dict) or "environment" not in given:
         raise where.wrong(

@@ -408,8 +408,8 @@ _LOOKED_AT = 20_000
 CHECKS: Sequence[Check] = (
     _names,
     _factors,
-    _conditions,
     _environments,
+    _conditions,
     _workloads,
     _targets,
     _reference,

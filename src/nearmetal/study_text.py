@@ -142,7 +142,8 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: StudyText) 
     """
     errors = error.errors(include_url=False)
     start = _path(errors[0], raw)[:1]
-    first = max((one for one in errors if _path(one, raw)[:1] == start), key=lambda one: len(_path(one, raw)))
+    related = [one for one in errors if _path(one, raw)[:1] == start]
+    first = max(related, key=lambda one: (len(_path(one, raw)), one["type"] == "extra_forbidden"))
     path = _path(first, raw)
     name = dotted(path)
     if first["type"] == "extra_forbidden":
@@ -167,7 +168,8 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: StudyText) 
 def told(subject: str, error: ErrorDetails) -> tuple[str, str]:
     """What is wrong with a value, and what would be right; a validator of ours says both in one sentence."""
     if error["type"] == "value_error":
-        return f"{subject}: {error['msg'].removeprefix('Value error, ')}", "docs/study-file.md says what each key takes"
+        message = error["msg"].removeprefix("Value error, ").replace(repr(error["input"]), shown(error["input"]))
+        return f"{subject}: {message}", "docs/study-file.md says what each key takes"
     return f"{subject} cannot be {shown(error['input'])}", f"it must be {in_words(error)}"
 
 

@@ -1,0 +1,223 @@
+"""The plan: everything once a block, in an order that only the seed decides, and what is compared with what."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearmetal import factors, plan
+from nearmetal.errors import BadInput
+from nearmetal.model import BlockPlan, Plan, Study
+from nearmetal.study import read
+from tests.unit.study_text import GOOD
+
+SECOND = '\n[[workloads]]\nname = "sums"\nkind = "sysbench"\ntest = "cpu"\n[design]'
+
+
+def made(text: str = GOOD, *overrides: str) -> Plan:
+    return plan.make(read(text, "s.toml", overrides))
+
+
+def order(block: BlockPlan) -> list[str]:
+    return [
+        f"{factors.key(boot.treatment)}: {trial.workload} {trial.repeat}"
+        for boot in block.boots
+        for trial in boot.trials
+    ]
+
+
+def test_each_block_has_everything_once() -> None:
+    found = made(GOOD.replace("\n[design]", SECOND), "design.repeats=2")
+    treatments = [factors.key(one) for one in found.treatments]
+    assert len(treatments) == 6
+    wanted = Counter(f"{t}: {w} {r}" for t in treatments for w in ("web", "sums") for r in (0, 1))
+    assert len(found.blocks) == 6
+    for block in found.blocks:
+        assert Counter(order(block)) == wanted
+        assert [trial.position for boot in block.boots for trial in boot.trials] == list(range(24))
+        assert all(len({trial.workload for trial in boot.trials}) == 1 for boot in block.boots)
+        assert all([trial.repeat for trial in boot.trials] == [0, 1] for boot in block.boots)
+
+
+def test_no_two_trials_have_the_same_id() -> None:
+    found = made(GOOD.replace("\n[design]", SECOND), "design.repeats=2", "design.blocks=8")
+    ids = [trial.id for block in found.blocks for boot in block.boots for trial in boot.trials]
+    again = plan.block(read(GOOD, "s.toml"), found.treatments, found.study, 0, attempt=1)
+    ids += [trial.id for boot in again.boots for trial in boot.trials]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_shared_boot_runs_every_workload_in_an_order_of_its_own() -> None:
+    found = made(GOOD.replace("\n[design]", SECOND), "design.share_boot=true", "design.blocks=10")
+    orders = [tuple(trial.workload for trial in boot.trials) for block in found.blocks for boot in block.boots]
+    assert set(orders) == {("web", "sums"), ("sums", "web")}
+
+
+def test_the_same_seed_gives_the_same_plan_and_another_another() -> None:
+    assert made() == made()
+    one, other = made(), made(GOOD, "design.seed=2")
+    assert [order(block) for block in one.blocks] != [order(block) for block in other.blocks]
+    assert Counter(order(one.blocks[0])) == Counter(order(other.blocks[0]))
+    assert order(one.blocks[0]) != order(one.blocks[1])
+
+
+def test_an_attempt_has_an_order_of_its_own() -> None:
+    study = read(GOOD, "s.toml")
+    first, second = (plan.block(study, made().treatments, "x", 0, attempt) for attempt in (0, 1))
+    assert Counter(order(first)) == Counter(order(second))
+    assert order(first) != order(second)
+
+
+def test_leaving_a_treatment_out_does_not_move_the_others() -> None:
+    study = read(GOOD, "s.toml")
+    whole = plan.make(study)
+    left_out = whole.treatments[2]
+    for with_it, without in zip(whole.blocks, plan.make(study, [left_out]).blocks, strict=True):
+        kept = [one for one in order(with_it) if not one.startswith(f"{factors.key(left_out)}:")]
+        assert order(without) == kept
+
+
+def test_the_order_of_tables_in_the_file_changes_nothing_that_runs() -> None:
+    parts = GOOD.split("\n[")
+    turned = made("\n[".join([parts[0], *reversed(parts[1:])]))
+    for one, other in zip(made().blocks, turned.blocks, strict=True):
+        assert one == other
+
+
+def test_the_order_is_what_it_was_when_this_was_written() -> None:
+    """Golden: another version of Python, of a library or of this file must not reshuffle anybody's study."""
+    study = read(GOOD, "s.toml")
+    block = plan.block(study, plan.make(study).treatments, "golden", 0)
+    assert order(block) == GOLDEN
+    assert [boot.trials[0].id for boot in block.boots][:2] == GOLDEN_IDS
+
+
+GOLDEN = [
+    "environment=slow workers=1 nic=virtio-net: web 0",
+    "environment=base workers=4: web 0",
+    "environment=slow workers=1 nic=e1000: web 0",
+    "environment=base workers=1: web 0",
+    "environment=slow workers=4 nic=e1000: web 0",
+    "environment=slow workers=4 nic=virtio-net: web 0",
+]
+GOLDEN_IDS = ["de920089d08c90e8", "3abcb81c07d16461"]
+
+
+def test_another_hash_seed_gives_the_same_plan() -> None:
+    script = (
+        "import sys; from nearmetal import plan, study; "
+        "print(plan.make(study.read(sys.stdin.read(), 's.toml')).model_dump_json())"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            input=GOOD,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed, "PATH": ""},
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert said[0] == said[1]
+    assert Plan.from_json(json.loads(said[0])) == made()
+
+
+def test_positions_are_spread_over_blocks() -> None:
+    """Every treatment stands at every place about as often: a random order, not a rotation and not the file's."""
+    found = made(GOOD, "design.blocks=600")
+    places: Counter[tuple[str, int]] = Counter()
+    for block in found.blocks:
+        for place, boot in enumerate(block.boots):
+            places[factors.key(boot.treatment), place] += 1
+    assert len(places) == 36
+    assert min(places.values()) > 60 and max(places.values()) < 150
+
+
+# ── What is compared ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def compared(found: Plan) -> list[tuple[str, str]]:
+    return [(factors.key(one.treatment), factors.key(one.reference)) for one in found.contrasts]
+
+
+def test_for_each_factor_in_the_reference_the_others_are_alike() -> None:
+    text = GOOD.replace('reference = { environment = "base", workers = 1 }', 'reference = { environment = "base" }')
+    assert compared(made(text)) == [
+        ("environment=slow workers=1 nic=virtio-net", "environment=base workers=1"),
+        ("environment=slow workers=1 nic=e1000", "environment=base workers=1"),
+        ("environment=slow workers=4 nic=virtio-net", "environment=base workers=4"),
+        ("environment=slow workers=4 nic=e1000", "environment=base workers=4"),
+    ]
+    assert made(text).level == 0.05 / 4
+
+
+def test_a_nested_factor_in_the_reference_is_compared_where_it_exists() -> None:
+    text = GOOD.replace("workers = 1 }", 'nic = "virtio-net" }')
+    assert ("environment=slow workers=4 nic=e1000", "environment=slow workers=4 nic=virtio-net") in compared(made(text))
+
+
+def test_without_a_reference_each_first_level_is_it() -> None:
+    text = GOOD.replace('reference = { environment = "base", workers = 1 }', "")
+    assert len(compared(made(text))) == 4 + 3 + 2
+    assert all(one != other for one, other in compared(made(text)))
+
+
+def test_a_reference_level_that_is_not_the_first() -> None:
+    text = GOOD.replace("workers = 1 }", "workers = 4 }")
+    assert ("environment=base workers=1", "environment=base workers=4") in compared(made(text))
+
+
+def test_what_has_no_counterpart_left_is_not_compared() -> None:
+    study = read(GOOD, "s.toml")
+    without = [one for one in plan.make(study).treatments if one["environment"] == "base"]
+    assert all(one.reference["environment"] == "slow" for one in plan.make(study, without).contrasts)
+
+
+def test_true_and_one_are_not_taken_for_each_other() -> None:
+    text = GOOD.replace("workers = [1, 4]", "workers = [1, 4]\nflag = [1, true]").replace("[[workloads]]", COMMAND)
+    found = made(text.replace("workers = 1 }", "flag = 1 }"))
+    assert any(one.treatment["flag"] is True and one.reference["flag"] == 1 for one in found.contrasts)
+    assert len(found.treatments) == 12
+
+
+COMMAND = """[[workloads]]
+name = "c"
+kind = "command"
+argv = ["x", "{flag}"]
+response = "y"
+better = "higher"
+json = "y"
+[[workloads]]"""
+
+
+def test_a_study_that_was_not_read_is_told_too() -> None:
+    study = read(GOOD, "s.toml").model_copy(update={"reference": {"environment": "slow"}})
+    with pytest.raises(BadInput, match="`nic` comes in"):
+        plan.make(study)
+
+
+def test_one_at_a_time_compares_each_with_the_reference() -> None:
+    found = made(GOOD, "design.crossing=one-at-a-time")
+    assert ("environment=base workers=4", "environment=base workers=1") in compared(found)
+    assert len(found.treatments) == 4
+
+
+@pytest.mark.parametrize(("contrasts", "blocks"), [(0, 6), (1, 6), (2, 7), (4, 8), (18, 10)])
+def test_how_many_blocks_a_verdict_takes(contrasts: int, blocks: int) -> None:
+    assert plan.enough_blocks(contrasts, 0.05) == blocks
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 3), st.booleans(), st.integers(-(2**70), 2**70))
+def test_plans_of_any_size_are_complete(blocks: int, repeats: int, share: bool, seed: int) -> None:
+    study: Study = read(
+        GOOD, "s.toml", [f"design={{blocks={blocks}, repeats={repeats}, share_boot={str(share).lower()}, seed={seed}}}"]
+    )
+    found = plan.make(study)
+    assert sum(len(boot.trials) for block in found.blocks for boot in block.boots) == blocks * repeats * 6
+    assert Plan.from_json(json.loads(found.model_dump_json())) == found

@@ -1,0 +1,344 @@
+"""Reading a study: what it becomes, and what each mistake is answered with."""
+
+import pytest
+
+from nearmetal import factors, study
+from nearmetal.errors import BadInput, ExitCode
+from nearmetal.model import SequentialBlocks, Study
+from tests.unit.study_text import GOOD, line
+
+
+def refused(text: str, **options: object) -> BadInput:
+    with pytest.raises(BadInput) as caught:
+        study.read(text, "s.toml", **options)  # type: ignore[arg-type]
+    error = caught.value
+    assert error.exit_code is ExitCode.BAD_INPUT
+    assert error.where.startswith("s.toml")
+    assert error.remedy
+    assert "\n" not in error.what + error.remedy
+    return error
+
+
+def test_what_is_written_and_what_is_not() -> None:
+    read = study.read(GOOD, "s.toml")
+    assert (read.machine.vcpus, read.machine.memory, read.link.rate) == (2, 512 * 2**20, 10**9)
+    assert (read.design.margin, read.design.crossing, read.design.repeats) == (0.02, "full", 1)
+    assert read.observe.capture is not None
+    assert read.observe.capture.snap == 96
+    assert read.environment("slow").options == {"speed": 0.5}
+    assert read.environment("mock").kind == "mock"
+
+
+BAD: list[tuple[str, str, str, str]] = [
+    # replace, by, where (begin of the line), what is said
+    ("blocks = 6", "bloks = 6", "bloks", "did you mean `blocks`"),
+    ("vcpus = 2", "vcpu = 2", "vcpu ", "did you mean `vcpus`"),
+    ("question =", "qestion =", "qestion", "did you mean `question`"),
+    ("[quick.design]", "[quik.design]", "[quik", "did you mean `quick`"),
+    ("snap = 96", "snip = 96", "capture", "did you mean `snap`"),
+    ("blocks = 6", "blocks = { min = 8, mox = 16 }", "blocks", "did you mean `max`"),
+    ("blocks = 6", "blocks = { min = 8 }", "blocks", "`design.blocks.max` is missing"),
+    ("blocks = 6", "blocks = { min = 8, max = 7 }", "blocks", "min = 8 is more than max = 7"),
+    ("blocks = 6", "blocks = { min = 0, max = 7 }", "blocks", "`design.blocks.min` cannot be 0"),
+    ("blocks = 6", "blocks = 0", "blocks = 0", "it must be at least 1"),
+    ("blocks = 6", "blocks = -1", "blocks = -1", "it must be at least 1"),
+    ("blocks = 6", 'blocks = "6"', "blocks", "`design.blocks` cannot be '6'"),
+    ("blocks = 6", "blocks = true", "blocks", "`design.blocks` cannot be true"),
+    ("blocks = 6", "blocks = 2.0", "blocks", "`design.blocks` cannot be 2.0"),
+    ("blocks = 6", "blocks = 1000000000", "[factors]|[design]", "more than 1,000,000 trials"),
+    ("seed = 1", "repeats = 1000000000", "[factors]|[design]", "more than 1,000,000 trials"),
+    ("seed = 1", "repeats = 0", "repeats", "at least 1"),
+    ("seed = 1", "seed = 1.5", "seed", "it must be a whole number"),
+    ("seed = 1", 'provision = "none"', "provision", "one of 'boot', 'restart'"),
+    ("seed = 1", 'share_boot = "yes"', "share_boot", "true or false"),
+    ("alpha = 0.05", "alpha = 2", "alpha", "less than 1"),
+    ("alpha = 0.05", "alpha = 0", "alpha", "more than 0"),
+    ("alpha = 0.05", "alpha = nan", "alpha", "cannot be nan"),
+    ("alpha = 0.05", 'alpha = "5%"', "alpha", "cannot be '5%'"),
+    ('margin = "2%"', 'margin = "-1%"', "margin", "'-1%' is not a percentage"),
+    ('margin = "2%"', 'margin = "0%"', "margin", "more than 0"),
+    ('margin = "2%"', "margin = 0.02", "margin", "0.02 has no unit"),
+    ('margin = "2%"', 'margin = "2000%"', "margin", "at most 1"),
+    ("vcpus = 2", "vcpus = 0", "vcpus", "at least 1"),
+    ("vcpus = 2", 'vcpus = "2"', "vcpus", "a whole number"),
+    ("vcpus = 2", "vcpus = true", "vcpus", "a whole number"),
+    ('memory = "512MiB"', 'memory = "1B"', "memory", "at least 16777216"),
+    ('memory = "512MiB"', 'memory = "512mib"', "memory", "'512mib' is not a size"),
+    ('memory = "512MiB"', "memory = 512", "memory", "512 has no unit"),
+    ('memory = "512MiB"', f'memory = "{"9" * 400}B"', "memory", "more than anything can have"),
+    ('memory = "512MiB"', 'cpus = "two"', "cpus", "not a list of CPUs"),
+    ('memory = "512MiB"', 'cpus = "0-99999999999"', "cpus", "names no CPUs"),
+    ('memory = "512MiB"', 'cpus = ""', "cpus", "names no CPU"),
+    ('memory = "512MiB"', 'host = "far"', "host", "which is no host"),
+    ('memory = "512MiB"', "isolation = 3", "isolation", "isolation cannot be 3"),
+    ('memory = "512MiB"', 'isolation = ["none"]', "isolation", "isolation cannot be a list"),
+    ('memory = "512MiB"', 'isolatoin = "none"', "isolatoin", "did you mean `isolation`"),
+    ('environment = "mock"', "count = 0", "count", "at least 1"),
+    ('environment = "mock"', 'environment = "moc"', 'environment = "moc', "did you mean `mock`"),
+    ('environment = "mock"', 'connect = "ring"', "connect", "one of 'shared' or 'pairs'"),
+    ('rate = "1Gbit/s"', 'rate = "1GB"', "rate", "not a rate"),
+    ('rate = "1Gbit/s"', 'rate = "0bit/s"', "rate", "at least 1"),
+    ('rate = "1Gbit/s"', 'loss = "101%"', "loss", "at most 1"),
+    ('rate = "1Gbit/s"', 'switch = "hub"', "switch", "one of 'bridge' or 'direct'"),
+    ("capture = { snap = 96 }", "packets = true", "packets", "there is no observer 'packets'"),
+    ("capture = { snap = 96 }", "capture = { snap = 1 }", "capture", "at least 64"),
+    ("speed = 0.5", "sped = 0.5", "sped", "did you mean `speed`"),
+    ("speed = 0.5", "speed = 0", "speed", "more than 0"),
+    ("speed = 0.5", 'provision = "reborn"', "provision", "one of 'boot'"),
+    ('kind = "mock"', 'kind = "mok"', 'kind = "mok"', "did you mean `mock`"),
+    (
+        'kind = "mock"\n\n[environments.slow]',
+        "[environments.slow]",
+        "[environments.base]",
+        "`environments.base.kind` is",
+    ),
+    ("[environments.base]", '[environments."ba se"]', '[environments."ba', "cannot be a name"),
+    ("[environments.base]", '[environments."bäse"]', '[environments."b', "cannot be a name"),
+    (
+        'environment = ["base", "slow"]',
+        'environment = ["base", "quick"]',
+        "environment",
+        "there is no environment 'quick'",
+    ),
+    ('environment = ["base", "slow"]', "environment = [1, true]", "environment", "there is no environment 1"),
+    ('environment = ["base", "slow"]', "", "[factors]", "no factor `environment`"),
+    ("workers = [1, 4]", "workers = []", "workers", "has no levels"),
+    ("workers = [1, 4]", "workers = 4", "workers", "must be a list"),
+    ("workers = [1, 4]", "workers = [1, [2]]", "workers", "must be a list"),
+    ("workers = [1, 4]", "workers = [1, 4, 1]", "workers", "the level 1 twice"),
+    ("workers = [1, 4]", "workers = [1, nan]", "workers", "cannot be nan"),
+    ("workers = [1, 4]", "workers = [1, 0]", 'workers = "{', "at least 1"),
+    ("workers = [1, 4]", 'workers = [1, "a\\nb"]', "workers", "on one line"),
+    ("workers = [1, 4]", 'workers = [1, "\\u0007"]', "workers", "control character"),
+    ("workers = [1, 4]", "workers = [1, 2000-01-01]", "workers", "must be a list of numbers"),
+    ("workers = [1, 4]", "workers = [1, 4]\nspeed = [1, 2]", "speed = [1", "sets nothing and fills nothing"),
+    ("workers = [1, 4]", "workers = [1, 4]\nvcpus = [1, 0]", "vcpus = [1", "the level 0 of `vcpus`"),
+    ("workers = [1, 4]", 'workers = [1, 4]\nmemory = ["1GiB", "1 gig"]', "memory = [", "'1 gig' is not a size"),
+    ("workers = [1, 4]", 'workers = [1, 4]\nisolation = ["none", "all"]', "isolation", "one of none, kernel"),
+    ("workers = [1, 4]", "workers = [1, 4]\ncpus = ['0', 'x']", "cpus", "not a list of CPUs"),
+    ("workers = [1, 4]", "workers = [1, 4]\nhost = ['local', 'far']", "host", "which is no host"),
+    ("workers = [1, 4]", "workers = [1, 4]\nworker = [1]", "worker =", "sets nothing"),
+    (
+        "[machine]",
+        '[factors.card]\nlevels = ["e1000"]\nsets = "machine.nic"\n[machine]',
+        "[factors.card]",
+        "both set nic",
+    ),
+    (
+        "[machine]",
+        '[factors.x]\nlevels = [1]\nsets = "machine.noc"\n[machine]',
+        "[factors.x]",
+        "names nothing that can",
+    ),
+    ("[machine]", '[factors.x]\nlevels = [true]\nsets = "observe.x"\n[machine]', "[factors.x]", "no observer 'x'"),
+    (
+        "[machine]",
+        '[factors.x]\nlevels = ["a"]\nsets = "clients.environment"\n[machine]',
+        "[factors.x]",
+        "environment 'a'",
+    ),
+    ("[machine]", '[factors.x]\nlevls = ["a"]\n[machine]', "levls|[factors.x]", "levels"),
+    ('when = { environment = "slow" }', 'when = { environment = "fast" }', "when", "never holds"),
+    ('when = { environment = "slow" }', 'when = { envronment = "slow" }', "when", "did you mean `environment`"),
+    ('when = { environment = "slow" }', "when = { environment = [] }", "when", "never holds"),
+    ('when = { environment = "slow" }', "when = { nic = 'e1000' }", "[factors]", "in a circle"),
+    ('when = { environment = "slow" }', "when = { workers = true }", "when", "never holds: workers is never true"),
+    ('environment = "base", workers = 1', 'environment = "bas"', "reference", "none of its levels"),
+    ('environment = "base", workers = 1', 'enviroment = "base"', "reference", "did you mean `environment`"),
+    ('environment = "base", workers = 1', 'environment = "slow"', "reference", "the factor `nic` comes in"),
+    ('environment = "base", workers = 1', "workers = true", "reference", "none of its levels"),
+    ('name = "web"', 'name = "we b"', 'name = "we b', "a text that matches"),
+    ('name = "web"', "", "[[workloads]]", "`workloads.0.name` is missing"),
+    ('kind = "http"', 'kind = "htp"', 'kind = "htp"', "did you mean `http`"),
+    ('duration = "1s"', 'duratoin = "1s"', "duratoin", "did you mean `duration`"),
+    ('duration = "1s"', "form = 1", "form", "did you mean `from`"),
+    ('duration = "1s"', "from_ = 1", "from_", "unknown key `from_`"),
+    ('duration = "1s"', "duration = 1", "duration", "1 has no unit"),
+    ('duration = "1s"', "threads = 4", "[[workloads]]", "with workers=1"),
+    ('duration = "1s"', "path = '/{page}'", "path", "the placeholder {page} has no factor"),
+    ('duration = "1s"', "path = '/{nic}'", "path", "has no level where"),
+    ('primary = "throughput"', 'primary = "thruput"', "primary", "did you mean `throughput`"),
+    ('primary = "throughput"', 'primary = "{workers}"', "primary", "a text that matches"),
+    (
+        'primary = "throughput"',
+        '[[workloads]]\nname = "web"\nkind = "http"',
+        'name = "web"',
+        "two workloads are called",
+    ),
+    ("[[workloads]]", "[workloads]", "[workloads]", "begin each with [[workloads]]"),
+    ('name = "good"', "", "", "`name` is missing"),
+    ('name = "good"', 'name = "a/b"', "name", "a text that matches"),
+    ('name = "good"', 'name = "good', "name", "this is not TOML"),
+    ('name = "good"', 'name = "good"\nname = "x"', 'name = "x"', "this is not TOML"),
+    ('name = "good"', 'name = "\\u001b[2J"', "name", "control character"),
+    ('name = "good"', 'name = "good"\n"a\\u0000b" = 1', '"a', "control character"),
+    ('name = "good"', 'name = "good"\n"a\\nb" = 1', '"a', "unknown key `a\\nb`"),
+    ("[quick.design]\nblocks = 2", "[quick.design]\nblocks = 'x'", "blocks = 'x'", "`design.blocks` cannot be 'x'"),
+    ("[quick.design]\nblocks = 2", "[quick]\nblocks = 2", "blocks = 2", "unknown key `blocks`"),
+    ("[design]", "[hosts.local]\nssh = 'a'\n[design]", "[hosts.local]", "this host itself"),
+    ("[design]", "[hosts.far]\nssh = '-oProxyCommand=x'\n[design]", "ssh", "a text that matches"),
+    ("[design]", "[hosts.far]\nssh = 'a b'\n[design]", "ssh", "a text that matches"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "place", "said"), BAD)
+def test_each_mistake_is_told_with_its_line_and_a_remedy(old: str, new: str, place: str, said: str) -> None:
+    assert old in GOOD
+    text = GOOD.replace(old, new, 1)
+    error = refused(text)
+    assert said in f"{error.what} {error.remedy}"
+    begin = [part for part in place.split("|") if any(one.startswith(part) for one in text.splitlines())]
+    expected = {f"s.toml:{number}" for part in begin for number, one in _lines(text) if one.startswith(part)}
+    assert error.where in (expected if place else {"s.toml:1"})
+
+
+def _lines(text: str) -> list[tuple[int, str]]:
+    return list(enumerate(text.splitlines(), 1))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_file_of_something_else_is_told(number: int) -> None:
+    for text in ("", "\x00\x01", "[" * 100_000)[number : number + 1]:
+        refused(text)
+
+
+def test_a_number_too_long_for_python_is_told() -> None:
+    refused(GOOD.replace("seed = 1", f"seed = {'9' * 5000}"))
+    refused(GOOD.replace("vcpus = 2", f"vcpus = -{'9' * 4000}"))
+
+
+def test_nesting_without_end_is_told() -> None:
+    deep = ".".join("a" * 3000)
+    assert "nested" in refused(GOOD.replace("[quick.design]", f"[machine.{deep}]\nx = 1\n[quick.design]")).what
+    assert "nested" in refused(GOOD.replace("seed = 1", f"seed = {'[' * 900}{']' * 900}")).what
+
+
+def test_a_message_is_short_and_on_one_line() -> None:
+    error = refused(GOOD.replace('environment = "mock"', f'connect = "{"x" * 9000}"'))
+    assert len(str(error)) < 500
+
+
+# ── A size that cannot be enumerated ──────────────────────────────────────────────────────────────────────────────
+
+
+def many(factors: int, levels: int, when: str = "") -> str:
+    lines = "".join(
+        f"[factors.f{number}]\nlevels = {list(range(1, levels + 1))}\n{when}\n" for number in range(factors)
+    )
+    words = ", ".join(f'"{{f{number}}}"' for number in range(factors))
+    command = (
+        f'[[workloads]]\nname = "c"\nkind = "command"\nargv = [{words}]\nresponse = "x"\nbetter = "higher"\njson = "x"'
+    )
+    return f'name = "many"\n[factors]\nenvironment = ["mock"]\n{lines}[clients]\nenvironment = "mock"\n{command}\n'
+
+
+def test_forty_factors_of_ten_levels_are_refused_without_counting_them() -> None:
+    """10^40 combinations: who enumerates them runs into the limit of every test."""
+    assert "more than 1,000,000 trials" in refused(many(40, 10)).what
+
+
+def test_nested_factors_count_only_where_they_apply() -> None:
+    inner = '[factors.cpu]\nlevels = [1, 2]\nsets = "machine.vcpus"\nwhen = { nic = "e1000" }\n[machine]'
+    read = study.read(GOOD.replace("[machine]", inner), "s.toml")
+    # base: 2 levels of workers; slow: 2 with virtio-net, and with e1000 2 x 2
+    assert factors.number_of_treatments(read, 10**6) == len(list(factors.treatments_of(read))) == 8
+
+
+def test_one_at_a_time_keeps_a_huge_study_small() -> None:
+    read = study.read(many(40, 10) + '[design]\ncrossing = "one-at-a-time"\n', "s.toml")
+    assert factors.number_of_treatments(read, 10**6) == 1 + 40 * 9
+
+
+def test_a_level_list_of_a_hundred_thousand_is_counted_and_refused() -> None:
+    assert "more than" in refused(GOOD.replace("[1, 4]", str(list(range(1, 300_001))))).what
+
+
+def test_two_thousand_factors_are_read_without_recursion() -> None:
+    assert len(study.read(many(2000, 1), "s.toml").factors) == 2001
+
+
+# ── --set and --quick ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def read(*overrides: str, quick: bool = False) -> Study:
+    return study.read(GOOD, "s.toml", overrides, quick)
+
+
+def test_the_command_line_sets_keys_of_any_depth_and_type() -> None:
+    assert read("machine.vcpus=1").machine.vcpus == 1
+    assert read("machine.nic=e1000").machine.nic == "e1000"
+    assert read('machine.nic="e1000"').machine.nic == "e1000"
+    assert read("design.blocks={min=8, max=12}").design.blocks == SequentialBlocks(min=8, max=12)
+    assert read("factors.workers=[2]", "reference.workers=2").factors["workers"].levels == (2,)
+    assert read('environments."odd.name".kind=mock').environments["odd.name"].kind == "mock"
+    assert read('workloads=[{name="web", duration="9s"}]').workloads[0].parameters["duration"] == "9s"
+
+
+@pytest.mark.parametrize("bad", ["nonsense", "=1", "a..b=1", "a b=1", ".=1", "design.blocks", "", "a=1\nb=2", "[a]=1"])
+def test_what_is_no_key_and_value_is_told(bad: str) -> None:
+    with pytest.raises(BadInput, match="is not KEY=VALUE"):
+        read(bad)
+
+
+def test_a_mistake_on_the_command_line_is_not_blamed_on_the_file() -> None:
+    error = refused(GOOD, overrides=["machine.vcpus=0"])
+    assert error.where == "s.toml, --set machine.vcpus=0"
+    error = refused(GOOD, overrides=["machine.vcps=1"])
+    assert error.where == "s.toml, --set machine.vcps=1"
+    assert "did you mean `vcpus`" in error.remedy
+
+
+def test_the_text_that_was_read_first_stays_as_it_is() -> None:
+    assert read("design.blocks=3").design.blocks == 3
+    assert read().design.blocks == 6
+
+
+def test_quick_lays_its_table_over_the_others() -> None:
+    assert read(quick=True).design.blocks == 2
+    assert read("design.blocks=5", quick=True).design.blocks == 5
+    text = GOOD + '[[quick.workloads]]\nname = "web"\nduration = "2s"\n[[quick.workloads]]\nname = "n"\nkind = "http"\n'
+    quick = study.read(text, "s.toml", quick=True)
+    assert [workload.name for workload in quick.workloads] == ["web", "n"]
+    assert quick.workloads[0].parameters["duration"] == "2s"
+    assert study.read(text, "s.toml").workloads[0].parameters["duration"] == "1s"
+
+
+def test_quick_without_a_quick_table_is_told() -> None:
+    assert "no [quick] table" in refused(GOOD.replace("[quick.design]\nblocks = 2", ""), quick=True).what
+    assert "`quick` is not a table" in refused("quick = 1\n" + GOOD.replace("[quick.design]\nblocks = 2", "")).what
+
+
+# ── Provisions and hosts ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_provision_that_an_environment_has_not_is_set_for_it_alone() -> None:
+    text = GOOD.replace('["base", "slow"]', '["base", "slow", "host"]').replace("seed = 1", 'provision = "reuse"')
+    error = refused(text)
+    assert "'host' cannot be provisioned by 'reuse'" in error.what
+    assert error.where == f"s.toml:{line('provision', text)}"
+    fixed = text.replace("[design]", '[environments.host]\nkind = "host"\nprovision = "boot"\n[design]')
+    read = study.read(fixed, "s.toml")
+    assert study.provision_of(read, read.environment("host")) == "boot"
+    assert study.provision_of(read, read.environment("base")) == "reuse"
+
+
+def test_machines_are_placed_on_hosts_that_are_declared() -> None:
+    text = GOOD.replace("[machine]", '[hosts.far]\nssh = "root@10.0.0.2"\n[machine]\nhost = "far"')
+    assert study.read(text, "s.toml").machine.host == "far"
+    assert "no host" in refused(text.replace('host = "far"', 'host = "fra"')).what
+    factor = text.replace("[factors]", '[factors]\nhost = ["local", "far"]')
+    assert study.read(factor, "s.toml").factors["host"].levels == ("local", "far")
+
+
+def test_an_observer_of_no_plugin_is_refused_also_as_a_factor() -> None:
+    text = GOOD.replace("[machine]", '[factors.tap]\nlevels = [false, true]\nsets = "observe.capture"\n[machine]')
+    assert study.read(text, "s.toml").factors["tap"].levels == (False, True)
+
+
+def test_the_digest_is_of_what_is_asked_not_of_how_it_is_written() -> None:
+    parts = GOOD.split("\n[")
+    other = "\n[".join([parts[0], *reversed(parts[1:])])
+    assert other != GOOD
+    same = study.read(other, "t.toml")
+    assert study.digest(same) == study.digest(study.read(GOOD, "s.toml"))
+    assert study.digest(read("design.seed=2")) != study.digest(read())
