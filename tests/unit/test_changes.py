@@ -1,0 +1,228 @@
+"""The engine of changes: written down, made, read back, put back, and never somebody else's undone."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from nearmetal.config import LIMITS
+from nearmetal.errors import MachineLost
+from nearmetal.lab import changes
+from nearmetal.lab.change_kinds import GRUB_DROP_IN, KINDS
+from nearmetal.lab.ledger import Ledger, held
+from nearmetal.model import Change, Commands, Completed, Running
+
+
+class Box:
+    """A machine of settings: what a handful of programs read and write, and what was written in which order."""
+
+    def __init__(self) -> None:
+        self.sysctls = {"a": "1", "b": "2"}
+        self.files: dict[str, bytes] = {}
+        self.features = {"tso": "on", "lro": "off [fixed]"}
+        self.affinity = {"7": "0-1"}
+        self.stubborn: set[str] = set()
+        self.running = "quiet"
+        self.reboots = 0
+        self.lost = False
+        self.wrote: list[str] = []
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float = LIMITS.command,
+    ) -> Completed:
+        if self.lost:
+            raise MachineLost("gone", "box")
+        match list(argv):
+            case ["sysctl", "-n", name]:
+                return self._told(self.sysctls.get(name))
+            case ["sysctl", "-q", "-w", setting]:
+                name, _, value = setting.partition("=")
+                self.wrote.append(setting)
+                if name not in self.stubborn:
+                    self.sysctls[name] = value
+                return Completed(status=0)
+            case ["cat", "/proc/cmdline"]:
+                return self._told(self.running)
+            case ["cat", path]:
+                found = self.files.get(path)
+                return Completed(status=0, stdout=found) if found is not None else Completed(status=1)
+            case ["tee", path]:
+                self.files[path] = stdin + b"\n"
+                return Completed(status=0)
+            case ["rm", "-f", path]:
+                self.files.pop(path, None)
+                return Completed(status=0)
+            case ["ethtool", "-k", _]:
+                return self._told("Features:\n" + "".join(f"\t{name}: {v}\n" for name, v in self.features.items()))
+            case ["ethtool", "-K", _, name, value]:
+                if "fixed" in self.features[name]:
+                    return Completed(status=1, stderr=b"Could not change any device features")
+                self.features[name] = value
+                return Completed(status=0)
+            case ["taskset", "-pc", pid]:
+                return self._told(f"pid {pid}'s current affinity list: {self.affinity[pid]}")
+            case ["taskset", "-pc", cpus, pid]:
+                self.affinity[pid] = cpus
+                return Completed(status=0)
+            case ["update-grub"]:
+                return Completed(status=0)
+        raise AssertionError(f"nobody expects {argv}")
+
+    @staticmethod
+    def _told(text: str | None) -> Completed:
+        return Completed(status=1) if text is None else Completed(status=0, stdout=f"{text}\n".encode())
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
+        raise AssertionError("nothing is spawned")
+
+    async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
+        self.files[path] = content
+
+    async def get(self, path: str) -> bytes:
+        return self.files[path]
+
+    async def reboot(self) -> None:
+        self.reboots += 1
+        text = (await KINDS["boot"].read(self, "")) or ""
+        self.running = f"quiet {text}".strip()
+
+
+class Bench:
+    def __init__(self, ledger: Ledger) -> None:
+        self.box = Box()
+        self.ledger = ledger
+
+    async def reach(self, on: str) -> Commands:
+        return self.box
+
+    async def apply(self, *wanted: Change) -> changes.Applied:
+        return await changes.apply(wanted, self.ledger, self.reach)
+
+    async def undo(self) -> list[str]:
+        return [one.outcome for one in await changes.undo(self.ledger, self.reach)]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    with held(tmp_path / "ledger.jsonl") as ledger:
+        return Bench(ledger)
+
+
+@pytest.fixture(autouse=True)
+def _open(bench: Bench, tmp_path: Path) -> None:
+    bench.ledger = Ledger(tmp_path / "again.jsonl")
+
+
+def sysctl(name: str, after: str, required: bool = True) -> Change:
+    return Change(on="box", kind="sysctl", target=name, after=after, required=required)
+
+
+async def test_values_are_set_and_put_back_newest_first(bench: Bench) -> None:
+    applied = await bench.apply(sysctl("a", "5"), sysctl("b", "6"), sysctl("a", "7"))
+    assert applied == changes.Applied((), (), ())
+    assert bench.box.sysctls == {"a": "7", "b": "6"}
+    assert await bench.undo() == ["restored"] * 3
+    assert bench.box.wrote == ["a=5", "b=6", "a=7", "a=5", "b=2", "a=1"]
+    assert bench.box.sysctls == {"a": "1", "b": "2"}
+    assert await bench.undo() == []
+
+
+async def test_what_is_so_already_is_neither_written_nor_undone(bench: Bench) -> None:
+    await bench.apply(sysctl("a", "1"))
+    assert bench.box.wrote == []
+    assert await bench.undo() == []
+
+
+async def test_what_somebody_else_set_meanwhile_is_left_and_told(bench: Bench) -> None:
+    await bench.apply(sysctl("a", "5"))
+    bench.box.sysctls["a"] = "9"
+    (undone,) = await changes.undo(bench.ledger, bench.reach)
+    assert undone.outcome == "left"
+    assert "it is '9' now" in undone.detail
+    assert bench.box.sysctls["a"] == "9"
+    assert await bench.undo() == []
+
+
+async def test_what_somebody_else_put_back_is_no_news(bench: Bench) -> None:
+    await bench.apply(sysctl("a", "5"))
+    bench.box.sysctls["a"] = "1"
+    assert await bench.undo() == ["already so"]
+
+
+async def test_what_does_not_stick_is_refused_or_only_warned_of(bench: Bench) -> None:
+    bench.box.stubborn = {"a"}
+    applied = await bench.apply(sysctl("a", "5"), sysctl("a", "6", required=False), sysctl("none", "1"))
+    assert ["it reads back as '1'" in applied.refused[0], "there is no such thing here" in applied.refused[1]] == [
+        True
+    ] * 2
+    assert [warning.code for warning in applied.warnings] == ["change-refused"]
+    assert await bench.undo() == ["already so", "already so"]
+
+
+async def test_it_is_in_the_ledger_before_it_is_made(bench: Bench) -> None:
+    """What a crash between the two leaves behind can be undone."""
+    bench.box.stubborn = {"a"}
+    await bench.apply(sysctl("a", "5"))
+    ((_, change),) = bench.ledger.outstanding().changes
+    assert (change.before, change.after) == ("1", "5")
+
+
+async def test_a_file_that_was_not_there_is_taken_away_again(bench: Bench) -> None:
+    await bench.apply(Change(on="box", kind="file", target="/x", after="text"))
+    assert bench.box.files == {"/x": b"text"}
+    assert await bench.undo() == ["restored"]
+    assert bench.box.files == {}
+
+
+async def test_a_file_that_was_there_is_as_before(bench: Bench) -> None:
+    bench.box.files["/x"] = b"old\n"
+    await bench.apply(Change(on="box", kind="file", target="/x", after="new"))
+    assert await bench.undo() == ["restored"]
+    assert bench.box.files == {"/x": b"old\n"}
+
+
+async def test_offloads_affinities_and_interrupts_are_read_as_the_tools_tell_them(bench: Bench) -> None:
+    bench.box.files["/proc/irq/9/smp_affinity_list"] = b"0-1\n"
+    applied = await bench.apply(
+        Change(on="box", kind="ethtool", target="data tso", after="off"),
+        Change(on="box", kind="affinity", target="7", after="0"),
+        Change(on="box", kind="irq", target="9", after="0"),
+        Change(on="box", kind="ethtool", target="data lro", after="on", required=False),
+    )
+    assert "data lro could not be set" in applied.warnings[0].text
+    assert (bench.box.features["tso"], bench.box.affinity["7"]) == ("off", "0")
+    assert bench.box.files["/proc/irq/9/smp_affinity_list"] == b"0\n"
+    assert set(await bench.undo()) == {"restored", "already so"}
+    assert (bench.box.features["tso"], bench.box.affinity["7"]) == ("on", "0-1")
+    assert bench.box.files["/proc/irq/9/smp_affinity_list"] == b"0-1\n"
+
+
+async def test_kernel_arguments_take_a_boot_and_are_gone_after_another(bench: Bench) -> None:
+    applied = await bench.apply(
+        Change(on="box", kind="boot", target="kernel arguments", after="isolcpus=1 nohz_full=1")
+    )
+    assert applied.reboot == ("box",)
+    await bench.box.reboot()
+    assert bench.box.running == "quiet isolcpus=1 nohz_full=1"
+    assert await bench.undo() == ["restored"]
+    assert bench.box.running == "quiet"
+    assert GRUB_DROP_IN not in bench.box.files
+    assert bench.box.reboots == 2
+
+
+async def test_kernel_arguments_that_never_took_effect_cost_no_boot(bench: Bench) -> None:
+    await bench.apply(Change(on="box", kind="boot", target="kernel arguments", after="isolcpus=1"))
+    assert await bench.undo() == ["restored"]
+    assert bench.box.reboots == 0
+
+
+async def test_a_machine_that_is_gone_takes_its_changes_with_it(bench: Bench) -> None:
+    await bench.apply(sysctl("a", "5"), sysctl("b", "6"))
+    bench.box.lost = True
+    assert await bench.undo() == ["lost", "lost"]
+    assert await bench.undo() == []

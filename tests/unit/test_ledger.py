@@ -1,0 +1,133 @@
+"""The ledger: what it still holds, whatever became of who wrote it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab.ledger import Ledger, held, outstanding, ownerless
+from nearmetal.model import Change, Handle
+
+
+def handle(name: str, **data: object) -> Handle:
+    return Handle(kind="mock", name=name, site="local", data=data)
+
+
+def change(target: str, before: str | None = "0") -> Change:
+    return Change(on="m", kind="sysctl", target=target, after="1", before=before)
+
+
+def test_what_was_made_last_is_removed_first(tmp_path: Path) -> None:
+    with held(tmp_path / "l.jsonl") as ledger:
+        for name in ("a", "b", "c"):
+            ledger.creating(handle(name))
+        ledger.destroyed(handle("b"))
+        assert [one.name for one in ledger.outstanding().handles] == ["c", "a"]
+        numbers = [ledger.changing(change(target)) for target in ("x", "y", "z")]
+        ledger.undone(numbers[1])
+        assert [(number, one.target) for number, one in ledger.outstanding().changes] == [(2, "z"), (0, "x")]
+    assert [one.name for one in outstanding(tmp_path / "l.jsonl").handles] == ["c", "a"]
+
+
+def test_more_is_learnt_of_a_machine_without_making_it_two(tmp_path: Path) -> None:
+    with held(tmp_path / "l.jsonl") as ledger:
+        ledger.creating(handle("a"))
+        ledger.creating(handle("a", pid=7))
+        assert ledger.outstanding().handles == (handle("a", pid=7),)
+        ledger.destroyed(handle("a"))
+        assert ledger.outstanding().handles == ()
+
+
+def test_the_same_name_on_another_site_is_another_machine(tmp_path: Path) -> None:
+    far = Handle(kind="mock", name="a", site="far", data={})
+    with held(tmp_path / "l.jsonl") as ledger:
+        ledger.creating(handle("a"))
+        ledger.creating(far)
+        ledger.destroyed(handle("a"))
+        assert ledger.outstanding().handles == (far,)
+
+
+def test_one_that_holds_nothing_is_removed_and_one_that_holds_something_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "ledgers"
+    with held(folder / "empty.jsonl") as ledger:
+        ledger.creating(handle("a"))
+        ledger.destroyed(handle("a"))
+    with held(folder / "full.jsonl") as ledger:
+        ledger.changing(change("x"))
+    assert [path.name for path in folder.iterdir()] == ["full.jsonl"]
+    assert len(outstanding(folder / "full.jsonl").changes) == 1
+
+
+def test_numbers_go_on_after_it_is_opened_again(tmp_path: Path) -> None:
+    path = tmp_path / "l.jsonl"
+    with held(path) as ledger:
+        ledger.changing(change("x"))
+        ledger.undone(ledger.changing(change("y")))
+    with held(path) as ledger:
+        assert ledger.changing(change("z")) == 2
+        assert [one.target for _, one in ledger.outstanding().changes] == ["z", "x"]
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_a_line_that_a_crash_cut_never_was(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "l.jsonl"
+    with held(path) as ledger:
+        ledger.creating(handle("a"))
+        ledger.creating(handle("b"))
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert [one.name for one in outstanding(path).handles] == ["a"]
+    with held(path) as ledger:
+        ledger.creating(handle("c"))
+        assert [one.name for one in ledger.outstanding().handles] == ["c", "a"]
+    assert [one.name for one in outstanding(path).handles] == ["c", "a"]
+
+
+def test_a_line_in_the_middle_that_is_broken_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "l.jsonl"
+    path.write_text("rubbish\n" + json.dumps({"op": "undone", "number": 0}) + "\n")
+    with pytest.raises(BadInput, match="line 1 is not JSON"):
+        outstanding(path)
+
+
+def test_a_line_is_on_disk_before_the_call_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "l.jsonl"
+    synced: list[int] = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(path.read_bytes().count(b"\n")), real(fd)))
+    with held(path) as ledger:
+        ledger.creating(handle("a"))
+        ledger.changing(change("x"))
+        assert synced[-2:] == [1, 2]
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from nearmetal.lab.ledger import Ledger
+from nearmetal.model import Handle
+ledger = Ledger(Path(sys.argv[1]))
+ledger.creating(Handle(kind="mock", name="a", site="local", data={}))
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_it_belongs_to_one_process_and_to_nobody_once_that_is_dead(tmp_path: Path) -> None:
+    path = tmp_path / "l.jsonl"
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"held\n"
+        with pytest.raises(HostCannot, match="another nearmetal holds"):
+            Ledger(path)
+        assert list(ownerless(tmp_path)) == []
+        owner.kill()
+    assert list(ownerless(tmp_path)) == [path]
+    assert [one.name for one in outstanding(path).handles] == ["a"]
+
+
+def test_one_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
+    assert outstanding(tmp_path / "none.jsonl").handles == ()
