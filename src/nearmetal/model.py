@@ -489,6 +489,10 @@ class Environment(Protocol):
         """What is missing here; nothing is provisioned or changed."""
         ...
 
+    async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
+        """What is done once for all its machines, so that no boot's time to ready pays for it. Idempotent."""
+        ...
+
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         """Make it and return when it runs. `ledger.creating` comes before anything exists. NotProvisioned."""
         ...

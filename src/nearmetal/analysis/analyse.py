@@ -12,7 +12,7 @@ from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.responses import Arm, Arms, arms_of, count, key_of
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.model import Assignment, TrialRecord
-from nearmetal.store.folder import Manifest
+from nearmetal.store.folder import MachineFacts, Manifest
 
 
 def analyse(
@@ -35,9 +35,15 @@ def analyse(
         trials=count(kept),
         contrasts=diagnose(matched, arms, sharing_cpus(kept, manifest.study), planned),
         cells=cells_of(manifest, arms, primaries),
-        fairness=fairness_of(manifest.fairness, manifest.study.reference),
+        fairness=fairness_of(in_order_of_the_study(manifest), manifest.study.reference),
         warnings=about_run(kept, events, left_out, planned),
     )
+
+
+def in_order_of_the_study(manifest: Manifest) -> list[MachineFacts]:
+    """They were found in the random order of the first block."""
+    place = {key_of(treatment): index for index, treatment in enumerate(manifest.plan.treatments)}
+    return sorted(manifest.fairness, key=lambda facts: place.get(key_of(facts.treatment), len(place)))
 
 
 def cells_of(manifest: Manifest, arms: Arms, primaries: Mapping[str, str]) -> tuple[Cell, ...]:

@@ -80,7 +80,7 @@ class DockerEnvironment:
             finding("root", os.geteuid() == 0, "putting a container on the switch takes root", "run nearmetal as root"),
             *(program(name, package) for name, package in network.TOOLS.items()),
             provided("probe", probe.path),
-            provided(f"image {machine.image}", lambda: lab_machine.image(machine.image)),
+            lab_machine.image_found(machine.image),
             finding(
                 f"{machine.vcpus} CPUs",
                 machine.vcpus <= available,
@@ -111,6 +111,11 @@ class DockerEnvironment:
                 "boot with the control groups memory and cpuset",
             ),
         ]
+
+    async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
+        """Have the engine take the image over, which takes some seconds the first time."""
+        engine = await self._engine(address(spec.options))
+        await engine.call(self._imported, engine.client, lab_machine.image(machine.image))
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         if site.name != "local":

@@ -60,7 +60,7 @@ class HostEnvironment:
             finding("root", os.geteuid() == 0, "namespaces and control groups take root", "run nearmetal as root"),
             *(program(name, package) for name, package in {**network.TOOLS, "unshare": "util-linux"}.items()),
             provided("probe", probe.path),
-            provided(f"image {machine.image}", lambda: lab_machine.image(machine.image)),
+            lab_machine.image_found(machine.image),
             finding(
                 f"{machine.vcpus} CPUs",
                 machine.vcpus <= available,
@@ -74,6 +74,9 @@ class HostEnvironment:
                 "mount them, and boot without cgroup_disable",
             ),
         ]
+
+    async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
+        """Nothing: the image's files are used where they lie."""
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         if site.name != "local":

@@ -150,6 +150,9 @@ class Mock:
             return [Finding(what=f"mock {missing}", ok=False, detail="as the study asked", remedy="remove `missing`")]
         return [Finding(what="mock", ok=True, detail="needs nothing")]
 
+    async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
+        """Nothing: there is nothing to pretend."""
+
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         world = World(site.name)
         borrowed = bool(order.options.get("borrowed"))

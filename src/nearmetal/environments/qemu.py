@@ -75,7 +75,7 @@ class QemuEnvironment:
             finding("root", os.geteuid() == 0, "taps and control groups take root", "run nearmetal as root"),
             *(program(name, package) for name, package in _TOOLS.items()),
             provided("probe", probe.path),
-            provided(f"image {machine.image}", lambda: lab_machine.image(machine.image)),
+            lab_machine.image_found(machine.image),
             finding(
                 "/dev/net/tun", Path("/dev/net/tun").is_char_device(), "there is no such device", "run: modprobe tun"
             ),
@@ -86,6 +86,9 @@ class QemuEnvironment:
         return findings
 
     # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
+        """Nothing: every guest's disk is an overlay over the image's."""
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         if site.name != "local":

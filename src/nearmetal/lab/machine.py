@@ -6,8 +6,9 @@ from pathlib import PurePosixPath
 
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, ToolFailed
-from nearmetal.lab.image import Image, ls
-from nearmetal.model import Commands, Completed
+from nearmetal.lab.findings import provided
+from nearmetal.lab.image import Image, Recipe, ls
+from nearmetal.model import Commands, Completed, Finding
 
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -31,6 +32,11 @@ def image(name: str) -> Image:
     if not found:
         raise HostCannot(f"there is no image {name!r}", remedy="build it: nearmetal image build")
     return found[0]
+
+
+def image_found(name: str) -> Finding:
+    """Whether an image is built. The lab's own is no obstacle: a run builds it."""
+    return provided(f"image {name}", lambda: image(name)).model_copy(update={"fatal": name != Recipe().name})
 
 
 def launch(probe: str, argv: Sequence[str], env: Mapping[str, str] | None, *place: str) -> list[str]:

@@ -82,6 +82,7 @@ async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event],
 
 
 async def _run(folder: RunFolder, open_site: OpenSite, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
+    await _prepare_environments(folder.manifest(), open_site)
     token = clean.new_token()
     host_boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
@@ -160,6 +161,20 @@ async def _prepare_images(study: Study, say: Say) -> None:
         from nearmetal.lab.image import Recipe, build
 
         await build(Recipe(), Paths.default().cache, say)
+
+
+async def _prepare_environments(manifest: Manifest, open_site: OpenSite) -> None:
+    """What each environment does once for all its machines."""
+    prepared: set[str] = set()
+    for treatment in manifest.plan.treatments:
+        asked = words.ask(manifest.study, treatment, plugins.names("treatments"))
+        for level, host in ((asked.environment, asked.machine.host), (asked.clients.environment, asked.clients.host)):
+            key = f"{level} {host} {asked.machine.image}"
+            if key not in prepared:
+                prepared.add(key)
+                spec = manifest.study.environment(level)
+                environment: Environment = plugins.load("environments", spec.kind)
+                await environment.prepare(spec, asked.machine, await open_site(host))
 
 
 # ── The manifest ──────────────────────────────────────────────────────────────────────────────────────────────────
