@@ -8,6 +8,9 @@ from nearmetal.report.reading import ReportInput
 _SIDE_BY_SIDE = 6
 """With more machines than this, a row says which of them share each value instead of repeating it in columns."""
 
+_LONG = 30
+"""Characters."""
+
 
 class Fairness:
     name = "fairness"
@@ -33,7 +36,7 @@ def _table(rows: tuple[FairnessRow, ...]) -> Table:
     if len(labels) <= _SIDE_BY_SIDE:
         columns = (Column("group"), Column("fact"), *(Column(words.plain(label)) for label in labels))
         body: tuple[tuple[Value, ...], ...] = tuple(
-            (row.group, row.fact, *(row.values.get(label, "not told") for label in labels)) for row in rows
+            (row.group, row.fact, *(_told(row, label, labels[0]) for label in labels)) for row in rows
         )
         return Table("fairness", "Fairness diff", columns, body)
     columns = (Column("group"), Column("fact"), Column("value"), Column("where"))
@@ -43,6 +46,14 @@ def _table(rows: tuple[FairnessRow, ...]) -> Table:
         for value in dict.fromkeys(row.values.values())
     )
     return Table("fairness", "Fairness diff", columns, body, folded=len(body) > 60)
+
+
+def _told(row: FairnessRow, label: str, first: str) -> str:
+    """A value; a long one that stands in the first column already is not repeated."""
+    value = row.values.get(label, "not told")
+    if label != first and value == row.values.get(first) and len(value) > _LONG:
+        return f"as {words.plain(first)}"
+    return value
 
 
 plugin = Fairness()
