@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed, Measurement, Workload
 from nearmetal.workloads import _load_document as load_document
-from nearmetal.workloads import http
+from nearmetal.workloads import _server, http
 from nearmetal.workloads._http_parameters import HttpParameters
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden
 
@@ -171,7 +171,7 @@ async def test_a_server_that_ends_at_once_is_reported_with_its_words() -> None:
 
 
 async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "READY", 0.0)
+    monkeypatch.setattr(_server, "READY", 0.0)
     machine = server()
     stage = ScriptedStage([machine], [answering(lambda argv: REFUSED)])
     with pytest.raises(ToolFailed, match=r"did not answer with 200.*1 refused; lighttpd said: stopped in its prime"):

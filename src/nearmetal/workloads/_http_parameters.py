@@ -3,15 +3,12 @@
 import re
 from math import ceil, floor
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, StrictBool, field_validator, model_validator
 
-from nearmetal.model import Frozen
-from nearmetal.units import Bytes, Seconds
 from nearmetal.units import duration as parse_duration
 from nearmetal.workloads._parameters import LONGEST, Rate, Time, Whole
-from nearmetal.workloads._stage import SERVER
+from nearmetal.workloads._served_parameters import ServedParameters, check_path
 
 DURATION = 10.0
 """Seconds of measuring when a study says neither `duration` nor `requests`."""
@@ -21,7 +18,6 @@ GUESS = 1000.0
 CONFIRMING = 12
 """Steps that a ramp may add: the rate that failed and each of three between it and the last good one, three times."""
 
-_PATH = re.compile(r"/[!-~]*")
 _CONNECTIONS = re.compile(r"([0-9]+(?:\.[0-9]+)?)x")
 
 _ONLY_IN = {
@@ -38,13 +34,9 @@ _ONLY_IN = {
 _REQUIRED = {"closed": (), "open": ("rate",), "ramp": ("from", "step", "to")}
 
 
-class HttpParameters(Frozen):
+class HttpParameters(ServedParameters):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    server: Literal["lighttpd", "probe"] | None = None
-    url: str | None = None
-    body: Annotated[Bytes, Field(le=2**30)] = 402
-    path: str | None = None
     paths: Annotated[tuple[str, ...], Field(max_length=1000)] = ()
     mode: Literal["closed", "open", "ramp"] = "closed"
     workers: Annotated[Whole, Field(le=100_000)] = 16
@@ -52,8 +44,6 @@ class HttpParameters(Frozen):
     new_connections: StrictBool = False
     duration: Time | None = None
     requests: Whole | None = None
-    warmup: Annotated[Seconds, Field(le=LONGEST)] = 1.0
-    timeout: Time = 5.0
     rate: Rate | None = None
     arrivals: Literal["constant", "poisson"] = "constant"
     spin: StrictBool = False
@@ -62,31 +52,10 @@ class HttpParameters(Frozen):
     to: Rate | None = None
     per_step: str = "20x"
 
-    @field_validator("path", "paths")
+    @field_validator("paths")
     @classmethod
-    def _is_path(cls, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
-        for path in (value,) if isinstance(value, str) else value or ():
-            if not _PATH.fullmatch(path) or "#" in path:
-                raise ValueError(f'{path!r} is not a path; write it like "/100k", without spaces and without "#"')
-        return value
-
-    @field_validator("url")
-    @classmethod
-    def _is_url(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        wrong = ValueError(f'{value!r} is not a URL that can be loaded; write it like "http://{SERVER}:8080/page"')
-        try:
-            parts = urlsplit(value)
-            port = parts.port
-        except ValueError:
-            raise wrong from None
-        printable = all("!" <= character <= "~" for character in value)
-        if parts.scheme != "http" or not parts.hostname or "@" in parts.netloc or parts.fragment or not printable:
-            raise wrong
-        if port == 0:
-            raise wrong
-        return value
+    def _are_paths(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(check_path(path) for path in value)
 
     @field_validator("per_step")
     @classmethod
@@ -98,14 +67,6 @@ class HttpParameters(Frozen):
         if not 0 < seconds <= LONGEST:
             raise ValueError(f'{value!r} is not the length of a step; write "20x" (connections = 20 x rate) or "10s"')
         return value
-
-    @model_validator(mode="before")
-    @classmethod
-    def _choose_server(cls, given: object) -> object:
-        """A workload that names no URL is served by lighttpd."""
-        if isinstance(given, dict) and given.get("url") is None and given.get("server") is None:
-            return {**given, "server": "lighttpd"}
-        return given
 
     @model_validator(mode="after")
     def _go_together(self) -> "HttpParameters":
@@ -124,25 +85,18 @@ class HttpParameters(Frozen):
             raise ValueError(f"the ramp begins above its end, from = {self.from_:g} and to = {self.to:g}: swap the two")
         if self.mode == "closed" and self.threads > self.workers:
             raise ValueError(f"threads = {self.threads} leaves threads without one of the {self.workers} workers")
-        self._one_target(given)
-        return self
-
-    def _one_target(self, given: set[str]) -> None:
-        if self.url is not None and self.server is not None:
-            raise ValueError("`server` and `url` exclude each other: nearmetal starts a server, or the user has one")
-        if self.url is not None and (self.path is not None or self.paths):
-            raise ValueError("with `url`, the path stands in the URL: remove `path` and `paths`")
+        if self.url is not None and self.paths:
+            raise ValueError("with `url`, the path stands in the URL: remove `paths`")
         if self.path is not None and self.paths:
             raise ValueError("`path` and `paths` exclude each other: put the one path into `paths`")
-        if "body" in given and self.server != "probe":
-            raise ValueError('`body` needs server = "probe"; lighttpd has "/1k", "/100k" and "/1m": choose by `path`')
+        return self
 
     # ── What follows from them ────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def all_paths(self) -> tuple[str, ...]:
         """Every path that is asked for, in turn; none where a URL says it."""
-        return () if self.url is not None else self.paths or (self.path or "/",)
+        return self.paths or self.one_path
 
     @property
     def measured_seconds(self) -> float:

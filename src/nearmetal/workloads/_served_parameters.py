@@ -1,0 +1,76 @@
+"""What a study file may say of the service that requests go to, whichever generator sends them. Pure."""
+
+import re
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from nearmetal.model import Frozen
+from nearmetal.units import Bytes, Seconds
+from nearmetal.workloads._parameters import LONGEST, Time
+from nearmetal.workloads._stage import SERVER
+
+_PATH = re.compile(r"/[!-~]*")
+
+
+def check_path(path: str) -> str:
+    """The path, when it is one that fits into a request line. ValueError."""
+    if not _PATH.fullmatch(path) or "#" in path:
+        raise ValueError(f'{path!r} is not a path; write it like "/100k", without spaces and without "#"')
+    return path
+
+
+class ServedParameters(Frozen):
+    server: Literal["lighttpd", "probe"] | None = None
+    url: str | None = None
+    body: Annotated[Bytes, Field(le=2**30)] = 402
+    path: str | None = None
+    warmup: Annotated[Seconds, Field(le=LONGEST)] = 1.0
+    timeout: Time = 5.0
+
+    @field_validator("path")
+    @classmethod
+    def _is_path(cls, value: str | None) -> str | None:
+        return None if value is None else check_path(value)
+
+    @field_validator("url")
+    @classmethod
+    def _is_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        wrong = ValueError(f'{value!r} is not a URL that can be loaded; write it like "http://{SERVER}:8080/page"')
+        try:
+            parts = urlsplit(value)
+            port = parts.port
+        except ValueError:
+            raise wrong from None
+        printable = all("!" <= character <= "~" for character in value)
+        if parts.scheme != "http" or not parts.hostname or "@" in parts.netloc or parts.fragment or not printable:
+            raise wrong
+        if port == 0:
+            raise wrong
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_server(cls, given: object) -> object:
+        """A workload that names no URL is served by lighttpd."""
+        if isinstance(given, dict) and given.get("url") is None and given.get("server") is None:
+            return {**given, "server": "lighttpd"}
+        return given
+
+    @model_validator(mode="after")
+    def _one_service(self) -> "ServedParameters":
+        if self.url is not None and self.server is not None:
+            raise ValueError("`server` and `url` exclude each other: nearmetal starts a server, or the user has one")
+        if self.url is not None and self.path is not None:
+            raise ValueError("with `url`, the path stands in the URL: remove `path`")
+        if "body" in self.model_fields_set and self.server != "probe":
+            raise ValueError('`body` needs server = "probe"; lighttpd has "/1k", "/100k" and "/1m": choose by `path`')
+        return self
+
+    @property
+    def one_path(self) -> tuple[str, ...]:
+        """The path that is asked for; none where a URL says it."""
+        return () if self.url is not None else (self.path or "/",)

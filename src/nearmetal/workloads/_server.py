@@ -1,0 +1,117 @@
+"""The web servers of a trial: started in the machines under test, waited for through the data network, and stopped."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+
+from nearmetal.errors import MachineError, TimedOut, ToolFailed
+from nearmetal.model import Machine, Running, Stage
+from nearmetal.workloads._load_document import LoadDocument, parse
+from nearmetal.workloads._served_parameters import ServedParameters
+from nearmetal.workloads._stage import SERVER, facing, last_words, succeeded
+from nearmetal.workloads._words import as_time
+
+READY = 60.0
+"""Seconds within which a server has to answer. An emulated guest starts PHP's children in about five."""
+POLL = 0.1
+"""Seconds between two attempts, so that waiting costs a starting guest little."""
+SLACK = 20.0
+"""Seconds beyond the requests themselves, to start the program that makes them."""
+
+PORTS = {"lighttpd": 80, "probe": 9001}
+"""Where each server listens."""
+
+_LOOK_AT_PATH = "look at `path`, `paths` or `url` of this workload"
+
+
+class Servers:
+    """What answers the requests of a trial: servers that are started for it, or a service of the user's own."""
+
+    def __init__(self, parameters: ServedParameters, paths: tuple[str, ...]) -> None:
+        """`paths` are all that will be asked for; none where the parameters name a URL."""
+        self._parameters = parameters
+        self._paths = paths
+        self._running: list[tuple[Machine, Running]] = []
+
+    async def start(self, stage: Stage) -> None:
+        """Start them and return once they answer. ToolFailed when they do not."""
+        if self._parameters.server is not None:
+            for server in stage.servers:
+                self._running.append((server, await server.spawn(self._serving(server))))
+        for index, client in enumerate(stage.clients):
+            if index == 0 or stage.connect == "pairs":
+                await self._answered(client, self.url(facing(stage, index)), index)
+
+    async def stop(self) -> None:
+        while self._running:
+            _, running = self._running.pop()
+            with contextlib.suppress(MachineError):  # with its machine, the server is gone too
+                await running.stop()
+
+    def url(self, server: Machine) -> str:
+        """Where a client sends its requests. The first path stands in it; `other_paths` tells the others."""
+        if self._parameters.url is not None:
+            return self._parameters.url.replace(SERVER, server.address)
+        port = PORTS[self._parameters.server or "lighttpd"]
+        return f"http://{server.address}{f':{port}' if port != 80 else ''}{self._paths[0]}"
+
+    @property
+    def other_paths(self) -> Sequence[str]:
+        """As words for the probe's load generator."""
+        return [word for path in self._paths[1:] for word in ("--path", path)]
+
+    def _serving(self, server: Machine) -> list[str]:
+        if self._parameters.server == "lighttpd":
+            return ["lighttpd", "-D", "-f", "/etc/nearmetal/lighttpd.conf"]
+        listen = f"{server.address}:{PORTS['probe']}"
+        return [server.probe, "serve", "--listen", listen, "--body", str(self._parameters.body)]
+
+    async def _answered(self, client: Machine, url: str, index: int) -> None:
+        """Return once a client got a 200 for every path, through the data network. ToolFailed when it does not come.
+
+        An answer that says the request is wrong (4xx), or is a redirection, will not change by waiting.
+        """
+        paths = max(1, len(self._paths))
+        asking = ["--requests", str(paths), "--workers", "1", "--timeout", as_time(self._parameters.timeout), "--json"]
+        argv = [client.probe, "load", url, *self.other_paths, *asking]
+        until = time.monotonic() + READY
+        while True:
+            ended = await client.exec(argv, timeout=self._parameters.timeout * paths + SLACK)
+            document = parse(succeeded(ended, "the first request", client).stdout, client.name)
+            if document.status.get("2xx", 0) == paths:
+                return
+            if any(document.status.get(name, 0) for name in ("1xx", "3xx", "4xx")):
+                raise ToolFailed(f"{url} answers {_seen(document)} instead of 200", client.name, _LOOK_AT_PATH)
+            await self._still_starting(index)
+            if time.monotonic() > until:
+                raise ToolFailed(
+                    f"{url} did not answer with 200 within {READY:g} s, but with {_seen(document)}"
+                    f"{await self._last_words(index)}",
+                    client.name,
+                )
+
+    async def _still_starting(self, index: int) -> None:
+        """Wait a little. ToolFailed when the server that this client faces has ended meanwhile."""
+        if not self._running:
+            await asyncio.sleep(POLL)
+            return
+        machine, running = self._running[index]
+        try:
+            ended = await running.wait(POLL)
+        except TimedOut:
+            return
+        raise ToolFailed(
+            f"{self._parameters.server} ended with status {ended.status} instead of serving: {last_words(ended)}",
+            machine.name,
+        )
+
+    async def _last_words(self, index: int) -> str:
+        if not self._running:
+            return ""
+        return f"; {self._parameters.server} said: {last_words(await self._running[index][1].stop())}"
+
+
+def _seen(document: LoadDocument) -> str:
+    counts = {**document.status, **document.errors.by_class}
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "nothing"
