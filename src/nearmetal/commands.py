@@ -58,21 +58,31 @@ def read_study(
 ) -> Opened:
     """A study by its path or built-in name, with what the command line sets."""
     path = Path(study)
-    if path.is_file():
+    if _is_file(path):
         try:
-            source = path.read_text()
+            source = path.read_text("utf-8")
         except UnicodeDecodeError:
             raise BadInput("this is not a text file", study, "give a study file in TOML") from None
     elif study in studies.names():
         source = studies.text(study)
     else:
-        raise BadInput(f"there is no study {study!r}", remedy=f"give a file, or one of: {', '.join(studies.names())}")
+        raise BadInput(
+            f"there is no study {study[:200]!r}", remedy=f"give a file, or one of: {', '.join(studies.names())}"
+        )
     wanted = list(overrides)
     if blocks is not None:
         wanted.append(f"design.blocks={blocks}")
     if seed is not None:
         wanted.append(f"design.seed={seed}")
     return Opened(read(source, study, wanted, quick), source)
+
+
+def _is_file(path: Path) -> bool:
+    """A name that no file can have is the name of none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def list_studies(as_json: bool) -> None:

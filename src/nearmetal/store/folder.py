@@ -65,7 +65,11 @@ class RunFolder:
         try:
             manifest: Manifest = Manifest.from_json(json.loads(self._manifest.read_text()))
         except (ValueError, ValidationError) as error:
-            raise BadInput(f"the manifest cannot be read: {error}", str(self._manifest)) from None
+            raise BadInput(
+                f"the manifest cannot be read: {error}",
+                str(self._manifest),
+                "restore it from a copy of the run's folder",
+            ) from None
         return manifest
 
     def write_manifest(self, manifest: Manifest) -> None:

@@ -1,0 +1,86 @@
+"""Bad input on the command line: exit 2, one message on stderr with a remedy, no traceback, nothing done."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.study_text import GOOD
+
+
+def nearmetal(*words: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run([sys.executable, "-m", "nearmetal", *words], capture_output=True, timeout=120)
+
+
+def refused(*words: str) -> str:
+    """What it said. Exactly one message, on stderr."""
+    ended = nearmetal(*words)
+    said = ended.stderr.decode()
+    assert ended.returncode == 2, said
+    assert ended.stdout == b""
+    assert "Traceback" not in said
+    assert said.count("nearmetal: ") == 1
+    assert "remedy: " in said
+    return said
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "good.toml").write_text(GOOD)
+    (tmp_path / "bad.toml").write_text(GOOD.replace("blocks = 6", "blocks = 0"))
+    (tmp_path / "broken.toml").write_text("name = [")
+    (tmp_path / "binary.toml").write_bytes(os.urandom(4096) + b"\xff\xfe")
+    (tmp_path / "nul.toml").write_bytes(bytes(64))
+    (tmp_path / "empty.toml").write_text("")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "no-manifest").mkdir()
+    (tmp_path / "run" / "manifest.json").write_bytes(b"\xff\x00{")
+    return tmp_path
+
+
+@pytest.mark.parametrize("verb", ["plan", "run"])
+@pytest.mark.parametrize("study", ["bad", "broken", "binary", "nul", "empty"])
+def test_a_file_that_is_no_study(folder: Path, verb: str, study: str) -> None:
+    if verb == "run" and study != "bad":
+        return
+    out = ["-o", str(folder / "out")] if verb == "run" else []
+    said = refused(verb, str(folder / f"{study}.toml"), *out)
+    assert str(folder / f"{study}.toml") in said
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("study", [".", "missing.toml", "", "quikstart"])
+def test_what_is_no_file(folder: Path, study: str) -> None:
+    refused("plan", str(folder / study) if study != "quikstart" else study)
+
+
+def test_a_name_that_is_too_long_for_a_file() -> None:
+    refused("plan", "x" * 5000)
+
+
+@pytest.mark.parametrize("override", ["nonsense", "=", "machine.vcpus=0", "machine.nothing=1", "a.b.c=1"])
+def test_what_cannot_be_set(folder: Path, override: str) -> None:
+    assert "--set" in refused("plan", str(folder / "good.toml"), "--set", override)
+
+
+@pytest.mark.parametrize("verb", ["report", "show", "resume"])
+@pytest.mark.parametrize("run", ["missing", "no-manifest", "good.toml", "run"])
+def test_a_folder_that_is_no_run(folder: Path, verb: str, run: str) -> None:
+    assert str(folder / run) in refused(verb, str(folder / run))
+
+
+@pytest.mark.parametrize(
+    "words", [["plan"], ["plan", "quickstart", "--blocks", "0"], ["nothing"], ["report", "x", "--format", "doc"]]
+)
+def test_arguments_that_are_none(words: list[str]) -> None:
+    ended = nearmetal(*words)
+    assert ended.returncode == 2
+    assert b"Traceback" not in ended.stderr
+    assert b"Error: " in ended.stderr
+
+
+def test_quick_where_there_is_none(folder: Path) -> None:
+    (folder / "whole.toml").write_text(GOOD.replace("[quick.design]\nblocks = 2", ""))
+    assert "no [quick] table" in refused("plan", str(folder / "whole.toml"), "--quick")
