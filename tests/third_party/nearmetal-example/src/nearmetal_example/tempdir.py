@@ -109,6 +109,9 @@ class Tempdir:
             findings.provided("probe", lambda: site.probe),
         ]
 
+    async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
+        """Nothing: there is no image to import."""
+
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         folder = Paths.default().runtime / order.name
         handle = Handle(
