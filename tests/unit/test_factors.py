@@ -126,7 +126,7 @@ def test_demands_are_exactly_what_makes_a_factor_apply(specs: dict[str, FactorSp
 
 def test_the_order_of_the_file_does_not_change_which_combinations_there_are() -> None:
     specs = read(GOOD, "s.toml").factors
-    turned = dict(reversed(specs.items()))
+    turned = dict(reversed(list(specs.items())))
     assert {factors.identity(one) for one in factors.combinations(specs)} == {
         factors.identity(one) for one in factors.combinations(turned)
     }

@@ -96,8 +96,11 @@ def test_a_line_in_the_middle_that_is_broken_is_told(tmp_path: Path) -> None:
 def test_a_line_is_on_disk_before_the_call_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "l.jsonl"
     synced: list[int] = []
-    real = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(path.read_bytes().count(b"\n")), real(fd)))
+
+    def fsync(descriptor: int) -> None:
+        synced.append(path.read_bytes().count(b"\n"))
+
+    monkeypatch.setattr(os, "fsync", fsync)
     with held(path) as ledger:
         ledger.creating(handle("a"))
         ledger.changing(change("x"))

@@ -84,7 +84,7 @@ def places(table: Any) -> Iterator[tuple[Any, Any]]:
 
 @st.composite
 def mutated(draw: st.DrawFn) -> dict[str, Any]:
-    whole = copy.deepcopy(draw(st.sampled_from([NESTED, QUICKSTART])))
+    whole: dict[str, Any] = copy.deepcopy(draw(st.sampled_from([NESTED, QUICKSTART])))
     for _ in range(draw(st.integers(1, 3))):
         found = list(places(whole))
         container, key = found[draw(st.integers(0, len(found) - 1))]
