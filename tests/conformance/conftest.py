@@ -1,7 +1,7 @@
 """Machines of every environment that is installed, third parties' included, for one set of tests."""
 
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,25 +28,35 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for name in plugins.names("environments"):
         marks = [pytest.mark.live] if plugins.load("environments", name).on_switch else []
         marked.append(pytest.param(name, marks=marks))
-    metafunc.parametrize("kind", marked)
+    metafunc.parametrize("kind", marked, scope="module")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def environment(kind: str) -> Environment:
     found: Environment = plugins.load("environments", kind)
     return found
 
 
-@pytest.fixture
-def needs(kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an environment needs beside it: a Docker engine of the tests' own."""
-    if kind == "docker" and shutil.which("dockerd"):
-        monkeypatch.setenv("DOCKER_HOST", request.getfixturevalue("engine"))
+@pytest.fixture(autouse=True)
+def home() -> None:
+    """Not one for each test, as elsewhere: machines outlive a test here, and stay in the home they were made in."""
 
 
-@pytest_asyncio.fixture
+@pytest.fixture(scope="module")
+def needs(kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A home for the lab, and what an environment needs beside it: a Docker engine of the tests' own."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("home")
+        (home / "cache").symlink_to(Paths.default().cache)
+        patch.setenv("NEARMETAL_HOME", str(home))
+        if kind == "docker" and shutil.which("dockerd"):
+            patch.setenv("DOCKER_HOST", request.getfixturevalue("engine"))
+        yield
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab(kind: str, environment: Environment, needs: None) -> AsyncIterator[Lab]:
-    """A lab of the test's own. Skips, with the reason, where this host lacks what the environment needs."""
+    """One lab for an environment. Skips, with the reason, where this host lacks what the environment needs."""
     if environment.on_switch:
         from nearmetal.lab.image import Recipe, build
 
@@ -60,14 +70,16 @@ async def lab(kind: str, environment: Environment, needs: None) -> AsyncIterator
     ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
     host_boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     lab = Lab(token, ledger, open_site, host_boot_id)
-    yield lab
-    left = await lab.close()
-    ledger.close()
+    try:
+        yield lab
+    finally:
+        left = await lab.close()
+        ledger.close()
     assert left == []
     assert not ledger.path.exists()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def make(lab: Lab, kind: str) -> Make:
     """Make and attach one more machine."""
 
@@ -80,3 +92,14 @@ def make(lab: Lab, kind: str) -> Make:
         return handle, await lab.attach(handle)
 
     return one
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def made(make: Make) -> tuple[Handle, Machine]:
+    """A machine for all tests that leave it as it was; an emulated guest takes seconds to boot."""
+    return await make()
+
+
+@pytest.fixture
+def machine(made: tuple[Handle, Machine]) -> Machine:
+    return made[1]
