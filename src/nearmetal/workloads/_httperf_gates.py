@@ -1,0 +1,76 @@
+"""Whether httperf itself can be believed. Pure; judges the instrument and never sees a response."""
+
+from collections.abc import Iterator, Sequence
+
+from nearmetal.model import Warned
+from nearmetal.units import show_duration
+from nearmetal.workloads._httperf_output import Figures, figure
+from nearmetal.workloads._httperf_parameters import HttperfParameters
+from nearmetal.workloads._httperf_responses import latency
+from nearmetal.workloads._load_gates import LATE, LATE_AT_ALL, SHORT
+
+ROUNDING = 5e-5
+"""Seconds. Times are printed in tenths of a millisecond."""
+
+_SHORTAGES = ("errors.fd-unavail", "errors.ftab-full", "errors.addrunavail")
+
+
+def invalid(clients: Sequence[Figures], given: HttperfParameters) -> str | None:
+    """Why the trial must not count; None when every httperf did what it was told."""
+    for index, client in enumerate(clients):
+        for reason in _reasons(client, given):
+            return f"client {index}: {reason}" if len(clients) > 1 else reason
+    return None
+
+
+def _reasons(client: Figures, given: HttperfParameters) -> Iterator[str]:
+    ordered = given.measured_connections
+    shortages = sum(figure(client, name) for name in _SHORTAGES)
+    if shortages > SHORT * ordered:
+        yield (
+            f"{shortages:.0f} of {ordered} connections never left the client, which had no descriptor or port left; "
+            "httperf can use 1,021 descriptors"
+        )
+    opened = figure(client, "connections.opened")
+    if ordered - opened - shortages > SHORT * ordered:
+        yield f"httperf opened {opened:.0f} of {ordered} connections"
+    planned = (ordered - 1) / given.connection_rate
+    behind = figure(client, "duration_s") - planned - _longest_life(client, given)
+    if behind > SHORT * planned + LATE:
+        yield f"the rate was not reached: httperf ended {show_duration(behind)} later than its last connection explains"
+
+
+def _longest_life(client: Figures, given: HttperfParameters) -> float:
+    """Seconds that the last connection may have taken. httperf tells the longest only of those that had a reply."""
+    if figure(client, "errors.total") or client["connection_ms.max"] is None:
+        return given.longest_life
+    return client["connection_ms.max"] / 1e3
+
+
+def warnings(clients: Sequence[Figures], given: HttperfParameters) -> list[Warned]:
+    """What a reader should know though the trial counts."""
+    found = []
+    for index, client in enumerate(clients):
+        burst = figure(client, "connections.burst_max")
+        late = (burst - 1) / given.connection_rate
+        if late > LATE_AT_ALL:
+            found.append(
+                Warned(
+                    code="generator-late",
+                    text=f"client {index} opened {burst:.0f} connections in one go, the first of them at least "
+                    f"{show_duration(late)} after its time, which httperf does not count as latency",
+                )
+            )
+        if client["replies.count"] and SHORT * latency(client) < ROUNDING:
+            found.append(
+                Warned(
+                    code="coarse-clock",
+                    text=f"client {index}: httperf prints tenths of a millisecond, so that latencies of "
+                    f"{show_duration(latency(client))} are rounded by up to {_share(ROUNDING, latency(client))}",
+                )
+            )
+    return found
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.1%}" if whole > 0 else "all"

@@ -1,0 +1,89 @@
+"""From what httperf found to the responses of a trial. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from nearmetal.errors import ToolFailed
+from nearmetal.model import Response, ResponseKind
+from nearmetal.workloads._httperf_output import Figures, counts, figure
+
+KINDS: Mapping[str, ResponseKind] = {
+    "throughput": ResponseKind(unit="1/s", better="higher"),
+    "transactions": ResponseKind(unit="", better="higher"),
+    "latency_mean": ResponseKind(unit="s", better="lower"),
+    "connect_mean": ResponseKind(unit="s", better="lower"),
+    "first_byte_mean": ResponseKind(unit="s", better="lower"),
+    "errors": ResponseKind(unit="share", better="lower", scale="difference"),
+}
+
+PerClient = Callable[[Figures], float]
+
+
+def responses(clients: Sequence[Figures], attempted: int) -> dict[str, Response]:
+    """Responses over all clients, each of which was told to make `attempted` requests. ToolFailed when none was served.
+
+    Counts and rates are sums; times are means over all clients' replies. A time that httperf printed as 0.0 is left
+    out, because a ratio of it means nothing.
+    """
+    if not any(map(served, clients)):
+        seen = ", ".join(f"{count} {name}" for client in clients for name, count in counts(client).items())
+        raise ToolFailed(f"not one request was served ({seen or 'and none was sent'})")
+    times = {"latency_mean": latency, "connect_mean": _seconds("connect_ms"), "first_byte_mean": _first_byte}
+    answered = [client for client in clients if client["replies.count"]]
+    means = {name: _mean(answered, each) for name, each in times.items()}
+    if means["latency_mean"] == 0:
+        raise ToolFailed(
+            "httperf printed 0.0 ms for the life of a connection, which is too short for it",
+            remedy='use kind = "http", which resolves nanoseconds',
+        )
+    return {
+        "throughput": _response("throughput", sum(map(_throughput, clients)), clients, _throughput),
+        "transactions": _response("transactions", sum(map(served, clients)), clients, served),
+        **{name: _response(name, means[name], answered, each) for name, each in times.items() if means[name] > 0},
+        "errors": _response(
+            "errors",
+            1 - sum(map(served, clients)) / (attempted * len(clients)),
+            clients,
+            lambda client: 1 - served(client) / attempted,
+        ),
+    }
+
+
+def served(client: Figures) -> float:
+    """Replies that are an answer: neither the request (4xx) nor the server (5xx) was at fault."""
+    return figure(client, "status.2xx") + figure(client, "status.3xx")
+
+
+def latency(client: Figures) -> float:
+    """Seconds that a request takes, its share of connecting included: the calls of a connection follow each other."""
+    return figure(client, "connection_ms.mean") / 1e3 / _replies_each(client)
+
+
+def _replies_each(client: Figures) -> float:
+    each = figure(client, "connections.replies_each")
+    if each <= 0:
+        raise ToolFailed("httperf printed replies, and connections without one")
+    return each
+
+
+def _throughput(client: Figures) -> float:
+    duration = figure(client, "duration_s")
+    if duration <= 0:
+        raise ToolFailed("httperf printed a test of no duration", remedy="give a longer `duration`")
+    return served(client) / duration
+
+
+def _seconds(spread: str) -> PerClient:
+    return lambda client: figure(client, f"{spread}.mean") / 1e3
+
+
+_first_byte = _seconds("first_byte_ms")
+
+
+def _mean(answered: Sequence[Figures], each: PerClient) -> float:
+    replies = [figure(client, "replies.count") for client in answered]
+    return sum(each(client) * count for client, count in zip(answered, replies, strict=True)) / sum(replies)
+
+
+def _response(name: str, value: float, clients: Sequence[Figures], each: PerClient) -> Response:
+    by_client = tuple(map(each, clients)) if len(clients) > 1 else None
+    return Response(value=value, by_client=by_client, **KINDS[name].model_dump())

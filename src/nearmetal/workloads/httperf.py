@@ -1,0 +1,99 @@
+"""HTTP requests from every client by httperf, the open-loop generator of two of the published studies."""
+
+import json
+from collections.abc import Mapping
+from typing import ClassVar
+from urllib.parse import urlsplit
+
+from nearmetal.model import Completed, Frozen, Measurement, ResponseKind, Stage
+from nearmetal.workloads import _httperf_gates, _httperf_responses
+from nearmetal.workloads._httperf_output import figure, figures
+from nearmetal.workloads._httperf_parameters import HttperfParameters
+from nearmetal.workloads._server import Servers
+from nearmetal.workloads._stage import facing, succeeded
+from nearmetal.workloads._words import number
+
+SLACK = 20.0
+"""Seconds beyond the load itself: starting httperf, and printing what it found."""
+
+
+class Httperf:
+    kind: ClassVar[str] = "httperf"
+    Parameters: ClassVar[type[Frozen]] = HttperfParameters
+
+    def __init__(self, parameters: HttperfParameters) -> None:
+        self._parameters = parameters
+        self._servers = Servers(parameters, parameters.one_path)
+
+    @property
+    def responses(self) -> Mapping[str, ResponseKind]:
+        return _httperf_responses.KINDS
+
+    @property
+    def primary(self) -> str:
+        return "latency_mean"
+
+    @property
+    def duration(self) -> float:
+        return self._parameters.warmup + self._parameters.expected_seconds
+
+    @property
+    def limit(self) -> float:
+        return self._parameters.longest_seconds
+
+    async def prepare(self, stage: Stage) -> None:
+        given = self._parameters
+        await self._servers.start(stage)
+        if given.warmup > 0:
+            connections = given.connections_in(given.warmup)
+            await self._loaded(stage, connections, connections / given.connection_rate + given.longest_life)
+
+    async def finish(self, stage: Stage) -> None:
+        await self._servers.stop()
+
+    async def run(self, stage: Stage) -> Measurement:
+        given = self._parameters
+        return self.measurement(await self._loaded(stage, given.measured_connections, given.longest_seconds))
+
+    async def _loaded(self, stage: Stage, connections: int, limit: float) -> list[Completed]:
+        """Load from every client at once; what each httperf printed."""
+        commands = [
+            (client, self._command(self._servers.url(facing(stage, index)), connections))
+            for index, client in enumerate(stage.clients)
+        ]
+        ended = await stage.together(commands, limit + SLACK)
+        return [succeeded(one, "httperf", client) for one, client in zip(ended, stage.clients, strict=True)]
+
+    def _command(self, url: str, connections: int) -> list[str]:
+        given = self._parameters
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or 80
+        return [
+            "httperf",
+            f"--server={host}",
+            f"--port={port}",
+            # It would leave the port out, and a server that tells its sites apart by it would answer another request.
+            *([f"--server-name={host}:{port}"] if port != 80 else []),
+            f"--uri={parts.path or '/'}{f'?{parts.query}' if parts.query else ''}",
+            f"--rate={number(given.connection_rate)}",
+            f"--num-conns={connections}",
+            f"--num-calls={given.calls}",
+            f"--timeout={number(given.timeout)}",
+        ]
+
+    def measurement(self, ended: list[Completed]) -> Measurement:
+        """What the clients' output says. Pure. ToolFailed when a figure is missing."""
+        given = self._parameters
+        clients = [figures(one.text) for one in ended]
+        printed = {f"httperf-{index}.txt": one.stdout for index, one in enumerate(ended)}
+        found = {f"httperf-{index}.json": json.dumps(client, indent=1).encode() for index, client in enumerate(clients)}
+        return Measurement(
+            responses=_httperf_responses.responses(clients, given.measured_connections * given.calls),
+            events=sum(figure(client, "replies.count") for client in clients),
+            artifacts={**printed, **found},
+            warnings=tuple(_httperf_gates.warnings(clients, given)),
+            invalid=_httperf_gates.invalid(clients, given),
+        )
+
+
+plugin = Httperf
