@@ -14,7 +14,7 @@ from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
 from nearmetal.model import Study
 from nearmetal.study_checks import check, provision_of, workload_of
-from nearmetal.study_text import StudyText, explained, parse, refuse_what_nothing_takes
+from nearmetal.study_text import StudyText, explained, parse, refuse_what_nothing_takes, shown
 from nearmetal.units import AS_WRITTEN
 
 __all__ = ["digest", "primaries", "provision_of", "read", "workload_of"]
@@ -84,7 +84,7 @@ def _name(entry: object) -> object:
 def _override(text: str) -> tuple[KeyPath, dict[str, Any]]:
     """`machine.nic=e1000` as nested tables, and the path. The value is TOML where it reads as TOML, else text."""
     key, equals, value = text.partition("=")
-    wrong = BadInput(f"--set {text!r} is not KEY=VALUE", remedy="write it like --set machine.nic=e1000")
+    wrong = BadInput(f"--set {shown(text)} is not KEY=VALUE", remedy="write it like --set machine.nic=e1000")
     if not equals or "\n" in text:
         raise wrong
     try:

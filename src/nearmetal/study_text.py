@@ -14,6 +14,8 @@ from nearmetal.model import Study
 
 DEEPEST = 32
 """Tables within tables. No study needs a tenth of it, and the parsers below this one do not survive thousands."""
+_LONGEST = 1000
+"""Characters of a message: of a longer one, the begin and the end."""
 _SHOWN = 100
 """Characters of a wrong value that are shown."""
 
@@ -70,7 +72,9 @@ def _numbers_after(marker: str, text: str) -> Iterable[int]:
 
 
 def _printable(text: str) -> str:
-    """On one line, and nothing in it that steers a terminal."""
+    """On one line, not without end, and nothing in it that steers a terminal."""
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
