@@ -15,7 +15,7 @@ from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 from tests.order import mock_run
 
-LONG = mock_run.STUDY.replace("blocks = 2", "blocks = 400")
+LONG = mock_run.STUDY.replace("blocks = 2", "blocks = 200")
 
 
 async def start(*arguments: str) -> asyncio.subprocess.Process:
@@ -95,7 +95,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for a manifest and some records."""
     place = tmp_path / "small"
     place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(place)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)], check=True)
     try:
         yield place
     finally:

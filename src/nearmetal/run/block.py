@@ -5,7 +5,7 @@ from pathlib import Path
 
 from nearmetal.lab.lab import Lab
 from nearmetal.model import BlockPlan, Study
-from nearmetal.run.boot import BootTask, run_boot
+from nearmetal.run.boot import BootTask, heed_cancellation, run_boot
 from nearmetal.run.events import BlockStarted, Stream
 
 
@@ -25,6 +25,7 @@ async def run_block(task: BlockTask, lab: Lab, stream: Stream) -> None:
     left = sum(trial.id not in task.done for boot in task.block.boots for trial in boot.trials)
     stream.emit(BlockStarted(block=task.block.index, attempt=task.block.attempt, trials=left))
     for boot in task.block.boots:
+        heed_cancellation()
         trials = tuple(trial for trial in boot.trials if trial.id not in task.done)
         if trials:
             await run_boot(

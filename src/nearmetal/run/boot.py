@@ -91,6 +91,7 @@ async def run_boot(task: BootTask, lab: Lab, stream: Stream) -> None:
     try:
         await _provision(task, booted, lab, stream)
         while left:
+            heed_cancellation()
             stream.emit(TrialEnded(record=await run_trial(_trial_task(task, booted, left[0]), stream)))
             left.pop(0)
     except NearmetalError as error:
@@ -101,6 +102,13 @@ async def run_boot(task: BootTask, lab: Lab, stream: Stream) -> None:
     stream.emit(
         BootEnded(block=task.block, attempt=task.attempt, treatment=task.boot.treatment, phases_ns=dict(booted.phases))
     )
+
+
+def heed_cancellation() -> None:
+    """End here when that was asked for: a wait that was just over when the request came has not passed it on."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 # ── Shape ─────────────────────────────────────────────────────────────────────────────────────────────────────────
