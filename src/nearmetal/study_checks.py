@@ -159,17 +159,28 @@ def _options(name: str, spec: EnvironmentSpec, where: StudyText) -> None:
         raise where.wrong(path, *told(f"`{key}` of the environment {name!r}", first)) from None
 
 
+_STRENGTH: Sequence[Provision] = ("boot", "restart", "restore", "reuse")
+"""Strongest first: the less a provision makes anew, the less a verdict may be generalised."""
+
+
 def _provision(study: Study, level: str, where: StudyText) -> None:
+    """What the design says may not weaken an environment silently; what is said for it alone is its own choice."""
     spec = study.environment(level)
     can: Sequence[Provision] = plugins.load("environments", spec.kind).provisions
     wanted = provision_of(study, spec)
+    own = spec.provision is not None
+    path: KeyPath = ("environments", level, "provision") if own else ("design", "provision")
     if wanted not in can:
-        declared = level in study.environments
-        path: KeyPath = ("environments", level, "provision") if declared else ("design", "provision")
         raise where.wrong(
             path,
             f"{level!r} cannot be provisioned by {wanted!r}: {spec.kind} can {', '.join(can)}",
             f'say so for it alone: [environments.{level}] kind = "{spec.kind}", provision = "{can[0]}"',
+        )
+    if not own and _STRENGTH.index(wanted) > _STRENGTH.index(can[0]):
+        raise where.wrong(
+            path,
+            f"provision = {wanted!r} is weaker than {can[0]!r}, which {level!r} can do",
+            f'say that it is meant: [environments.{level}] kind = "{spec.kind}", provision = "{wanted}"',
         )
 
 

@@ -312,13 +312,24 @@ def test_quick_without_a_quick_table_is_told() -> None:
 
 
 def test_a_provision_that_an_environment_has_not_is_set_for_it_alone() -> None:
-    text = GOOD.replace('["base", "slow"]', '["base", "slow", "host"]').replace("seed = 1", 'provision = "reuse"')
+    metal = '[environments.metal]\nkind = "host"\nprovision = "reuse"\n[factors]'
+    text = GOOD.replace('["base", "slow"]', '["base", "slow", "metal"]').replace("[factors]", metal)
     error = refused(text)
-    assert "'host' cannot be provisioned by 'reuse'" in error.what
+    assert "'metal' cannot be provisioned by 'reuse'" in error.what
     assert error.where == f"s.toml:{line('provision', text)}"
-    fixed = text.replace("[design]", '[environments.host]\nkind = "host"\nprovision = "boot"\n[design]')
-    read = study.read(fixed, "s.toml")
-    assert study.provision_of(read, read.environment("host")) == "boot"
+    read = study.read(text.replace('provision = "reuse"', 'provision = "boot"'), "s.toml")
+    assert study.provision_of(read, read.environment("metal")) == "boot"
+
+
+def test_the_design_does_not_weaken_an_environment_silently() -> None:
+    text = GOOD.replace("seed = 1", 'seed = 1\nprovision = "restart"')
+    error = refused(text)
+    assert "weaker than 'boot'" in error.what
+    assert error.where == f"s.toml:{line('provision', text)}"
+    meant = text.replace("[environments.slow]", '[environments.slow]\nprovision = "restart"').replace(
+        "[environments.base]", '[environments.base]\nprovision = "reuse"'
+    )
+    read = study.read(meant, "s.toml")
     assert study.provision_of(read, read.environment("base")) == "reuse"
 
 
