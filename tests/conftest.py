@@ -26,7 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def engine() -> AsyncIterator[str]:
     """The URL of a Docker engine of the tests' own. Its data are kept, so that the image is imported only once."""
-    async with own_engine(SHARED_CACHE / "engine") as url:
+    async with own_engine(SHARED_CACHE / "engine-of-tests") as url:
         yield url
 
 

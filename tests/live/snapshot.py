@@ -26,7 +26,7 @@ def snapshot() -> dict[str, list[str]]:
         "namespaces": _lines("ip", "netns", "list"),
         "links": [line.split(":")[1].strip() for line in _lines("ip", "-o", "link")],
         "mounts": sorted(Path("/proc/mounts").read_text().splitlines()),
-        "groups": sorted(str(path) for path in Path("/sys/fs/cgroup").rglob("nearmetal*")),
+        "groups": sorted(str(path) for path in Path("/sys/fs/cgroup").rglob("nearmetal-nm-*")),
         "processes": _processes(),
         "sysctls": [line for line in _lines("sysctl", "-a") if not line.startswith(_VOLATILE)],
     }

@@ -142,14 +142,15 @@ async def test_the_probe_runs_from_where_it_lies(make: Make) -> None:
     assert (await machine.exec(["stat", "-f", "-c", "%T", "/run", "/tmp"])).text.split() == ["tmpfs", "tmpfs"]
 
 
-async def test_every_container_starts_fresh_from_one_image(make: Make, engine: str) -> None:
+async def test_every_container_starts_fresh_from_one_image(make: Make, engine: str, lab_image: Image) -> None:
     one = await make()
     await one.put(b"mine", "/root/mark")
     other = await make()
     assert one.boot_id != other.boot_id
     assert (await other.exec(["test", "-e", "/root/mark"])).status == 1
     client = (await Engine.connect(engine)).client
-    assert len([image for image in client.images() if "nearmetal" in str(image["RepoTags"])]) == 1
+    labelled = [image["Labels"] or {} for image in client.images()]
+    assert len([labels for labels in labelled if labels.get("nearmetal.digest") == lab_image.digest]) == 1
 
 
 async def test_a_command_over_its_time_is_killed_with_its_children(make: Make) -> None:

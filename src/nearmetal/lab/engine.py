@@ -17,6 +17,7 @@ from pathlib import Path
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import cgroup, probe
+from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import MachineSpec
 
@@ -46,7 +47,13 @@ async def own_engine(folder: Path) -> AsyncIterator[str]:
     if shutil.which("dockerd") is None:
         raise HostCannot("there is no Docker engine to start", remedy="apt-get install docker.io")
     name = f"engine-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}"
-    folder.mkdir(parents=True, exist_ok=True)
+    with exclusive(folder / "lock", "another process runs an engine of its own there"):
+        async with _running(folder, name, socket) as url:
+            yield url
+
+
+@asynccontextmanager
+async def _running(folder: Path, name: str, socket: Path) -> AsyncIterator[str]:
     await _sweep(folder, name)
     made = [place for place in map(Path, _COVERED) if not place.exists()]
     for place in made:

@@ -1,11 +1,10 @@
 """From a study to a finished run: check, lock, build what is needed, run, conclude. What the command line calls."""
 
 import datetime
-import fcntl
 import json
 import platform
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +19,7 @@ from nearmetal.factors import treatments_of
 from nearmetal.lab import clean, probe
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.ledger import held
+from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.lab.sites import opener
 from nearmetal.model import Environment, Finding, Level, Plan, Study
@@ -89,19 +89,10 @@ async def _run(folder: RunFolder, open_site: OpenSite, listeners: tuple[Callable
         return await runner.run(folder, Lab(token, ledger, open_site, host_boot_id), listeners)
 
 
-@contextmanager
-def _measuring() -> Iterator[None]:
-    """One measurement at a time on a host: two would disturb each other."""
-    path = Paths.default().state / "measuring.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise HostCannot(
-                "another run is measuring on this host, and two would disturb each other", str(path), "wait for it"
-            ) from None
-        yield
+def _measuring() -> AbstractContextManager[None]:
+    """One measurement at a time on a host."""
+    busy = "another run is measuring on this host, and two would disturb each other"
+    return exclusive(Paths.default().state / "measuring.lock", busy)
 
 
 async def _put_right(open_site: OpenSite, say: Say) -> None:
