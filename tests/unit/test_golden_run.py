@@ -1,0 +1,29 @@
+"""A run made by an earlier version is read as it was meant, and concludes what it concluded."""
+
+import json
+from pathlib import Path
+
+from nearmetal.report.write import render
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import records
+from tests.golden.make_run import FOLDER, concluded
+
+RUN = RunFolder(FOLDER)
+
+
+def test_its_conclusions_are_the_same() -> None:
+    assert json.loads(concluded(RUN)) == json.loads((FOLDER / "concluded.json").read_text())
+
+
+def test_its_records_survive_a_round_trip() -> None:
+    lines = [json.loads(line) for line in RUN.journal.read_text().splitlines()]
+    written = [line for line in lines if line["schema"] == "record.v1"]
+    assert len(written) == 16
+    assert [record.model_dump(mode="json") for record in records(RUN.journal)] == written
+
+
+def test_its_report_can_be_made_from_the_folder_alone(tmp_path: Path) -> None:
+    text = render(RUN, "md")
+    assert isinstance(text, str)
+    assert "golden" in text
+    assert "different" in text
