@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import BeforeValidator, ValidationInfo
+from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%][A-Za-z/%]*)\s*")
 
@@ -78,10 +78,15 @@ def _quantity(kind: type, parser: Callable[[object], float]) -> BeforeValidator:
     return BeforeValidator(convert)
 
 
-Bytes = Annotated[int, _quantity(int, size)]
-Seconds = Annotated[float, _quantity(float, duration)]
-BitRate = Annotated[int, _quantity(int, rate)]
-Share = Annotated[float, _quantity(float, share)]
+def _as_text(example: str) -> WithJsonSchema:
+    """What an editor is told of a study file; in records the same quantity is a plain number."""
+    return WithJsonSchema({"type": "string", "examples": [example]}, mode="validation")
+
+
+Bytes = Annotated[int, _quantity(int, size), _as_text("512MiB")]
+Seconds = Annotated[float, _quantity(float, duration), _as_text("60s")]
+BitRate = Annotated[int, _quantity(int, rate), _as_text("900Mbit/s")]
+Share = Annotated[float, _quantity(float, share), _as_text("2%")]
 
 
 def _three_digits(value: float) -> str:

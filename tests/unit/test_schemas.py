@@ -1,0 +1,34 @@
+"""The schemas in the repository are those of the models, and real files meet them."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from nearmetal import schemas, studies
+from nearmetal.store.folder import RunFolder
+from tests.golden.make_run import FOLDER
+
+KEPT = Path(__file__).parents[2] / "schemas" / "run"
+
+
+@pytest.mark.parametrize("name", schemas.documents())
+def test_the_kept_schema_is_the_models(name: str) -> None:
+    renew = "renew them: python -m nearmetal.schemas schemas/run"
+    assert (KEPT / f"{name}.json").read_text() == schemas.text(schemas.documents()[name]), renew
+
+
+@pytest.mark.parametrize("name", studies.names())
+def test_built_in_studies_meet_the_schema(name: str) -> None:
+    jsonschema.validate(tomllib.loads(studies.text(name)), schemas.documents()["study.v1"])
+
+
+def test_a_golden_run_meets_the_schemas() -> None:
+    run = RunFolder(FOLDER)
+    jsonschema.validate(json.loads((FOLDER / "manifest.json").read_text()), schemas.documents()["manifest.v1"])
+    for line in map(json.loads, run.journal.read_text().splitlines()):
+        event = {key: value for key, value in line.items() if key not in ("schema", "event")}
+        is_record = line["schema"] == "record.v1"
+        jsonschema.validate(line if is_record else event, schemas.documents()["record.v1" if is_record else "event.v1"])
