@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bed import PORT, Bed, GeneratorFailed, serving
+from relay import relay
 
 URL = f"http://127.0.0.1:{PORT}/"
 RATE = 10_000
@@ -27,6 +28,7 @@ def accuracy(bed: Bed, probe: str, floors: Path | None, seconds: float, rounds: 
             pacing(bed, probe, floors, seconds, rounds),
             stall(bed, probe, max(seconds, 5.0)),
             delay(bed, probe, seconds),
+            relay(probe, seconds, bed.priority),
             many_connections(bed, probe, seconds),
         ]
     )
