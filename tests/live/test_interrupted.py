@@ -28,7 +28,11 @@ async def start(*arguments: str) -> asyncio.subprocess.Process:
 
 
 async def ended(process: asyncio.subprocess.Process) -> tuple[int, str, str]:
-    stdout, stderr = await asyncio.wait_for(process.communicate(), 120)
+    try:
+        stdout, stderr = await asyncio.wait_for(process.communicate(), 120)
+    finally:
+        if process.returncode is None:
+            process.kill()
     return process.returncode or 0, stdout.decode(), stderr.decode()
 
 
