@@ -4,6 +4,7 @@
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 mod at;
@@ -28,9 +29,10 @@ mod serve;
 mod tap;
 mod timing;
 mod units;
+mod usage;
 
 #[derive(Parser)]
-#[command(name = "nearmetal-probe", version, about)]
+#[command(name = "nearmetal-probe", version, about, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -52,7 +54,12 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().verb {
+    let verb = match Cli::try_parse() {
+        Ok(arguments) => arguments.verb,
+        Err(error) if is_help(&error) => error.exit(),
+        Err(error) => return refuse(&usage::in_one_line(&error.to_string())),
+    };
+    let result = match verb {
         Verb::Load(args) => load::run(args),
         Verb::Serve(args) => serve::run(args),
         Verb::At(args) => at::run(args),
@@ -65,8 +72,15 @@ fn main() -> ExitCode {
         Verb::Sample(args) => sample::run(args),
         Verb::Schema(args) => schema::run(args),
     };
-    result.unwrap_or_else(|error| {
-        eprintln!("nearmetal-probe: {error:#}");
-        ExitCode::from(output::INPUT_IS_WRONG)
-    })
+    result.unwrap_or_else(|error| refuse(&format!("{error:#}")))
+}
+
+/// Whether it is no error but an answer to --help, --version or no verb at all.
+fn is_help(error: &clap::Error) -> bool {
+    !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+}
+
+fn refuse(reason: &str) -> ExitCode {
+    eprintln!("{}: {reason}", usage::own_name());
+    ExitCode::from(output::INPUT_IS_WRONG)
 }

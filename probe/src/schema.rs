@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use schemars::{Schema, schema_for};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
 
 use crate::{at, clock, facts, hold, link, load, noise, sample, serve};
 
@@ -12,22 +13,28 @@ type Generate = fn() -> Schema;
 
 /// Every document of the probe, by the name in its `schema` field.
 const DOCUMENTS: &[(&str, Generate)] = &[
-    ("load.v1", || schema_for!(load::Document)),
-    ("load.progress.v1", || schema_for!(load::ProgressLine)),
-    ("load.step.v1", || schema_for!(load::StepLine)),
-    ("serve.v1", || schema_for!(serve::Document)),
-    ("at.v1", || schema_for!(at::Document)),
-    ("clock.v1", || schema_for!(clock::Document)),
-    ("clock.serve.v1", || schema_for!(clock::Listening)),
-    ("facts.v1", || schema_for!(facts::Facts)),
-    ("hold.v1", || schema_for!(hold::Ready)),
-    ("link.v1", || schema_for!(link::Document)),
-    ("link.ready.v1", || schema_for!(link::Ready)),
-    ("noise.v1", || schema_for!(noise::Document)),
-    ("sample.v1", || schema_for!(sample::Sample)),
-    ("sample.header.v1", || schema_for!(sample::Header)),
-    ("sample.end.v1", || schema_for!(sample::End)),
+    ("load.v1", printed::<load::Document>),
+    ("load.progress.v1", printed::<load::ProgressLine>),
+    ("load.step.v1", printed::<load::StepLine>),
+    ("serve.v1", printed::<serve::Document>),
+    ("at.v1", printed::<at::Document>),
+    ("clock.v1", printed::<clock::Document>),
+    ("clock.serve.v1", printed::<clock::Listening>),
+    ("facts.v1", printed::<facts::Facts>),
+    ("hold.v1", printed::<hold::Ready>),
+    ("link.v1", printed::<link::Document>),
+    ("link.ready.v1", printed::<link::Ready>),
+    ("noise.v1", printed::<noise::Document>),
+    ("sample.v1", printed::<sample::Sample>),
+    ("sample.header.v1", printed::<sample::Header>),
+    ("sample.end.v1", printed::<sample::End>),
 ];
+
+/// The schema of what is printed, which tells a property that may be left out from one that is null.
+fn printed<T: JsonSchema>() -> Schema {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    settings.into_generator().into_root_schema_for::<T>()
+}
 
 /// Print the JSON Schema of a document.
 #[derive(clap::Args)]

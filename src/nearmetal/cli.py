@@ -90,7 +90,7 @@ def studies(as_json: bool) -> None:
 @_study_options
 @_json_option
 def plan(study: str, as_json: bool, **options: Any) -> None:
-    """Show what a study would run, in which order, and how long it takes. Changes nothing."""
+    """Show what a study would run and compare, and how long it takes. Changes nothing."""
     from nearmetal import commands
 
     commands.show_plan(commands.read_study(study, **options), options["available"], as_json)
@@ -215,4 +215,4 @@ def load(arguments: tuple[str, ...]) -> None:
 
     from nearmetal.lab import probe
 
-    os.execv(probe.path(), ["nearmetal load", "load", *arguments])
+    os.execv(probe.path(), ["nearmetal", "load", *arguments])

@@ -9,16 +9,28 @@ use super::ramp::PerStep;
 use super::target::{self, Target};
 use crate::units;
 
+const EXAMPLES: &str = "\
+Examples:
+  How much can it serve?
+    load http://HOST/ --workers 64 --duration 30s
+  How long do requests take, at a rate?
+    load http://HOST/ --mode open --rate 1000 --duration 30s
+  From which rate on does it not keep up?
+    load http://HOST/ --mode ramp --from 100 --step 100 --to 5000 --per-step 5s
+
+Exit status: 0 measured, with errors counted too; 2 bad arguments; 4 interrupted";
+
 /// Send HTTP requests and measure every phase of them.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Where to: http://HOST[:PORT]/PATH
     url: String,
-    /// How requests are timed: closed (each worker sends when its last reply is there), open (at a rate, whatever the
-    /// server does) or ramp (open, step by step, until the server is saturated)
+    /// When to send: closed, each worker when it has its last reply; open, at a rate, whatever the server does;
+    /// ramp, open and step by step until the server does not keep up
     #[arg(long, value_enum, default_value_t = ModeName::Closed)]
     mode: ModeName,
-    /// Connections in closed mode, each with one request at a time; those opened beforehand in open mode
+    /// Connections; in open mode those opened beforehand
     #[arg(long, default_value_t = 16, value_name = "N")]
     workers: u32,
     /// Threads, which share nothing
@@ -39,53 +51,63 @@ pub struct Args {
     /// Use each connection for one request only
     #[arg(long)]
     new_connections: bool,
-    /// Open mode: requests per second
-    #[arg(long, value_name = "R")]
+    /// Requests per second
+    #[arg(long, value_parser = per_second, value_name = "R", help_heading = "Open mode")]
     rate: Option<f64>,
-    /// Open mode: how requests follow each other
-    #[arg(long, value_enum, default_value_t = Spacing::Constant)]
+    /// How requests follow each other
+    #[arg(long, value_enum, default_value_t = Spacing::Constant, help_heading = "Open mode")]
     arrivals: Spacing,
-    /// Open mode: burn the processor for the last 50 us before each request, to be on time to the microsecond
-    #[arg(long)]
+    /// Burn the processor for the last 90 us before each request, to be on time to the microsecond
+    #[arg(long, help_heading = "Open mode")]
     spin: bool,
     /// Seed of the Poisson arrivals
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_name = "N",
+        help_heading = "Open mode"
+    )]
     seed: u64,
-    /// Ramp mode: the first rate, in requests per second
-    #[arg(long, value_name = "R")]
+    /// The first rate, in requests per second
+    #[arg(long, value_parser = per_second, value_name = "R", help_heading = "Ramp mode")]
     from: Option<f64>,
-    /// Ramp mode: what each step adds to the rate
-    #[arg(long, value_name = "R")]
+    /// What each step adds to the rate
+    #[arg(long, value_parser = per_second, value_name = "R", help_heading = "Ramp mode")]
     step: Option<f64>,
-    /// Ramp mode: the last rate
-    #[arg(long, value_name = "R")]
+    /// The last rate
+    #[arg(long, value_parser = per_second, value_name = "R", help_heading = "Ramp mode")]
     to: Option<f64>,
-    /// Ramp mode: 20x makes 20 x rate connections, one request each; 10s makes requests for 10 s
-    #[arg(long, value_parser = PerStep::parse, default_value = "20x", value_name = "N|TIME")]
+    /// 20x makes 20 x rate connections, one request each; 10s makes requests for 10 s
+    #[arg(long, value_parser = PerStep::parse, default_value = "20x", value_name = "N|TIME", help_heading = "Ramp mode")]
     per_step: PerStep,
-    /// Ramp mode: the largest share of failed requests that still counts as keeping up
-    #[arg(long, value_parser = share, default_value = "1%", value_name = "SHARE")]
+    /// The largest share of failed requests that still counts as keeping up
+    #[arg(long, value_parser = share, default_value = "1%", value_name = "SHARE", help_heading = "Ramp mode")]
     max_errors: f64,
     /// Another path of the same server, in turn with the others; may be repeated
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = "Requests")]
     path: Vec<String>,
     /// The request's method
-    #[arg(short = 'X', long, default_value = "GET")]
+    #[arg(short = 'X', long, default_value = "GET", help_heading = "Requests")]
     method: String,
     /// A header, as 'Name: value'; may be repeated
-    #[arg(short = 'H', long, value_name = "HEADER")]
+    #[arg(short = 'H', long, value_name = "HEADER", help_heading = "Requests")]
     header: Vec<String>,
     /// The request's body; @FILE reads it from a file
-    #[arg(short = 'd', long, value_name = "TEXT|@FILE")]
+    #[arg(
+        short = 'd',
+        long,
+        value_name = "TEXT|@FILE",
+        help_heading = "Requests"
+    )]
     data: Option<String>,
-    /// Which way to the kernel; auto takes io_uring for new connections where the kernel has it
+    /// The way to the kernel; auto takes io_uring for new connections, where there is one
     #[arg(long, value_enum, default_value_t = EngineName::Auto)]
     engine: EngineName,
     /// Print one JSON document
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
     /// Report progress as JSON lines on stderr, once a second
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub progress: bool,
 }
 
@@ -311,6 +333,11 @@ fn rate_of(name: &str, rate: f64) -> Result<f64, String> {
             "{name} {rate} is not a rate; give requests per second between 0.001 and 100000000"
         ))
     }
+}
+
+fn per_second(text: &str) -> Result<f64, String> {
+    text.parse()
+        .map_err(|_| "give a number of requests per second".into())
 }
 
 /// A share such as `1%` or `0.01`.

@@ -8,7 +8,9 @@ mod driver;
 mod engine;
 mod epoll;
 mod errors;
+mod figures;
 mod job;
+mod layout;
 mod measure;
 pub mod poller;
 mod progress;
@@ -65,7 +67,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         print!(
             "{}",
-            text::report(&plan, &document, &measured.recorder.latency)
+            text::report(
+                &plan,
+                &document,
+                progress.steps_not_seen(&document.steps),
+                &measured.recorder.latency,
+                layout::width(std::io::stdout())
+            )
         );
     }
     Ok(match document.interrupted {

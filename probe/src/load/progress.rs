@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::clock::{self, MILLISECOND, Nanoseconds, SECOND};
 use super::job::{Live, Window};
+use super::layout;
 use super::measure::per_second;
 use super::ramp::Step;
 use super::text;
@@ -98,6 +99,14 @@ impl Progress {
         }
     }
 
+    /// Steps of a ramp follow.
+    pub fn begin_steps(&self) {
+        if matches!(self.reader, Reader::Person) {
+            let width = layout::width(std::io::stderr());
+            Self::print(Ok(text::step_headings(width)));
+        }
+    }
+
     /// A step of a ramp is over.
     pub fn step(&self, step: &Step) {
         match self.reader {
@@ -106,7 +115,17 @@ impl Progress {
                 schema: "load.step.v1",
                 step,
             })),
-            Reader::Person => Self::print(Ok(text::step_row(step))),
+            Reader::Person => {
+                Self::print(Ok(text::step_row(step, layout::width(std::io::stderr()))))
+            }
+        }
+    }
+
+    /// The steps that whoever reads the report has not seen as they ended.
+    pub fn steps_not_seen<'a>(&self, steps: &'a [Step]) -> &'a [Step] {
+        match self.reader {
+            Reader::Person if std::io::stdout().is_terminal() => &[],
+            _ => steps,
         }
     }
 
@@ -155,7 +174,8 @@ impl Progress {
             Reader::Nobody => {}
             Reader::Program => Self::print(serde_json::to_string(line)),
             Reader::Person => {
-                let _ = write!(std::io::stderr(), "\r\x1b[K{}", text::live_line(line));
+                let line = text::live_line(line, layout::width(std::io::stderr()));
+                let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
             }
         }
     }

@@ -106,6 +106,7 @@ pub fn climb(
     let mut search = Search::new(ramp.from, ramp.step, ramp.to);
     let mut steps = Vec::new();
     let mut all: Option<Measured> = None;
+    progress.begin_steps();
     while let Some((rate, purpose)) = search.next() {
         progress.offered = Some(rate);
         let step_plan = step_plan(plan, ramp, rate, steps.is_empty());

@@ -1,73 +1,55 @@
-//! The same for people: a live line, then tables and a histogram, 80 columns wide.
+//! The same for people: a live line, then tables and a histogram, as wide as the terminal.
 
 use std::fmt::Write;
 
 use super::arguments::{Extent, Mode, Plan};
 use super::clock::{Nanoseconds, SECOND};
 use super::document::Document;
+use super::figures::{bytes, count, duration, percent, rate, three_digits};
+use super::layout::{Column, Fitting, wrapped};
 use super::progress::Line;
 use super::ramp::{PerStep, Step};
+use super::saturation::{Censored, Saturation};
 use super::statistics::{Durations, Summary};
 
-/// The longest bar of the histogram.
-const BAR: f64 = 40.0;
-const WIDTH: usize = 80;
+/// The longest bar of the histogram, and what stands before a bar.
+const BAR: usize = 40;
+const BEFORE_BAR: usize = 31;
 
-/// Nanoseconds in the unit that suits them, with three digits.
-pub fn duration(nanoseconds: f64) -> String {
-    let (value, unit) = match nanoseconds {
-        n if n < 1e3 => (n, "ns"),
-        n if n < 1e6 => (n / 1e3, "us"),
-        n if n < 1e9 => (n / 1e6, "ms"),
-        n => (n / 1e9, "s"),
-    };
-    format!("{} {unit}", three_digits(value))
-}
+/// How far the names at the left reach.
+const NAMES: usize = 15;
+/// "generator failed", and the space before it.
+const VERDICT: usize = 18;
 
-fn three_digits(value: f64) -> String {
-    match value {
-        v if v == v.trunc() && v < 1000.0 => format!("{v:.0}"),
-        v if v < 10.0 => format!("{v:.2}"),
-        v if v < 100.0 => format!("{v:.1}"),
-        v => format!("{v:.0}"),
+const fn column(heading: &'static str, width: usize, spare: u8) -> Column {
+    Column {
+        heading,
+        width,
+        spare,
     }
 }
 
-pub fn percent(share: f64) -> String {
-    format!("{} %", three_digits(share * 100.0))
-}
+const STEP_COLUMNS: [Column; 6] = [
+    column("offered", 11, 0),
+    column("requests", 12, 5),
+    column("replies", 12, 1),
+    column("errors", 9, 3),
+    column("p50", 9, 4),
+    column("p99", 9, 2),
+];
 
-/// A count with its thousands set apart.
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
+const PHASE_COLUMNS: [Column; 7] = [
+    column("min", 9, 7),
+    column("mean", 9, 5),
+    column("p50", 9, 1),
+    column("p90", 9, 4),
+    column("p99", 9, 2),
+    column("p99.9", 9, 6),
+    column("max", 9, 3),
+];
 
-fn bytes(number: f64) -> String {
-    match number {
-        n if n < 1024.0 => format!("{n:.0} B"),
-        n if n < 1048576.0 => format!("{} KiB", three_digits(n / 1024.0)),
-        n if n < 1073741824.0 => format!("{} MiB", three_digits(n / 1048576.0)),
-        n => format!("{} GiB", three_digits(n / 1073741824.0)),
-    }
-}
-
-fn rate(per_second: f64) -> String {
-    match per_second {
-        r if r < 1000.0 => format!("{}/s", three_digits(r)),
-        r => format!("{}/s", count(r.round() as u64)),
-    }
-}
-
-/// The line that a person sees while a load runs.
-pub fn live_line(line: &Line) -> String {
+/// The line that a person sees while a load runs; it never reaches the last column, where a terminal would begin another.
+pub fn live_line(line: &Line, width: usize) -> String {
     let step = line
         .offered
         .map_or(String::new(), |offered| format!("at {}  ", rate(offered)));
@@ -75,29 +57,38 @@ pub fn live_line(line: &Line) -> String {
         0 => String::new(),
         errors => format!("  {} errors", count(errors)),
     };
-    format!(
-        "{step}{:<8} {:>6}  {:>11}  {} replies  {} connections{errors}",
+    let whole = format!(
+        "{step}{:<7} {:>6}  {:>11}{errors}  {} replies  {} connections",
         line.phase,
         format!("{:.0} s", line.elapsed_ns as f64 / SECOND as f64),
         rate(line.rate),
         count(line.completed),
         count(line.connections),
-    )
+    );
+    whole.chars().take(width - 1).collect()
 }
 
-/// Everything a person wants to see of a measurement.
-pub fn report(plan: &Plan, document: &Document, latency: &Durations) -> String {
+/// Everything a person wants to see of a measurement; of a ramp, those `steps` that were not seen before.
+pub fn report(
+    plan: &Plan,
+    document: &Document,
+    steps: &[Step],
+    latency: &Durations,
+    width: usize,
+) -> String {
     let mut text = String::new();
-    headline(&mut text, plan, document);
-    ramp(&mut text, document);
-    summary(&mut text, document);
-    phases(&mut text, document);
-    histogram(&mut text, latency);
-    warnings(&mut text, &document.warnings);
+    headline(&mut text, plan, document, width);
+    if let Some(saturation) = &document.saturation {
+        ramp(&mut text, steps, saturation, width);
+    }
+    summary(&mut text, document, width);
+    phases(&mut text, document, width);
+    histogram(&mut text, latency, width);
+    warnings(&mut text, &document.warnings, width);
     text
 }
 
-fn headline(text: &mut String, plan: &Plan, document: &Document) {
+fn headline(text: &mut String, plan: &Plan, document: &Document, width: usize) {
     let how = match &plan.mode {
         Mode::Closed => format!("closed loop, {} workers", plan.workers),
         Mode::Open(open) => format!(
@@ -117,13 +108,12 @@ fn headline(text: &mut String, plan: &Plan, document: &Document) {
     } else {
         "kept connections"
     };
-    _ = writeln!(
-        text,
-        "{}\n  {how}, {connections}, {}, {}\n",
-        document.url,
+    let how = format!(
+        "{how}, {connections}, {}, {}",
         extent(plan),
         document.engine.name
     );
+    _ = writeln!(text, "{}\n{}", document.url, wrapped("  ", &how, width));
 }
 
 fn extent(plan: &Plan) -> String {
@@ -137,87 +127,105 @@ fn extent(plan: &Plan) -> String {
     }
 }
 
+/// What stands above the steps of a ramp.
+pub fn step_headings(width: usize) -> String {
+    Fitting::new(&STEP_COLUMNS, width - VERDICT).headings()
+}
+
 /// One step of a ramp.
-pub fn step_row(step: &Step) -> String {
+pub fn step_row(step: &Step, width: usize) -> String {
     let time = |value: Option<Nanoseconds>| value.map_or("-".to_owned(), |v| duration(v as f64));
     let verdict = match (step.kept_up, step.generator_failed) {
         (true, _) => "kept up",
         (_, true) => "generator failed",
         _ => "fell behind",
     };
-    format!(
-        "  {:>9} {:>11} {:>11} {:>8} {:>8} {:>8}  {verdict}",
+    let cells = [
         rate(step.offered),
         rate(step.request_rate),
         rate(step.reply_rate),
         percent(step.error_share),
         time(step.latency_p50_ns),
         time(step.latency_p99_ns),
-    )
+    ];
+    let figures = Fitting::new(&STEP_COLUMNS, width - VERDICT).row(cells);
+    format!("{figures}  {verdict}")
 }
 
-fn ramp(text: &mut String, document: &Document) {
-    let Some(saturation) = &document.saturation else {
-        return;
-    };
-    _ = writeln!(
-        text,
-        "  {:>9} {:>11} {:>11} {:>8} {:>8} {:>8}",
-        "offered", "requests", "replies", "errors", "p50", "p99"
-    );
-    for step in &document.steps {
-        _ = writeln!(text, "{}", step_row(step));
+fn ramp(text: &mut String, steps: &[Step], saturation: &Saturation, width: usize) {
+    if !steps.is_empty() {
+        _ = writeln!(text, "{}", step_headings(width));
+        for step in steps {
+            _ = writeln!(text, "{}", step_row(step, width));
+        }
+        text.push('\n');
     }
-    let end = |value: Option<f64>| value.map_or("-".to_owned(), rate);
+    row(text, "saturation", &limit(saturation), width);
+    text.push_str("\n  all steps together\n");
+}
+
+fn limit(saturation: &Saturation) -> String {
+    let end = |value: Option<f64>| value.map_or("unknown".to_owned(), rate);
     let [low, high] = saturation.interval;
-    _ = writeln!(
-        text,
-        "\n  saturation   {} (between {} and {})",
-        end(saturation.rate),
-        end(low),
-        end(high)
-    );
-}
-
-fn row(text: &mut String, name: &str, value: &str) {
-    _ = writeln!(text, "  {name:<12} {value}");
-}
-
-fn summary(text: &mut String, document: &Document) {
-    let requests = &document.requests;
-    let elapsed = document.elapsed_ns as f64;
-    row(
-        text,
-        "replies",
-        &format!(
-            "{} in {} = {}",
-            count(requests.completed),
-            duration(elapsed),
-            rate(document.rate.achieved)
+    match saturation.censored {
+        Censored::None => format!(
+            "{} (between {} and {})",
+            end(saturation.rate),
+            end(low),
+            end(high)
         ),
-    );
+        Censored::Above => format!("above {}", end(saturation.rate)),
+        Censored::Below => format!("below {}", end(high)),
+        Censored::Interrupted => "not found".into(),
+    }
+}
+
+fn row(text: &mut String, name: &str, value: &str, width: usize) {
+    text.push_str(&wrapped(&format!("  {name:<12} "), value, width));
+}
+
+fn summary(text: &mut String, document: &Document, width: usize) {
+    let elapsed = document.elapsed_ns as f64;
+    let connections = &document.connections;
+    for (name, value) in [
+        (
+            "replies",
+            format!(
+                "{} in {} = {}",
+                count(document.requests.completed),
+                duration(elapsed),
+                rate(document.rate.achieved)
+            ),
+        ),
+        ("status", status(document)),
+        ("errors", errors(document)),
+        (
+            "connections",
+            format!(
+                "{} opened, at most {} at once, {} replies each",
+                count(connections.opened),
+                count(connections.concurrent_max),
+                connections.replies_each.map_or("no".into(), three_digits)
+            ),
+        ),
+        ("received", received(document, elapsed)),
+        ("processor", processor(document, elapsed)),
+    ] {
+        row(text, name, &value, width);
+    }
+}
+
+fn status(document: &Document) -> String {
     let classes: Vec<String> = document
         .status
         .iter()
         .filter(|(_, replies)| **replies > 0)
-        .map(|(class, replies)| format!("{class} {}", count(*replies)))
+        .map(|(class, replies)| format!("{} {class}", count(*replies)))
         .collect();
-    row(text, "status", &classes.join("  "));
-    row(text, "errors", &errors(document));
-    let connections = &document.connections;
-    row(
-        text,
-        "connections",
-        &format!(
-            "{} opened, at most {} at once, {} replies each",
-            count(connections.opened),
-            count(connections.concurrent_max),
-            connections.replies_each.map_or("-".into(), three_digits)
-        ),
-    );
-    row(text, "received", &received(document, elapsed));
-    row(text, "processor", &processor(document, elapsed));
-    text.push('\n');
+    match classes.is_empty() {
+        true => "no reply".into(),
+        false => classes.join(", "),
+    }
 }
 
 fn received(document: &Document, elapsed: f64) -> String {
@@ -269,53 +277,57 @@ fn errors(document: &Document) -> String {
     named.join(", ")
 }
 
-fn phases(text: &mut String, document: &Document) {
-    _ = writeln!(
-        text,
-        "  {:<12} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
-        "", "min", "mean", "p50", "p90", "p99", "p99.9", "max"
-    );
+/// Those of which there was at least one observation.
+fn phases(text: &mut String, document: &Document, width: usize) {
     let lateness = (document.mode != "closed").then_some(("lateness", &document.lateness_ns));
-    let phases = [
+    let observed: Vec<(&str, &Summary)> = [
         ("latency", &document.latency_ns),
         ("service", &document.service_ns),
         ("connect", &document.connect_ns),
         ("first byte", &document.first_byte_ns),
         ("transfer", &document.transfer_ns),
-    ];
-    for (name, phase) in phases.into_iter().chain(lateness) {
-        phase_row(text, name, phase);
+    ]
+    .into_iter()
+    .chain(lateness)
+    .filter(|(_, phase)| phase.count > 0)
+    .collect();
+    if observed.is_empty() {
+        return;
     }
-    text.push('\n');
+    let columns = Fitting::new(&PHASE_COLUMNS, width - NAMES);
+    _ = writeln!(text, "\n{:NAMES$}{}", "", columns.headings());
+    for (name, phase) in observed {
+        let cells = columns.row(phase_cells(phase));
+        _ = writeln!(text, "  {name:<width$}{cells}", width = NAMES - 2);
+    }
 }
 
-fn phase_row(text: &mut String, name: &str, phase: &Summary) {
+fn phase_cells(phase: &Summary) -> [String; 7] {
     let cell = |value: Option<f64>| value.map_or("-".to_owned(), duration);
     let whole = |value: Option<Nanoseconds>| cell(value.map(|value| value as f64));
-    _ = writeln!(
-        text,
-        "  {name:<12} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+    [
         whole(phase.min),
         cell(phase.mean),
         whole(phase.p50),
         whole(phase.p90),
         whole(phase.p99),
         whole(phase.p999),
-        whole(phase.max)
-    );
+        whole(phase.max),
+    ]
 }
 
 /// The latencies in steps of 1, 2, 5, 10 …
-fn histogram(text: &mut String, latency: &Durations) {
+fn histogram(text: &mut String, latency: &Durations, width: usize) {
     let (Some(min), Some(max)) = (latency.quantile(0.0), latency.quantile(1.0)) else {
         return;
     };
     let bounds = bounds(min, max);
     let counts = latency.counts_up_to(&bounds);
     let most = counts.iter().copied().max().unwrap_or(1).max(1) as f64;
-    _ = writeln!(text, "  latency up to");
+    let longest = BAR.min(width.saturating_sub(BEFORE_BAR)) as f64;
+    _ = writeln!(text, "\n  latency up to");
     for (bound, replies) in bounds.iter().zip(counts) {
-        let filled = (replies as f64 / most * BAR).ceil() as usize;
+        let filled = (replies as f64 / most * longest).ceil() as usize;
         let line = format!(
             "  {:>12} {:>13}  {}",
             duration(*bound as f64),
@@ -340,36 +352,23 @@ fn bounds(min: Nanoseconds, max: Nanoseconds) -> Vec<Nanoseconds> {
     bounds
 }
 
-fn warnings(text: &mut String, warnings: &[String]) {
-    for warning in warnings {
-        let mut line = String::from("\nwarning:");
-        for word in warning.split(' ') {
-            let length = line.chars().rev().take_while(|c| *c != '\n').count();
-            let separator = if length + 1 + word.chars().count() > WIDTH {
-                "\n         "
-            } else {
-                " "
-            };
-            line += separator;
-            line += word;
-        }
-        text.push_str(line.trim_start_matches('\n'));
+fn warnings(text: &mut String, warnings: &[String], width: usize) {
+    if !warnings.is_empty() {
         text.push('\n');
+    }
+    for warning in warnings {
+        text.push_str(&wrapped("warning: ", warning, width));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::arguments::tests::plan;
+    use super::super::engine::Choice;
+    use super::super::errors::Failure;
+    use super::super::measure::Measured;
+    use super::super::recorder::Recorder;
     use super::*;
-
-    #[test]
-    fn durations_have_three_digits_and_a_unit() {
-        assert_eq!(duration(0.0), "0 ns");
-        assert_eq!(duration(5_230.0), "5.23 us");
-        assert_eq!(duration(100e6), "100 ms");
-        assert_eq!(duration(12.34e9), "12.3 s");
-        assert_eq!(count(1234567), "1,234,567");
-    }
 
     #[test]
     fn the_histogram_covers_every_reply() {
@@ -380,16 +379,66 @@ mod tests {
         let bounds = bounds(3_000, 2_999_000);
         assert_eq!(bounds.first(), Some(&5_000));
         assert_eq!(latency.counts_up_to(&bounds).iter().sum::<u64>(), 2997);
-        let mut text = String::new();
-        histogram(&mut text, &latency);
-        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+    }
+
+    fn shown(recorder: Recorder, width: usize) -> String {
+        let plan = plan("http://a/ --mode open --rate 100000 --new-connections").unwrap();
+        let measured = Measured {
+            recorder,
+            started: 0,
+            elapsed: 10 * SECOND,
+            interrupted: false,
+        };
+        let engine = Choice {
+            name: "io_uring",
+            reason: String::new(),
+        };
+        let address = "127.0.0.1:80".parse().unwrap();
+        let document = Document::new(&plan, address, &engine, &measured).unwrap();
+        report(&plan, &document, &[], &measured.recorder.latency, width)
     }
 
     #[test]
-    fn long_warnings_are_broken_at_80_columns() {
-        let mut text = String::new();
-        warnings(&mut text, &["word ".repeat(40).trim().to_owned()]);
-        assert!(text.lines().count() > 2);
-        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+    fn everything_fits_into_the_width() {
+        for width in 40..=80 {
+            let mut recorder = Recorder::default();
+            for microseconds in 3..300_000 {
+                recorder.latency.record(microseconds * 1000);
+                recorder.lateness.record(microseconds * 1000);
+            }
+            (recorder.attempted, recorder.completed) = (1_000_000, 900_000);
+            recorder.status = [0, 0, 800_000, 50_000, 25_000, 25_000];
+            for number in [libc::EMFILE, libc::ECONNREFUSED, libc::EHOSTUNREACH] {
+                recorder.errors.count(Failure::System(number));
+            }
+            let text = shown(recorder, width);
+            let too_long: Vec<_> = text.lines().filter(|l| l.chars().count() > width).collect();
+            assert!(too_long.is_empty(), "{width}: {too_long:?}");
+        }
+    }
+
+    #[test]
+    fn a_load_without_a_reply_shows_no_empty_tables() {
+        let mut recorder = Recorder {
+            attempted: 1,
+            ..Recorder::default()
+        };
+        recorder.errors.count(Failure::System(libc::ECONNREFUSED));
+        let text = shown(recorder, 80);
+        assert!(text.contains("status       no reply"), "{text}");
+        assert!(!text.contains("p99"), "{text}");
+    }
+
+    #[test]
+    fn the_steps_of_a_ramp_fit_and_a_bound_is_called_one() {
+        for width in 40..=80 {
+            assert!(step_headings(width).len() <= width - VERDICT);
+        }
+        let saturation = Saturation {
+            rate: Some(500.0),
+            interval: [Some(500.0), None],
+            censored: Censored::Above,
+        };
+        assert_eq!(limit(&saturation), "above 500/s");
     }
 }

@@ -2,11 +2,11 @@
 
 use super::arguments::{Extent, Mode, Plan, Spacing};
 use super::clock::{MILLISECOND, SECOND};
+use super::figures::{duration, percent};
 use super::measure::Measured;
 use super::ramp::Step;
 use super::recorder::Recorder;
 use super::saturation::{Censored, Saturation};
-use super::text::{duration, percent};
 
 /// Above this share of one processor a thread cannot be trusted to have been waiting.
 const BUSY: f64 = 0.95;
