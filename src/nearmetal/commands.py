@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def _console(as_json: bool) -> Console:
     """Words for people go to stderr when stdout is for a script."""
-    return Console(stderr=as_json)
+    return Console(stderr=as_json, markup=False, highlight=False)
 
 
 def _print_json(value: object) -> None:
@@ -118,7 +118,8 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> None:
         return
     console = _console(False)
     trials = sum(len(boot.trials) for block in plan.blocks for boot in block.boots)
-    console.print(f"[bold]{study.name}[/]  {study.question}", highlight=False)
+    console.print(study.name, style="bold", end="  ")
+    console.print(study.question)
     console.print(
         f"{len(plan.treatments)} treatments x {len(study.workloads)} workloads x {len(plan.blocks)} blocks = "
         f"{trials} trials, about {show_duration(seconds)}; seed {plan.seed}",
@@ -136,7 +137,8 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> None:
         highlight=False,
     )
     for treatment, finding in missing:
-        console.print(f"[yellow]cannot run here[/]: {key(treatment)}: {finding.what}. {finding.remedy}")
+        console.print("cannot run here", style="yellow", end=": ")
+        console.print(f"{key(treatment)}: {finding.what}: {finding.detail}. {finding.remedy}")
 
 
 def _say_sequential(study: Study, console: Console) -> None:
@@ -152,9 +154,13 @@ def _say_sequential(study: Study, console: Console) -> None:
 def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> int:
     study = opened.study
     request = session.Request(study, opened.source, output or session.default_folder(study), available)
-    plan = planning.make(study)
     console = _console(as_json)
     _say_sequential(study, console)
+    missing = asyncio.run(session.what_is_missing(study)) if available else []
+    for treatment, finding in missing:
+        console.print("left out", style="yellow", end=": ")
+        console.print(f"{key(treatment)}: {finding.what}: {finding.detail}")
+    plan = planning.make(study, [treatment for treatment, _ in missing])
     with _watcher(study, plan, console) as watcher:
         finished = _until_interrupted(session.start(request, console.print, (watcher,)))
     return _conclude(RunFolder(request.folder), finished, as_json)
@@ -259,7 +265,7 @@ def show(path: Path, as_json: bool) -> None:
     manifest = folder.manifest()
     counts = analysis.trials
     _console(False).print(
-        f"[bold]{manifest.study.name}[/] of {manifest.created}: {counts.ok} trials ok, {counts.invalid} invalid, "
+        f"{manifest.study.name} of {manifest.created}: {counts.ok} trials ok, {counts.invalid} invalid, "
         f"{counts.failed} failed, {counts.lost} lost",
         highlight=False,
     )
@@ -315,9 +321,9 @@ def doctor(as_json: bool) -> int:
         _print_json({"schema": "doctor.v1", "able": able, "findings": [f.model_dump() for f in findings]})
     else:
         for finding in findings:
-            mark = "[green]ok  [/]" if finding.ok else ("[red]no  [/]" if finding.fatal else "[yellow]--  [/]")
-            console.print(f"{mark}{finding.what}", end="")
-            console.print(f": {finding.detail}" if finding.detail else "", markup=False, highlight=False)
+            mark, style = ("ok", "green") if finding.ok else (("no", "red") if finding.fatal else ("--", "yellow"))
+            console.print(f"{mark}  ", style=style, end="")
+            console.print(f"{finding.what}: {finding.detail}" if finding.detail else finding.what)
             if not finding.ok and finding.remedy:
                 console.print(f"    remedy: {finding.remedy}", markup=False, highlight=False)
     return ExitCode.DONE if able else ExitCode.HOST_CANNOT

@@ -214,6 +214,8 @@ def _targets(study: Study, where: StudyText) -> None:
 
 def _levels(study: Study, where: StudyText) -> None:
     """Every level, put in its place, must make sense there."""
+    for key in _MODELS:
+        _is_model(("machine", key), key, getattr(study.machine, key), where)
     treatments = plugins.names("treatments")
     for name, factor in study.factors.items():
         aim = words.target(name, factor, study, treatments)
@@ -239,8 +241,20 @@ def _level(name: str, aim: words.Target, level: Level, study: Study, where: Stud
             _is_host(path, level, study, where)
         case "machine" | "clients", "cpus":
             _is_cpus(path, level, where)
+        case "machine", "nic" | "disk":
+            _is_model(path, aim.key, level, where)
         case "observe", _:
             _observer(path, aim.key, placed, where)
+
+
+_MODELS = {"nic": ("virtio-net", "e1000", "e1000e", "rtl8139", "vmxnet3"), "disk": ("virtio-blk", "ide")}
+"""What a machine can be given: those that have been seen to boot with the lab image."""
+
+
+def _is_model(path: KeyPath, key: str, level: object, where: StudyText) -> None:
+    if level not in _MODELS[key]:
+        what = f"{shown(level)} cannot be a machine's {key}"
+        raise where.wrong(path, what, did_you_mean(str(level), _MODELS[key], "it is one of"))
 
 
 def _is_level(path: KeyPath, name: str, level: object, where: StudyText) -> None:

@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from nearmetal.factors import key
+from nearmetal.factors import key, show
 from nearmetal.model import TrialStatus
 from nearmetal.run.events import (
     BlockEnded,
@@ -42,11 +42,9 @@ class Watcher:
         self._bar: Progress | None = None
         if console.is_terminal:
             self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=None),
                 MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TextColumn("{task.fields[left]}"),
+                TextColumn("{task.fields[left]} · {task.description}", markup=False),
+                *([BarColumn(bar_width=None)] if console.width >= 100 else []),
                 console=console,
                 transient=True,
             )
@@ -83,16 +81,17 @@ class Watcher:
         if event.attempt:
             self._trials += event.trials
         if not self._bar:
-            self._console.print(f"{self._place}: {event.trials} trials, {self._left()}", highlight=False)
+            self._console.print(f"{self._place}: {event.trials} trials, {self._left()}")
 
     def _on_BootStarted(self, event: BootStarted) -> None:
-        self._treatment = key(event.treatment)
+        self._treatment = " ".join(show(level) for level in event.treatment.values())
         self._workload = ""
 
     def _on_Step(self, event: Step) -> None:
         if self._bar and event.state == "begins":
-            what = f"{self._treatment} {self._workload} {event.name}".replace("  ", " ")
-            self._bar.update(self._task, description=f"{self._place} · {what}"[:60], left=self._left())
+            what = " · ".join(word for word in (self._place, self._treatment, self._workload, event.name) if word)
+            room = max(20, self._console.width - 30)
+            self._bar.update(self._task, description=what[:room], left=self._left())
 
     def _on_TrialStarted(self, event: TrialStarted) -> None:
         self._workload = event.trial.workload
@@ -101,26 +100,24 @@ class Watcher:
         self._done += 1
         record = event.record
         if record.status is not TrialStatus.OK:
-            self._console.print(
-                f"[yellow]{record.status}[/]: {key(record.trial.treatment)} {record.trial.workload}: ", end=""
-            )
-            self._console.print(record.reason or "", markup=False, highlight=False)
+            self._console.print(str(record.status), style="yellow", end=": ")
+            self._console.print(f"{key(record.trial.treatment)} {record.trial.workload}: {record.reason}")
         if self._bar:
             self._bar.update(self._task, completed=self._done, total=self._trials, left=self._left())
 
     def _on_BootEnded(self, event: BootEnded) -> None:
         if not self._bar:
             took = sum(event.phases_ns.values()) / 1e9
-            self._console.print(f"  {key(event.treatment)}: ready and back in {show_duration(took)}", highlight=False)
+            self._console.print(f"  {key(event.treatment)}: ready and back in {show_duration(took)}")
 
     def _on_BlockEnded(self, event: BlockEnded) -> None:
         if not event.whole:
-            self._console.print(f"[yellow]block {event.block + 1} is not whole[/]: a trial of it is not ok")
+            self._console.print(f"block {event.block + 1} is not whole: a trial of it is not ok", style="yellow")
 
     def _on_Withdrawn(self, event: Withdrawn) -> None:
-        self._console.print(f"[red]withdrawn[/]: {key(event.treatment)}: ", end="")
-        self._console.print(event.reason, markup=False, highlight=False)
+        self._console.print("withdrawn", style="red", end=": ")
+        self._console.print(f"{key(event.treatment)}: {event.reason}")
 
     def _on_LeftBehind(self, event: LeftBehind) -> None:
-        self._console.print("[yellow]left behind[/] (nearmetal clean tries again): ", end="")
-        self._console.print(event.what, markup=False, highlight=False)
+        self._console.print("left behind (nearmetal clean tries again)", style="yellow", end=": ")
+        self._console.print(event.what)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from nearmetal.errors import HostCannot, MachineError
+from nearmetal.errors import HostCannot, MachineLost, NearmetalError
 from nearmetal.lab.change_kinds import KINDS
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.site import must
@@ -17,16 +17,23 @@ from nearmetal.model import Change, Commands, Machine, Warned
 Reach = Callable[[str], Awaitable[Commands]]
 """From a change's `on` to what commands run on. MachineLost when it is no more."""
 
-Outcome = Literal["restored", "already so", "left", "lost"]
+Outcome = Literal["restored", "already so", "left", "gone", "failed"]
 
 
 @dataclass(frozen=True)
 class Undone:
-    """What became of one change: `left` means that somebody else has changed the value since."""
+    """What became of one change.
+
+    `left`: somebody else has changed the value since. `gone`: its machine is no more. `failed`: it is tried again.
+    """
 
     change: Change
     outcome: Outcome
     detail: str = ""
+
+    @property
+    def told(self) -> str:
+        return f"{self.change.on}: {self.change.kind} {self.change.target}: {self.detail}"
 
 
 @dataclass(frozen=True)
@@ -78,16 +85,21 @@ async def _write(change: Change, commands: Commands) -> str:
 
 
 async def undo(ledger: Ledger, reach: Reach) -> list[Undone]:
-    """Put back everything the ledger still holds, newest first. Idempotent."""
+    """Put back everything the ledger still holds, newest first. Idempotent.
+
+    What could not be put back stays in the ledger, for `clean` to try again. What somebody else has changed since is
+    theirs, and what was on a machine that is gone went with it: both are told, and forgotten.
+    """
     outcomes: list[Undone] = []
     for number, change in ledger.outstanding().changes:
         try:
             outcome = await _put_back(change, await reach(change.on))
-        except MachineError as error:
-            outcome = Undone(change, "lost", str(error))
-        except HostCannot as error:
-            outcome = Undone(change, "left", str(error))
-        ledger.undone(number)
+        except MachineLost as error:
+            outcome = Undone(change, "gone", str(error))
+        except NearmetalError as error:
+            outcome = Undone(change, "failed", str(error))
+        if outcome.outcome != "failed":
+            ledger.undone(number)
         outcomes.append(outcome)
     return outcomes
 

@@ -43,9 +43,10 @@ async def clean(open_site: OpenSite) -> Cleaned:
     for path in paths:
         with held(path) as ledger:
             before = ledger.outstanding()
-            left += await Lab(path.stem, ledger, open_site).close()
+            lab = Lab(path.stem, ledger, open_site)
+            for undone in await lab.undo():
+                (restored if undone.outcome in ("restored", "already so") else left).append(undone.told)
+            left += await lab.close()
             after = ledger.outstanding()
             removed += [f"{h.kind} {h.name}" for h in before.handles if h not in after.handles]
-            remaining = {number for number, _ in after.changes}
-            restored += [f"{c.on}: {c.kind} {c.target}" for number, c in before.changes if number not in remaining]
     return Cleaned(ledgers=len(paths), removed=tuple(removed), restored=tuple(restored), left=tuple(left))

@@ -116,7 +116,7 @@ class Lab:
     async def close(self) -> list[str]:
         """Put back and remove whatever is still there, machines first; what could not be, in words."""
         left: list[str] = []
-        left += [f"{one.change.on}: {one.detail}" for one in await self.undo() if one.outcome == "left"]
+        left += [one.told for one in await self.undo() if one.outcome in ("left", "failed")]
         switches = [handle for handle in self.ledger.outstanding().handles if handle.kind == network.KIND]
         for some in (self.machines(), switches):
             ended = await asyncio.gather(*(self.destroy(handle) for handle in some), return_exceptions=True)

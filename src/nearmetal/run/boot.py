@@ -287,8 +287,8 @@ async def _tear_down(booted: Booted, lab: Lab, stream: Stream) -> None:
     """Put back and remove. What cannot be is told and stays in the ledger; it never hides the trials' records."""
     with _step(booted, stream, "undo"):
         for undone in await lab.undo():
-            if undone.outcome == "left":
-                stream.emit(LeftBehind(what=f"{undone.change.on}: {undone.detail}"))
+            if undone.outcome in ("left", "failed"):
+                stream.emit(LeftBehind(what=undone.told))
     with _step(booted, stream, "destroy"):
         # The ledger, not `booted`, knows also of a machine whose creation failed half-way.
         ended = await asyncio.gather(*(lab.destroy(handle) for handle in lab.machines()), return_exceptions=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from nearmetal import plan as planning
 from nearmetal.lab.lab import Lab
-from nearmetal.model import BlockPlan, TrialRecord, TrialStatus
+from nearmetal.model import BlockPlan, TrialRecord
 from nearmetal.run.block import BlockTask, run_block
 from nearmetal.run.events import (
     BlockEnded,
@@ -88,7 +88,3 @@ class _FactsKeeper:
             return
         facts = MachineFacts(treatment=event.treatment, role=event.role, facts=event.facts)
         self._folder.write_manifest(manifest.model_copy(update={"fairness": (*manifest.fairness, facts)}))
-
-
-def all_ok(folder: RunFolder) -> bool:
-    return all(record.status is TrialStatus.OK for record in records(folder.journal))

@@ -22,7 +22,7 @@ from nearmetal.lab.ledger import held
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.lab.sites import opener
-from nearmetal.model import Environment, Finding, Level, Plan, Study
+from nearmetal.model import Environment, Finding, Level, LinkSpec, Plan, Study
 from nearmetal.run import runner
 from nearmetal.run.events import Event
 from nearmetal.run.progress import Progress
@@ -112,6 +112,14 @@ async def what_is_missing(study: Study) -> Missing:
     return await cannot_run(study, opener(study.hosts))
 
 
+_NO_LINK = Finding(
+    what="[link]",
+    ok=False,
+    detail="shaping the link is not there yet, and an unshaped one must not pass for it",
+    remedy="leave out rate, delay, loss, reorder and switch",
+)
+
+
 async def cannot_run(study: Study, open_site: OpenSite) -> Missing:
     """Treatments whose environment lacks something here, each with the first thing it lacks."""
     found: dict[str, Finding | None] = {}
@@ -119,6 +127,9 @@ async def cannot_run(study: Study, open_site: OpenSite) -> Missing:
     treatments = plugins.names("treatments")
     for treatment in treatments_of(study):
         asked = words.ask(study, treatment, treatments)
+        if asked.link != LinkSpec():
+            missing.append((treatment, _NO_LINK))
+            continue
         for level in (asked.environment, asked.clients.environment):
             key = f"{level} {asked.machine.model_dump_json()}"
             if key not in found:

@@ -55,8 +55,6 @@ async def run_trial(task: TrialTask, stream: Stream) -> TrialRecord:
         raise
     except NearmetalError as error:
         return trial.ended(TrialStatus.FAILED, str(error))
-    except OSError:
-        raise
     except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept
         trial.keep({"traceback.txt": traceback.format_exc().encode()})
         return trial.ended(TrialStatus.FAILED, f"{task.workload.kind} broke: {type(error).__name__}: {error}")
