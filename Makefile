@@ -61,7 +61,7 @@ image: $(PROBE)
 # ── Using ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 demo: setup
-	@$(PYTHON) -m nearmetal.demo
+	@$(PYTHON) -m nearmetal.demo $(if $(RESUME),'$(RESUME)')
 
 check: .venv/python
 	.venv/bin/ruff check src tests bench validation build_probe.py

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import Coroutine, Sequence
@@ -215,7 +216,8 @@ def _conclude(folder: RunFolder, finished: bool, as_json: bool) -> int:
         _print_verdicts(folder, analysis)
         _console(False).print(f"report: {page}", highlight=False, soft_wrap=True)
     if not finished:
-        click.echo(f"interrupted; go on with: nearmetal resume {folder.path}", err=True)
+        command = os.environ.get("NEARMETAL_RESUME_HINT", "nearmetal resume ")
+        click.echo(f"interrupted; go on with: {command}{folder.path}", err=True)
         return ExitCode.INTERRUPTED
     bad = analysis.trials.invalid + analysis.trials.failed + analysis.trials.lost
     return ExitCode.SOME_TRIALS_BAD if bad else ExitCode.DONE

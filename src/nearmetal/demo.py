@@ -1,39 +1,66 @@
-"""`make demo`: the study quickstart on this host, with a Docker engine of its own where none answers."""
+"""`make demo`: the study quickstart on this host, with a Docker engine of its own where none answers.
 
+With a run's folder (`make demo RESUME=FOLDER`) it goes on with that run, on an engine of the same kind.
+"""
+
+import argparse
 import asyncio
+import contextlib
 import os
+import signal
 import sys
+from collections.abc import Sequence
 
 from nearmetal.config import Paths
 from nearmetal.errors import ExitCode, HostCannot
 
+_HINT = {"NEARMETAL_RESUME_HINT": "make demo RESUME="}
+"""Where the engine is the demo's, `nearmetal resume` alone would find none."""
 
-async def main() -> int:
+
+async def main(command: Sequence[str]) -> int:
     from nearmetal.lab.engine import own_engine
     from nearmetal.lab.engine_api import Engine, address
 
     try:
         await Engine.connect(address({}))
-        return await _run({})
+        return await _run(command, {})
     except HostCannot:
         print("no Docker engine answers here: the demo starts one, and stops it at its end", flush=True)
     try:
         async with own_engine(Paths.default().cache / "engine") as url:
-            return await _run({"DOCKER_HOST": url})
+            return await _run(command, {"DOCKER_HOST": url, **_HINT})
     except HostCannot as error:
         print(f"{error}\nthe demo goes on without containers", file=sys.stderr, flush=True)
-        return await _run({})
+        return await _run(command, {})
 
 
-async def _run(environment: dict[str, str]) -> int:
+def _command(arguments: Sequence[str]) -> list[str]:
     """The command that a person would type; what this host cannot run is left out visibly."""
-    command = [sys.executable, "-m", "nearmetal", "run", "quickstart", "--available"]
-    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **environment})
+    parser = argparse.ArgumentParser(prog="python -m nearmetal.demo")
+    parser.add_argument("run", nargs="?", metavar="RUN", help="go on with the run in this folder")
+    run = parser.parse_args(arguments).run
+    return ["resume", run] if run else ["run", "quickstart", "--available"]
+
+
+async def _run(command: Sequence[str], environment: dict[str, str]) -> int:
+    """Its status. A signal is passed on, once, and the engine stays until the command has tidied up."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "nearmetal", *command), env={**os.environ, **environment}, start_new_session=True
+    )
+
+    def interrupt() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGINT)
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, interrupt)
     return await process.wait()
 
 
 if __name__ == "__main__":
     try:
-        sys.exit(asyncio.run(main()))
+        sys.exit(asyncio.run(main(_command(sys.argv[1:]))))
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)

@@ -1,21 +1,25 @@
 """The environment `docker` with an engine of the tests' own."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nearmetal.config import LIMITS
 from nearmetal.environments.docker import Container, DockerEnvironment
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab.engine import own_engine
 from nearmetal.lab.engine_api import Engine
 from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import Image
+from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 
@@ -285,11 +289,9 @@ async def test_an_engine_of_ones_own_leaves_nothing(tmp_path: Path) -> None:
     assert remains(str(tmp_path)) == []
 
 
-async def test_an_engine_that_was_killed_is_swept_by_the_next(
-    tmp_path: Path, site: LocalSite, lab_image: Image, token: str
-) -> None:
-    name = f"{token}-swept"
-    options = {"engine": f"unix://{tmp_path}/docker.sock"}
+async def _on_an_own_engine(folder: Path, name: str) -> tuple[asyncio.subprocess.Process, Handle]:
+    """A process with an engine of our own in `folder`, and the container that it made."""
+    options = {"engine": f"unix://{folder}/docker.sock"}
     order = Order(
         name=name, role="server", spec=MachineSpec(), options=options, provision="boot", port=None, cpus="0"
     ).model_dump_json()
@@ -305,14 +307,24 @@ async def test_an_engine_that_was_killed_is_swept_by_the_next(
         asyncio.run(main())
     """)
     controller = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", ORPHAN + script, order, str(tmp_path)), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-c", ORPHAN + script, order, str(folder)), stdout=asyncio.subprocess.PIPE
     )
     try:
         assert controller.stdout
         handle = Handle.from_json(json.loads(await asyncio.wait_for(controller.stdout.readline(), 240)))
-    finally:
+    except BaseException:
         controller.kill()
-        await controller.wait()
+        raise
+    return controller, handle
+
+
+async def test_what_an_engine_that_was_killed_left_is_removed_by_the_next(
+    tmp_path: Path, site: LocalSite, lab_image: Image, token: str
+) -> None:
+    name = f"{token}-swept"
+    controller, handle = await _on_an_own_engine(tmp_path, name)
+    controller.kill()
+    await controller.wait()
     first = FirstProcess(**handle.data["first"])
     for _ in range(100):
         if not first.is_alive:
@@ -320,11 +332,53 @@ async def test_an_engine_that_was_killed_is_swept_by_the_next(
         await asyncio.sleep(0.05)
     assert not first.is_alive
     async with own_engine(tmp_path) as url:
-        environment = DockerEnvironment()
-        await environment.destroy(handle, site)
-        assert await _containers(url, name) == []
+        assert await _containers(url, "") == []
+        await DockerEnvironment().destroy(handle, site)
     assert remains(str(tmp_path)) == []
     assert remains(name) == []
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["engine killed", "starter killed"])
+async def test_the_containers_of_an_own_engine_that_died_can_be_destroyed(
+    tmp_path: Path, site: LocalSite, lab_image: Image, token: str, at_once: bool
+) -> None:
+    name = f"{token}-buried"
+    controller, handle = await _on_an_own_engine(tmp_path, name)
+    if at_once:
+        os.kill(int((tmp_path / "docker.pid").read_text()), signal.SIGKILL)
+    controller.kill()
+    await controller.wait()
+    environment = DockerEnvironment()
+    await asyncio.gather(environment.destroy(handle, site), environment.destroy(handle, site))
+    for _ in range(100):  # one that still answered ends by itself
+        if not remains(str(tmp_path)):
+            break
+        await asyncio.sleep(0.05)
+    await environment.destroy(handle, site)
+    assert not FirstProcess(**handle.data["first"]).is_alive
+    assert not (tmp_path / "docker.sock").exists()
+    assert remains(str(tmp_path)) == []
+    assert remains(name) == []
+
+
+@pytest.mark.parametrize("lock", [None, "folder", "held"])
+async def test_a_silent_engine_that_may_live_keeps_its_containers(
+    tmp_path: Path, site: LocalSite, lock: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearmetal.environments.docker.LIMITS", replace(LIMITS, stop=0.2))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "exec").mkdir()
+    if lock == "folder":
+        (tmp_path / "lock").mkdir()
+    handle = Handle(
+        kind="docker", name="kept", site="local", data={"engine": f"unix://{tmp_path}/docker.sock", "port": None}
+    )
+    with contextlib.ExitStack() as stack:
+        if lock == "held":
+            stack.enter_context(exclusive(tmp_path / "lock", "held"))
+        with pytest.raises(HostCannot):
+            await DockerEnvironment().destroy(handle, site)
+    assert (tmp_path / "exec").exists()
 
 
 async def _dies(machine: Container) -> bool:

@@ -22,6 +22,7 @@ from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut
 from nearmetal.lab import cgroup, network, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
+from nearmetal.lab.engine import bury, is_own
 from nearmetal.lab.engine_api import Engine, Refused, address, demultiplex, feed
 from nearmetal.lab.findings import finding, program, provided
 from nearmetal.lab.identity import FirstProcess
@@ -193,9 +194,27 @@ class DockerEnvironment:
         lifeline = self._lifelines.pop(handle.name, None)
         if lifeline:
             lifeline.close()
-        await _remove(await self._engine(handle.data["engine"]), handle.name)
+        await self._remove(handle.data["engine"], handle.name)
         if handle.data["port"]:
             await network.unplug(Port.from_json(handle.data["port"]), site)
+
+    async def _remove(self, address: str, name: str) -> None:
+        """The containers of an engine of our own died with it, and need none that answers."""
+        deadline = asyncio.get_running_loop().time() + LIMITS.stop
+        while True:
+            try:
+                return await _remove(await self._engine(address), name)
+            except HostCannot as error:
+                if not is_own(address):
+                    raise
+                failure = error
+            try:
+                return await bury(address)
+            except HostCannot:
+                # It lives, perhaps starting or ending, or is being buried for another of its containers.
+                if asyncio.get_running_loop().time() > deadline:
+                    raise failure from None
+            await asyncio.sleep(0.05)
 
 
 def _make(client: Any, order: Order, tag: str) -> Any:

@@ -17,6 +17,7 @@ from pathlib import Path
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import cgroup, probe
+from nearmetal.lab.engine_api import Engine, Refused
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import MachineSpec
@@ -29,6 +30,8 @@ while [ "$1" != -- ]; do mount -t tmpfs tmpfs "$1"; shift; done
 shift
 exec "$@"
 """
+_SOCKET, _LOCK, _DATA = "docker.sock", "lock", "data"
+_BUSY = "another process runs an engine of its own there"
 _SOCKET_LIMIT = 107
 """Bytes in the path of a Unix socket."""
 
@@ -37,19 +40,40 @@ _SOCKET_LIMIT = 107
 async def own_engine(folder: Path) -> AsyncIterator[str]:
     """Run an engine whose data lie in `folder` (not below /run), kept for the next time; the URL of its socket.
 
-    What an engine left there that was killed is removed first. HostCannot when it does not come up, with its last
-    words.
+    What an engine left there that was killed is removed first, and so are its containers. HostCannot when it does not
+    come up, with its last words.
     """
     folder = folder.resolve()
-    socket = folder / "docker.sock"
+    socket = folder / _SOCKET
     if len(os.fsencode(socket)) > _SOCKET_LIMIT:
         raise BadInput("the path is too long for a socket", str(socket), "choose a shorter folder")
     if shutil.which("dockerd") is None:
         raise HostCannot("there is no Docker engine to start", remedy="apt-get install docker.io")
-    name = f"engine-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}"
-    with exclusive(folder / "lock", "another process runs an engine of its own there"):
+    name = _name(folder)
+    with exclusive(folder / _LOCK, _BUSY):
         async with _running(folder, name, socket) as url:
             yield url
+
+
+def is_own(address: str) -> bool:
+    """Whether the engine at a URL is, or was, an `own_engine`."""
+    socket = Path(address.removeprefix("unix://"))
+    # What lies at /run/lock is a folder.
+    return socket.name == _SOCKET and (socket.parent / _LOCK).is_file() and (socket.parent / _DATA).is_dir()
+
+
+async def bury(address: str) -> None:
+    """Kill and remove what is left of an `own_engine` whose starter died, but not its data. Idempotent.
+
+    HostCannot while its starter, or another that buries it, lives.
+    """
+    folder = Path(address.removeprefix("unix://")).parent
+    with exclusive(folder / _LOCK, _BUSY):
+        await _sweep(folder, _name(folder))
+
+
+def _name(folder: Path) -> str:
+    return f"engine-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}"
 
 
 @asynccontextmanager
@@ -62,7 +86,9 @@ async def _running(folder: Path, name: str, socket: Path) -> AsyncIterator[str]:
         daemon = await _start(folder, name)
         try:
             await _until_it_answers(daemon, socket, folder / "log")
-            yield f"unix://{socket}"
+            url = f"unix://{socket}"
+            await _remove_containers(url)
+            yield url
         finally:
             await _stop(daemon)
     finally:
@@ -81,8 +107,8 @@ async def _start(folder: Path, name: str) -> asyncio.subprocess.Process:
             # SIGTERM at its starter's death, not SIGKILL, which would leave its containers running.
             *("--", "setpriv", "--pdeathsig", "TERM", "--"),
             *("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", _START, "start", *_COVERED, "--"),
-            *("dockerd", "--host", f"unix://{folder}/docker.sock", "--pidfile", f"{folder}/docker.pid"),
-            *("--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec"),
+            *("dockerd", "--host", f"unix://{folder}/{_SOCKET}", "--pidfile", f"{folder}/docker.pid"),
+            *("--data-root", f"{folder}/{_DATA}", "--exec-root", f"{folder}/exec"),
             *("--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"),
             *("--cgroup-parent", f"/{_containers(name)}"),
             stdin=asyncio.subprocess.DEVNULL,
@@ -111,6 +137,16 @@ async def _until_it_answers(daemon: asyncio.subprocess.Process, socket: Path, lo
     raise HostCannot(f"the Docker engine did not come up: {said}", str(log))
 
 
+async def _remove_containers(url: str) -> None:
+    """Those of an earlier life: they are all ours, and nobody is left who would remove them."""
+    engine = await Engine.connect(url)
+    try:
+        for container in await engine.call(engine.client.containers, all=True):
+            await engine.call(engine.client.remove_container, container["Id"], force=True, v=True)
+    except Refused as error:
+        raise HostCannot(f"a container of an earlier life could not be removed: {error.what}", url) from error
+
+
 async def _stop(daemon: asyncio.subprocess.Process) -> None:
     """It stops its containers before it ends, if it is given the time."""
     if daemon.returncode is None:
@@ -128,7 +164,7 @@ async def _sweep(folder: Path, name: str) -> None:
     await cgroup.remove(name, site)
     for group in (*cgroup.ROOT.glob(_containers(name)), *cgroup.ROOT.glob(f"*/{_containers(name)}")):
         await _remove_groups(group)
-    for leftover in (folder / "docker.sock", folder / "docker.pid"):
+    for leftover in (folder / _SOCKET, folder / "docker.pid"):
         leftover.unlink(missing_ok=True)
     await asyncio.to_thread(shutil.rmtree, folder / "exec", ignore_errors=True)
 
