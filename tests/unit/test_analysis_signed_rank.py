@@ -1,6 +1,7 @@
 """The signed-rank machinery against brute force, a second implementation and the properties verdicts rest on."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -8,8 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from nearmetal.analysis import signed_rank as module
 from nearmetal.analysis.signed_rank import (
     _exact_p,
+    _two_sided,
     enough,
     inverted,
     inverted_distinct,
@@ -33,6 +36,23 @@ def by_flipping_signs(differences: list[int]) -> float:
     return min(1.0, 2 * sum(one <= extreme for one in sums) / len(sums))
 
 
+def by_scanning(
+    steps: "np.ndarray[tuple[int], np.dtype[np.int64]]",
+    sums: "np.ndarray[tuple[int], np.dtype[np.int64]]",
+    level: float,
+) -> tuple[tuple[int, int], float]:
+    """Interval and p from every centre: the outermost not rejected, and p at 0 without any dip towards the estimate."""
+    outside = 2.0 ** (1 - len(steps))
+    centres, counts = np.unique(sums, return_counts=True)
+    upto = np.cumsum(counts)
+    between = np.concatenate([[outside], _exact_p(steps, centres[:-1] + centres[1:]), [outside]])
+    p = np.maximum.reduce([between[:-1], between[1:], _exact_p(steps, 2 * centres)])
+    p[(2 * (upto - counts) <= len(sums)) & (len(sums) <= 2 * upto)] = 1.0
+    kept = centres[p > level]
+    sides = (p[centres <= 0], p[centres >= 0])
+    return (int(kept[0]), int(kept[-1])), min(float(side.max(initial=outside)) for side in sides)
+
+
 def array(values: list[int]) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     return np.asarray(values, dtype=np.float64)
 
@@ -51,6 +71,15 @@ def test_short_way_for_distinct_differences_gives_the_same(values: list[int], le
     sums = np.sort([one + other for one, other in itertools.combinations_with_replacement(values, 2)])
     if enough(len(values), level):
         assert inverted_distinct(sums, len(values), level) == inverted(steps, sums, level)
+
+
+@THOROUGH
+@given(st.one_of(TIED, st.lists(st.integers(-12, 12), min_size=1, max_size=16)), LEVELS)
+def test_bisection_finds_what_a_scan_of_every_centre_finds(values: list[int], level: float) -> None:
+    steps = np.asarray(values, dtype=np.int64)
+    sums = np.sort([one + other for one, other in itertools.combinations_with_replacement(values, 2)])
+    if enough(len(values), level):
+        assert inverted(steps, sums, level) == by_scanning(steps, sums, level)
 
 
 @THOROUGH
@@ -154,6 +183,31 @@ def test_many_tied_blocks_stay_affordable() -> None:
     values = np.random.default_rng(1).integers(-3, 9, 200).astype(np.float64)
     result = signed_rank(values, 0.05, 1.0)
     assert result.interval is not None and result.interval[0] > 0
+
+
+def test_a_tie_among_400_blocks_takes_few_distributions_and_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(2).normal(0.1, 1.0, 400)
+    values[1] = values[0]
+    lengths: list[int] = []
+
+    def counted(ranks: "np.ndarray[tuple[int], np.dtype[np.int64]]", most: int) -> object:
+        lengths.append(most + 1)
+        return _two_sided(ranks, most)
+
+    monkeypatch.setattr(module, "_two_sided", counted)
+    tracemalloc.start()
+    try:
+        result = signed_rank(values, 0.05, 1e-9)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    centres = 400 * 401 // 2
+    assert 0 < len(lengths) <= 3 * (2 * centres.bit_length() + 1)
+    assert max(lengths) <= centres + 1  # half the doubled ranks' sum
+    assert peak < 32 * 2**20 and kept < 4 * 2**20
+    assert result.p == pytest.approx(stats.wilcoxon(values, method="approx").pvalue, rel=0.02)
+    untied = signed_rank(values + np.linspace(0, 1e-6, 400), 0.05, 1e-9)
+    assert result.interval == pytest.approx(untied.interval, abs=1e-3)
 
 
 def test_nothing_to_analyse_is_an_error() -> None:

@@ -13,11 +13,11 @@ making every difference larger, and then the centres not rejected need not form 
 on zeros and ties in the Wilcoxon signed rank procedures", JASA 54, 1959).
 
 *Agreement*: a published interval is closed, so where the test jumps (at a Walsh average) both the interval and p take
-the larger of the p-values on either side and at the jump, 1 where the jump passes the balance of signs; and should p
-dip between two centres that are not rejected, both ignore the dip. Ties and zeros are so resolved against a verdict,
-never for it, and the interval excludes 0 exactly when p <= level.
+the larger of the p-values on either side and at the jump, 1 where the jump passes the balance of signs. Ties and zeros
+are so resolved against a verdict, never for it, and the interval excludes 0 exactly when p <= level.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -29,9 +29,6 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
-
-_CHUNK = 2**20
-"""Matrix elements at once: bounds the memory for many tied blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +65,38 @@ def enough(blocks: int, level: float) -> bool:
 
 
 def inverted(steps: Integers, sums: Integers, level: float) -> tuple[tuple[int, int], float]:
-    """Interval (doubled) and p for any differences: rank them anew about every centre and between every two.
+    """Interval (doubled) and p for any differences: rank them anew about the centres that matter.
 
-    `sums` are the Walsh averages, doubled and ascending. p can change at these centres only; at each it is the
-    largest of its values just below, at and just above.
+    `sums` are the Walsh averages, doubled and ascending; `enough` must hold. p can change at these centres only, and
+    falls to either side of the estimate (the tests hold it against a scan of every centre), so that bisection finds
+    the interval's ends. It starts from 0, whose p is needed anyway: the two then agree even should p dip somewhere.
     """
     outside = min(1.0, 2.0 ** (1 - len(steps)))
     if sums[0] == sums[-1]:  # often so: no errors in either arm
         return (int(sums[0]), int(sums[0])), 1.0 if sums[0] == 0 else outside
     centres, counts = np.unique(sums, return_counts=True)
-    at = _exact_p(steps, 2 * centres)
-    between = _exact_p(steps, centres[:-1] + centres[1:])
-    p = np.maximum(at, np.maximum(np.append(outside, between), np.append(between, outside)))
     upto = np.cumsum(counts)
-    p[(2 * (upto - counts) <= len(sums)) & (len(sums) <= 2 * upto)] = 1.0
-    kept = centres[p > level]
-    from_below = float(p[centres <= 0].max(initial=outside))
-    from_above = float(p[centres >= 0].max(initial=outside))
-    return (int(kept[0]), int(kept[-1])), min(from_below, from_above)
+    balanced = np.flatnonzero((2 * (upto - counts) <= len(sums)) & (len(sums) <= 2 * upto))
+    first, last = int(balanced[0]), int(balanced[-1])
+    low_from, low_to, high_from, high_to = 0, first, last + 1, len(centres)
+    below, above = int(np.searchsorted(centres, 0, "right")) - 1, int(np.searchsorted(centres, 0, "left"))
+    p = 1.0
+    if below < first:
+        p = _p_at(steps, centres, below) if below >= 0 else outside
+        low_from, low_to = (0, below) if p > level else (below + 1, first)
+    elif above > last:
+        p = _p_at(steps, centres, above) if above < len(centres) else outside
+        high_from, high_to = (above + 1, len(centres)) if p > level else (last + 1, above)
+    positions = range(len(centres))
+    low = bisect_left(positions, True, low_from, low_to, key=lambda i: _p_at(steps, centres, i) > level)
+    end = bisect_left(positions, True, high_from, high_to, key=lambda i: _p_at(steps, centres, i) <= level)
+    return (int(centres[low]), int(centres[end - 1])), p
+
+
+def _p_at(steps: Integers, centres: Integers, position: int) -> float:
+    """The largest p just below, at and just above one of the ascending centres."""
+    near = centres[max(position - 1, 0) : position + 2]
+    return float(_exact_p(steps, np.append(near[:-1] + near[1:], 2 * centres[position])).max())
 
 
 def inverted_distinct(sums: Integers, n: int, level: float) -> tuple[tuple[int, int], float]:
@@ -94,7 +105,7 @@ def inverted_distinct(sums: Integers, n: int, level: float) -> tuple[tuple[int, 
     Next to every centre their ranks are then 1 to n, so that one null distribution serves for all, the interval's
     ends are order statistics of the Walsh averages, and p comes from how many of these lie on either side of 0.
     """
-    two_sided = _two_sided(tuple(range(1, n + 1)))
+    two_sided = _two_sided_distinct(n)
     rejected = int(np.searchsorted(two_sided, level, side="right"))
     below, upto = (int(np.searchsorted(sums, 0, side=side)) for side in _SIDES)
     total = len(sums)
@@ -109,42 +120,40 @@ def _pairwise_sums(steps: Integers) -> Integers:
     return np.asarray(steps[first] + steps[second])
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=8)
 def _pairs(n: int) -> tuple[NDArray[Any], NDArray[Any]]:
     first, second = np.triu_indices(n)
     return first, second
 
 
-@lru_cache(maxsize=8192)
-def _two_sided(ranks: tuple[int, ...]) -> Floats:
-    """At index t: the probability, doubled and at most 1, that a random half of the signs sums up to t or less.
+@lru_cache(maxsize=8)
+def _two_sided_distinct(n: int) -> Floats:
+    """`_two_sided` of the ranks 1 to n, up to the balance of signs."""
+    found = _two_sided(np.arange(1, n + 1), n * (n + 1) // 4)
+    found.flags.writeable = False
+    return found
+
+
+def _two_sided(ranks: Integers, most: int) -> Floats:
+    """At index t, 0 to `most`: the probability, doubled and at most 1, that a random half of the signs sums to <= t.
 
     Dynamic programming over the ranks (whole numbers). Exact to 53 ranks, since every probability is then a multiple
     of 2^-53; beyond that to double precision.
     """
-    probability = np.zeros(sum(ranks) + 1)
+    probability = np.zeros(most + 1)
     probability[0] = 1.0
     reached = 0
-    for rank in ranks:
-        reached += rank
+    for rank in ranks.tolist():
+        reached = min(reached + rank, most)
         probability[: reached + 1] *= 0.5
-        probability[rank : reached + 1] += probability[: reached + 1 - rank].copy()
-    cumulative = np.minimum(1.0, 2.0 * np.cumsum(probability))
-    cumulative.flags.writeable = False
-    return cumulative
+        if rank <= reached:
+            probability[rank : reached + 1] += probability[: reached + 1 - rank].copy()
+    return np.minimum(1.0, 2.0 * np.cumsum(probability))
 
 
 def _exact_p(steps: Integers, centres: Integers) -> Floats:
     """Two-sided p of each centre (times 4), from the sign flips of the doubled mid-ranks about it."""
-    rows = max(1, _CHUNK // len(steps))
-    chunks = [
-        _exact_p_of_rows(4 * steps[None, :] - centres[start : start + rows, None])
-        for start in range(0, len(centres), rows)
-    ]
-    return np.concatenate(chunks) if chunks else np.empty(0)
-
-
-def _exact_p_of_rows(residuals: Integers) -> Floats:
+    residuals = 4 * steps[None, :] - centres[:, None]
     order = np.argsort(np.abs(residuals), axis=1, kind="stable")
     ordered = np.take_along_axis(residuals, order, axis=1)
     ranks = _doubled_mid_ranks(np.abs(ordered))
@@ -155,7 +164,7 @@ def _exact_p_of_rows(residuals: Integers) -> Floats:
     p = np.empty(len(residuals))
     for number, pattern in enumerate(patterns):
         mine = which.reshape(-1) == number
-        p[mine] = _two_sided(tuple(int(rank) for rank in pattern if rank))[extreme[mine]]
+        p[mine] = _two_sided(pattern[pattern > 0], int(extreme[mine].max()))[extreme[mine]]
     return p
 
 
