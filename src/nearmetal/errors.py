@@ -60,7 +60,11 @@ class MachineError(NearmetalError):
 
 
 class MachineLost(MachineError):
-    """The machine is gone, or no longer answers."""
+    """The machine no longer answers."""
+
+
+class MachineGone(MachineLost):
+    """The machine has been removed, and all that was changed in it went with it."""
 
 
 class TimedOut(MachineError):

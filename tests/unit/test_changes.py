@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import MachineLost
+from nearmetal.errors import MachineGone, MachineLost
 from nearmetal.lab import changes
 from nearmetal.lab.change_kinds import GRUB_DROP_IN, KINDS
 from nearmetal.lab.ledger import Ledger, held
@@ -96,8 +96,11 @@ class Bench:
     def __init__(self, ledger: Ledger) -> None:
         self.box = Box()
         self.ledger = ledger
+        self.removed = False
 
     async def reach(self, on: str) -> Commands:
+        if self.removed:
+            raise MachineGone("removed", on)
         return self.box
 
     async def apply(self, *wanted: Change) -> changes.Applied:
@@ -221,8 +224,17 @@ async def test_kernel_arguments_that_never_took_effect_cost_no_boot(bench: Bench
     assert bench.box.reboots == 0
 
 
-async def test_a_machine_that_is_gone_takes_its_changes_with_it(bench: Bench) -> None:
+async def test_what_cannot_be_put_back_now_is_tried_again(bench: Bench) -> None:
     await bench.apply(sysctl("a", "5"), sysctl("b", "6"))
     bench.box.lost = True
-    assert await bench.undo() == ["lost", "lost"]
+    assert await bench.undo() == ["failed", "failed"]
+    bench.box.lost = False
+    assert await bench.undo() == ["restored", "restored"]
+    assert await bench.undo() == []
+
+
+async def test_a_machine_that_is_removed_takes_its_changes_with_it(bench: Bench) -> None:
+    await bench.apply(sysctl("a", "5"), sysctl("b", "6"))
+    bench.removed = True
+    assert await bench.undo() == ["gone", "gone"]
     assert await bench.undo() == []

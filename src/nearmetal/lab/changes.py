@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from nearmetal.errors import HostCannot, MachineLost, NearmetalError
+from nearmetal.errors import HostCannot, MachineGone, NearmetalError
 from nearmetal.lab.change_kinds import KINDS
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.site import must
 from nearmetal.model import Change, Commands, Machine, Warned
 
 Reach = Callable[[str], Awaitable[Commands]]
-"""From a change's `on` to what commands run on. MachineLost when it is no more."""
+"""From a change's `on` to what commands run on. MachineGone when it has been removed."""
 
 Outcome = Literal["restored", "already so", "left", "gone", "failed"]
 
@@ -94,7 +94,7 @@ async def undo(ledger: Ledger, reach: Reach) -> list[Undone]:
     for number, change in ledger.outstanding().changes:
         try:
             outcome = await _put_back(change, await reach(change.on))
-        except MachineLost as error:
+        except MachineGone as error:
             outcome = Undone(change, "gone", str(error))
         except NearmetalError as error:
             outcome = Undone(change, "failed", str(error))

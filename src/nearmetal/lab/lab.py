@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from nearmetal import plugins
-from nearmetal.errors import MachineLost, NearmetalError
+from nearmetal.errors import MachineGone, NearmetalError
 from nearmetal.lab import changes, cpus, network
 from nearmetal.lab.changes import Applied, Undone
 from nearmetal.lab.ledger import Ledger
@@ -94,13 +94,13 @@ class Lab:
         return await changes.undo(self.ledger, self.reach)
 
     async def reach(self, on: str) -> Commands:
-        """What a change is made on: "site:NAME", or a machine's name. MachineLost when it is no more."""
+        """What a change is made on: "site:NAME", or a machine's name. MachineGone when it has been removed."""
         if on.startswith("site:"):
             return await self.site(on.removeprefix("site:"))
         if on not in self._machines:
             held = [handle for handle in self.ledger.outstanding().handles if handle.name == on]
             if not held:
-                raise MachineLost("the machine is gone, and its changes with it", on)
+                raise MachineGone("the machine is removed, and its changes with it", on)
             await self.attach(held[0])
         return self._machines[on][1]
 

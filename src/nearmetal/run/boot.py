@@ -14,7 +14,7 @@ from typing import Any
 
 from nearmetal import factors as words
 from nearmetal import plugins
-from nearmetal.errors import HostCannot, MachineError, NearmetalError
+from nearmetal.errors import MachineError, NearmetalError
 from nearmetal.factors import Asked
 from nearmetal.lab import cpus, probe
 from nearmetal.lab.lab import Lab
@@ -135,16 +135,17 @@ def _treatments(asked: Asked) -> Iterator[tuple[Treatment, Any]]:
 async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -> None:
     if task.resumed:
         booted.warnings.append(Warned(code="interrupted", text="the run was interrupted within this boot's block"))
-    began = time.monotonic_ns()
     with _step(booted, stream, "create"):
-        servers, clients = await _create(task, booted, lab)
+        share = await _share(booted, lab)
+        clients = await _create_clients(task, booted, share, lab)
+        began = time.monotonic_ns()
+        servers = await _create_servers(booted, share, lab)
     with _step(booted, stream, "attach"):
-        await _attach(booted, lab, servers, clients)
-    stage = booted.stage
-    if stage is None:
-        raise AssertionError("attaching makes the stage")
-    ready = (time.monotonic_ns() - began) / 1e9
-    booted.responses["ready"] = Response(value=ready, unit="s", better="lower")
+        machines = await asyncio.gather(*(lab.attach(handle) for handle in servers))
+        # The servers' own way from nothing to an answer: the clients were there before.
+        ready = (time.monotonic_ns() - began) / 1e9
+        booted.responses["ready"] = Response(value=ready, unit="s", better="lower")
+        stage = booted.stage = await _stage(booted, lab, machines, clients)
     with _step(booted, stream, "change"):
         await _change(booted, lab, stage)
     with _step(booted, stream, "facts"):
@@ -154,34 +155,31 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
             _note(booted, treatment.name, await treatment.verify(stage, level))
 
 
-async def _create(task: BootTask, booted: Booted, lab: Lab) -> tuple[list[Handle], list[Handle]]:
-    """Servers first, then clients; those of a kind at the same time."""
-    asked = booted.asked
+async def _share(booted: Booted, lab: Lab) -> cpus.Share:
+    """Who gets which CPUs of the site."""
     site = await lab.site(booted.spec.host)
-    client_site = await lab.site(asked.clients.host)
-    count = asked.clients.count if asked.clients.connect == "pairs" else 1
-    share = cpus.share(await lab.available_cpus(site), booted.spec.vcpus, count, booted.spec.cpus, asked.clients.cpus)
-    if asked.clients.count and not share.clients:
-        raise HostCannot("there is no CPU left for the clients", site.name)
-    servers = await _all(
-        booted,
-        share.servers,
-        [
-            lab.create(booted.environment, booted.spec, "server", booted.provision, cpuset, site)
-            for cpuset in share.servers
-        ],
-    )
-    client_environment = task.study.environment(asked.clients.environment)
-    client_spec = MachineSpec(image=booted.spec.image, vcpus=len(cpus.parse(share.clients)), memory=2**30)
-    clients = await _all(
-        booted,
-        [share.clients] * asked.clients.count,
-        [
-            lab.create(client_environment, client_spec, "client", "boot", share.clients, client_site)
-            for _ in range(asked.clients.count)
-        ],
-    )
-    return servers, clients
+    clients = booted.asked.clients
+    count = clients.count if clients.connect == "pairs" else 1
+    available = await lab.available_cpus(site)
+    return cpus.share(available, booted.spec.vcpus, count, booted.spec.cpus, clients.cpus)
+
+
+async def _create_servers(booted: Booted, share: cpus.Share, lab: Lab) -> list[Handle]:
+    site = await lab.site(booted.spec.host)
+    creations = [
+        lab.create(booted.environment, booted.spec, "server", booted.provision, cpuset, site)
+        for cpuset in share.servers
+    ]
+    return await _all(booted, share.servers, creations)
+
+
+async def _create_clients(task: BootTask, booted: Booted, share: cpus.Share, lab: Lab) -> list[Handle]:
+    clients = booted.asked.clients
+    site = await lab.site(clients.host)
+    environment = task.study.environment(clients.environment)
+    spec = MachineSpec(image=booted.spec.image, vcpus=len(cpus.parse(share.clients)), memory=2**30)
+    creations = [lab.create(environment, spec, "client", "boot", share.clients, site) for _ in range(clients.count)]
+    return await _all(booted, [share.clients] * clients.count, creations)
 
 
 async def _all(booted: Booted, cpusets: Sequence[str], creations: Sequence[Any]) -> list[Handle]:
@@ -196,17 +194,18 @@ async def _all(booted: Booted, cpusets: Sequence[str], creations: Sequence[Any])
     return handles
 
 
-async def _attach(booted: Booted, lab: Lab, server_handles: list[Handle], client_handles: list[Handle]) -> None:
-    machines = await asyncio.gather(*(lab.attach(handle) for handle in (*server_handles, *client_handles)))
+async def _stage(booted: Booted, lab: Lab, servers: list[Machine], client_handles: list[Handle]) -> LabStage:
+    clients = await asyncio.gather(*(lab.attach(handle) for handle in client_handles))
     if booted.provision == "restart":
-        for machine in machines[: len(server_handles)]:
+        for machine in servers:
             await machine.reboot()
+    machines = [*servers, *clients]
     await asyncio.gather(*(probe.ensure(machine) for machine in machines))
     # Only commands on several machines have to start together; those of one machine need no clock but their own.
-    timed = machines if len(client_handles) > 1 else ()
-    booted.stage = LabStage(
-        servers=tuple(machines[: len(server_handles)]),
-        clients=tuple(machines[len(server_handles) :]),
+    timed = machines if len(clients) > 1 else ()
+    return LabStage(
+        servers=tuple(servers),
+        clients=tuple(clients),
         sites=dict(lab.sites),
         spec=booted.spec,
         link=booted.asked.link,
@@ -286,17 +285,19 @@ def _step(booted: Booted, stream: Stream, name: str) -> Iterator[None]:
 async def _tear_down(booted: Booted, lab: Lab, stream: Stream) -> None:
     """Put back and remove. What cannot be is told and stays in the ledger; it never hides the trials' records."""
     with _step(booted, stream, "undo"):
-        for undone in await lab.undo():
-            if undone.outcome in ("left", "failed"):
-                stream.emit(LeftBehind(what=undone.told))
+        left = [undone.told for undone in await lab.undo() if undone.outcome == "left"]
     with _step(booted, stream, "destroy"):
         # The ledger, not `booted`, knows also of a machine whose creation failed half-way.
         ended = await asyncio.gather(*(lab.destroy(handle) for handle in lab.machines()), return_exceptions=True)
+    # What was changed in a machine that is removed now is no longer owed.
+    left += [undone.told for undone in await lab.undo() if undone.outcome in ("left", "failed")]
     for error in ended:
         if isinstance(error, NearmetalError | OSError):
-            stream.emit(LeftBehind(what=str(error)))
+            left.append(str(error))
         elif error is not None:
             raise error
+    for what in left:
+        stream.emit(LeftBehind(what=what))
 
 
 # ── Records ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -9,8 +9,8 @@ from nearmetal.report.reading import ReportInput
 from nearmetal.report.sections.responses import cell_table, panel
 
 _LEAD = (
-    "What the host spends, the virtual machine monitor included: CPU seconds for each request or event, memory beyond "
-    "what the guest was given, and the time until a fresh machine is ready."
+    "What the host spends, the virtual machine monitor included: CPU seconds for each request or event, memory that it "
+    "holds beyond what the machine itself uses, and the time until a fresh machine is ready."
 )
 
 
