@@ -42,11 +42,13 @@ def _print_json(value: object) -> None:
 
 
 class Opened:
-    """A study as read, with the text it came from."""
+    """A study as read, with the text it came from and what the command line set over it."""
 
-    def __init__(self, study: Study, source: str) -> None:
+    def __init__(self, study: Study, source: str, overrides: Sequence[str], quick: bool) -> None:
         self.study = study
         self.source = source
+        self.overrides = tuple(overrides)
+        self.quick = quick
 
 
 def read_study(
@@ -75,7 +77,7 @@ def read_study(
         wanted.append(f"design.blocks={blocks}")
     if seed is not None:
         wanted.append(f"design.seed={seed}")
-    return Opened(read(source, study, wanted, quick), source)
+    return Opened(read(source, study, wanted, quick), source, wanted, quick)
 
 
 def _is_file(path: Path) -> bool:
@@ -154,7 +156,8 @@ def _say_sequential(study: Study, console: Console) -> None:
 
 def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> int:
     study = opened.study
-    request = session.Request(study, opened.source, output or session.default_folder(study), available)
+    folder = output or session.default_folder(study)
+    request = session.Request(study, opened.source, opened.overrides, opened.quick, folder, available)
     console = _console(as_json)
     _say_sequential(study, console)
     missing = asyncio.run(session.what_is_missing(study)) if available else []

@@ -42,7 +42,7 @@ async def run(
 ) -> tuple[list[Event], list[TrialRecord]]:
     """Run to the end; what was said, and what was recorded."""
     events: list[Event] = []
-    request = session.Request(study(text), text, folder, available=False)
+    request = session.Request(study(text), text, (), False, folder, available=False)
     await session.start(request, lambda text: None, (events.append, listener))
     return events, list(records(RunFolder(folder).journal))
 

@@ -200,7 +200,7 @@ async def test_machines_on_two_sites(tmp_path: Path) -> None:
     async def open_site(name: str) -> Site:
         return FarSite() if name == "far" else LocalSite()
 
-    request = session.Request(study, text, tmp_path / "run", available=False)
+    request = session.Request(study, text, (), False, tmp_path / "run", available=False)
     folder = await session.open_folder(request, open_site)
     with held(clean.ledgers_folder() / "f00baa.jsonl") as ledger:
         await runner.run(folder, Lab("f00baa", ledger, open_site))

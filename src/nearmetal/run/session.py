@@ -38,6 +38,8 @@ class Request:
     study: Study
     source: str
     """The study file's text."""
+    overrides: tuple[str, ...]
+    quick: bool
     folder: Path
     available: bool
     """Leave out what this host cannot run, instead of refusing."""
@@ -188,6 +190,8 @@ async def _manifest(request: Request, plan: Plan, missing: Missing) -> Manifest:
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         study=request.study,
         source=request.source,
+        overrides=request.overrides,
+        quick=request.quick,
         plan=plan,
         left_out=tuple(treatment for treatment, _ in missing),
         left_out_why=tuple(f"{finding.what}: {finding.detail}" for _, finding in missing),

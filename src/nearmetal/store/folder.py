@@ -31,6 +31,10 @@ class Manifest(Frozen):
     study: Study
     source: str
     """The study file's text."""
+    overrides: tuple[str, ...] = ()
+    """What the command line set over it, as `--set` takes it."""
+    quick: bool = False
+    """Whether the file's own scaled-down version was asked for."""
     plan: Plan
     left_out: tuple[Mapping[str, Level], ...] = ()
     """Treatments that this host cannot run and that `--available` left out, each with a `reason` in `left_out_why`."""

@@ -113,8 +113,8 @@ def _again(report: ReportInput) -> str:
         "nearmetal",
         "run",
         f"{manifest.study.name}.toml",
-        "--seed",
-        str(manifest.plan.seed),
+        *(word for override in manifest.overrides for word in ("--set", override)),
+        *(["--quick"] if manifest.quick else []),
         "-o",
         f"{manifest.run}-again",
     ]
