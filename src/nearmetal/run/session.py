@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import os
 import platform
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -16,17 +17,19 @@ from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.factors import treatments_of
-from nearmetal.lab import clean, probe
+from nearmetal.lab import clean, cpus, probe
+from nearmetal.lab.findings import finding
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.ledger import held
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.lab.sites import opener
-from nearmetal.model import Environment, Finding, Level, LinkSpec, Plan, Study
+from nearmetal.model import Environment, Finding, Level, LinkSpec, MachineSpec, Plan, Study
 from nearmetal.run import runner
 from nearmetal.run.events import Event
 from nearmetal.run.progress import Progress
 from nearmetal.store.folder import Manifest, RunFolder
+from nearmetal.units import show_size
 
 Say = Callable[[str], None]
 
@@ -114,6 +117,27 @@ async def what_is_missing(study: Study) -> Missing:
     return await cannot_run(study, opener(study.hosts))
 
 
+def _beyond_this_host(machine: MachineSpec) -> list[Finding]:
+    """CPUs and memory that this host does not have."""
+    available = os.sched_getaffinity(0)
+    missing = set(cpus.parse(machine.cpus or "")) - available
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return [
+        finding(
+            f"CPUs {machine.cpus}",
+            not missing,
+            f"this host has {cpus.show(available)}",
+            "name CPUs of this host in machine.cpus",
+        ),
+        finding(
+            f"{show_size(machine.memory)} of memory",
+            machine.memory <= memory,
+            f"this host has {show_size(memory)}",
+            "set machine.memory to less",
+        ),
+    ]
+
+
 _NO_LINK = Finding(
     what="[link]",
     ok=False,
@@ -139,6 +163,8 @@ async def cannot_run(study: Study, open_site: OpenSite) -> Missing:
                 environment: Environment = plugins.load("environments", spec.kind)
                 site = await open_site(asked.machine.host)
                 findings = await environment.check(spec, asked.machine, site)
+                if environment.on_switch:
+                    findings = [*_beyond_this_host(asked.machine), *findings]
                 found[key] = next((one for one in findings if not one.ok and one.fatal), None)
             lacking = found[key]
             if lacking is not None:
@@ -148,8 +174,8 @@ async def cannot_run(study: Study, open_site: OpenSite) -> Missing:
 
 
 def _refusal(study: Study, missing: Missing) -> HostCannot:
-    lines = [f"  {words.key(treatment)}: {finding.what}: {finding.detail}" for treatment, finding in missing[:20]]
-    remedies = dict.fromkeys(finding.remedy for _, finding in missing if finding.remedy)
+    lines = [f"  {words.key(treatment)}: {lacking.what}: {lacking.detail}" for treatment, lacking in missing[:20]]
+    remedies = dict.fromkeys(lacking.remedy for _, lacking in missing if lacking.remedy)
     return HostCannot(
         f"{len(missing)} treatments cannot run here:\n" + "\n".join(lines),
         study.name,
@@ -194,7 +220,7 @@ async def _manifest(request: Request, plan: Plan, missing: Missing) -> Manifest:
         quick=request.quick,
         plan=plan,
         left_out=tuple(treatment for treatment, _ in missing),
-        left_out_why=tuple(f"{finding.what}: {finding.detail}" for _, finding in missing),
+        left_out_why=tuple(f"{lacking.what}: {lacking.detail}" for _, lacking in missing),
         versions=_versions(),
         host=await host_facts(),
     )
