@@ -365,8 +365,15 @@ def test_warnings_of_trials_are_summed_up_for_their_contrast() -> None:
         for arm in PAIR
     ]
     (warning,) = only(run(of, records)).warnings
-    assert warning.code == "steal"
-    assert warning.text.startswith("3 of 16 trials: 0 %")
+    assert warning == Warned(code="steal", text="in 3 of 16 trials, all of the treatment: 0 to 2 %")
+
+
+def test_a_trial_that_warns_twice_of_the_same_is_one_trial() -> None:
+    of = manifest()
+    twice = (Warned(code="late", text="client 0 was late"), Warned(code="late", text="client 1 was late"))
+    records = [record(arm, block, {"throughput": ratio(1.0)}, warnings=twice) for block in range(8) for arm in PAIR]
+    (warning,) = only(run(of, records)).warnings
+    assert warning.text == "in 16 of 16 trials: client 0 to 1 was late"
 
 
 def test_an_honest_run_is_not_warned_of() -> None:
@@ -405,6 +412,39 @@ def test_what_happened_to_the_run_is_told() -> None:
     }
     assert found["withdrawn"].startswith("environment=docker was withdrawn")
     assert found["left-out"] == "environment=qemu was left out: no QEMU on this host"
+
+
+def test_what_befell_several_alike_is_told_once_and_what_was_withdrawn_first() -> None:
+    of = manifest().model_copy(
+        update={
+            "left_out": ({"environment": "qemu", "nic": "a"}, {"environment": "qemu", "nic": "b"}),
+            "left_out_why": ("no QEMU on this host",) * 2,
+        }
+    )
+    lost = [
+        ({"environment": "docker", "workers": workers}, f"nm-e756a8-{workers} did not answer within 120 s")
+        for workers in (1, 4)
+    ]
+    events: list[dict[str, Any]] = [
+        {"event": "RunStarted"},
+        {"event": "LeftBehind", "what": "the link nm0"},
+        *({"event": "Withdrawn", "treatment": treatment, "reason": reason} for treatment, reason in lost),
+        {"event": "Withdrawn", "treatment": {"environment": "podman"}, "reason": "no engine"},
+        {"event": "LeftBehind", "what": "the link nm0"},
+    ]
+    found = [(warning.code, warning.text) for warning in analyse(of, [], events, PRIMARIES).warnings]
+    assert found == [
+        (
+            "withdrawn",
+            "environment=docker workers=1; environment=docker workers=4 were withdrawn after three failures running: "
+            "the machine did not answer within 120 s",
+        ),
+        ("withdrawn", "environment=podman was withdrawn after three failures running: no engine"),
+        ("unfinished", "the run has not come to its end; `nearmetal resume` goes on with it"),
+        ("left-out", "environment=qemu nic=a; environment=qemu nic=b were left out: no QEMU on this host"),
+        ("blocks-missing", "0 of 8 planned blocks were begun"),
+        ("left-behind", "could not be put back: the link nm0 (2 times)"),
+    ]
 
 
 def test_a_run_that_ended_well_is_not_called_unfinished() -> None:

@@ -5,7 +5,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nearmetal import factors
 from nearmetal.analysis.contrasts import matched_contrasts
 from nearmetal.analysis.diagnostics import about_run, diagnose, sharing_cpus
 from nearmetal.analysis.fairness import fairness_of
@@ -27,10 +26,7 @@ def analyse(
     arms = arms_of(kept, design.repeats)
     matched = matched_contrasts(manifest.plan, arms, primaries, design.alpha, design.margin)
     planned = len(manifest.plan.blocks)
-    left_out = [
-        f"{factors.key(treatment)} was left out: {why}"
-        for treatment, why in zip(manifest.left_out, manifest.left_out_why, strict=True)
-    ]
+    left_out = list(zip(manifest.left_out, manifest.left_out_why, strict=True))
     return Analysis(
         trials=count(kept),
         contrasts=diagnose(matched, arms, sharing_cpus(kept, manifest.study), planned),

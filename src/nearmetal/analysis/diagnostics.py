@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, stdtr
 
 from nearmetal import factors
+from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import Matched
 from nearmetal.analysis.responses import Arm, Arms, Replicate
 from nearmetal.analysis.results import Contrast
-from nearmetal.model import MachineRecord, Study, TrialRecord, Warned
+from nearmetal.model import Assignment, MachineRecord, Study, TrialRecord, Warned
 
 ALARM_PRIMARY = 0.05
 ALARM_EXPLORATORY = 0.01
@@ -171,7 +172,7 @@ def about_trials(pairs: Sequence[tuple[Replicate, Replicate]], crowded: Set[str]
         *_blocks(pairs, planned),
         *_one_boot(records),
         *_shared_cpus(records, crowded),
-        *_carried(records),
+        *_carried(pairs),
     )
 
 
@@ -192,15 +193,21 @@ def _one_boot(records: Sequence[TrialRecord]) -> Iterable[Warned]:
             )
 
 
-def _carried(records: Sequence[TrialRecord]) -> Iterable[Warned]:
-    """Warnings of the trials themselves, one for each code, with how many trials have it and the first's text."""
-    texts: dict[str, list[str]] = defaultdict(list)
-    for record in records:
-        for code, text in {warning.code: warning.text for warning in record.warnings}.items():
-            texts[code].append(text)
-    for code, found in sorted(texts.items()):
-        first = found[0] if len(set(found)) == 1 else f"{found[0]} (the first of them)"
-        yield Warned(code=code, text=f"{len(found)} of {len(records)} trials: {first}")
+def _carried(pairs: Sequence[tuple[Replicate, Replicate]]) -> Iterable[Warned]:
+    """Warnings of the trials themselves, one for each code and wording, with how many trials of which arm have it."""
+    sides = ("treatment", "reference")
+    trials = [
+        (side, record)
+        for pair in pairs
+        for side, replicate in zip(sides, pair, strict=True)
+        for record in replicate.records
+    ]
+    warned = [((side, record.trial.id), warning) for side, record in trials for warning in record.warnings]
+    for group in sorted(grouped(warned), key=lambda group: (group.code, group.text)):
+        having = set(group.about)
+        arms = {side for side, _ in having}
+        whose = "" if len(arms) == 2 else f", all of the {arms.pop()}"
+        yield Warned(code=group.code, text=f"in {len(having)} of {len(trials)} trials{whose}: {group.text}")
 
 
 def _shared_cpus(records: Sequence[TrialRecord], crowded: Set[str]) -> Iterable[Warned]:
@@ -208,7 +215,7 @@ def _shared_cpus(records: Sequence[TrialRecord], crowded: Set[str]) -> Iterable[
     if count:
         yield Warned(
             code="cpus-shared",
-            text=f"{count} of {len(records)} trials: a client may run on the CPUs of the machine under test, "
+            text=f"in {count} of {len(records)} trials: a client may run on the CPUs of the machine under test, "
             "so that each takes time from the other",
         )
 
@@ -243,23 +250,50 @@ def _cpus(text: str) -> set[int]:
 # ── The run as a whole ────────────────────────────────────────────────────────────────────────────────────────────
 
 
+LeftOut = Sequence[tuple[Assignment, str]]
+"""Treatments that were not run, each with the reason."""
+
+
 def about_run(
-    records: Sequence[TrialRecord], events: Iterable[Mapping[str, Any]], left_out: Sequence[str], planned: int
+    records: Sequence[TrialRecord], events: Iterable[Mapping[str, Any]], left_out: LeftOut, planned: int
 ) -> tuple[Warned, ...]:
-    """Treatments left out (each a sentence), interruptions, repeated and missing blocks, what could not be undone."""
-    warnings = [Warned(code="left-out", text=sentence) for sentence in left_out]
-    warnings += _from_events(list(events))
+    """What was withdrawn comes first: it changes what the verdicts are about. Then what else befell the run."""
+    told = list(events)
+    withdrawn = [(event["treatment"], event["reason"]) for event in told if event["event"] == "Withdrawn"]
+    left_behind = [Warned(code="left-behind", text=event["what"]) for event in told if event["event"] == "LeftBehind"]
     attempts = {(record.trial.block, record.trial.attempt) for record in records}
+    return (
+        *_treatments("withdrawn", "withdrawn after three failures running", withdrawn),
+        *_phases(told),
+        *_treatments("left-out", "left out", left_out),
+        *_attempts(attempts, planned),
+        *(
+            Warned(code=group.code, text=f"could not be put back: {group.text}{_times(len(group.about))}")
+            for group in grouped((None, warning) for warning in left_behind)
+        ),
+    )
+
+
+def _treatments(code: str, what: str, found: LeftOut) -> Iterable[Warned]:
+    """Those with the same reason in one sentence."""
+    reasons = [(factors.key(treatment), Warned(code=code, text=reason)) for treatment, reason in found]
+    for group in grouped(reasons):
+        names = list(dict.fromkeys(group.about))
+        were = "was" if len(names) == 1 else "were"
+        yield Warned(code=code, text=f"{'; '.join(names)} {were} {what}: {group.text}")
+
+
+def _attempts(attempts: Set[tuple[int, int]], planned: int) -> Iterable[Warned]:
     again = len({block for block, attempt in attempts if attempt > 0})
     if again:
-        warnings.append(Warned(code="blocks-repeated", text=f"{again} blocks were repeated after a bad trial"))
+        were = "block was" if again == 1 else "blocks were"
+        yield Warned(code="blocks-repeated", text=f"{again} {were} repeated after a bad trial")
     begun = len({block for block, _ in attempts})
     if begun < planned:
-        warnings.append(Warned(code="blocks-missing", text=f"{begun} of {planned} planned blocks were begun"))
-    return tuple(warnings)
+        yield Warned(code="blocks-missing", text=f"{begun} of {planned} planned blocks were begun")
 
 
-def _from_events(events: Sequence[Mapping[str, Any]]) -> Iterable[Warned]:
+def _phases(events: Sequence[Mapping[str, Any]]) -> Iterable[Warned]:
     resumed = sum(event["event"] == "RunResumed" for event in events)
     if resumed:
         times = "once" if resumed == 1 else f"{resumed} times"
@@ -267,9 +301,7 @@ def _from_events(events: Sequence[Mapping[str, Any]]) -> Iterable[Warned]:
     phases = [event for event in events if event["event"] in ("RunStarted", "RunResumed", "RunEnded")]
     if phases and phases[-1].get("interrupted", True):
         yield Warned(code="unfinished", text="the run has not come to its end; `nearmetal resume` goes on with it")
-    for event in events:
-        if event["event"] == "Withdrawn":
-            name = factors.key(event["treatment"])
-            yield Warned(code="withdrawn", text=f"{name} was withdrawn after three failures running: {event['reason']}")
-        if event["event"] == "LeftBehind":
-            yield Warned(code="left-behind", text=f"could not be put back: {event['what']}")
+
+
+def _times(number: int) -> str:
+    return "" if number == 1 else f" ({number} times)"
