@@ -49,10 +49,10 @@ $(PROBE): $(SOURCES) | .venv/python
 
 # The probe is copied into machines that have nothing installed, so it carries its C library with it.
 CARGO_STATIC = RUSTFLAGS="-C target-feature=+crt-static" cargo
-CARGO_FLAGS  = --release --locked --target $(TARGET)
+CARGO_FLAGS  = --locked --target $(TARGET)
 
 probe:
-	$(CARGO_STATIC) build $(CARGO_FLAGS)
+	$(CARGO_STATIC) build --release $(CARGO_FLAGS)
 
 image: $(PROBE)
 	@echo "== the lab image (a minute the first time)"

@@ -4,8 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
-mod support;
-use support::*;
+use crate::support::*;
 
 fn at(arguments: &[&str]) -> (Value, Option<i32>) {
     let output = run(&[&["at", "--json"], arguments].concat());

@@ -1,5 +1,4 @@
 //! What the tests of several verbs need: the probe, root's rights, and namespaces and machines that vanish with the test.
-#![allow(dead_code)]
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -2,8 +2,7 @@
 
 use std::fs;
 
-mod support;
-use support::*;
+use crate::support::*;
 
 #[test]
 fn facts_agree_with_the_kernels_own_files() {

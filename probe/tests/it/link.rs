@@ -5,8 +5,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-mod support;
-use support::*;
+use crate::support::*;
 
 const THIS: &str = env!("CARGO_BIN_EXE_nearmetal-probe");
 

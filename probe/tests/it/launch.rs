@@ -4,8 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-mod support;
-use support::*;
+use crate::support::*;
 
 fn launch(arguments: &[&str]) -> std::process::Output {
     run(&[&["launch"], arguments].concat())

@@ -1,5 +1,4 @@
 //! Servers that lie, run on real sockets, and loads against them.
-#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -4,8 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-mod support;
-use support::*;
+use crate::support::*;
 
 fn mounts_of(directory: &Directory) -> usize {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();

@@ -4,8 +4,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-mod support;
-use support::*;
+use crate::support::*;
 
 #[test]
 fn the_document_adds_up() {

@@ -5,8 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-mod support;
-use support::*;
+use crate::support::*;
 
 fn lines(stdout: &[u8]) -> Vec<Value> {
     text(stdout)

@@ -1,14 +1,12 @@
 //! `load` against servers that refuse, vanish, stay silent or lie: each failure in its class, and never a hang.
 
-mod load_support;
-
 use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
-use load_support::*;
+use crate::load_support::*;
 use serde_json::Value;
 
 /// Loads of every kind, few requests each.

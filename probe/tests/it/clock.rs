@@ -6,8 +6,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-mod support;
-use support::*;
+use crate::support::*;
 
 struct Server(Child);
 

@@ -1,12 +1,10 @@
 //! `serve` answers as it is asked to.
 
-mod load_support;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Instant;
 
-use load_support::*;
+use crate::load_support::*;
 
 /// Everything the server sends in answer to `bytes`, after which the client closes its side.
 fn talk(serve: &Serve, bytes: &[u8]) -> String {

@@ -1,12 +1,10 @@
 //! `load` in all its modes against well-behaved servers.
 
-mod load_support;
-
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
-use load_support::*;
+use crate::load_support::*;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 

@@ -1,0 +1,18 @@
+//! The probe as its callers see it: each verb run as a program, on the machine that tests.
+//!
+//! One binary for all: linking one a file took longer than running them.
+
+mod at;
+mod clock;
+mod facts;
+mod hold;
+mod launch;
+mod link;
+mod load_hostile;
+mod load_modes;
+mod load_support;
+mod noise;
+mod sample;
+mod serve_behaviour;
+mod support;
+mod usage;
