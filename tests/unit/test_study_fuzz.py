@@ -90,14 +90,14 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
         container, key = found[draw(st.integers(0, len(found) - 1))]
         match draw(st.sampled_from(["replace", "remove", "rename", "add", "double", "swap"])):
             case "replace":
-                container[key] = draw(ODD)
+                container[key] = copy.deepcopy(draw(ODD))  # else a list that is drawn twice could hold itself
             case "remove":
                 del container[key]
             case "rename" if isinstance(container, dict):
                 container[draw(st.text(max_size=12) | st.sampled_from([f"{key}s", str(key)[1:]]))] = container.pop(key)
             case "add" if isinstance(container, dict):
                 container[draw(st.text(max_size=8) | st.sampled_from(["when", "sets", "levels", "kind", "host"]))] = (
-                    draw(ODD)
+                    copy.deepcopy(draw(ODD))
                 )
             case "double" if isinstance(container, list):
                 container.append(copy.deepcopy(container[key]))
