@@ -2,8 +2,9 @@
 
     python validation/aa_simulation.py [--quick] [--json]
 
-Fixed blocks, level 0.05, nearmetal's own code from block differences to p and interval. Exit status 1 when a promise is
-not kept: more than 5.5 % of false verdicts, or coverage outside 94 to 97 % by more than the simulation's own error.
+Fixed blocks, level 0.05, nearmetal's own code from block differences to p and interval. Each row is held against the
+same bounds: at most 5.5 % of false verdicts, and coverage of 94 to 97 %, give or take the simulation's own error. Exit
+status 1 when a row misses them for which they are promised.
 """
 
 import argparse
@@ -41,6 +42,7 @@ class Row:
     """Share of the false verdicts that carry a warning of drift or autocorrelation."""
     promised: bool
     kept: bool
+    """Whether the bounds hold, promised or not."""
 
 
 def measure(noise: str, model: simulated.Model, blocks: int, runs: int, promised: bool) -> Row:
@@ -56,7 +58,7 @@ def measure(noise: str, model: simulated.Model, blocks: int, runs: int, promised
     share, coverage = false / runs, covered / runs
     error = 2 * math.sqrt(coverage * (1 - coverage) / runs)
     kept = share <= MOST_FALSE and COVERAGE[0] - error <= coverage <= COVERAGE[1] + error
-    return Row(noise, blocks, share, coverage, warned / max(false, 1), promised, kept or not promised)
+    return Row(noise, blocks, share, coverage, warned / max(false, 1), promised, kept)
 
 
 def measure_family(blocks: int, runs: int) -> Row:
@@ -82,7 +84,7 @@ def show(rows: list[Row], runs: int) -> None:
     print(f"Two systems that do not differ, {runs} simulated runs each, level {LEVEL}\n")
     print(f"{'noise':<30}{'blocks':>7}{'false different':>17}{'coverage':>10}{'warned of false':>17}  kept")
     for row in rows:
-        kept = ("yes" if row.kept else "NO") if row.promised else "not promised"
+        kept = ("yes" if row.kept else "NO") + ("" if row.promised else ", and not promised")
         coverage = "" if row.coverage is None else f"{row.coverage:.1%}"
         warned = "" if row.coverage is None else f"{row.warned:.0%}"
         print(f"{row.noise:<30}{row.blocks:>7}{row.false_different:>17.2%}{coverage:>10}{warned:>17}  {kept}")
@@ -100,7 +102,7 @@ def main() -> int:
     else:
         show(rows, runs)
     # A thousand runs cannot tell 5.5 % from 6.5 %.
-    return 0 if arguments.quick or all(row.kept for row in rows) else 1
+    return 0 if arguments.quick or all(row.kept or not row.promised for row in rows) else 1
 
 
 if __name__ == "__main__":

@@ -43,20 +43,23 @@ def stalling(runs: int, blocks: int, generator: np.random.Generator) -> Floats:
 
 
 def unequal_tails(runs: int, blocks: int, generator: np.random.Generator) -> Floats:
+    """As unequal as tails can be: one system is exponential, the other does not vary. Centred on pseudomedian 0."""
+    return np.asarray(generator.exponential(size=(runs, blocks)) - _pseudomedian(0.0))
+
+
+def unequal_tails_of_two(runs: int, blocks: int, generator: np.random.Generator) -> Floats:
     """One system has a long tail (exponential), the other a normal spread half as large; centred on pseudomedian 0."""
     treatment = generator.exponential(size=(runs, blocks))
     reference = generator.normal(0, 0.5, size=(runs, blocks))
     return np.asarray(treatment - reference - _pseudomedian(0.5))
 
 
-def one_tail(runs: int, blocks: int, generator: np.random.Generator) -> Floats:
-    """The limit of that: one system is exponential, the other does not vary at all."""
-    return np.asarray(generator.exponential(size=(runs, blocks)) - _pseudomedian(0.0))
-
-
 @lru_cache
 def _pseudomedian(spread: float) -> float:
-    """Of an Exp(1) value less a normal one: where the mean of two such differences is as often above as below."""
+    """Of an Exp(1) value less a normal one: where the mean of two such differences is as often above as below.
+
+    Without the normal one that is half the median of Gamma(2), 0.8392.
+    """
 
     def below(centre: float) -> float:
         """The two exponentials add up to Gamma(2), the two normals to one with sqrt(2) times the spread."""
@@ -88,8 +91,9 @@ MODELS: dict[str, Model] = {
     "skewed": skewed,
     "drifting": drifting,
     "stalling": stalling,
-    "unequal tails": unequal_tails,
+    "unequal tails, both vary": unequal_tails_of_two,
 }
 """Noise under which the level of a verdict is promised."""
 
-NOT_PROMISED: dict[str, Model] = {"one tail only": one_tail, "state bound to the treatment": bound_to_treatment}
+NOT_PROMISED: dict[str, Model] = {"unequal tails": unequal_tails, "state bound to the treatment": bound_to_treatment}
+"""Noise under which the level is measured all the same, so that a reader knows how far off it is."""
