@@ -546,6 +546,33 @@ def test_limits_sizes_and_what_was_not_told() -> None:
     assert rows["limits", "resources.open_files.soft"] == {"host": "1024", "docker": "unlimited"}
 
 
+def kernel(command_line: str) -> dict[str, Any]:
+    return facts(kernel={"release": "6.1", "command_line": command_line})
+
+
+def test_of_a_command_line_only_the_words_that_differ_and_could_matter() -> None:
+    rows = fairness(
+        (HOST, kernel('BOOT_IMAGE=/boot/v root=UUID=1 ro quiet isolcpus=1 psi=1 dyndbg="a b" -- --token=x nohz=off')),
+        (DOCKER, kernel("console=ttyS0 psi=1 nowatchdog nearmetal.hostname=nm-1 nearmetal.data=02:17,10.111.0.3/16")),
+    )
+    values = {"host": 'dyndbg="a b" isolcpus=1', "docker": "nowatchdog"}
+    assert rows == {("kernel", "command_line"): values, **SAME}
+
+
+def test_how_a_machine_boots_and_what_it_is_called_is_no_difference() -> None:
+    first = "root=/dev/vda1 rootflags=x rw psi=1 initrd=a nearmetal.hostname=nm-1 nearmetal.control=52:54 audit=0"
+    second = "audit=0 rdinit=/init console=ttyS0 net.ifnames=0 panic=-1 nearmetal.hostname=nm-2 psi=1"
+    assert fairness((HOST, kernel(first)), (DOCKER, kernel(second))) == SAME
+    guests = [{"environment": "qemu", "workers": workers} for workers in (1, 4)]
+    rows = fairness((HOST, kernel("nohz=off")), *zip(guests, map(kernel, (first, second)), strict=True))
+    assert rows["kernel", "command_line"] == {"host": "nohz=off", "qemu": "audit=0 psi=1"}
+
+
+def test_a_kernel_that_adds_no_word_says_so() -> None:
+    rows = fairness((HOST, kernel("psi=1")), (DOCKER, kernel("root=/dev/vda1")))
+    assert rows["kernel", "command_line"] == {"host": "psi=1", "docker": "none of these"}
+
+
 def test_another_binary_is_shown_by_its_hash() -> None:
     rows = fairness((HOST, facts()), (DOCKER, facts(hashes={"/usr/sbin/lighttpd": "cd" * 32, "/usr/bin/php": None})))
     assert rows == {("binaries", "/usr/sbin/lighttpd"): {"host": "abababababab", "docker": "cdcdcdcdcdcd"}}

@@ -3,6 +3,7 @@
 A fact that nobody foresaw still shows: what is not named here is compared under its own name.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -15,6 +16,18 @@ from nearmetal.units import show_size
 
 Facts = dict[tuple[str, str], Any]
 """Group and fact to its value: a text, or a list of texts where single entries matter."""
+
+_COMMAND_LINE = ("kernel", "command_line")
+
+_ARGUMENT = re.compile(r'(?:"[^"]*"|[^\s"])+')
+
+_PLUMBING = re.compile(
+    r"(?:BOOT_IMAGE|initrd|root|rootfstype|rootflags|rootwait|rootdelay|ro|rw|init|rdinit|resume|resume_offset|ip"
+    r"|cryptdevice|console|earlycon|earlyprintk|quiet|splash|loglevel|panic|reboot|net\.ifnames|biosdevname"
+    r"|(?:rd|vconsole|systemd|nearmetal)\..+?)(?:=.*)?"
+)
+"""Arguments that tell a kernel where its system lies, where to print, or what our own guests are called: they differ
+between any two machines, and none makes one faster. The manifest keeps the whole line."""
 
 _GROUPS = {
     "kernel": "kernel",
@@ -126,7 +139,10 @@ def _row(name: tuple[str, str], labelled: Mapping[str, Facts], base: str, prefix
             return None
     elif len(told) == len(labelled) and all(value == next(iter(told.values())) for value in told.values()):
         return None
-    texts = {label: _text(value, told.get(base), label == base) for label, value in told.items()}
+    if name == _COMMAND_LINE:
+        texts = _words_of_their_own(told)
+    else:
+        texts = {label: _text(value, told.get(base), label == base) for label, value in told.items()}
     return FairnessRow(group=group, fact=prefix + fact, values=texts)
 
 
@@ -142,6 +158,13 @@ def _text(value: Any, base: Any, is_base: bool) -> str:
     adds = [entry for entry in value if entry not in base]
     parts = ([f"lacks {' '.join(lacks)}"] if lacks else []) + ([f"adds {' '.join(adds)}"] if adds else [])
     return "; ".join(parts) or "the same"
+
+
+def _words_of_their_own(told: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Of each list what is not in all of them: nobody can tell what a line of thirty arguments lacks by its length."""
+    everywhere = set.intersection(*map(set, told.values()))
+    own = {label: [word for word in words if word not in everywhere] for label, words in told.items()}
+    return {label: " ".join(words) or "none of these" for label, words in own.items()}
 
 
 def _identical(count: int, labelled: Mapping[str, Facts], prefix: str) -> Iterator[FairnessRow]:
@@ -182,10 +205,19 @@ def _flat(path: str, content: Any) -> Iterator[tuple[str, Any]]:
         below = "" if path in ("sysctls", "settings") else f"{path}."
         for name, value in content.items():
             yield from _flat(f"{below}{name}", value)
+    elif path == "kernel.command_line":
+        yield path, None if content is None else _arguments(str(content))
     elif isinstance(content, list):
         yield path, sorted(str(entry) for entry in content)
     else:
         yield path.removesuffix("_bytes"), _plain(path, content)
+
+
+def _arguments(command_line: str) -> list[str]:
+    """What could matter of a kernel's command line; what follows "--" is for the first process, not for the kernel."""
+    words = _ARGUMENT.findall(command_line)
+    own = words[: words.index("--")] if "--" in words else words
+    return sorted({word for word in own if not _PLUMBING.fullmatch(word)})
 
 
 def _plain(path: str, value: Any) -> str | None:
