@@ -573,6 +573,17 @@ def test_a_kernel_that_adds_no_word_says_so() -> None:
     assert rows["kernel", "command_line"] == {"host": "psi=1", "docker": "none of these"}
 
 
+def test_folders_of_an_overlay_are_mere_names() -> None:
+    def mounted(machine: str, *options: str) -> dict[str, Any]:
+        overlay = {"type": "overlay", "source": machine, "options": [f"upperdir=/{machine}/upper", *options]}
+        return facts(filesystems={"/": {**overlay, "mounted_at": "/"}})
+
+    assert fairness((HOST, mounted("nm-e756a8-1", "rw")), (DOCKER, mounted("nm-e756a8-2", "rw"))) == SAME
+    rows = fairness((HOST, mounted("a", "rw")), (DOCKER, facts(filesystems={"/": {"source": "/dev/vda"}})))
+    assert rows["disk", "filesystems./.source"] == {"docker": "/dev/vda"}
+    assert rows["disk", "filesystems./.options"] == {"host": "rw"}
+
+
 def test_another_binary_is_shown_by_its_hash() -> None:
     rows = fairness((HOST, facts()), (DOCKER, facts(hashes={"/usr/sbin/lighttpd": "cd" * 32, "/usr/bin/php": None})))
     assert rows == {("binaries", "/usr/sbin/lighttpd"): {"host": "abababababab", "docker": "cdcdcdcdcdcd"}}

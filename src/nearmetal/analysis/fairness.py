@@ -59,11 +59,13 @@ _NOT_COMPARED = {
 }
 """Names and passing states: unlike for any two machines, and no reason for a difference."""
 
-_SPEAKING = ("virtualization", "mitigations", "filesystems")
+_SPEAKING = ("virtualization", "mitigations")
 """Sections whose name says something that their group does not."""
 
 _DATA = "data"
 """What the measured interface is called inside a machine of ours."""
+
+_OVERLAY_FOLDERS = ("lowerdir=", "upperdir=", "workdir=")
 
 _HASH_SHOWN = 12
 _NOT_THERE = "not there"
@@ -186,6 +188,9 @@ def facts_of(document: Mapping[str, Any]) -> Facts:
             continue
         if section == "interfaces":
             facts |= _interface_facts(content)
+        elif section == "filesystems":
+            told = ((name, value) for mount, one in content.items() for name, value in _filesystem_facts(mount, one))
+            facts |= {(group, name): value for name, value in told if value is not None}
         elif section == "block_devices":
             facts |= {(group, "block devices"): " ".join(_device(*one) for one in sorted(content.items()))}
         elif section == "hashes":
@@ -229,6 +234,16 @@ def _plain(path: str, value: Any) -> str | None:
     if isinstance(value, int | float) and path.endswith("_bytes"):
         return show_size(value)
     return str(value)
+
+
+def _filesystem_facts(mount: str, filesystem: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Without the folders that an overlay is put together from and the label of what has no device: mere names."""
+    told = dict(filesystem)
+    if not str(told.get("source", "")).startswith("/dev/"):
+        told.pop("source", None)
+    if isinstance(told.get("options"), list):
+        told["options"] = [option for option in told["options"] if not str(option).startswith(_OVERLAY_FOLDERS)]
+    return _flat(f"filesystems.{mount}", told)
 
 
 def _interface_facts(interfaces: Mapping[str, Any]) -> Facts:
