@@ -321,6 +321,39 @@ def test_the_primary_response_comes_first_and_the_rest_is_exploratory() -> None:
     ]
 
 
+def test_what_belongs_to_a_boot_that_workloads_share_is_told_once() -> None:
+    study = manifest(share_boot=True).study.model_dump(mode="json")
+    workloads = [{"name": name, "kind": "http"} for name in ("web", "again")]
+    shared = Study.model_validate({**study, "workloads": workloads})
+    of = manifest().model_copy(update={"study": shared, "plan": planning.make(shared)})
+    seconds = {"host": 1.0, "docker": 3.0}
+    records = []
+    for block in range(8):
+        for arm in PAIR:
+            for position, workload in enumerate(("web", "again") if block % 2 else ("again", "web")):
+                values = {"throughput": ratio(100.0), "ready": Response(value=seconds[arm], unit="s", better="lower")}
+                one = record(arm, block, values, position=position)
+                records.append(one.model_copy(update={"trial": one.trial.model_copy(update={"workload": workload})}))
+    bad = records[0].model_copy(update={"status": TrialStatus.FAILED, "responses": {}})
+    analysis = analyse(of, [bad, *records[1:]], [], {"web": "throughput", "again": "throughput"})
+    assert [(one.workload, one.response) for one in analysis.contrasts] == [
+        ("web", "throughput"),
+        ("again", "throughput"),
+        ("", "ready"),
+    ]
+    ready = analysis.contrasts[-1]
+    assert (ready.ratio, ready.blocks, ready.primary) == (pytest.approx(3.0), 8, False)
+    cells = [(cell.workload, cell.treatment["environment"], len(cell.values)) for cell in analysis.cells[-2:]]
+    assert cells == [("", "host", 8), ("", "docker", 8)]
+    assert {cell.response for cell in analysis.cells if cell.workload} == {"throughput"}
+
+
+def test_boots_of_their_own_tell_their_own_time_to_ready() -> None:
+    values = {"throughput": ratio(100.0), "ready": Response(value=1.0, unit="s", better="lower")}
+    analysis = run(manifest(), [record(arm, block, values) for block in range(8) for arm in PAIR])
+    assert [(one.workload, one.response) for one in analysis.contrasts] == [("web", "throughput"), ("web", "ready")]
+
+
 def test_a_response_missing_in_some_blocks_is_warned_of() -> None:
     of = manifest()
     records = whole_run(of, lambda *_: 1.0)

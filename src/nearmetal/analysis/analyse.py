@@ -8,7 +8,7 @@ from typing import Any
 from nearmetal.analysis.contrasts import matched_contrasts
 from nearmetal.analysis.diagnostics import about_run, diagnose, sharing_cpus
 from nearmetal.analysis.fairness import fairness_of
-from nearmetal.analysis.responses import Arm, Arms, arms_of, count, key_of
+from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of, count, key_of, with_boots_apart
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.store.folder import MachineFacts, Manifest
@@ -24,6 +24,8 @@ def analyse(
     kept = tuple(records)
     design = manifest.study.design
     arms = arms_of(kept, design.repeats)
+    if design.share_boot:
+        arms = with_boots_apart(arms)
     matched = matched_contrasts(manifest.plan, arms, primaries, design.alpha, design.margin)
     planned = len(manifest.plan.blocks)
     left_out = list(zip(manifest.left_out, manifest.left_out_why, strict=True))
@@ -45,16 +47,16 @@ def in_order_of_the_study(manifest: Manifest) -> list[MachineFacts]:
 def cells_of(manifest: Manifest, arms: Arms, primaries: Mapping[str, str]) -> tuple[Cell, ...]:
     """What was measured, in the order of the study: workload, response (the primary first), treatment."""
     cells: list[Cell] = []
-    for workload in manifest.study.workloads:
+    for workload in [*(workload.name for workload in manifest.study.workloads), BOOT]:
         found = [
-            (treatment, arms[key_of(treatment), workload.name])
+            (treatment, arms[key_of(treatment), workload])
             for treatment in manifest.plan.treatments
-            if (key_of(treatment), workload.name) in arms
+            if (key_of(treatment), workload) in arms
         ]
         names = {name for _, arm in found for replicate in arm.first for name in replicate.values}
-        primary = primaries[workload.name]
+        primary = primaries.get(workload)
         for name in sorted(names, key=lambda name: (name != primary, name)):
-            cells += _cells_of_response(workload.name, name, found)
+            cells += _cells_of_response(workload, name, found)
     return tuple(cells)
 
 

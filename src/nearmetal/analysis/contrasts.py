@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from nearmetal.analysis.responses import Arm, Arms, Replicate, Value, key_of
+from nearmetal.analysis.responses import BOOT, Arm, Arms, Replicate, Value, key_of
 from nearmetal.analysis.results import Contrast, Pair, Verdict
 from nearmetal.analysis.signed_rank import SignedRank, signed_rank
 from nearmetal.model import ContrastPlan, Plan, ResponseKind, Warned
@@ -57,10 +57,28 @@ def matched_contrasts(
         present = _present(pairs)
         kind = present.pop(primary, None) or _kind_elsewhere(primary, planned.workload, arms)
         results.append(_contrast(planned, primary, kind, pairs, Criterion(plan.level, margin, True)))
-        results += [
-            _contrast(planned, name, present[name], pairs, Criterion(alpha, margin, False)) for name in sorted(present)
-        ]
+        results += _exploratory(planned, present, pairs, Criterion(alpha, margin, False))
+    for planned in _of_boots(plan, arms):
+        pairs = _pairs(planned, arms)
+        results += _exploratory(planned, _present(pairs), pairs, Criterion(alpha, margin, False))
     return results
+
+
+def _exploratory(
+    planned: ContrastPlan, present: Mapping[str, ResponseKind], pairs: Pairs, criterion: Criterion
+) -> list[Matched]:
+    return [_contrast(planned, name, present[name], pairs, criterion) for name in sorted(present)]
+
+
+def _of_boots(plan: Plan, arms: Arms) -> list[ContrastPlan]:
+    """The same treatments against the same references, for what boots have of their own."""
+    sides = {
+        (key_of(planned.treatment), key_of(planned.reference)): ContrastPlan(
+            workload=BOOT, treatment=planned.treatment, reference=planned.reference
+        )
+        for planned in plan.contrasts
+    }
+    return [planned for (treatment, _), planned in sides.items() if (treatment, BOOT) in arms]
 
 
 def _pairs(planned: ContrastPlan, arms: Arms) -> Pairs:

@@ -8,13 +8,19 @@ import json
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from nearmetal.analysis.results import TrialCounts
 from nearmetal.model import Assignment, Better, Response, ResponseKind, Scale, TrialRecord, TrialStatus
+
+OF_THE_BOOT = frozenset({"memory_overhead", "ready"})
+"""Responses of a boot itself, whichever workload it then ran."""
+
+BOOT = ""
+"""Stands for the workload where a response belongs to a boot that several workloads share. No study can name one so."""
 
 Key = str
 """A treatment as text that tells true from 1 and from "true"."""
@@ -52,6 +58,11 @@ class Arm:
         self._blocks: dict[int, dict[int, Replicate]] = {}
         for replicate in replicates:
             self._blocks.setdefault(replicate.block, {})[replicate.attempt] = replicate
+
+    @property
+    def replicates(self) -> Iterable[Replicate]:
+        """Of every block and attempt."""
+        return (replicate for attempts in self._blocks.values() for replicate in attempts.values())
 
     @cached_property
     def first(self) -> tuple[Replicate, ...]:
@@ -93,6 +104,32 @@ def arms_of(records: Sequence[TrialRecord], repeats: int) -> Arms:
             position = sum(record.trial.position for record in group) / repeats
             replicates[treatment, workload].append(Replicate(block, attempt, position, tuple(group), _values(group)))
     return {arm: Arm(found) for arm, found in replicates.items()}
+
+
+def with_boots_apart(arms: Arms) -> Arms:
+    """Where all workloads of a block share a boot: what is the boot's own as an arm of its own, of no workload.
+
+    Else the same value would count once for each workload. A boot tells it by the first of its workloads that is ok.
+    """
+    workloads: dict[tuple[Key, str], Arm] = {}
+    boots: dict[Key, dict[tuple[int, int], Replicate]] = defaultdict(dict)
+    for (treatment, workload), arm in arms.items():
+        workloads[treatment, workload] = Arm(
+            _only(replicate, replicate.values.keys() - OF_THE_BOOT) for replicate in arm.replicates
+        )
+        for replicate in arm.replicates:
+            known = boots[treatment].setdefault((replicate.block, replicate.attempt), replicate)
+            if replicate.position < known.position:
+                boots[treatment][replicate.block, replicate.attempt] = replicate
+    own = {
+        (treatment, BOOT): Arm(_only(replicate, replicate.values.keys() & OF_THE_BOOT) for replicate in found.values())
+        for treatment, found in boots.items()
+    }
+    return workloads | own
+
+
+def _only(replicate: Replicate, names: Set[str]) -> Replicate:
+    return replace(replicate, values={name: value for name, value in replicate.values.items() if name in names})
 
 
 def _values(records: Sequence[TrialRecord]) -> dict[str, Value]:

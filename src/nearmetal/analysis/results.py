@@ -31,7 +31,8 @@ class Contrast(Frozen):
     None. `interval` and `p` are at `level` (alpha / m for primary contrasts, alpha for exploratory ones). Both are
     None when there are too few blocks to tell, or when the scale does not apply; `reason` then says why.
     `equivalence` is the margin on the contrast's own scale: [1 / (1 + margin), 1 + margin] for a ratio, margin times
-    the median of the reference either side of 0 for a difference, and None where that median is 0.
+    the median of the reference either side of 0 for a difference, and None where that median is 0. `workload` is ""
+    for what belongs to a boot that several workloads share.
     """
 
     workload: str
@@ -59,7 +60,7 @@ class Contrast(Frozen):
 class Cell(Frozen):
     """All values of one response for one treatment and workload, one per block, with what a table shows of them.
 
-    `stddev` is the sample's (n - 1), 0 for a single value.
+    `stddev` is the sample's (n - 1), 0 for a single value. `workload` is "" as in a contrast.
     """
 
     workload: str

@@ -69,6 +69,11 @@ def plain(text: str) -> str:
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+def workload(name: str) -> str:
+    """A workload's name, or what has the responses of a boot that several workloads share."""
+    return plain(name) or "every boot"
+
+
 def response(name: str) -> str:
     """A response's name for people; one that only its own workload knows keeps the name it has."""
     return _TITLES.get(name) or plain(name).replace("_", " ")

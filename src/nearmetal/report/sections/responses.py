@@ -48,9 +48,9 @@ def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
     """One response of one workload as strips, one a treatment."""
     first = cells[0]
     return Panel(
-        f"{first.workload}-{first.response}",
+        f"{first.workload or 'boot'}-{first.response}",
         charts.strips(
-            f"{words.plain(first.workload)}: {words.response(first.response)}",
+            f"{words.workload(first.workload)}: {words.response(first.response)}",
             words.direction(first.better),
             first.unit,
             [
@@ -90,7 +90,7 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
     )
     rows: tuple[tuple[Value, ...], ...] = tuple(
         (
-            cell.workload,
+            words.workload(cell.workload),
             words.response(cell.response),
             cell.unit,
             report.labels.treatment(cell.treatment),

@@ -142,7 +142,7 @@ def _panel(
         of.setdefault((contrast.workload, contrast.response), []).append(contrast)
     groups = [
         charts.Group(
-            f"{words.plain(workload)}: {words.response(response)}",
+            f"{words.workload(workload)}: {words.response(response)}",
             members[0].better,
             tuple(_arm(contrast, report, ends(contrast)) for contrast in members),
         )
@@ -200,7 +200,7 @@ def contrast_table(
 def _row(contrast: Contrast, report: ReportInput) -> tuple[Value, ...]:
     low, high = contrast.interval or (None, None)
     return (
-        contrast.workload,
+        words.workload(contrast.workload),
         words.response(contrast.response),
         report.labels.versus(contrast),
         report.labels.treatment(contrast.treatment),
