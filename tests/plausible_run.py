@@ -134,7 +134,7 @@ def _record(
         if block.index == 5 and environment == "docker":
             status, reason = TrialStatus.INVALID, "cpuset is 0-1, asked for 0"
     if environment == "qemu" and block.index % 4 == 1:
-        warnings = (Warned(code="steal", text="the host took 3.1 % of the guest's CPU time away"),)
+        warnings = (Warned(code="steal", text=f"the host took {block.index + 1.1:.1f} % of the guest's CPU time away"),)
     return TrialRecord(
         trial=TrialAddress(
             id=trial.id,

@@ -146,6 +146,39 @@ def test_bad_trials_are_told_with_their_reasons(folder: RunFolder) -> None:
     assert "58 of 60 trials ended well" in text
 
 
+def test_a_warning_of_many_trials_is_told_once_with_where_it_was_seen(folder: RunFolder) -> None:
+    rows = list(csv.DictReader(io.StringIO((folder.report / "warnings.csv").read_text())))
+    (steal,) = (row for row in rows if row["warning"] == "steal")
+    assert (steal["times"], steal["of"], steal["what of"], steal["where"]) == ("6", "60", "trials", "qemu (6)")
+    assert steal["what was seen"] == "the host took 2.1 to 6.1 % of the guest's CPU time away"
+    missing = [row for row in rows if row["warning"] == "blocks-repeated"]
+    assert [(row["times"], row["of"], row["what of"]) for row in missing] == [("2", "4", "comparisons")]
+    assert "web: docker vs host" in missing[0]["where"]
+
+
+def test_what_was_withdrawn_stands_before_any_verdict(folder: RunFolder, tmp_path: Path) -> None:
+    shutil.copytree(folder.path, tmp_path / "run")
+    run = RunFolder.open(tmp_path / "run")
+    lines = run.journal.read_text()
+    event = {"schema": "event.v1", "event": "Withdrawn", "treatment": {"environment": "qemu"}, "reason": "no answer"}
+    run.journal.write_text(lines + json.dumps(event) + "\n")
+    text = " ".join(Tags(write(run).read_text().split("<main>")[1]).text.split())
+    withdrawn = "environment=qemu was withdrawn after three failures running: no answer"
+    assert text.index(withdrawn) < text.index("docker carries")
+    assert text.count(withdrawn) == 1
+
+
+def test_boots_that_workloads_share_show_their_costs_once(tmp_path: Path) -> None:
+    made = plausible_run.make(tmp_path / "run", blocks=6, faults=False)
+    manifest = made.manifest()
+    design = manifest.study.design.model_copy(update={"share_boot": True})
+    made.write_manifest(manifest.model_copy(update={"study": manifest.study.model_copy(update={"design": design})}))
+    report = read(made)
+    (chart,) = (b for s in sections(report) for b in s.blocks if isinstance(b, Chart) and b.name == "cost")
+    names = [panel.name for panel in chart.panels]
+    assert names == ["web-cpu_per_event", "primes-cpu_per_event", "boot-memory_overhead", "boot-ready"]
+
+
 def test_specifications_are_valid_vega_lite(report: ReportInput) -> None:
     charts = [block for section in sections(report) for block in section.blocks if isinstance(block, Chart)]
     specs = [spec for chart in charts for panel in chart.panels for spec in (panel.spec, panel.narrow) if spec]

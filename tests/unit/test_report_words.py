@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from nearmetal.analysis.results import Analysis, Contrast, TrialCounts, Verdict
-from nearmetal.model import Level
+from nearmetal.model import Level, Warned
 from nearmetal.report import figures, terminal, words
 from nearmetal.report.words import Labels
 
@@ -170,6 +170,16 @@ def test_verdicts_fit_the_terminal_and_need_no_colour(width: int) -> None:
     flat = " ".join(out.split())
     for said in ("web", "primes", "different, worse", "equivalent", "undecided", "24 trials ok, 1 lost", "98.75 %"):
         assert said in flat
+
+
+def test_the_terminal_tells_what_was_withdrawn_before_any_verdict() -> None:
+    withdrawn = Warned(code="withdrawn", text="environment=qemu was withdrawn\x1b[31m")
+    other = Warned(code="blocks-repeated", text="2 blocks were repeated")
+    analysis = Analysis(trials=TrialCounts(), contrasts=(contrast(),), cells=(), warnings=(other, withdrawn))
+    text = printed(analysis, 60)
+    assert text.startswith("! environment=qemu was withdrawn")
+    assert "\x1b" not in text
+    assert "repeated" not in text
 
 
 def test_hostile_names_do_not_steer_the_terminal() -> None:

@@ -189,8 +189,8 @@ def facts_of(document: Mapping[str, Any]) -> Facts:
         if section == "interfaces":
             facts |= _interface_facts(content)
         elif section == "filesystems":
-            told = ((name, value) for mount, one in content.items() for name, value in _filesystem_facts(mount, one))
-            facts |= {(group, name): value for name, value in told if value is not None}
+            for mount, one in content.items():
+                facts |= {(group, name): value for name, value in _filesystem_facts(mount, one) if value is not None}
         elif section == "block_devices":
             facts |= {(group, "block devices"): " ".join(_device(*one) for one in sorted(content.items()))}
         elif section == "hashes":

@@ -26,12 +26,19 @@ _BESIDE = 76
 
 
 def verdict_table(analysis: Analysis, width: int) -> RenderableType:
-    """The primary contrasts as sentences with their verdicts, by workload; for a console `width` columns wide."""
+    """What was withdrawn, then the primary contrasts as sentences with their verdicts, by workload.
+
+    For a console `width` columns wide.
+    """
     primary = [contrast for contrast in analysis.contrasts if contrast.primary]
+    parts: list[RenderableType] = [
+        Text(f"! {words.plain(warning.text)}", style="bold yellow", overflow="fold")
+        for warning in analysis.warnings
+        if warning.code in words.FIRST
+    ]
     if not primary:
-        return Text("Nothing was compared: the study has no treatment beside its reference.")
+        return Group(*parts, Text("Nothing was compared: the study has no treatment beside its reference."))
     labels = Labels.of([side for contrast in primary for side in (contrast.treatment, contrast.reference)])
-    parts: list[RenderableType] = []
     for workload in dict.fromkeys(contrast.workload for contrast in primary):
         chosen = [contrast for contrast in primary if contrast.workload == workload]
         parts.append(Text(words.plain(workload), style="bold", overflow="fold"))

@@ -3,13 +3,18 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from nearmetal.analysis.alike import Alike, grouped
 from nearmetal.analysis.results import Cell
 from nearmetal.factors import key
-from nearmetal.model import TrialRecord, TrialStatus, Warned
+from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.report import charts, figures, words
-from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Section, Table
+from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Section, Table, Value
 from nearmetal.report.reading import ReportInput
+
+_NAMED = 6
+"""With more treatments or comparisons than this, a warning names those that have it most."""
 
 
 class Validity:
@@ -28,7 +33,11 @@ class Validity:
             if bad
             else ", none was invalid, failed or lost."
         )
-        blocks: list[Block] = [Notice(words.plain(warning.text), "warning") for warning in report.analysis.warnings]
+        blocks: list[Block] = [
+            Notice(words.plain(warning.text), "warning")
+            for warning in report.analysis.warnings
+            if warning.code not in words.FIRST
+        ]
         if bad:
             blocks.append(_troubles(bad, report))
         warned = _warnings(report)
@@ -72,31 +81,48 @@ def _troubles(bad: Sequence[TrialRecord], report: ReportInput) -> Table:
 
 
 def _warnings(report: ReportInput) -> Table:
-    """One row a code and treatment, with how often and one example: a thousand trials can say the same.
+    """One row for each code and wording, with how many have it and which: a thousand trials can say the same.
 
     What a contrast only repeats of its trials is not told twice.
     """
-    examples: dict[tuple[str, str], str] = {}
-    often: Counter[tuple[str, str]] = Counter()
-    told: list[tuple[str, Warned]] = [
-        (report.labels.treatment(record.trial.treatment), warning)
-        for record in report.records
-        for warning in record.warnings
-    ]
-    codes = {warning.code for _, warning in told}
-    told += [
-        (report.labels.versus(contrast), warning)
-        for contrast in report.analysis.contrasts
-        if contrast.primary
+    trials = [(record.trial, warning) for record in report.records for warning in record.warnings]
+    codes = {warning.code for _, warning in trials}
+    primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
+    contrasts = [
+        (f"{words.plain(contrast.workload)}: {report.labels.versus(contrast)}", warning)
+        for contrast in primary
         for warning in contrast.warnings
         if warning.code not in codes
     ]
-    for label, warning in told:
-        often[warning.code, label] += 1
-        examples.setdefault((warning.code, label), warning.text)
-    rows = tuple((code, label, often[code, label], text) for (code, label), text in examples.items())
-    columns = (Column("warning"), Column("about"), Column("times", numeric=True), Column("for example"))
-    return Table("warnings", "Warnings: the values count, read them with care", columns, rows, folded=len(rows) > 20)
+    rows: list[tuple[Value, ...]] = []
+    for of_trials in grouped(trials):
+        having = {trial.id: report.labels.treatment(trial.treatment) for trial in of_trials.about}
+        rows.append(_told(of_trials, len(having), len(report.records), "trial", Counter(having.values())))
+    for of_contrasts in grouped(contrasts):
+        about = Counter(dict.fromkeys(of_contrasts.about, 1))
+        rows.append(_told(of_contrasts, len(about), len(primary), "comparison", about))
+    columns = (
+        Column("warning"),
+        Column("how many", where="page"),
+        Column("times", numeric=True, where="data"),
+        Column("of", numeric=True, where="data"),
+        Column("what of", where="data"),
+        Column("where"),
+        Column("what was seen"),
+    )
+    return Table(
+        "warnings", "Warnings: the values count, read them with care", columns, tuple(rows), folded=len(rows) > 20
+    )
+
+
+def _told(group: Alike[Any], times: int, of: int, what: str, about: Counter[str]) -> tuple[Value, ...]:
+    return (group.code, f"{times:,} of {figures.count(of, what)}", times, of, f"{what}s", _where(about), group.text)
+
+
+def _where(about: Counter[str]) -> str:
+    """The few that have it most, each with how often where it is more than once."""
+    named = [name if times == 1 else f"{name} ({times:,})" for name, times in about.most_common(_NAMED)]
+    return "; ".join(named) + (f"; and {len(about) - _NAMED} more" if len(about) > _NAMED else "")
 
 
 def _over_blocks(report: ReportInput) -> Iterable[Panel]:

@@ -33,10 +33,14 @@ class Verdicts:
 
     def render(self, report: ReportInput) -> Section:
         primary = _by_workload(contrast for contrast in report.analysis.contrasts if contrast.primary)
+        blocks: list[Block] = [
+            Notice(words.plain(warning.text), "warning")
+            for warning in report.analysis.warnings
+            if warning.code in words.FIRST
+        ]
         if not primary:
             text = "Nothing was compared: the study has no treatment beside its reference."
-            return Section(self.name, self.title, text)
-        blocks: list[Block] = []
+            return Section(self.name, self.title, text, tuple(blocks))
         if report.analysis.trials.ok == 0:
             blocks.append(
                 Notice("No trial ended well, so nothing can be concluded. See Validity for the reasons.", "warning")
