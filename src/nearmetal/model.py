@@ -28,6 +28,8 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=100)]
 Provision = Literal["boot", "restart", "restore", "reuse"]
 Scale = Literal["ratio", "difference"]
 Better = Literal["higher", "lower"]
+Role = Literal["server", "client", "neighbour"]
+"""A neighbour is neither measured nor measures: it takes part of what the servers run on."""
 
 
 class Frozen(BaseModel):
@@ -58,6 +60,8 @@ class MachineSpec(Frozen):
     disk: str = "virtio-blk"
     host: str = "local"
     kernel_arguments: tuple[str, ...] = ()
+    neighbours: tuple[tuple[str, ...], ...] = ()
+    """Programs that go on while it is measured, each in a machine of its own on the same CPUs: argument vectors."""
 
     @property
     def settings(self) -> Mapping[str, Level]:
@@ -74,11 +78,20 @@ class ClientsSpec(Frozen):
 
 
 class LinkSpec(Frozen):
+    """The way between the servers and the clients. What is given holds for each direction by itself."""
+
     rate: Annotated[BitRate, Field(ge=1)] | None = None
-    delay: Annotated[Seconds, Field(le=3600)] | None = None
+    """Of whole frames, headers included."""
+    delay: Annotated[Seconds, Field(le=60)] | None = None
+    """One way: a round trip takes twice as much."""
+    jitter: Annotated[Seconds, Field(le=60)] | None = None
     loss: Annotated[Share, Field(le=1)] | None = None
     reorder: Annotated[Share, Field(le=1)] | None = None
     switch: Literal["bridge", "direct"] = "bridge"
+
+    @property
+    def is_shaped(self) -> bool:
+        return any(given is not None for given in (self.rate, self.delay, self.jitter, self.loss, self.reorder))
 
 
 class HostSpec(Frozen):
@@ -296,7 +309,7 @@ class BootRecord(Frozen):
 
 
 class MachineRecord(Frozen):
-    role: Literal["server", "client"]
+    role: Role
     environment: str
     boot_id: str
     cpus: str
@@ -313,7 +326,7 @@ class TrialRecord(Frozen):
     status: TrialStatus
     reason: str | None = None
     phases_ns: Mapping[str, int] = {}
-    """How long each step took: create, attach, change, verify, prepare, measure."""
+    """How long each step took: create, attach, surround, change, facts, verify, prepare, measure, check."""
     responses: Mapping[str, Response] = {}
     readback: Mapping[str, Any] = {}
     observers: Mapping[str, Any] = {}
@@ -399,7 +412,9 @@ class Port(Frozen):
     prefix: int
     mac: str
     switch: str
-    """Network namespace of the switch, as a path on the site; the bridge in it is called `switch`."""
+    """Network namespace of the switch, as a path on the site."""
+    bridge: str | None = "switch"
+    """The bridge in it that the link hangs on; None for a cable of its own, which is laid later."""
     outside: str
     """The link's name at the switch. Inside a machine it is called `data`."""
 
@@ -409,7 +424,7 @@ class Order(Frozen):
 
     name: str
     """Unique on the site, derived from the run; what is made carries it."""
-    role: Literal["server", "client"]
+    role: Role
     spec: MachineSpec
     options: Mapping[str, Any]
     """What stands in [environments.NAME] besides the kind."""
@@ -442,7 +457,7 @@ class Machine(Commands, Protocol):
     interface: str
     """The data NIC's name inside."""
     peer: str | None
-    """The same link's name outside, on the site; None where it cannot be known."""
+    """The same link outside, on the site, as "NAMESPACE/INTERFACE"; None where it cannot be known."""
     probe: str
     """Where the probe lies inside."""
 

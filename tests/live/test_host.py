@@ -104,7 +104,8 @@ async def test_two_machines_meet_on_the_switch(make: Make) -> None:
     ended = await one.exec(["ping", "-c", "1", "-W", "5", other.address])
     assert ended.status == 0, ended.text
     assert (await one.exec(["cat", f"/sys/class/net/{one.interface}/operstate"])).stdout == b"up\n"
-    outside = await one.site.exec(["ip", "-netns", one.name.rsplit("-", 1)[0], "link", "show", str(one.peer)])
+    namespace, interface = str(one.peer).split("/")
+    outside = await one.site.exec(["ip", "-netns", namespace, "link", "show", interface])
     assert outside.status == 0
 
 

@@ -12,6 +12,7 @@ from tests.order import mock_run
 LIFE = [
     "create",
     "attach",
+    "surround",
     "change",
     "facts",
     "verify",

@@ -279,7 +279,7 @@ class Container:
         self.site = site
         self.arch = site.arch
         self.address = port.address if port else ""
-        self.peer = port.outside if port else None
+        self.peer = network.peer(port)
         self.engine = engine
         self.id: str = handle.data["container"]
         self.first = FirstProcess(**handle.data["first"])

@@ -178,7 +178,7 @@ class HostMachine:
         self.site = site
         self.arch = site.arch
         self.address = port.address if port else ""
-        self.peer = port.outside if port else None
+        self.peer = network.peer(port)
         self.first = FirstProcess(**handle.data["first"])
         self._group = Group(**handle.data["group"])
         self.boot_id = self.first.boot_id

@@ -178,7 +178,7 @@ class QemuMachine(ssh.SshMachine):
             endpoint=ssh.Endpoint("127.0.0.1", handle.data["ssh_port"], "root", keys.client, keys.host),
             owned=True,
             address=port.address if port else "",
-            peer=port.outside if port else None,
+            peer=network.peer(port),
         )
         self.accel: str = handle.data["accel"]
         self._group = cgroup.named(handle.name, handle.data["cgroup_version"])

@@ -1,14 +1,15 @@
 """The lab of one run: its sites, switches and machines, all of them in the ledger before they exist."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Literal
+from collections.abc import Awaitable, Callable, Sequence
 
 from nearmetal import plugins
 from nearmetal.errors import MachineGone, NearmetalError
 from nearmetal.lab import changes, cpus, network
+from nearmetal.lab import link as links
 from nearmetal.lab.changes import Applied, Undone
 from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.link import Link
 from nearmetal.lab.site import must
 from nearmetal.model import (
     Change,
@@ -16,11 +17,13 @@ from nearmetal.model import (
     Environment,
     EnvironmentSpec,
     Handle,
+    LinkSpec,
     Machine,
     MachineSpec,
     Order,
     Port,
     Provision,
+    Role,
     Site,
 )
 
@@ -38,6 +41,9 @@ class Lab:
         self.sites: dict[str, Site] = {}
         self._switches: dict[str, Handle] = {}
         self._machines: dict[str, tuple[Handle, Machine]] = {}
+        self._ports: dict[str, Port] = {}
+        """By machine name."""
+        self._link: Link | None = None
         self._made = 0
 
     async def site(self, name: str) -> Site:
@@ -55,30 +61,46 @@ class Lab:
         self,
         environment: EnvironmentSpec,
         spec: MachineSpec,
-        role: Literal["server", "client"],
+        role: Role,
         provision: Provision,
         cpuset: str,
         site: Site,
+        bridge: str | None = network.BRIDGE,
     ) -> Handle:
         """One machine, running. Its name and its place on the switch follow from how many there have been."""
         plugin: Environment = plugins.load("environments", environment.kind)
         self._made += 1
         name = f"nm-{self.token}-{self._made}"
+        if plugin.on_switch:
+            self._ports[name] = await self._port(site, self._made, bridge)
         order = Order(
             name=name,
             role=role,
             spec=spec,
             options=environment.options,
             provision=provision,
-            port=await self._port(site, self._made) if plugin.on_switch else None,
+            port=self._ports.get(name),
             cpus=cpuset,
         )
         return await plugin.create(order, site, self.ledger)
 
-    async def _port(self, site: Site, number: int) -> Port:
+    async def _port(self, site: Site, number: int, bridge: str | None) -> Port:
         if site.name not in self._switches:
             self._switches[site.name] = await network.create_switch(f"nm-{self.token}", site, self.ledger)
-        return network.port(self._switches[site.name].name, number)
+        return network.port(self._switches[site.name].name, number, bridge)
+
+    async def lay(self, spec: LinkSpec, pairs: Sequence[tuple[str, str]], cpuset: str, site: Site) -> Link:
+        """The way between these servers and clients, by their names; it lies until `take_up`."""
+        ends = [(self._ports[server], self._ports[client]) for server, client in pairs]
+        self._link = await links.lay(self._switches[site.name].name, spec, ends, cpuset, site, self.ledger)
+        return self._link
+
+    async def take_up(self) -> None:
+        """Remove the link, if one lies, before its machines go."""
+        if self._link is not None:
+            link, self._link = self._link, None
+            await link.remove()
+            self.ledger.destroyed(link.handle)
 
     async def attach(self, handle: Handle) -> Machine:
         plugin: Environment = plugins.load("environments", handle.kind)
@@ -107,18 +129,21 @@ class Lab:
     async def destroy(self, handle: Handle) -> None:
         await remove(handle, await self.site(handle.site))
         self._machines.pop(handle.name, None)
+        self._ports.pop(handle.name, None)
         self.ledger.destroyed(handle)
 
     def machines(self) -> list[Handle]:
         """Handles of all machines that are there, newest first; also of those that never came up."""
-        return [handle for handle in self.ledger.outstanding().handles if handle.kind != network.KIND]
+        return [handle for handle in self.ledger.outstanding().handles if handle.kind not in (network.KIND, links.KIND)]
 
     async def close(self) -> list[str]:
         """Put back and remove whatever is still there, machines first; what could not be, in words."""
         left: list[str] = []
         left += [one.told for one in await self.undo() if one.outcome in ("left", "failed")]
-        switches = [handle for handle in self.ledger.outstanding().handles if handle.kind == network.KIND]
-        for some in (self.machines(), switches):
+        held = self.ledger.outstanding().handles
+        wires = [handle for handle in held if handle.kind == links.KIND]
+        switches = [handle for handle in held if handle.kind == network.KIND]
+        for some in (wires, self.machines(), switches):
             ended = await asyncio.gather(*(self.destroy(handle) for handle in some), return_exceptions=True)
             for handle, error in zip(some, ended, strict=True):
                 if isinstance(error, NearmetalError | OSError):
@@ -133,5 +158,7 @@ async def remove(handle: Handle, site: Site) -> None:
     """Remove what a handle stands for, whoever made it."""
     if handle.kind == network.KIND:
         await network.destroy_switch(handle, site)
+    elif handle.kind == links.KIND:
+        await links.remove(handle, site)
     else:
         await plugins.load("environments", handle.kind).destroy(handle, site)

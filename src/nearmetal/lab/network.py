@@ -13,6 +13,8 @@ from nearmetal.model import Handle, Port, Recorder, Site
 
 KIND = "network"
 BRIDGE = "switch"
+FAR_BRIDGE = "clients"
+"""Where clients hang when a shaped link lies between them and the servers."""
 INSIDE = "data"
 """The data NIC's name in every machine, whatever makes it."""
 TOOLS = {"ip": "iproute2", "nsenter": "util-linux"}
@@ -25,31 +27,36 @@ def namespace_path(name: str) -> str:
 
 
 async def create_switch(name: str, site: Site, ledger: Recorder) -> Handle:
-    """A namespace called `name` with a bridge in it."""
+    """A namespace called `name` with the lab's two bridges in it."""
     handle = Handle(kind=KIND, name=name, site=site.name, data={})
     ledger.creating(handle)
     await must(site, "ip", "netns", "add", name)
-    await must(
-        site,
-        *("ip", "-netns", name, "-batch", "-"),
-        stdin=(
-            f"link set lo up\n"
-            # The bridge learns nothing from timers: no spanning tree, and ports forward at once.
-            f"link add {BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n"
-            f"link set {BRIDGE} up\n"
-        ).encode(),
+    bridges = "".join(
+        # A bridge learns nothing from timers: no spanning tree, and ports forward at once.
+        f"link add {bridge} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\nlink set {bridge} up\n"
+        for bridge in (BRIDGE, FAR_BRIDGE)
     )
+    await batch(site, name, f"link set lo up\n{bridges}")
     return handle
+
+
+async def batch(site: Site, namespace: str, lines: str) -> None:
+    """Lines of `ip`, without the word ip, in a namespace. HostCannot with the first that fails."""
+    await must(site, "ip", "-netns", namespace, "-batch", "-", stdin=lines.encode())
+
+
+async def exists(namespace: str, site: Site) -> bool:
+    listed = await must(site, "ip", "netns", "list")
+    return namespace in (line.split()[0] for line in listed.decode().splitlines() if line)
 
 
 async def destroy_switch(handle: Handle, site: Site) -> None:
     """Idempotent. Links that stand in the namespace go with it."""
-    listed = await must(site, "ip", "netns", "list")
-    if handle.name in (line.split()[0] for line in listed.decode().splitlines() if line):
+    if await exists(handle.name, site):
         await must(site, "ip", "netns", "delete", handle.name)
 
 
-def port(switch: str, number: int) -> Port:
+def port(switch: str, number: int, bridge: str | None = BRIDGE) -> Port:
     """The port of the lab's n-th machine (from 1): address, MAC and link name all follow from the number."""
     address = SUBNET[number]
     digest = hashlib.sha256(f"{switch}/{number}".encode()).digest()
@@ -59,12 +66,24 @@ def port(switch: str, number: int) -> Port:
         # Locally administered, unicast.
         mac="02:" + ":".join(f"{byte:02x}" for byte in digest[:5]),
         switch=namespace_path(switch),
+        bridge=bridge,
         outside=f"port{number}",
     )
 
 
-def _switch_name(port: Port) -> str:
+def namespace(port: Port) -> str:
+    """The name of the namespace that a port's outer end stands in."""
     return port.switch.rsplit("/", 1)[1]
+
+
+def peer(port: Port | None) -> str | None:
+    """What `Machine.peer` says of a port."""
+    return f"{namespace(port)}/{port.outside}" if port else None
+
+
+def _up(port: Port) -> str:
+    """The line of a batch that puts a port's outer end into service."""
+    return f"link set {port.outside} {f'master {port.bridge} ' if port.bridge else ''}up\n"
 
 
 async def plug_veth(port: Port, pid: int, site: Site) -> None:
@@ -72,14 +91,8 @@ async def plug_veth(port: Port, pid: int, site: Site) -> None:
 
     The loopback there is brought up too.
     """
-    await must(
-        site,
-        *("ip", "-netns", _switch_name(port), "-batch", "-"),
-        stdin=(
-            f"link add {port.outside} type veth peer name {INSIDE} address {port.mac} netns {pid}\n"
-            f"link set {port.outside} master {BRIDGE} up\n"
-        ).encode(),
-    )
+    cable = f"link add {port.outside} type veth peer name {INSIDE} address {port.mac} netns {pid}\n"
+    await batch(site, namespace(port), cable + _up(port))
     await must(
         site,
         *("nsenter", f"--net=/proc/{pid}/ns/net", "ip", "-batch", "-"),
@@ -91,15 +104,9 @@ async def plug_veth(port: Port, pid: int, site: Site) -> None:
 
 async def plug_tap(port: Port, site: Site) -> None:
     """A tap at the switch for a virtual machine monitor to open; it keeps existing when nobody has it open."""
-    await must(
-        site,
-        *("ip", "-netns", _switch_name(port), "-batch", "-"),
-        stdin=(
-            f"tuntap add dev {port.outside} mode tap vnet_hdr\nlink set {port.outside} master {BRIDGE} up\n"
-        ).encode(),
-    )
+    await batch(site, namespace(port), f"tuntap add dev {port.outside} mode tap vnet_hdr\n{_up(port)}")
 
 
 async def unplug(port: Port, site: Site) -> None:
     """Remove a machine's link. Idempotent: a veth goes by itself with its machine's namespace."""
-    await site.exec(["ip", "-netns", _switch_name(port), "link", "delete", port.outside])
+    await site.exec(["ip", "-netns", namespace(port), "link", "delete", port.outside])

@@ -4,20 +4,23 @@ Whatever happens, each of its trials gets a record: with its figures, or with th
 """
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nearmetal import factors as words
 from nearmetal import plugins
-from nearmetal.errors import MachineError, NearmetalError
+from nearmetal.errors import MachineError, NearmetalError, TimedOut
 from nearmetal.factors import Asked
-from nearmetal.lab import cpus, probe
+from nearmetal.lab import cpus, link, probe
 from nearmetal.lab.lab import Lab
+from nearmetal.lab.link import Link
 from nearmetal.lab.stage import LabStage, offsets
 from nearmetal.model import (
     BootPlan,
@@ -25,12 +28,14 @@ from nearmetal.model import (
     Change,
     EnvironmentSpec,
     Handle,
+    LinkSpec,
     Machine,
     MachineRecord,
     MachineSpec,
     Provision,
     Readback,
     Response,
+    Running,
     Study,
     Treatment,
     TrialAddress,
@@ -43,9 +48,13 @@ from nearmetal.run import verify
 from nearmetal.run.events import BootEnded, BootStarted, FactsSeen, LeftBehind, Step, Stream, TrialEnded
 from nearmetal.run.trial import TrialTask, run_trial
 from nearmetal.study import provision_of
+from nearmetal.workloads._stage import facing
 
 HASHED = ("/usr/sbin/lighttpd", "/usr/bin/iperf3", "/usr/bin/sysbench", "/usr/bin/php-cgi", "/usr/sbin/sshd")
 """The programs under test: their hashes show in the fairness diff that they are the same everywhere."""
+
+NEIGHBOURHOOD = "host"
+"""The kind of machine that a server's neighbours are."""
 
 
 class Invalid(NearmetalError):
@@ -77,6 +86,8 @@ class Booted:
     handles: list[Handle] = field(default_factory=list)
     cpusets: dict[str, str] = field(default_factory=dict)
     stage: LabStage | None = None
+    link: Link | None = None
+    neighbours: list[tuple[tuple[str, ...], Running]] = field(default_factory=list)
     readback: dict[str, Any] = field(default_factory=dict)
     warnings: list[Warned] = field(default_factory=list)
     responses: dict[str, Response] = field(default_factory=dict)
@@ -146,6 +157,9 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
         ready = (time.monotonic_ns() - began) / 1e9
         booted.responses["ready"] = Response(value=ready, unit="s", better="lower")
         stage = booted.stage = await _stage(booted, lab, machines, clients)
+    with _step(booted, stream, "surround"):
+        await _lay(booted, lab, stage, share)
+        await _crowd(task, booted, share, lab)
     with _step(booted, stream, "change"):
         await _change(booted, lab, stage)
     with _step(booted, stream, "facts"):
@@ -153,6 +167,28 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
     with _step(booted, stream, "verify"):
         for treatment, level in _treatments(booted.asked):
             _note(booted, treatment.name, await treatment.verify(stage, level))
+        for name, readback in await surroundings(booted):
+            _note(booted, name, readback)
+
+
+async def surroundings(booted: Booted) -> list[tuple[str, Readback]]:
+    """Whether the link and the neighbours are as they should be, by name."""
+    found: list[tuple[str, Readback]] = []
+    if booted.link is not None:
+        found.append(("link", await booted.link.verify()))
+    if booted.neighbours:
+        found.append(("neighbours", await _neighbours(booted)))
+    return found
+
+
+async def _neighbours(booted: Booted) -> Readback:
+    values = {"running": [" ".join(argv) for argv, _ in booted.neighbours]}
+    for argv, running in booted.neighbours:
+        with contextlib.suppress(TimedOut):
+            ended = await running.wait(0)
+            said = ended.stderr.decode("utf-8", "replace").strip()[-300:]
+            return Readback(values=values, ok=False, reason=f"`{' '.join(argv)}` ended with {ended.status}: {said}")
+    return Readback(values=values)
 
 
 async def _share(booted: Booted, lab: Lab) -> cpus.Share:
@@ -166,8 +202,9 @@ async def _share(booted: Booted, lab: Lab) -> cpus.Share:
 
 async def _create_servers(booted: Booted, share: cpus.Share, lab: Lab) -> list[Handle]:
     site = await lab.site(booted.spec.host)
+    hung = link.bridge(booted.asked.link, "server")
     creations = [
-        lab.create(booted.environment, booted.spec, "server", booted.provision, cpuset, site)
+        lab.create(booted.environment, booted.spec, "server", booted.provision, cpuset, site, hung)
         for cpuset in share.servers
     ]
     return await _all(booted, share.servers, creations)
@@ -178,8 +215,31 @@ async def _create_clients(task: BootTask, booted: Booted, share: cpus.Share, lab
     site = await lab.site(clients.host)
     environment = task.study.environment(clients.environment)
     spec = MachineSpec(image=booted.spec.image, vcpus=len(cpus.parse(share.clients)), memory=2**30)
-    creations = [lab.create(environment, spec, "client", "boot", share.clients, site) for _ in range(clients.count)]
+    hung = link.bridge(booted.asked.link, "client")
+    creations = [
+        lab.create(environment, spec, "client", "boot", share.clients, site, hung) for _ in range(clients.count)
+    ]
     return await _all(booted, [share.clients] * clients.count, creations)
+
+
+async def _lay(booted: Booted, lab: Lab, stage: LabStage, share: cpus.Share) -> None:
+    """Lay the way between servers and clients, where it is not simply the switch."""
+    if booted.asked.link == LinkSpec():
+        return
+    ends = [(facing(stage, number).name, client.name) for number, client in enumerate(stage.clients)]
+    booted.link = await lab.lay(booted.asked.link, ends, share.clients, stage.servers[0].site)
+
+
+async def _crowd(task: BootTask, booted: Booted, share: cpus.Share, lab: Lab) -> None:
+    """Start what goes on beside each server, on its CPUs."""
+    site = await lab.site(booted.spec.host)
+    kind = task.study.environment(NEIGHBOURHOOD)
+    for cpuset in share.servers:
+        spec = MachineSpec(image=booted.spec.image, vcpus=len(cpus.parse(cpuset)), memory=2**30)
+        for argv in booted.spec.neighbours:
+            (handle,) = await _all(booted, [cpuset], [lab.create(kind, spec, "neighbour", "boot", cpuset, site, None)])
+            neighbour = await lab.attach(handle)
+            booted.neighbours.append((argv, await neighbour.spawn(argv)))
 
 
 async def _all(booted: Booted, cpusets: Sequence[str], creations: Sequence[Any]) -> list[Handle]:
@@ -287,6 +347,7 @@ async def _tear_down(booted: Booted, lab: Lab, stream: Stream) -> None:
     with _step(booted, stream, "undo"):
         left = [undone.told for undone in await lab.undo() if undone.outcome == "left"]
     with _step(booted, stream, "destroy"):
+        await lab.take_up()
         # The ledger, not `booted`, knows also of a machine whose creation failed half-way.
         ended = await asyncio.gather(*(lab.destroy(handle) for handle in lab.machines()), return_exceptions=True)
     # What was changed in a machine that is removed now is no longer owed.
@@ -324,6 +385,7 @@ def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
         stage=booted.stage,
         observe=booted.asked.observe,
         treatments=tuple(_treatments(booted.asked)),
+        surroundings=partial(surroundings, booted),
         artifacts=task.artifacts,
         record=_record(task, booted, trial, TrialStatus.OK),
     )

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from nearmetal.model import (
     Measurement,
     Observer,
     ObserveSpec,
+    Readback,
     Response,
     Stage,
     Treatment,
@@ -40,6 +41,8 @@ class TrialTask:
     stage: Stage
     observe: ObserveSpec
     treatments: tuple[tuple[Treatment, Level], ...]
+    surroundings: Callable[[], Awaitable[list[tuple[str, Readback]]]]
+    """What the boot has laid and started around the machines, read back."""
     artifacts: Path
     record: TrialRecord
     """What is known from the boot; the trial adds to it."""
@@ -121,6 +124,9 @@ class _Trial:
             readback = await treatment.verify(self._task.stage, level)
             if not readback.ok:
                 return f"{treatment.name} did not last: {readback.reason}"
+        for name, readback in await self._task.surroundings():
+            if not readback.ok:
+                return f"{name} did not last: {readback.reason}"
         return None
 
     async def _timed(self, name: str, work: Any) -> Any:
