@@ -1,0 +1,214 @@
+"""The way between servers and clients on a site: a cable of given rate, delay, loss and reordering, or a plain one.
+
+Servers hang on the bridge `switch`. When the way is shaped, clients hang on the bridge `clients` instead, and a wire
+joins the two, so that all traffic shares it as it would a trunk; else clients hang on `switch` too. A direct way has
+no bridge: each client's port and its server's are patched together, frame by frame.
+
+What shapes a wire is the kernel's netem, or tbf for a rate alone, or, where the kernel has neither, the probe's relay.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from nearmetal.config import LIMITS
+from nearmetal.errors import HostCannot, NotProvisioned, TimedOut
+from nearmetal.lab import network
+from nearmetal.lab.site import must
+from nearmetal.model import Handle, LinkSpec, Port, Readback, Recorder, Running, Site, Warned
+
+KIND = "link"
+Shaper = Literal["none", "netem", "tbf", "relay"]
+
+_LONGEST_QUEUE = 1000
+"""Frames that wait for a wire's rate, in whatever shapes it; more are lost, as in a switch."""
+_IN_FLIGHT = 65_536
+"""Frames that a wire with a delay can carry at once."""
+_FRAME = 1514
+"""Bytes of the longest frame: a wire carries nothing that the network card has yet to cut."""
+_BURST = 16 * _FRAME
+"""Bytes that tbf lets pass at once: at 1 Gbit/s what flows between two of a kernel's ticks of 4 kHz."""
+
+Ends = tuple[Port, Port]
+"""A server's port and a client's."""
+
+
+def bridge(link: LinkSpec, role: str) -> str | None:
+    """Where the port of a machine of this role hangs; None for one that is patched to its other end."""
+    if link.switch == "direct":
+        return None
+    return network.FAR_BRIDGE if link.is_shaped and role == "client" else network.BRIDGE
+
+
+def shaper(link: LinkSpec, kernel_has: frozenset[str]) -> Shaper:
+    """What shapes a link like this in a kernel with these queueing disciplines. Pure."""
+    if not link.is_shaped:
+        return "none"
+    # netem's reordering sends some frames ahead of delayed ones, so without a delay it does nothing.
+    if "netem" in kernel_has and (link.reorder is None or link.delay):
+        return "netem"
+    only_rate = all(given is None for given in (link.delay, link.jitter, link.loss, link.reorder))
+    return "tbf" if only_rate and "tbf" in kernel_has else "relay"
+
+
+def discipline(link: LinkSpec, by: Shaper) -> list[str]:
+    """The words of `tc qdisc` for one direction. Pure."""
+    if by == "tbf":
+        return ["tbf", "rate", f"{link.rate:.0f}bit", "burst", str(_BURST), "limit", str(_LONGEST_QUEUE * _FRAME)]
+    words = ["netem", "limit", str(_LONGEST_QUEUE if link.rate else _IN_FLIGHT)]
+    if link.delay or link.jitter:
+        words += ["delay", f"{_microseconds(link.delay)}us", *([f"{_microseconds(link.jitter)}us"] * bool(link.jitter))]
+    words += ["loss", "random", f"{link.loss * 100:g}%"] if link.loss else []
+    words += ["reorder", f"{link.reorder * 100:g}%"] if link.reorder else []
+    return words + (["rate", f"{link.rate:.0f}bit"] if link.rate else [])
+
+
+def relay(link: LinkSpec) -> list[str]:
+    """The options of `nearmetal-probe link`. Pure."""
+    words: list[str] = []
+    for name, given in (("delay", link.delay), ("jitter", link.jitter)):
+        words += [f"--{name}", f"{_microseconds(given)}us"] if given else []
+    for name, share in (("loss", link.loss), ("reorder", link.reorder)):
+        words += [f"--{name}", f"{share * 100:g}%"] if share else []
+    return words + (["--rate", f"{link.rate:.0f}bit/s"] if link.rate else [])
+
+
+def _microseconds(seconds: float | None) -> int:
+    return round((seconds or 0.0) * 1e6)
+
+
+class Link:
+    """A link that lies. It ends with whoever laid it, or by `remove`."""
+
+    def __init__(self, handle: Handle, spec: LinkSpec, site: Site, by: Shaper) -> None:
+        self.handle = handle
+        self.by = by
+        self._spec = spec
+        self._site = site
+        self._namespace: str = handle.data["namespace"]
+        self._relays: list[Running] = []
+
+    async def lay(self, ends: Sequence[Ends], cpus: str) -> None:
+        """Join each pair of ends; `cpus` is where a relay may run. HostCannot, NotProvisioned."""
+        if self._spec.switch == "bridge":
+            if self.by != "none":
+                near, far = await self._wire(0, cpus)
+                hang = f"link set {near} master {network.BRIDGE}\nlink set {far} master {network.FAR_BRIDGE}\n"
+                await network.batch(self._site, self._namespace, hang)
+            return
+        for number, (server, client) in enumerate(ends):
+            if self.by == "none":
+                await self._patch(server.outside, client.outside)
+                continue
+            near, far = await self._wire(number, cpus)
+            await self._patch(server.outside, near)
+            await self._patch(far, client.outside)
+
+    async def _wire(self, number: int, cpus: str) -> tuple[str, str]:
+        """A shaped wire; the names of its ends, which are up."""
+        near, far = f"near{number}", f"far{number}"
+        if self.by == "relay":
+            taps = "".join(f"tuntap add dev {end} mode tap\nlink set {end} up\n" for end in (near, far))
+            await network.batch(self._site, self._namespace, taps)
+            await self._relay(near, far, cpus)
+            return near, far
+        await network.batch(self._site, self._namespace, f"link add {near} type veth peer name {far}\n")
+        for end in (near, far):
+            # What has yet to be cut into frames would count as one, and pass as one.
+            await self._in_namespace("ethtool", "-K", end, "tso", "off", "gso", "off", "gro", "off")
+            await self._in_namespace("tc", "qdisc", "add", "dev", end, "root", *discipline(self._spec, self.by))
+        await network.batch(self._site, self._namespace, f"link set {near} up\nlink set {far} up\n")
+        return near, far
+
+    async def _relay(self, near: str, far: str, cpus: str) -> None:
+        path = network.namespace_path(self._namespace)
+        argv = [self._site.probe, "launch", f"--die-with-parent={os.getpid()}", *(("--cpus", cpus) if cpus else ())]
+        argv += ["--", self._site.probe, "link", f"{path}:{near}", f"{path}:{far}", *relay(self._spec), "--json"]
+        running = await self._site.spawn(argv)
+        self._relays.append(running)
+        async with asyncio.timeout(LIMITS.command):
+            while not (await self._carries(near) and await self._carries(far)):
+                if (ended := await _ended(running)) is not None:
+                    raise NotProvisioned(f"the relay ended: {ended}", self.handle.name)
+                await asyncio.sleep(0.01)
+
+    async def _carries(self, end: str) -> bool:
+        told = json.loads(await must(self._site, "ip", "-netns", self._namespace, "-json", "link", "show", end))
+        return "LOWER_UP" in told[0]["flags"]
+
+    async def _patch(self, one: str, other: str) -> None:
+        """Hand every frame that comes in at one end out at the other, both ways."""
+        for source, sink in ((one, other), (other, one)):
+            await self._in_namespace("tc", "qdisc", "add", "dev", source, "clsact")
+            everything = ("protocol", "all", "u32", "match", "u32", "0", "0")
+            onward = ("action", "mirred", "egress", "redirect", "dev", sink)
+            await self._in_namespace("tc", "filter", "add", "dev", source, "ingress", *everything, *onward)
+
+    async def _in_namespace(self, *argv: str) -> bytes:
+        return await must(self._site, "ip", "netns", "exec", self._namespace, *argv)
+
+    async def verify(self) -> Readback:
+        """What shapes the link, and whether it still does."""
+        values: dict[str, Any] = {"by": self.by, "switch": self._spec.switch}
+        values |= {name: given for name, given in self._spec if name != "switch" and given is not None}
+        for running in self._relays:
+            if (ended := await _ended(running)) is not None:
+                return Readback(values=values, ok=False, reason=f"the relay ended: {ended}")
+        if self.by in ("netem", "tbf"):
+            told = (await self._in_namespace("tc", "qdisc", "show")).decode()
+            if told.count(f"qdisc {self.by} ") < 2:
+                return Readback(values=values, ok=False, reason=f"{self.by} is gone from the wire")
+            values["qdisc"] = [line for line in told.splitlines() if line.startswith(f"qdisc {self.by} ")]
+        warnings: tuple[Warned, ...] = ()
+        if self.by == "relay":
+            text = "this kernel has no netem: a program carries the frames, on the clients' CPUs"
+            warnings = (Warned(code="link-by-relay", text=text),)
+        return Readback(values=values, warnings=warnings)
+
+    async def remove(self) -> None:
+        for running in self._relays:
+            await running.stop()
+        self._relays.clear()
+        await remove(self.handle, self._site)
+
+
+async def _ended(running: Running) -> str | None:
+    """What a program said when it ended; None while it runs."""
+    try:
+        ended = await running.wait(0)
+    except TimedOut:
+        return None
+    return ended.stderr.decode("utf-8", "replace").strip()[-300:] or f"status {ended.status}"
+
+
+async def lay(switch: str, spec: LinkSpec, ends: Sequence[Ends], cpus: str, site: Site, ledger: Recorder) -> Link:
+    """Join servers and clients in the namespace of a switch. HostCannot with what the kernel lacks."""
+    by = shaper(spec, await disciplines(site)) if spec.is_shaped else "none"
+    wires = len(ends) if spec.switch == "direct" else 1
+    handle = Handle(kind=KIND, name=f"{switch}-link", site=site.name, data={"namespace": switch, "wires": wires})
+    ledger.creating(handle)
+    link = Link(handle, spec, site, by)
+    await link.lay(ends, cpus)
+    return link
+
+
+async def remove(handle: Handle, site: Site) -> None:
+    """Take the wires out. Idempotent; a relay has died with whoever laid it, and patches go with their ports."""
+    if await network.exists(handle.data["namespace"], site):
+        for number in range(handle.data["wires"]):
+            for end in (f"near{number}", f"far{number}"):
+                await site.exec(["ip", "-netns", handle.data["namespace"], "link", "delete", end])
+
+
+async def disciplines(site: Site) -> frozenset[str]:
+    """Which of netem and tbf the kernel has, tried on a loopback in a namespace of its own."""
+    found = set()
+    for name, words in (("netem", ["delay", "0"]), ("tbf", ["rate", "1gbit", "burst", "64k", "limit", "64k"])):
+        tried = await site.exec(["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", name, *words])
+        if tried.status == 0:
+            found.add(name)
+        elif b"tc" in tried.stderr and b"not found" in tried.stderr:
+            raise HostCannot("there is no program 'tc'", remedy="apt-get install iproute2")
+    return frozenset(found)

@@ -1,0 +1,117 @@
+"""Links between real machines: what the study says of a link is what those at its ends see."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from nearmetal.lab import clean
+from nearmetal.lab import link as links
+from nearmetal.lab.image import Image
+from nearmetal.lab.lab import Lab
+from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.link import Link
+from nearmetal.lab.sites import opener
+from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, Running
+
+from .conftest import remains
+
+pytestmark = pytest.mark.live
+
+HOST = EnvironmentSpec(kind="host")
+
+
+@pytest_asyncio.fixture
+async def lab(lab_image: Image) -> AsyncIterator[Lab]:
+    token = clean.new_token()
+    ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
+    made = Lab(token, ledger, opener({}), Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+    try:
+        yield made
+    finally:
+        left = await made.close()
+        ledger.close()
+    assert left == []
+    assert remains(token) == []
+
+
+class Joined:
+    """A server and a client with a link between them."""
+
+    def __init__(self, server: Machine, client: Machine, link: Link) -> None:
+        self.server, self.client, self.link = server, client, link
+
+    async def serve(self, *options: str) -> Running:
+        return await self.server.spawn(
+            [self.server.probe, "serve", "--listen", f"{self.server.address}:9001", *options]
+        )
+
+    async def load(self, *options: str) -> dict[str, object]:
+        url = f"http://{self.server.address}:9001/"
+        ended = await self.client.exec([self.client.probe, "load", url, "--json", *options])
+        return dict(json.loads(ended.stdout))
+
+
+async def join(lab: Lab, spec: LinkSpec, image: Image) -> Joined:
+    site = await lab.site("local")
+    machine = MachineSpec(image=image.name, memory=256 * 2**20)
+    made = {}
+    for role in ("server", "client"):
+        handle = await lab.create(HOST, machine, role, "boot", "0", site, links.bridge(spec, role))
+        made[role] = await lab.attach(handle)
+    link = await lab.lay(spec, [(made["server"].name, made["client"].name)], "0", site)
+    assert (await link.verify()).ok
+    return Joined(made["server"], made["client"], link)
+
+
+@pytest.mark.parametrize("switch", ["bridge", "direct"])
+async def test_a_delay_is_there_both_ways(lab: Lab, lab_image: Image, switch: str) -> None:
+    joined = await join(lab, LinkSpec.from_json({"delay": 0.02, "switch": switch}), lab_image)
+    await joined.serve()
+    document = await joined.load("--workers", "1", "--requests", "20")
+    assert document["requests"]["completed"] == 20  # type: ignore[index]
+    # Timed, but only from below: no machine is ever too quick.
+    assert document["latency_ns"]["min"] >= 40e6  # type: ignore[index]
+
+
+async def test_a_plain_cable_has_no_bridge(lab: Lab, lab_image: Image) -> None:
+    joined = await join(lab, LinkSpec(switch="direct"), lab_image)
+    assert joined.link.by == "none"
+    await joined.serve("--body", "100000")
+    document = await joined.load("--workers", "4", "--requests", "100")
+    assert document["requests"]["completed"] == 100  # type: ignore[index]
+    for machine in (joined.server, joined.client):
+        namespace, interface = str(machine.peer).split("/")
+        site = await lab.site("local")
+        told = await site.exec(["ip", "-netns", namespace, "-json", "link", "show", interface])
+        assert "master" not in json.loads(told.stdout)[0]
+
+
+async def test_a_rate_is_a_ceiling(lab: Lab, lab_image: Image) -> None:
+    joined = await join(lab, LinkSpec(rate=20e6), lab_image)
+    await joined.serve("--body", "100000")
+    document = await joined.load("--workers", "4", "--duration", "1s")
+    bits = document["bytes"]["body"] * 8 / (document["elapsed_ns"] / 1e9)  # type: ignore[index,operator]
+    # A queue that was empty at the start may pass on a little more.
+    assert 0 < bits <= 20e6 * 1.05
+
+
+async def test_a_link_that_ends_is_told(lab: Lab, lab_image: Image) -> None:
+    joined = await join(lab, LinkSpec(loss=0.01), lab_image)
+    if joined.link.by != "relay":
+        pytest.skip("this kernel has netem: nothing to end")
+    await joined.link._relays[0].stop()
+    readback = await joined.link.verify()
+    assert not readback.ok
+    assert "the relay ended" in readback.reason
+
+
+async def test_taking_up_leaves_the_switch_as_it_was(lab: Lab, lab_image: Image) -> None:
+    joined = await join(lab, LinkSpec(delay=0.001), lab_image)
+    await lab.take_up()
+    namespace = str(joined.server.peer).split("/")[0]
+    site = await lab.site("local")
+    told = json.loads((await site.exec(["ip", "-netns", namespace, "-json", "link", "show"])).stdout)
+    assert {"near0", "far0"}.isdisjoint(link["ifname"] for link in told)
