@@ -5,9 +5,10 @@ two requests are made here instead.
 """
 
 import asyncio
+import errno
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from nearmetal.errors import HostCannot, NearmetalError
@@ -61,7 +62,8 @@ class Engine:
         try:
             return await asyncio.to_thread(method, *args, **kwargs)
         except APIError as error:
-            raise Refused(error.status_code or 500, str(error.explanation or error)) from error
+            status = error.status_code or 500
+            raise Refused(status, str(error.explanation or f"it answers with HTTP status {status}")) from error
         except (RequestException, DockerException) as error:
             raise silent(self.address, error) from error
 
@@ -82,7 +84,7 @@ class Engine:
             status = int(answer.split(b" ", 2)[1])
             if status not in (101, 200):
                 raise Refused(status, await asyncio.wait_for(_reason(reader, answer), _TIMEOUT))
-        except (OSError, EOFError, TimeoutError) as error:
+        except (OSError, EOFError, ValueError, IndexError, asyncio.LimitOverrunError) as error:
             writer.close()
             raise silent(self.address, error) from error
         except Refused:
@@ -91,12 +93,53 @@ class Engine:
         return reader, writer
 
 
-def silent(address: str, error: Exception) -> HostCannot:
+def silent(address: str, error: BaseException) -> HostCannot:
+    """That no engine answers there, and why, in words of ours: the libraries' speak of their own insides."""
     return HostCannot(
-        f"no Docker engine answers: {str(error)[:300]}",
+        f"no Docker engine answers: {_why(error)}",
         address,
         "start it (systemctl start docker), or name another: DOCKER_HOST, or engine in [environments.NAME]",
     )
+
+
+_REASONS = {
+    errno.ENOENT: "there is no such socket",
+    errno.ENOTDIR: "there is no such socket",
+    errno.ECONNREFUSED: "nobody listens on that socket",
+    errno.EACCES: "this user may not use that socket",
+    errno.EPERM: "this user may not use that socket",
+    errno.ECONNRESET: "it closed the connection",
+    errno.EPIPE: "it closed the connection",
+}
+
+
+def _why(error: BaseException) -> str:
+    """What lies at the bottom of an error: the system's own where there is one."""
+    from docker.errors import APIError
+
+    inner = list(_within(error))
+    for one in inner:
+        if isinstance(one, OSError) and one.errno is not None:
+            return _REASONS.get(one.errno) or os.strerror(one.errno)
+    if any(isinstance(one, TimeoutError) or "timeout" in type(one).__name__.lower() for one in inner):
+        return f"not within {_TIMEOUT} s"
+    if any(isinstance(one, EOFError | ConnectionError) for one in inner):
+        return "it closed the connection"
+    if statuses := [one.status_code for one in inner if isinstance(one, APIError)]:
+        return f"it answers with HTTP status {statuses[0]}"
+    return "what does answer there is no Docker engine"
+
+
+def _within(error: BaseException) -> Iterator[BaseException]:
+    """An error and all it was made of: urllib3 and requests hand the system's error on as an argument of theirs."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        one = waiting.pop(0)
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        waiting += [part for part in (one.__cause__, one.__context__, *one.args) if isinstance(part, BaseException)]
 
 
 def _client(address: str) -> Any:
