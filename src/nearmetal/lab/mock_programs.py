@@ -245,7 +245,9 @@ async def _at(call: Call) -> Completed:
         "signal": None,
         "timed_out": False,
         "stdout": base64.b64encode(ended.stdout).decode(),
+        "stdout_truncated": False,
         "stderr": base64.b64encode(ended.stderr).decode(),
+        "stderr_truncated": False,
     }
     return Completed(status=ended.status, stdout=json.dumps(document).encode())
 

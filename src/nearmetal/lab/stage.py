@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from nearmetal.errors import TimedOut, ToolFailed
 from nearmetal.model import Completed, LinkSpec, Machine, MachineSpec, Site
+from nearmetal.units import show_size
 
 LEAD = 0.25
 """Seconds between giving the orders and the instant they name: enough for the slowest order to arrive."""
@@ -58,10 +59,16 @@ class LabStage:
             raise ToolFailed(f"the probe could not start `{argv[0]}`: {said}", machine.name) from None
         if told["timed_out"]:
             raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {limit:g} s", machine.name)
+        stdout, stderr = base64.b64decode(told["stdout"]), base64.b64decode(told["stderr"])
+        for name, kept in (("stdout", stdout), ("stderr", stderr)):
+            if told[f"{name}_truncated"]:
+                raise ToolFailed(
+                    f"`{argv[0]}` printed more than {show_size(len(kept))} to its {name}, and the rest was cut off",
+                    machine.name,
+                    "have it print less, or to a file",
+                )
         status = told["status"] if told["status"] is not None else 128 + told["signal"]
-        return Completed(
-            status=status, stdout=base64.b64decode(told["stdout"]), stderr=base64.b64decode(told["stderr"])
-        )
+        return Completed(status=status, stdout=stdout, stderr=stderr)
 
 
 async def offsets(machines: Sequence[Machine], host_boot_id: str) -> dict[str, int]:
