@@ -148,10 +148,10 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: StudyText) 
     pydantic tries every type of a union and reports each: what goes deepest into the file is what was meant.
     """
     errors = error.errors(include_url=False)
-    start = _path(errors[0], raw)[:1]
-    related = [one for one in errors if _path(one, raw)[:1] == start]
-    first = max(related, key=lambda one: (len(_path(one, raw)), one["type"] == "extra_forbidden"))
-    path = _path(first, raw)
+    start = path_of(errors[0], raw)[:1]
+    related = [one for one in errors if path_of(one, raw)[:1] == start]
+    first = max(related, key=lambda one: (len(path_of(one, raw)), one["type"] == "extra_forbidden"))
+    path = path_of(first, raw)
     name = dotted(path)
     if first["type"] == "extra_forbidden":
         keys = keys_of(_model_of(path))
@@ -180,7 +180,7 @@ def told(subject: str, error: ErrorDetails) -> tuple[str, str]:
     return f"{subject} cannot be {shown(error['input'])}", f"it must be {in_words(error)}"
 
 
-def _path(error: ErrorDetails, raw: Mapping[str, Any]) -> KeyPath:
+def path_of(error: ErrorDetails, raw: Mapping[str, Any]) -> KeyPath:
     """Where in the file an error is: its location without the names of types that pydantic tried."""
     path: KeyPath = ()
     node: Any = raw

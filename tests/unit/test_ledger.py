@@ -89,7 +89,7 @@ def test_a_line_that_a_crash_cut_never_was(tmp_path: Path, cut: int) -> None:
 def test_a_line_in_the_middle_that_is_broken_is_told(tmp_path: Path) -> None:
     path = tmp_path / "l.jsonl"
     path.write_text("rubbish\n" + json.dumps({"op": "undone", "number": 0}) + "\n")
-    with pytest.raises(BadInput, match="line 1 is not JSON"):
+    with pytest.raises(BadInput, match="line 1 cannot be read: it is not JSON"):
         outstanding(path)
 
 

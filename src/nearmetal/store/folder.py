@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from nearmetal.errors import BadInput
 from nearmetal.model import Frozen, Level, Plan, Study
+from nearmetal.store import damage
 
 
 class MachineFacts(Frozen):
@@ -66,15 +67,22 @@ class RunFolder:
         return folder
 
     def manifest(self) -> Manifest:
+        """BadInput when it is damaged, or of a version of nearmetal that writes others."""
         try:
-            manifest: Manifest = Manifest.from_json(json.loads(self._manifest.read_text()))
-        except (ValueError, ValidationError) as error:
-            raise BadInput(
-                f"the manifest cannot be read: {error}",
-                str(self._manifest),
-                "restore it from a copy of the run's folder",
-            ) from None
+            document = json.loads(self._manifest.read_text())
+            manifest: Manifest = Manifest.from_json(document)
+        except ValidationError as error:
+            raise self._damaged(damage.not_as_declared(error, document)) from None
+        except (ValueError, RecursionError) as error:
+            raise self._damaged(damage.not_json(error)) from None
         return manifest
+
+    def _damaged(self, what: str) -> BadInput:
+        return BadInput(
+            f"the run's manifest cannot be read: {what}",
+            str(self._manifest),
+            "restore it from a copy of the run's folder, or read it with the nearmetal that wrote it",
+        )
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest as a whole: a reader sees the old one or the new one."""

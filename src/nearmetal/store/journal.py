@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from nearmetal.errors import BadInput
 from nearmetal.model import TrialRecord
+from nearmetal.store import damage
 
 
 class Journal:
@@ -43,7 +46,29 @@ class Journal:
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Every whole line. BadInput, with the line's number, when one is not JSON."""
+    """Every whole line. BadInput, with the line's number, when one is not a JSON object."""
+    return (line for _, line in _numbered(path))
+
+
+def records(path: Path) -> Iterator[TrialRecord]:
+    """The trials of a journal, in the order they ended. BadInput, with the line's number, when one is damaged."""
+    for number, line in _numbered(path):
+        if line.get("schema") == "record.v1":
+            try:
+                record: TrialRecord = TrialRecord.from_json(line)
+            except ValidationError as error:
+                raise _damaged(path, number, damage.not_as_declared(error, line)) from None
+            yield record
+
+
+def events(path: Path) -> Iterator[dict[str, Any]]:
+    """Everything else: events of the run, each `{"schema": "event.v1", "event": NAME, ...}`."""
+    for line in lines(path):
+        if line.get("schema") == "event.v1":
+            yield line
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     if not path.exists():
         return
     with path.open("rb") as file:
@@ -52,22 +77,14 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
                 return
             try:
                 line = json.loads(raw)
-            except ValueError as error:
-                raise BadInput(
-                    f"line {number} is not JSON ({error})", str(path), "restore the file from a copy; it is append-only"
-                ) from None
-            yield line
+            except (ValueError, RecursionError):
+                raise _damaged(path, number, "it is not JSON") from None
+            if not isinstance(line, dict):
+                raise _damaged(path, number, "it is no JSON object")
+            yield number, line
 
 
-def records(path: Path) -> Iterator[TrialRecord]:
-    """The trials of a journal, in the order they ended."""
-    for line in lines(path):
-        if line.get("schema") == "record.v1":
-            yield TrialRecord.from_json(line)
-
-
-def events(path: Path) -> Iterator[dict[str, Any]]:
-    """Everything else: events of the run, each `{"schema": "event.v1", "event": NAME, ...}`."""
-    for line in lines(path):
-        if line.get("schema") == "event.v1":
-            yield line
+def _damaged(path: Path, number: int, what: str) -> BadInput:
+    return BadInput(
+        f"line {number} cannot be read: {what}", str(path), "restore the file from a copy; it is append-only"
+    )

@@ -1,0 +1,96 @@
+"""A run's folder that is damaged: what is wrong and where, in plain words."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearmetal.errors import BadInput
+from nearmetal.store import journal
+from nearmetal.store.folder import RunFolder
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "run"
+LIBRARIES = re.compile(
+    r"pydantic|validation error|Input should|type=|Expecting|\\bchar \\d|Extra inputs|Field required"
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(GOLDEN, tmp_path / "run"))
+
+
+def refused(read: Callable[[], object]) -> BadInput:
+    with pytest.raises(BadInput) as caught:
+        read()
+    error = caught.value
+    assert error.remedy
+    assert not LIBRARIES.search(error.what), error.what
+    assert "\n" not in error.what
+    return error
+
+
+MANIFESTS: list[tuple[Callable[[dict[str, Any]], object], str]] = [
+    (lambda manifest: manifest.update(schema="manifest.v9"), "`schema` cannot be 'manifest.v9'"),
+    (lambda manifest: manifest.pop("study"), "`study` is missing"),
+    (lambda manifest: manifest.update(colour="red"), "`colour` is nothing that this version of nearmetal knows"),
+    (lambda manifest: manifest["plan"].update(level="high"), "`plan.level` cannot be 'high'"),
+    (lambda manifest: manifest["study"]["design"].update(blocks="many"), "`study.design.blocks` cannot be 'many'"),
+    (lambda manifest: manifest["plan"]["blocks"][0].pop("index"), "`plan.blocks.0.index` is missing"),
+]
+
+
+@pytest.mark.parametrize(("damage", "what"), MANIFESTS)
+def test_a_manifest_that_is_not_as_declared(run: Path, damage: Callable[[dict[str, Any]], object], what: str) -> None:
+    manifest = json.loads((run / "manifest.json").read_text())
+    damage(manifest)
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    error = refused(RunFolder(run).manifest)
+    assert error.where == str(run / "manifest.json")
+    assert error.what == f"the run's manifest cannot be read: {what}"
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "it is not JSON (line 1, column 1)"),
+        (b'{\n "run": }', "it is not JSON (line 2, column 9)"),
+        (b"\xff\x00{", "it is not JSON"),
+        (b"[" * 100_000, "it is not JSON"),
+        (b"[1]", "it is no JSON object"),
+    ],
+)
+def test_a_manifest_that_is_no_json_object(run: Path, content: bytes, what: str) -> None:
+    (run / "manifest.json").write_bytes(content)
+    assert refused(RunFolder(run).manifest).what == f"the run's manifest cannot be read: {what}"
+
+
+def record(**changes: object) -> str:
+    first = next(line for line in (GOLDEN / "journal.jsonl").read_text().splitlines() if '"record.v1"' in line)
+    return json.dumps({**json.loads(first), **changes})
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("nonsense", "it is not JSON"),
+        ("[" * 100_000, "it is not JSON"),
+        ("5", "it is no JSON object"),
+        (record(status="splendid"), "`status` cannot be 'splendid'"),
+        (
+            record(responses={"throughput": {"unit": "1/s", "better": "higher"}}),
+            "`responses.throughput.value` is missing",
+        ),
+        (record(mood="fine"), "`mood` is nothing that this version of nearmetal knows"),
+    ],
+)
+def test_a_line_of_the_journal_that_cannot_be_read(run: Path, line: str, what: str) -> None:
+    whole = (run / "journal.jsonl").read_text().splitlines()
+    (run / "journal.jsonl").write_text("\n".join([*whole[:2], line, *whole[2:]]) + "\n")
+    error = refused(lambda: list(journal.records(run / "journal.jsonl")))
+    assert error.where == str(run / "journal.jsonl")
+    assert error.what == f"line 3 cannot be read: {what}"
