@@ -56,7 +56,10 @@ async def examine() -> list[Finding]:
 async def _tried(what: str, attempt: Callable[[], Awaitable[Any]], remedy: str, *, fatal: bool = True) -> Finding:
     try:
         await attempt()
-    except (NearmetalError, OSError) as error:
+    except NearmetalError as error:
+        detail = f"{error.where}: {error.what}" if error.where else error.what
+        return Finding(what=what, ok=False, detail=detail, remedy=error.remedy or remedy, fatal=fatal)
+    except OSError as error:
         return Finding(what=what, ok=False, detail=str(error), remedy=remedy, fatal=fatal)
     return Finding(what=what, ok=True)
 
@@ -81,7 +84,7 @@ async def _what_the_host_is() -> list[Finding]:
     try:
         facts = await _facts()
     except NearmetalError as error:
-        return [Finding(what="facts of this host", ok=False, detail=str(error))]
+        return [Finding(what="facts of this host", ok=False, detail=error.what, remedy=error.remedy)]
     hypervisor = hypervisor_of(facts)
     findings = [
         Finding(
