@@ -427,8 +427,20 @@ def _counterparts(study: Study, where: StudyText) -> None:
                     raise where.wrong(("reference",), str(error), error.remedy) from None
 
 
+def _cables(study: Study, where: StudyText) -> None:
+    """A direct cable has two ends."""
+    for treatment in islice(words.treatments_of(study), _LOOKED_AT):
+        asked = words.ask(study, treatment, plugins.names("treatments"))
+        if asked.link.switch == "direct" and asked.clients.count > 1 and asked.clients.connect == "shared":
+            what = f"a direct cable has two ends, and {asked.clients.count} clients share a server"
+            raise where.wrong(("link", "switch"), what, 'switch = "bridge", or clients.connect = "pairs"')
+        if asked.link.jitter and asked.link.jitter > (asked.link.delay or 0.0):
+            what = "the jitter is more than the delay, and no frame can arrive before it was sent"
+            raise where.wrong(("link", "jitter"), what, "give a longer delay, or less jitter")
+
+
 _LOOKED_AT = 20_000
-"""Treatments of the skeleton that are tried. What is beyond is found when the study is planned."""
+"""Treatments that are tried. What is beyond is found when the study is planned or run."""
 
 CHECKS: Sequence[Check] = (
     _names,
@@ -443,4 +455,5 @@ CHECKS: Sequence[Check] = (
     _levels,
     _workload_parameters,
     _counterparts,
+    _cables,
 )
