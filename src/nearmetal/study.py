@@ -4,6 +4,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,7 +15,7 @@ from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
 from nearmetal.model import Study
 from nearmetal.study_checks import check, provision_of, workload_of
-from nearmetal.study_text import StudyText, explained, parse, refuse_what_nothing_takes, shown
+from nearmetal.study_text import StudyText, did_you_mean, explained, parse, refuse_what_nothing_takes, shown
 from nearmetal.units import AS_WRITTEN
 
 __all__ = ["digest", "primaries", "provision_of", "read", "workload_of"]
@@ -34,16 +35,13 @@ def read(text: str, file: str, overrides: Sequence[str] = (), quick: bool = Fals
         raise where.wrong(("quick",), "`quick` is not a table", "say in [quick] what a quick run sets")
     if quick and scaled_down is None:
         raise where.wrong((), "--quick, but the study has no [quick] table", "say in [quick] what a quick run sets")
-    changes = [_override(override) for override in overrides]
-    where.overrides = {path: f"--set {override}" for override, (path, _) in zip(overrides, changes, strict=True)}
-    for _, change in changes:
-        refuse_what_nothing_takes(where, change)
+    small = copy.deepcopy(raw)
+    _merge(small, scaled_down or {})
+    changes = _found([_override(text) for text in overrides], small if quick else raw, where)
     whole = _checked(_overridden(raw, changes), where)
     if scaled_down is None:
         return whole
-    small = copy.deepcopy(raw)
     where.is_quick = True
-    _merge(small, scaled_down)
     small_study = _checked(_overridden(small, changes), where)
     return small_study if quick else whole
 
@@ -68,7 +66,7 @@ def _merge(raw: dict[str, Any], over: Mapping[str, Any]) -> None:
             for entry in value:
                 same = [old for old in raw[key] if _name(old) is not None and _name(old) == _name(entry)]
                 if same:
-                    same[0].update(entry)
+                    _merge(same[0], entry)
                 else:
                     raw[key].append(entry)
         elif isinstance(value, dict) and isinstance(raw.get(key), dict):
@@ -81,8 +79,17 @@ def _name(entry: object) -> object:
     return entry.get("name") if isinstance(entry, dict) else None
 
 
-def _override(text: str) -> tuple[KeyPath, dict[str, Any]]:
-    """`machine.nic=e1000` as nested tables, and the path. The value is TOML where it reads as TOML, else text."""
+@dataclass(frozen=True)
+class _Override:
+    """A key that the command line sets, by its path, and how it did."""
+
+    written: str
+    path: KeyPath
+    value: Any
+
+
+def _override(text: str) -> _Override:
+    """`machine.nic=e1000` as it is meant. The value is TOML where it reads as TOML, else text."""
     key, equals, value = text.partition("=")
     wrong = BadInput(f"--set {shown(text)} is not KEY=VALUE", remedy="write it like --set machine.nic=e1000")
     if not equals or "\n" in text:
@@ -100,15 +107,58 @@ def _override(text: str) -> tuple[KeyPath, dict[str, Any]]:
         parsed = parse(f"value = {value}")["value"]
     except ValueError:
         parsed = value
+    return _Override(f"--set {text}", path, parsed)
+
+
+def _found(given: Sequence[_Override], raw: Mapping[str, Any], where: StudyText) -> list[_Override]:
+    """The overrides, each workload by its place in the list instead of its name. BadInput."""
+    where.overrides = {override.path: override.written for override in given}
+    found = [
+        _of_workload(override, raw["workloads"], where) if _names_workload(override, raw) else override
+        for override in given
+    ]
+    where.overrides = {override.path: override.written for override in found}
+    for override in found:
+        refuse_what_nothing_takes(where, _nested(override.path, override.value))
+    return found
+
+
+def _names_workload(override: _Override, raw: Mapping[str, Any]) -> bool:
+    return override.path[0] == "workloads" and len(override.path) > 1 and isinstance(raw.get("workloads"), list)
+
+
+def _of_workload(override: _Override, workloads: Sequence[object], where: StudyText) -> _Override:
+    path = override.path
+    names = [_name(entry) for entry in workloads]
+    if path[1] not in names:
+        known = [name for name in names if isinstance(name, str)]
+        raise where.wrong(
+            path, f"there is no workload {shown(path[1])}", did_you_mean(str(path[1]), known, "workloads")
+        )
+    if len(path) == 2 and not isinstance(override.value, dict):
+        what = f"{shown(path[1])} is a workload, and a key of it can be set"
+        raise where.wrong(path, what, f"write it like --set workloads.{path[1]}.duration=5s")
+    return replace(override, path=("workloads", names.index(path[1]), *path[2:]))
+
+
+def _nested(path: KeyPath, value: Any) -> Any:
+    """A value as tables within tables."""
     for part in reversed(path):
-        parsed = {part: parsed}
-    return path, parsed
+        value = {part: value}
+    return value
 
 
-def _overridden(raw: dict[str, Any], changes: Sequence[tuple[KeyPath, dict[str, Any]]]) -> dict[str, Any]:
+def _overridden(raw: dict[str, Any], changes: Sequence[_Override]) -> dict[str, Any]:
     result = copy.deepcopy(raw)
-    for _, change in changes:
-        _merge(result, change)
+    for change in changes:
+        match change.path:
+            case ("workloads", int(index), *keys):
+                entries = result["workloads"]
+                # A workload that only [quick] adds is not in the whole study.
+                if isinstance(entries, list) and index < len(entries):
+                    _merge(entries[index], _nested(tuple(keys), change.value))
+            case _:
+                _merge(result, _nested(change.path, change.value))
     return result
 
 

@@ -293,6 +293,43 @@ def test_the_text_that_was_read_first_stays_as_it_is() -> None:
     assert read().design.blocks == 6
 
 
+def test_a_key_of_a_workload_is_set_by_the_workloads_name() -> None:
+    text = GOOD + '[[workloads]]\nname = "a.b"\nkind = "http"\nduration = "1s"\n'
+    set_ = study.read(text, "s.toml", ["workloads.web.duration=5s", 'workloads."a.b".workers=3'])
+    assert [workload.parameters.get("duration") for workload in set_.workloads] == ["5s", "1s"]
+    assert [workload.parameters.get("workers") for workload in set_.workloads] == ["{workers}", 3]
+    web = read('workloads.web={primary = "latency_p50"}').workloads[0]
+    assert (web.primary, web.parameters["duration"]) == ("latency_p50", "1s")
+
+
+@pytest.mark.parametrize(
+    ("override", "what", "remedy"),
+    [
+        ("workloads.wab.duration=5s", "there is no workload 'wab'", "did you mean `web`?"),
+        ("workloads.other.duration=5s", "there is no workload 'other'", "workloads: web"),
+        ("workloads.0.duration=5s", "there is no workload '0'", "workloads: web"),
+        ("workloads.web=5s", "a key of it can be set", "--set workloads.web.duration=5s"),
+        ("workloads.web.duration=5", "5 has no unit", ""),
+        ("workloads.web.duraton=5s", "unknown key `duraton`", "did you mean `duration`?"),
+        ("workloads.web.kind=htp", "no kind of workload 'htp'", "did you mean `http`?"),
+        ("workloads.web.path=\x07", "control character", "remove it"),
+        ("workloads=5", "no list of workloads", ""),
+    ],
+)
+def test_what_of_a_workload_cannot_be_set_is_told_with_the_option(override: str, what: str, remedy: str) -> None:
+    error = refused(GOOD, overrides=[override])
+    assert error.where == f"s.toml, --set {override}".replace("\x07", "\\x07")
+    assert what in error.what
+    assert remedy in error.remedy
+
+
+def test_a_workload_of_the_quick_version_alone_is_set_there_alone() -> None:
+    text = GOOD + '[[quick.workloads]]\nname = "n"\nkind = "http"\n'
+    quick = study.read(text, "s.toml", ["workloads.n.duration=3s"], quick=True)
+    assert quick.workloads[1].parameters == {"duration": "3s"}
+    assert "there is no workload 'n'" in refused(text, overrides=["workloads.n.duration=3s"]).what
+
+
 def test_quick_lays_its_table_over_the_others() -> None:
     assert read(quick=True).design.blocks == 2
     assert read("design.blocks=5", quick=True).design.blocks == 5
