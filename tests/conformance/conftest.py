@@ -12,6 +12,7 @@ from nearmetal.config import Paths
 from nearmetal.lab import clean
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.site import available_cpus
 from nearmetal.lab.sites import opener
 from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec
 
@@ -87,7 +88,7 @@ def make(lab: Lab, kind: str) -> Make:
         spec = EnvironmentSpec(kind=kind)
         provision = plugins.load("environments", kind).provisions[0]
         site = await lab.site("local")
-        cpus = str((await lab.available_cpus(site))[-1])
+        cpus = str((await available_cpus(site))[-1])
         handle = await lab.create(spec, SPEC, "server", provision, cpus, site)
         return handle, await lab.attach(handle)
 

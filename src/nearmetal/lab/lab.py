@@ -5,12 +5,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from nearmetal import plugins
 from nearmetal.errors import MachineGone, NearmetalError
-from nearmetal.lab import changes, cpus, network
+from nearmetal.lab import changes, network
 from nearmetal.lab import link as links
 from nearmetal.lab.changes import Applied, Undone
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.link import Link
-from nearmetal.lab.site import must
 from nearmetal.model import (
     Change,
     Commands,
@@ -50,12 +49,6 @@ class Lab:
         if name not in self.sites:
             self.sites[name] = await self._open_site(name)
         return self.sites[name]
-
-    async def available_cpus(self, site: Site) -> list[int]:
-        """The CPUs that this process may use there."""
-        status = (await must(site, "cat", "/proc/self/status")).decode()
-        allowed = next(line for line in status.splitlines() if line.startswith("Cpus_allowed_list:"))
-        return cpus.parse(allowed.partition(":")[2])
 
     async def create(
         self,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot
-from nearmetal.lab import probe, process
+from nearmetal.lab import cpus, probe, process
 from nearmetal.model import Commands, Completed, Running
 
 
@@ -55,3 +55,10 @@ async def must(commands: Commands, *argv: str, stdin: bytes = b"", timeout: floa
         said = (ended.stderr or ended.stdout).decode("utf-8", "replace").strip() or f"status {ended.status}"
         raise HostCannot(f"`{' '.join(argv)[:200]}` failed: {said[-500:]}")
     return ended.stdout
+
+
+async def available_cpus(commands: Commands) -> list[int]:
+    """The CPUs that our processes may use there."""
+    status = (await must(commands, "cat", "/proc/self/status")).decode()
+    allowed = next(line for line in status.splitlines() if line.startswith("Cpus_allowed_list:"))
+    return cpus.parse(allowed.partition(":")[2])

@@ -21,6 +21,7 @@ from nearmetal.factors import Asked
 from nearmetal.lab import cpus, link, probe
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.link import Link
+from nearmetal.lab.site import available_cpus
 from nearmetal.lab.stage import LabStage, offsets
 from nearmetal.model import (
     BootPlan,
@@ -37,14 +38,13 @@ from nearmetal.model import (
     Response,
     Running,
     Study,
-    Treatment,
     TrialAddress,
     TrialPlan,
     TrialRecord,
     TrialStatus,
     Warned,
 )
-from nearmetal.run import verify
+from nearmetal.run import shape, verify
 from nearmetal.run.events import BootEnded, BootStarted, FactsSeen, LeftBehind, Step, Stream, TrialEnded
 from nearmetal.run.trial import TrialTask, run_trial
 from nearmetal.study import provision_of
@@ -129,15 +129,7 @@ def _shaped(task: BootTask) -> Booted:
     """Pure: what is to be made."""
     asked = words.ask(task.study, task.boot.treatment, plugins.names("treatments"))
     environment = task.study.environment(asked.environment)
-    spec = asked.machine
-    for treatment, level in _treatments(asked):
-        spec = treatment.shape(spec, level)
-    return Booted(asked, environment, provision_of(task.study, environment), spec)
-
-
-def _treatments(asked: Asked) -> Iterator[tuple[Treatment, Any]]:
-    for name, level in asked.treatments.items():
-        yield plugins.load("treatments", name), level
+    return Booted(asked, environment, provision_of(task.study, environment), shape.server(asked))
 
 
 # ── Create, attach, change, verify ────────────────────────────────────────────────────────────────────────────────
@@ -165,7 +157,7 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
     with _step(booted, stream, "facts"):
         await _look(task, booted, lab, stage, stream)
     with _step(booted, stream, "verify"):
-        for treatment, level in _treatments(booted.asked):
+        for treatment, level in shape.treatments(booted.asked):
             _note(booted, treatment.name, await treatment.verify(stage, level))
         for name, readback in await surroundings(booted):
             _note(booted, name, readback)
@@ -193,11 +185,8 @@ async def _neighbours(booted: Booted) -> Readback:
 
 async def _share(booted: Booted, lab: Lab) -> cpus.Share:
     """Who gets which CPUs of the site."""
-    site = await lab.site(booted.spec.host)
-    clients = booted.asked.clients
-    count = clients.count if clients.connect == "pairs" else 1
-    available = await lab.available_cpus(site)
-    return cpus.share(available, booted.spec.vcpus, count, booted.spec.cpus, clients.cpus)
+    available = await available_cpus(await lab.site(booted.spec.host))
+    return shape.share(booted.asked, booted.spec, available)
 
 
 async def _create_servers(booted: Booted, share: cpus.Share, lab: Lab) -> list[Handle]:
@@ -214,7 +203,7 @@ async def _create_clients(task: BootTask, booted: Booted, share: cpus.Share, lab
     clients = booted.asked.clients
     site = await lab.site(clients.host)
     environment = task.study.environment(clients.environment)
-    spec = MachineSpec(image=booted.spec.image, vcpus=len(cpus.parse(share.clients)), memory=2**30)
+    spec = shape.client(booted.spec, share)
     hung = link.bridge(booted.asked.link, "client")
     creations = [
         lab.create(environment, spec, "client", "boot", share.clients, site, hung) for _ in range(clients.count)
@@ -309,7 +298,7 @@ async def _memory_overhead(booted: Booted, server: Machine, facts: dict[str, Any
 
 async def _change(booted: Booted, lab: Lab, stage: LabStage) -> None:
     wanted: list[Change] = []
-    for treatment, level in _treatments(booted.asked):
+    for treatment, level in shape.treatments(booted.asked):
         wanted += treatment.changes(stage, level)
     applied = await lab.apply(wanted)
     booted.warnings += applied.warnings
@@ -384,7 +373,7 @@ def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
         workload=next(spec for spec in booted.asked.workloads if spec.name == trial.workload),
         stage=booted.stage,
         observe=booted.asked.observe,
-        treatments=tuple(_treatments(booted.asked)),
+        treatments=tuple(shape.treatments(booted.asked)),
         surroundings=partial(surroundings, booted),
         artifacts=task.artifacts,
         record=_record(task, booted, trial, TrialStatus.OK),

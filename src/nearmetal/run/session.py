@@ -2,7 +2,6 @@
 
 import datetime
 import json
-import os
 import platform
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -16,20 +15,19 @@ from nearmetal import plan as planning
 from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.factors import treatments_of
-from nearmetal.lab import clean, cpus, probe
-from nearmetal.lab.findings import finding
+from nearmetal.lab import clean, probe
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.ledger import held
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.lab.sites import opener
-from nearmetal.model import Environment, Finding, Level, LinkSpec, MachineSpec, Plan, Study
+from nearmetal.model import Environment, Plan, Study
 from nearmetal.run import runner
 from nearmetal.run.events import Event
+from nearmetal.run.missing import Missing, cannot_run
 from nearmetal.run.progress import Progress
+from nearmetal.store import runs
 from nearmetal.store.folder import Manifest, RunFolder
-from nearmetal.units import show_size
 
 Say = Callable[[str], None]
 
@@ -52,6 +50,7 @@ async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], N
     """Begin a run. Nothing is provisioned before everything that can be checked has been."""
     open_site = opener(request.study.hosts)
     with _measuring():
+        _refuse_what_is_there(request.folder)
         await _put_right(open_site, say)
         await _prepare_images(request.study, say)
         folder = await open_folder(request, open_site)
@@ -60,10 +59,6 @@ async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], N
 
 async def open_folder(request: Request, open_site: OpenSite) -> RunFolder:
     """Check that the study can run here, plan it, and make its folder. BadInput, HostCannot."""
-    if (request.folder / "manifest.json").exists():
-        raise BadInput(
-            "a run is there already", str(request.folder), f"choose another -o, or: nearmetal resume {request.folder}"
-        )
     missing = await cannot_run(request.study, open_site)
     if missing and not request.available:
         raise _refusal(request.study, missing)
@@ -74,6 +69,12 @@ async def open_folder(request: Request, open_site: OpenSite) -> RunFolder:
     request.folder.mkdir(parents=True, exist_ok=True)
     folder.write_manifest(await _manifest(request, plan, missing))
     return folder
+
+
+def _refuse_what_is_there(folder: Path) -> None:
+    """BadInput where a run lies already."""
+    if (folder / "manifest.json").exists():
+        raise BadInput("a run is there already", str(folder), f"choose another -o, or: nearmetal resume {folder}")
 
 
 async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
@@ -87,6 +88,7 @@ async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event],
 
 
 async def _run(folder: RunFolder, open_site: OpenSite, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
+    runs.remember(folder.path, Paths.default().state)
     await _prepare_environments(folder.manifest(), open_site)
     token = clean.new_token()
     host_boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -110,67 +112,9 @@ async def _put_right(open_site: OpenSite, say: Say) -> None:
 
 # ── What this host cannot run ─────────────────────────────────────────────────────────────────────────────────────
 
-Missing = list[tuple[dict[str, Level], Finding]]
-
 
 async def what_is_missing(study: Study) -> Missing:
     return await cannot_run(study, opener(study.hosts))
-
-
-def _beyond_this_host(machine: MachineSpec) -> list[Finding]:
-    """CPUs and memory that this host does not have."""
-    available = os.sched_getaffinity(0)
-    missing = set(cpus.parse(machine.cpus or "")) - available
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return [
-        finding(
-            f"CPUs {machine.cpus}",
-            not missing,
-            f"this host has {cpus.show(available)}",
-            "name CPUs of this host in machine.cpus",
-        ),
-        finding(
-            f"{show_size(machine.memory)} of memory",
-            machine.memory <= memory,
-            f"this host has {show_size(memory)}",
-            "set machine.memory to less",
-        ),
-    ]
-
-
-_NO_LINK = Finding(
-    what="[link]",
-    ok=False,
-    detail="shaping the link is not there yet, and an unshaped one must not pass for it",
-    remedy="leave out rate, delay, loss, reorder and switch",
-)
-
-
-async def cannot_run(study: Study, open_site: OpenSite) -> Missing:
-    """Treatments whose environment lacks something here, each with the first thing it lacks."""
-    found: dict[str, Finding | None] = {}
-    missing: Missing = []
-    treatments = plugins.names("treatments")
-    for treatment in treatments_of(study):
-        asked = words.ask(study, treatment, treatments)
-        if asked.link != LinkSpec():
-            missing.append((treatment, _NO_LINK))
-            continue
-        for level in (asked.environment, asked.clients.environment):
-            key = f"{level} {asked.machine.model_dump_json()}"
-            if key not in found:
-                spec = study.environment(level)
-                environment: Environment = plugins.load("environments", spec.kind)
-                site = await open_site(asked.machine.host)
-                findings = await environment.check(spec, asked.machine, site)
-                if environment.on_switch:
-                    findings = [*_beyond_this_host(asked.machine), *findings]
-                found[key] = next((one for one in findings if not one.ok and one.fatal), None)
-            lacking = found[key]
-            if lacking is not None:
-                missing.append((treatment, lacking))
-                break
-    return missing
 
 
 def _refusal(study: Study, missing: Missing) -> HostCannot:

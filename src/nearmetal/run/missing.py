@@ -1,0 +1,118 @@
+"""Which treatments of a study cannot run here, found out before anything is made."""
+
+import os
+from dataclasses import dataclass
+
+from nearmetal import factors as words
+from nearmetal import plugins
+from nearmetal.errors import HostCannot
+from nearmetal.factors import Asked, treatments_of
+from nearmetal.lab import cpus
+from nearmetal.lab.findings import finding
+from nearmetal.lab.lab import OpenSite
+from nearmetal.lab.site import available_cpus
+from nearmetal.model import Environment, Finding, Level, LinkSpec, MachineSpec, Site, Study
+from nearmetal.run import shape
+from nearmetal.units import show_size
+
+Missing = list[tuple[dict[str, Level], Finding]]
+
+
+async def cannot_run(study: Study, open_site: OpenSite) -> Missing:
+    """Treatments whose machines cannot be had, each with the first thing that is lacking."""
+    here = _Here(study, open_site)
+    missing: Missing = []
+    for treatment in treatments_of(study):
+        lacking = await here.lacking(words.ask(study, treatment, plugins.names("treatments")))
+        if lacking is not None:
+            missing.append((treatment, lacking))
+    return missing
+
+
+@dataclass(frozen=True)
+class _Host:
+    """A host that was reached, with the CPUs that our processes may use there."""
+
+    site: Site
+    available: list[int]
+
+
+class _Here:
+    """What has been found out so far: each host is reached once, and each kind of machine tried once on each."""
+
+    def __init__(self, study: Study, open_site: OpenSite) -> None:
+        self._study = study
+        self._open_site = open_site
+        self._hosts: dict[str, _Host | Finding] = {}
+        self._checked: dict[tuple[str, str, str], Finding | None] = {}
+
+    async def lacking(self, asked: Asked) -> Finding | None:
+        """The first thing that a treatment lacks: for its servers, else for its clients."""
+        spec = shape.server(asked)
+        host, clients_host = await self._host(spec.host), await self._host(asked.clients.host)
+        if isinstance(host, Finding):
+            return host
+        if isinstance(clients_host, Finding):
+            return clients_host
+        client = shape.client(spec, shape.share(asked, spec, host.available))
+        # A client's memory is a limit of ours and nothing that the study asks the host for.
+        servers = [_cpus(spec.cpus, host, "machine.cpus"), _memory(spec.memory)]
+        clients = [_cpus(asked.clients.cpus, clients_host, "clients.cpus")]
+        return await self._of(asked.environment, spec, host, servers, asked.link) or await self._of(
+            asked.clients.environment, client, clients_host, clients, asked.link
+        )
+
+    async def _host(self, name: str) -> _Host | Finding:
+        if name not in self._hosts:
+            try:
+                site = await self._open_site(name)
+                self._hosts[name] = _Host(site, await available_cpus(site))
+            except HostCannot as error:
+                self._hosts[name] = Finding(what=f"host {name}", ok=False, detail=error.what, remedy=error.remedy)
+        return self._hosts[name]
+
+    async def _of(
+        self, level: str, spec: MachineSpec, host: _Host, asked: list[Finding], link: LinkSpec
+    ) -> Finding | None:
+        """What machines of an environment lack on a host; `asked` is what they would have to get from it."""
+        environment = self._study.environment(level)
+        plugin: Environment = plugins.load("environments", environment.kind)
+        if not plugin.on_switch and link != LinkSpec():
+            return _off_the_switch(level)
+        key = (level, host.site.name, spec.model_dump_json())
+        if key not in self._checked:
+            self._checked[key] = _first(await plugin.check(environment, spec, host.site))
+        return (_first(asked) if plugin.on_switch else None) or self._checked[key]
+
+
+def _first(findings: list[Finding]) -> Finding | None:
+    return next((one for one in findings if not one.ok and one.fatal), None)
+
+
+def _cpus(named: str | None, host: _Host, key: str) -> Finding:
+    return finding(
+        f"CPUs {named}",
+        set(cpus.parse(named or "")) <= set(host.available),
+        f"this host has {cpus.show(host.available)}",
+        f"name CPUs of this host in {key}",
+    )
+
+
+def _memory(wanted: int) -> Finding:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return finding(
+        f"{show_size(wanted)} of memory",
+        wanted <= memory,
+        f"this host has {show_size(memory)}",
+        "set machine.memory to less",
+    )
+
+
+def _off_the_switch(level: str) -> Finding:
+    """A machine that the lab does not wire up cannot have its link shaped, and an unshaped one must not pass for it."""
+    return Finding(
+        what="[link]",
+        ok=False,
+        detail=f"machines of {level!r} do not hang on the lab's switch, so their link is not the lab's to shape",
+        remedy="leave [link] out, or use an environment that the lab makes",
+    )

@@ -1,0 +1,87 @@
+"""Which runs there are: those in a folder, and those put elsewhere, which an index in the state folder knows."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from nearmetal.errors import BadInput
+from nearmetal.model import Frozen
+from nearmetal.store import journal
+from nearmetal.store.folder import RunFolder, write_whole
+
+_INDEX = "runs.json"
+
+
+class Listed(Frozen):
+    """A run at a glance."""
+
+    run: str
+    study: str
+    created: str
+    trials: int
+    """Records so far, repeated blocks included."""
+    planned: int
+
+
+class Unreadable(Frozen):
+    """A run's folder that tells nothing, with the reason."""
+
+    run: str
+    reason: str
+
+
+def remember(folder: Path, state: Path) -> None:
+    """Note where a run lies, and forget those that are gone. Only for who measures: runs begin one at a time."""
+    known = {str(path) for path in remembered(state)}
+    places = sorted(known | {str(folder.resolve())})
+    write_whole(state / _INDEX, (json.dumps(places, indent=1) + "\n").encode())
+
+
+def remembered(state: Path) -> list[Path]:
+    """Runs that the index knows and that are still there. An index that cannot be read is none."""
+    try:
+        places = json.loads((state / _INDEX).read_text())
+    except (FileNotFoundError, ValueError):
+        return []
+    if not isinstance(places, list):
+        return []
+    return [Path(place) for place in places if isinstance(place, str) and _is_run(Path(place))]
+
+
+def inside(folder: Path) -> list[Path]:
+    """Runs that lie directly in a folder, or the folder itself when it is one. BadInput when there is no folder."""
+    if not folder.is_dir():
+        raise BadInput("there is no such folder", str(folder), "name one that holds runs, or none to list those known")
+    if _is_run(folder):
+        return [folder]
+    return [path for path in sorted(folder.iterdir()) if path.is_dir() and _is_run(path)]
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a folder is a run's, or one into which this user may not look."""
+    try:
+        return any(file.name in ("manifest.json", "journal.jsonl") for file in path.iterdir())
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+
+
+def listing(places: Iterable[Path]) -> tuple[list[Listed], list[Unreadable]]:
+    """What there is to say of each run, the oldest first; and the folders that could not be read."""
+    looked = [_look(path) for path in {path.resolve(): path for path in places}.values()]
+    listed = [one for one in looked if isinstance(one, Listed)]
+    return sorted(listed, key=lambda one: one.created), [one for one in looked if isinstance(one, Unreadable)]
+
+
+def _look(path: Path) -> Listed | Unreadable:
+    folder = RunFolder(path)
+    try:
+        manifest = folder.manifest()
+        trials = sum(1 for _ in journal.records(folder.journal))
+    except BadInput as error:
+        return Unreadable(run=str(path), reason=f"{Path(error.where).name}: {error.what}")
+    except OSError as error:
+        return Unreadable(run=str(path), reason=f"{Path(error.filename or path).name}: {error.strerror}")
+    planned = sum(len(boot.trials) for block in manifest.plan.blocks for boot in block.boots)
+    return Listed(run=str(path), study=manifest.study.name, created=manifest.created, trials=trials, planned=planned)

@@ -1,0 +1,122 @@
+"""What cannot run here: each machine is asked for as it would be made, on the host where it would stand."""
+
+from typing import Any
+
+import pytest
+
+from nearmetal import plugins
+from nearmetal.errors import HostCannot
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
+from nearmetal.run import missing
+from nearmetal.study import read
+
+STUDY = """
+name = "asked"
+[environments.served]
+kind = "mock"
+[environments.loading]
+kind = "mock"
+[factors]
+environment = ["served"]
+memory = ["256MiB", "2GiB"]
+[machine]
+image = "mine"
+vcpus = 2
+isolation = "kernel"
+[clients]
+environment = "loading"
+[[workloads]]
+name = "web"
+kind = "http"
+"""
+
+Asked = tuple[str, str, MachineSpec]
+
+
+class FarSite(LocalSite):
+    name = "far"
+
+
+async def open_site(name: str) -> Site:
+    if name not in ("local", "far"):
+        raise HostCannot(f"the host {name!r} is out of reach", remedy="reach it")
+    return FarSite() if name == "far" else LocalSite()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
+    """Environment, host and machine of every check."""
+    seen: list[Asked] = []
+
+    async def check(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+        seen.append((spec.options.get("label", "served"), site.name, machine))
+        return [Finding(what="a machine", ok=spec.options.get("label") != "bad", detail="it is bad", remedy="mend it")]
+
+    monkeypatch.setattr(plugins.load("environments", "mock"), "check", check)
+    return seen
+
+
+def labelled(text: str = STUDY) -> str:
+    return text.replace(
+        '[environments.loading]\nkind = "mock"', '[environments.loading]\nkind = "mock"\nlabel = "loads"'
+    )
+
+
+async def test_servers_are_asked_for_as_shaped_and_clients_with_their_own_spec(asked: list[Asked]) -> None:
+    text = labelled().replace("[clients]", '[hosts.far]\nssh = "far"\n[clients]\nhost = "far"')
+    assert await missing.cannot_run(read(text, "s.toml"), open_site) == []
+    servers = [(host, machine) for label, host, machine in asked if label == "served"]
+    clients = [(host, machine) for label, host, machine in asked if label == "loads"]
+    assert [(host, machine.memory >> 20) for host, machine in servers] == [("local", 256), ("local", 2048)]
+    assert all("isolcpus=1" in machine.kernel_arguments for _, machine in servers)
+    # Whatever the servers are given, the clients are the same, and so they are tried once.
+    ((host, client),) = clients
+    assert (host, client.image, client.memory, client.kernel_arguments) == ("far", "mine", 2**30, ())
+
+
+async def test_servers_stand_on_their_own_host(asked: list[Asked]) -> None:
+    text = (
+        labelled().replace("[clients]", '[hosts.far]\nssh = "far"\n[clients]').replace('image = "mine"', 'host = "far"')
+    )
+    await missing.cannot_run(read(text, "s.toml"), open_site)
+    assert {(label, host) for label, host, _ in asked} == {("served", "far"), ("loads", "local")}
+
+
+@pytest.mark.parametrize("label", ["loading", "served"])
+async def test_what_one_of_the_two_lacks_is_lacking(asked: list[Asked], label: str) -> None:
+    text = STUDY.replace(
+        f'[environments.{label}]\nkind = "mock"', f'[environments.{label}]\nkind = "mock"\nlabel = "bad"'
+    )
+    found = await missing.cannot_run(read(text, "s.toml"), open_site)
+    assert [(treatment["memory"], lacking.detail) for treatment, lacking in found] == [
+        ("256MiB", "it is bad"),
+        ("2GiB", "it is bad"),
+    ]
+
+
+async def test_a_host_that_cannot_be_reached_is_lacking_where_it_is_asked_for(asked: list[Asked]) -> None:
+    moon = '[factors.place]\nlevels = ["local", "moon"]\nsets = "machine.host"\n[hosts.moon]\nssh = "moon"\n'
+    study = read(STUDY.replace("[machine]", f"{moon}[machine]"), "s.toml")
+    found = await missing.cannot_run(study, open_site)
+    assert {treatment["place"] for treatment, _ in found} == {"moon"}
+    assert {(lacking.what, lacking.remedy) for _, lacking in found} == {("host moon", "reach it")}
+
+
+@pytest.mark.parametrize(("table", "key"), [("machine", "machine.cpus"), ("clients", "clients.cpus")])
+async def test_cpus_that_the_host_does_not_have(
+    asked: list[Asked], monkeypatch: pytest.MonkeyPatch, table: str, key: str
+) -> None:
+    mock: Any = plugins.load("environments", "mock")
+    monkeypatch.setattr(type(mock), "on_switch", True)
+    text = STUDY.replace(f"[{table}]", f'[{table}]\ncpus = "8000"')
+    found = await missing.cannot_run(read(text, "s.toml"), open_site)
+    assert len(found) == 2
+    assert {(lacking.what, key in lacking.remedy) for _, lacking in found} == {("CPUs 8000", True)}
+
+
+async def test_a_link_that_is_not_the_labs_to_shape(asked: list[Asked]) -> None:
+    study = read(STUDY + '[link]\nrate = "1Gbit/s"\n', "s.toml")
+    found = await missing.cannot_run(study, open_site)
+    assert [lacking.what for _, lacking in found] == ["[link]", "[link]"]
+    assert asked == []
