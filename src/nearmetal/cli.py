@@ -64,7 +64,13 @@ def _json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.argument("study"),
-        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a key of the study file."),
+        click.option(
+            "--set",
+            "overrides",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Set a key of the study file: machine.nic=e1000, workloads.NAME.duration=5s.",
+        ),
         click.option("--blocks", type=click.IntRange(1), help="Run this many blocks."),
         click.option("--seed", type=int, help="Seed of the random order."),
         click.option("--quick", is_flag=True, help="Use the study's own scaled-down version."),
@@ -89,11 +95,11 @@ def studies(as_json: bool) -> None:
 @cli.command()
 @_study_options
 @_json_option
-def plan(study: str, as_json: bool, **options: Any) -> None:
+def plan(study: str, as_json: bool, **options: Any) -> int:
     """Show what a study would run and compare, and how long it takes. Changes nothing."""
     from nearmetal import commands
 
-    commands.show_plan(commands.read_study(study, **options), options["available"], as_json)
+    return commands.show_plan(commands.read_study(study, **options), options["available"], as_json)
 
 
 @cli.command()
@@ -144,12 +150,13 @@ def show(run: Path, as_json: bool) -> None:
 
 
 @cli.command()
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
 @_json_option
-def ls(as_json: bool) -> None:
-    """List runs."""
+def ls(folder: Path | None, as_json: bool) -> None:
+    """List runs: those known on this host, or those in a FOLDER."""
     from nearmetal import commands
 
-    commands.list_runs(as_json)
+    commands.list_runs(folder, as_json)
 
 
 # ── This host ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -184,27 +191,27 @@ def image() -> None:
 @_json_option
 def image_build(packages: tuple[str, ...], name: str, as_json: bool) -> None:
     """Build the image, or find it built already."""
-    from nearmetal import commands
+    from nearmetal import commands_image
 
-    commands.image_build(packages, name, as_json)
+    commands_image.build(packages, name, as_json)
 
 
 @image.command("ls")
 @_json_option
 def image_ls(as_json: bool) -> None:
     """List the images that are built."""
-    from nearmetal import commands
+    from nearmetal import commands_image
 
-    commands.image_ls(as_json)
+    commands_image.ls(as_json)
 
 
 @image.command("rm")
 @click.argument("name")
 def image_rm(name: str) -> None:
     """Remove an image, by its name or digest."""
-    from nearmetal import commands
+    from nearmetal import commands_image
 
-    commands.image_rm(name)
+    commands_image.rm(name)
 
 
 @cli.command(context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,20 +22,22 @@ from nearmetal.factors import key
 from nearmetal.model import Plan, Study
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
+from nearmetal.run.missing import Missing
+from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.study import read
-from nearmetal.units import show_duration, show_size
+from nearmetal.units import show_elapsed
 
 if TYPE_CHECKING:
     from nearmetal.report.write import Format
 
 
-def _console(as_json: bool) -> Console:
+def console_for(as_json: bool) -> Console:
     """Words for people go to stderr when stdout is for a script."""
     return Console(stderr=as_json, markup=False, highlight=False)
 
 
-def _print_json(value: object) -> None:
+def print_json(value: object) -> None:
     click.echo(json.dumps(value))
 
 
@@ -91,57 +94,75 @@ def _is_file(path: Path) -> bool:
 def list_studies(as_json: bool) -> None:
     found = [{"name": name, "question": read(studies.text(name), name).question} for name in studies.names()]
     if as_json:
-        _print_json({"schema": "studies.v1", "studies": found})
+        print_json({"schema": "studies.v1", "studies": found})
         return
     table = Table("study", "question", box=None, pad_edge=False)
     for one in found:
         table.add_row(one["name"], one["question"])
-    _console(False).print(table)
+    console_for(False).print(table)
 
 
-def show_plan(opened: Opened, available: bool, as_json: bool) -> None:
+def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
+    """HOST_CANNOT where `run` with the same words would refuse."""
     study = opened.study
     missing = asyncio.run(session.what_is_missing(study))
     plan = planning.make(study, [treatment for treatment, _ in missing] if available else ())
     seconds = estimate(study, plan)
     needed = planning.enough_blocks(len(plan.contrasts), study.design.alpha)
+    refused = bool(missing) and not (available and plan.treatments)
+    status = ExitCode.HOST_CANNOT if refused else ExitCode.DONE
     if as_json:
-        _print_json(
+        print_json(
             {
                 "schema": "plan.v1",
                 "plan": plan.model_dump(mode="json"),
                 "seconds": round(seconds),
                 "blocks_needed": needed,
                 "missing": [
-                    {"treatment": treatment, "what": finding.what, "remedy": finding.remedy}
+                    {
+                        "treatment": treatment,
+                        "what": finding.what,
+                        "detail": finding.detail,
+                        "remedy": finding.remedy,
+                    }
                     for treatment, finding in missing
                 ],
             }
         )
-        return
-    console = _console(False)
+        return status
+    console = console_for(False)
     trials = sum(len(boot.trials) for block in plan.blocks for boot in block.boots)
     console.print(study.name, style="bold", end="  ")
     console.print(study.question)
     console.print(
-        f"{len(plan.treatments)} treatments x {len(study.workloads)} workloads x {len(plan.blocks)} blocks = "
-        f"{trials} trials, about {show_duration(seconds)}; seed {plan.seed}",
-        highlight=False,
+        f"{len(plan.treatments)} treatments x {len(study.workloads)} workloads x {len(plan.blocks)} blocks"
+        + (f" x {study.design.repeats} repeats" if study.design.repeats > 1 else "")
+        + f" = {trials} trials; seed {plan.seed}"
     )
     _say_sequential(study, console)
     for contrast in plan.contrasts:
-        console.print(
-            f"  {contrast.workload}: {key(contrast.treatment)}  against  {key(contrast.reference)}", highlight=False
-        )
+        console.print(f"  {contrast.workload}: {key(contrast.treatment)}  against  {key(contrast.reference)}")
     console.print(
         f"{len(plan.contrasts)} primary contrasts, each at level {plan.level:.4g}; "
         f"that takes at least {needed} blocks"
-        + ("" if len(plan.blocks) >= needed else f", and with {len(plan.blocks)} every verdict is undecided"),
-        highlight=False,
+        + ("" if len(plan.blocks) >= needed else f", and with {len(plan.blocks)} every verdict is undecided")
     )
+    console.print(f"the whole takes about {show_elapsed(seconds)}")
+    _say_missing(missing, "left out" if available else "cannot run here", console)
+    if refused and not available:
+        console.print("`run` refuses this; with --available it leaves out what cannot run here")
+    elif refused:
+        console.print("nothing is left that can run here")
+    return status
+
+
+def _say_missing(missing: Missing, heading: str, console: Console) -> None:
     for treatment, finding in missing:
-        console.print("cannot run here", style="yellow", end=": ")
-        console.print(f"{key(treatment)}: {finding.what}: {finding.detail}. {finding.remedy}")
+        console.print(heading, style="yellow", end=": ")
+        detail = f": {finding.detail}" if finding.detail else ""
+        console.print(f"{key(treatment)}: {finding.what}{detail}")
+    for remedy in dict.fromkeys(finding.remedy for _, finding in missing if finding.remedy):
+        console.print(f"  remedy: {remedy}")
 
 
 def _say_sequential(study: Study, console: Console) -> None:
@@ -158,25 +179,27 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> 
     study = opened.study
     folder = output or session.default_folder(study)
     request = session.Request(study, opened.source, opened.overrides, opened.quick, folder, available)
-    console = _console(as_json)
+    console = console_for(as_json)
     _say_sequential(study, console)
     missing = asyncio.run(session.what_is_missing(study)) if available else []
-    for treatment, finding in missing:
-        console.print("left out", style="yellow", end=": ")
-        console.print(f"{key(treatment)}: {finding.what}: {finding.detail}")
+    _say_missing(missing, "left out", console)
     plan = planning.make(study, [treatment for treatment, _ in missing])
+    began = time.monotonic()
     with _watcher(study, plan, console) as watcher:
         finished = _until_interrupted(session.start(request, console.print, (watcher,)))
-    return _conclude(RunFolder(request.folder), finished, as_json)
+    took = f" in {show_elapsed(time.monotonic() - began)}"
+    return _conclude(RunFolder(request.folder), finished, took, as_json)
 
 
 def resume(path: Path, as_json: bool) -> int:
     folder = RunFolder.open(path)
     manifest = folder.manifest()
-    console = _console(as_json)
+    console = console_for(as_json)
+    began = time.monotonic()
     with _watcher(manifest.study, manifest.plan, console) as watcher:
         finished = _until_interrupted(session.resume(folder, console.print, (watcher,)))
-    return _conclude(folder, finished, as_json)
+    took = f"; going on took {show_elapsed(time.monotonic() - began)}"
+    return _conclude(folder, finished, took, as_json)
 
 
 def _watcher(study: Study, plan: Plan, console: Console) -> Any:
@@ -203,8 +226,9 @@ def _until_interrupted(work: Coroutine[Any, Any, object]) -> bool:
     return asyncio.run(guarded())
 
 
-def _conclude(folder: RunFolder, finished: bool, as_json: bool) -> int:
-    """Write the report, show the verdicts, say how to go on."""
+def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> int:
+    """Write the report, show the verdicts, say what came of how many trials, and how to go on."""
+    from nearmetal.report.terminal import counts_line
     from nearmetal.report.write import write
 
     if not (folder.path / "manifest.json").exists():
@@ -214,10 +238,12 @@ def _conclude(folder: RunFolder, finished: bool, as_json: bool) -> int:
     if as_json:
         from nearmetal.analysis.summary import summary
 
-        _print_json(summary(analysis, str(folder.path), folder.manifest().study.name))
+        print_json(summary(analysis, str(folder.path), folder.manifest().study.name))
     else:
-        _print_verdicts(folder, analysis)
-        _console(False).print(f"report: {page}", highlight=False, soft_wrap=True)
+        _print_verdicts(analysis)
+        console = console_for(False)
+        console.print(counts_line(analysis).append(took))
+        console.print(f"report: {page}", soft_wrap=True)
     if not finished:
         command = os.environ.get("NEARMETAL_RESUME_HINT", "nearmetal resume ")
         click.echo(f"interrupted; go on with: {command}{folder.path}", err=True)
@@ -234,10 +260,10 @@ def _analysis(folder: RunFolder) -> Any:
     return analyse(manifest, journal.records(folder.journal), journal.events(folder.journal), manifest.plan.primaries)
 
 
-def _print_verdicts(folder: RunFolder, analysis: Any) -> None:
+def _print_verdicts(analysis: Any) -> None:
     from nearmetal.report.terminal import verdict_table
 
-    console = _console(False)
+    console = console_for(False)
     console.print(verdict_table(analysis, console.width))
 
 
@@ -265,51 +291,46 @@ def show(path: Path, as_json: bool) -> None:
     if as_json:
         from nearmetal.analysis.summary import summary
 
-        _print_json(summary(analysis, str(folder.path), folder.manifest().study.name))
+        print_json(summary(analysis, str(folder.path), folder.manifest().study.name))
         return
+    from nearmetal.report.terminal import counts_line
+
     manifest = folder.manifest()
-    counts = analysis.trials
-    _console(False).print(
-        f"{manifest.study.name} of {manifest.created}: {counts.ok} trials ok, {counts.invalid} invalid, "
-        f"{counts.failed} failed, {counts.lost} lost",
-        highlight=False,
-    )
-    _print_verdicts(folder, analysis)
+    console = console_for(False)
+    console.print(f"{manifest.study.name} of {manifest.created}: ", end="")
+    console.print(counts_line(analysis))
+    _print_verdicts(analysis)
 
 
-def list_runs(as_json: bool) -> None:
-    runs = Paths.default().runs
-    found = []
-    for manifest_file in sorted(runs.glob("*/manifest.json")):
-        folder = RunFolder(manifest_file.parent)
-        manifest = folder.manifest()
-        planned = sum(len(boot.trials) for block in manifest.plan.blocks for boot in block.boots)
-        done = _records(folder)
-        found.append(
+def list_runs(folder: Path | None, as_json: bool) -> None:
+    """Those in a folder; without one, those where runs are put by themselves and those that the index knows."""
+    paths = Paths.default()
+    usual = runs.inside(paths.runs) if paths.runs.is_dir() else []
+    places = runs.inside(folder) if folder else [*usual, *runs.remembered(paths.state)]
+    listed, unreadable = runs.listing(places)
+    if as_json:
+        print_json(
             {
-                "run": str(folder.path),
-                "study": manifest.study.name,
-                "created": manifest.created,
-                "trials": done,
-                "planned": planned,
+                "schema": "ls.v1",
+                "runs": [one.model_dump(mode="json") for one in listed],
+                "unreadable": [one.model_dump(mode="json") for one in unreadable],
+                "machines": [],
             }
         )
-    if as_json:
-        _print_json({"schema": "ls.v1", "runs": found, "machines": []})
         return
-    if not found:
-        click.echo(f"no runs in {runs}; `nearmetal run quickstart` makes one")
+    if not places:
+        click.echo(f"no runs in {folder or paths.runs}; `nearmetal run quickstart` makes one")
         return
-    table = Table("run", "study", "made", "trials", box=None, pad_edge=False)
-    for one in found:
-        table.add_row(str(one["run"]), str(one["study"]), str(one["created"])[:16], f"{one['trials']}/{one['planned']}")
-    _console(False).print(table)
-
-
-def _records(folder: RunFolder) -> int:
-    from nearmetal.store import journal
-
-    return sum(1 for _ in journal.records(folder.journal))
+    console = console_for(False)
+    if listed:
+        table = Table("run", "study", "made", "trials", box=None, pad_edge=False)
+        table.columns[0].overflow = "fold"
+        for one in listed:
+            table.add_row(one.run, one.study, one.created[:16].replace("T", " "), f"{one.trials}/{one.planned}")
+        console.print(table)
+    for bad in unreadable:
+        console.print("cannot be read", style="yellow", end=": ")
+        console.print(f"{bad.run}: {bad.reason}", soft_wrap=True)
 
 
 # ── This host ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -318,12 +339,12 @@ def _records(folder: RunFolder) -> int:
 def doctor(as_json: bool) -> int:
     from nearmetal.lab.doctor import examine
 
-    console = _console(as_json)
+    console = console_for(as_json)
     with console.status("trying what this host can do"):
         findings = asyncio.run(examine())
     able = all(finding.ok or not finding.fatal for finding in findings)
     if as_json:
-        _print_json({"schema": "doctor.v1", "able": able, "findings": [f.model_dump() for f in findings]})
+        print_json({"schema": "doctor.v1", "able": able, "findings": [f.model_dump() for f in findings]})
     else:
         for finding in findings:
             mark, style = ("ok", "green") if finding.ok else (("no", "red") if finding.fatal else ("--", "yellow"))
@@ -340,7 +361,7 @@ def clean(as_json: bool) -> int:
 
     cleaned = asyncio.run(cleaning.clean(opener({})))
     if as_json:
-        _print_json(cleaned.model_dump(mode="json"))
+        print_json(cleaned.model_dump(mode="json"))
     else:
         for verb, things in (
             ("removed", cleaned.removed),
@@ -352,43 +373,3 @@ def clean(as_json: bool) -> int:
         if not cleaned.ledgers:
             click.echo("nothing of ours is left")
     return ExitCode.HOST_CANNOT if cleaned.left else ExitCode.DONE
-
-
-# ── Images ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def image_build(packages: tuple[str, ...], name: str, as_json: bool) -> None:
-    from nearmetal.lab.image import Recipe, build
-
-    console = _console(as_json)
-    built = asyncio.run(
-        build(Recipe(name=name, packages=packages), Paths.default().cache, lambda text: console.print(text))
-    )
-    if as_json:
-        _print_json({"schema": "image.v1", "name": built.name, "digest": built.digest, "folder": str(built.folder)})
-    else:
-        console.print(f"{built.name} {built.digest[:12]}  {built.folder}", highlight=False)
-
-
-def image_ls(as_json: bool) -> None:
-    from nearmetal.lab import image
-
-    built = image.ls(Paths.default().cache)
-    if as_json:
-        _print_json(
-            {
-                "schema": "images.v1",
-                "images": [{"name": one.name, "digest": one.digest, "folder": str(one.folder)} for one in built],
-            }
-        )
-        return
-    for one in built:
-        size = one.tarball.stat().st_size
-        click.echo(f"{one.name}  {one.digest[:12]}  {show_size(size)}  {one.folder}")
-
-
-def image_rm(name: str) -> None:
-    from nearmetal.lab import image
-
-    for removed in image.rm(Paths.default().cache, name):
-        click.echo(f"removed {removed.name} {removed.digest[:12]}")

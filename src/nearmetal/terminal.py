@@ -23,7 +23,7 @@ from nearmetal.run.events import (
     TrialStarted,
     Withdrawn,
 )
-from nearmetal.units import show_duration
+from nearmetal.units import show_duration, show_elapsed
 
 
 class Watcher:
@@ -64,7 +64,7 @@ class Watcher:
     def _left(self) -> str:
         measured = self._done - self._before
         each = (time.monotonic() - self._began) / measured if measured else self._estimate
-        return f"~{show_duration(round(each * max(0, self._trials - self._done)))} left"
+        return f"~{show_elapsed(each * max(0, self._trials - self._done))} left"
 
     def __call__(self, event: Event) -> None:
         show: Callable[..., None] | None = getattr(self, f"_on_{type(event).__name__}", None)

@@ -117,6 +117,17 @@ def show_duration(value: float) -> str:
     return f"{value * 1e9:.3g} ns"
 
 
+def show_elapsed(seconds: float) -> str:
+    """ "42 s", "5 min 10 s", "2 h 5 min": how long something took, as a clock on the wall tells."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
 def show(value: float, unit: str) -> str:
     """A value in one of the responses' units ("s", "B", "bit/s", "1/s", "share", …), for people."""
     if unit == "s":

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.image import Image, Recipe, build, ls, rm, store
+from nearmetal.lab.image import Image, Recipe, build, ls, newest, rm, store
 
 PARTS = {"rootfs.tar": b"tar", "root.qcow2": b"disk", "vmlinux": b"kernel", "initrd": b"initrd"}
 
@@ -70,6 +70,27 @@ def test_images_are_removed_by_name_digest_or_key(tmp_path: Path) -> None:
     assert [image.name for image in rm(tmp_path, f"{3:064d}")] == ["last"]
     assert ls(tmp_path) == []
     assert [path.name for path in store.images(tmp_path).iterdir()] == [".lock"]
+
+
+def test_the_newest_of_a_name_is_current_and_an_old_one_goes_alone(tmp_path: Path) -> None:
+    recipes = [Recipe(), Recipe(packages=("curl",)), Recipe(name="mine")]
+    for number, recipe in enumerate(recipes):
+        os.utime(finished(tmp_path, recipe, f"{number:064d}") / "manifest.json", (1e9 + number, 1e9 + number))
+    built = ls(tmp_path)
+    assert [image.key for image in newest(built)] == [recipes[1].key, recipes[2].key]
+    assert [image.made.timestamp() for image in built] == [1e9 + 1, 1e9, 1e9 + 2]
+    assert [image.key for image in rm(tmp_path, built[1].key[:12])] == [recipes[0].key]
+    assert newest(ls(tmp_path)) == ls(tmp_path)
+
+
+def test_an_image_occupies_what_its_files_do(tmp_path: Path) -> None:
+    folder = finished(tmp_path, Recipe())
+    (image,) = ls(tmp_path)
+    before = image.occupied
+    (folder / "root" / "etc").mkdir()
+    (folder / "root" / "etc" / "large").write_bytes(os.urandom(1 << 20))
+    (folder / "root" / "etc" / "link").symlink_to("/bin/sh")
+    assert image.occupied - before >= 1 << 20
 
 
 @pytest.mark.parametrize("name", ["nosuch", "", "0", "../lab", "abababa"])

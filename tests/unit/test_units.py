@@ -91,3 +91,18 @@ def test_a_size_that_is_shown_is_near_what_it_was(mebibytes: int) -> None:
     value = mebibytes * 2**20
     number, unit = units.show_size(value).split()
     assert math.isclose(units.size(f"{number}{unit}"), value, rel_tol=0.005)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.2, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 0 s"),
+        (310, "5 min 10 s"),
+        (3599.7, "1 h 0 min"),
+        (7530, "2 h 6 min"),
+    ],
+)
+def test_how_long_something_took(seconds: float, shown: str) -> None:
+    assert units.show_elapsed(seconds) == shown

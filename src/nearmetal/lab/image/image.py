@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,16 @@ class Image:
         """What is in it: `packages` (name to version), `sizes` (bytes), `binaries` (path to SHA-256), `kernel`."""
         document: dict[str, Any] = json.loads(self.manifest_path.read_text())
         return document
+
+    @property
+    def made(self) -> datetime:
+        """When it was finished, in local time."""
+        return datetime.fromtimestamp(self.manifest_path.stat().st_mtime).astimezone()
+
+    @property
+    def occupied(self) -> int:
+        """Bytes on disk, of all its forms."""
+        return sum(path.lstat().st_blocks * 512 for path in self.folder.rglob("*"))
 
 
 def read(folder: Path) -> Image | None:

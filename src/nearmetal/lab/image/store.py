@@ -4,7 +4,7 @@ import asyncio
 import fcntl
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -31,6 +31,14 @@ def ls(cache: Path) -> list[Image]:
     return sorted(
         (image for image in found if image), key=lambda image: (image.name, -image.manifest_path.stat().st_mtime)
     )
+
+
+def newest(built: Iterable[Image]) -> list[Image]:
+    """Of images in the order of `ls`, the first of each name: what machines are made of."""
+    first: dict[str, Image] = {}
+    for image in built:
+        first.setdefault(image.name, image)
+    return list(first.values())
 
 
 def rm(cache: Path, name_or_digest: str) -> list[Image]:

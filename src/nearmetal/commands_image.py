@@ -1,0 +1,63 @@
+"""What the commands about images do."""
+
+import asyncio
+
+import click
+from rich.table import Table
+
+from nearmetal.commands import console_for, print_json
+from nearmetal.config import Paths
+from nearmetal.lab import image
+from nearmetal.units import show_size
+
+
+def build(packages: tuple[str, ...], name: str, as_json: bool) -> None:
+    console = console_for(as_json)
+    built = asyncio.run(
+        image.build(image.Recipe(name=name, packages=packages), Paths.default().cache, lambda text: console.print(text))
+    )
+    if as_json:
+        print_json({"schema": "image.v1", "name": built.name, "digest": built.digest, "folder": str(built.folder)})
+    else:
+        console.print(f"{built.name} {built.digest[:12]}  {built.folder}", highlight=False)
+
+
+def ls(as_json: bool) -> None:
+    built = image.ls(Paths.default().cache)
+    current = image.newest(built)
+    if as_json:
+        print_json(
+            {
+                "schema": "images.v1",
+                "images": [
+                    {
+                        "name": one.name,
+                        "digest": one.digest,
+                        "folder": str(one.folder),
+                        "current": one in current,
+                        "bytes": one.occupied,
+                        "made": one.made.isoformat(timespec="seconds"),
+                    }
+                    for one in built
+                ],
+            }
+        )
+        return
+    if not built:
+        click.echo("no image is built; `nearmetal image build` builds one, and so does a run that needs it")
+        return
+    table = Table("image", "digest", "", "made", "size", "folder", box=None, pad_edge=False)
+    table.columns[5].overflow = "fold"
+    for one in built:
+        state = "current" if one in current else "old"
+        made = f"{one.made:%Y-%m-%d %H:%M}"
+        table.add_row(one.name, one.digest[:12], state, made, show_size(one.occupied), str(one.folder))
+    console = console_for(False)
+    console.print(table)
+    if len(current) < len(built):
+        console.print("machines are made of the current one; remove an old one by: nearmetal image rm DIGEST")
+
+
+def rm(name: str) -> None:
+    for removed in image.rm(Paths.default().cache, name):
+        click.echo(f"removed {removed.name} {removed.digest[:12]}")

@@ -1,0 +1,100 @@
+"""What the command line says of plans, runs and images: figures a person wants, exit codes a script relies on."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.order import mock_run
+from tests.unit.test_image_store import finished
+
+Ended = subprocess.CompletedProcess[str]
+
+
+def nearmetal(*words: str, cwd: Path | None = None) -> Ended:
+    return subprocess.run(
+        [sys.executable, "-m", "nearmetal", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "250"},
+    )
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    file = tmp_path / "study.toml"
+    file.write_text(mock_run.STUDY)
+    return file
+
+
+def test_a_runs_end_tells_how_many_trials_in_what_time_and_ls_finds_it_anywhere(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "somewhere" / "else"
+    ended = nearmetal("run", str(study), "-o", str(folder))
+    assert ended.returncode == 0, ended.stderr
+    assert re.search(r"^4 trials ok in \d+ s$", ended.stdout, re.MULTILINE), ended.stdout
+    again = nearmetal("resume", str(folder))
+    assert re.search(r"^4 trials ok; going on took \d+ s$", again.stdout, re.MULTILINE), again.stdout
+    assert "4 trials ok" in nearmetal("show", str(folder)).stdout
+
+    known = nearmetal("ls", cwd=tmp_path)
+    assert f"{folder}  order  " in known.stdout
+    assert json.loads(nearmetal("ls", "--json", cwd=tmp_path).stdout)["runs"][0]["trials"] == 4
+    (folder / "manifest.json").write_text("{")
+    damaged = nearmetal("ls", cwd=tmp_path)
+    assert damaged.returncode == 0
+    assert f"cannot be read: {folder}: manifest.json: " in damaged.stdout
+    shutil.rmtree(folder)
+    assert "no runs in " in nearmetal("ls", cwd=tmp_path).stdout
+    assert nearmetal("ls", str(folder)).returncode == 2
+
+
+LACKING = mock_run.STUDY.replace("speed = 0.5", 'missing = "thing"')
+
+
+def test_a_plan_that_run_would_refuse_is_told_by_the_exit_code(study: Path) -> None:
+    whole = nearmetal("plan", str(study))
+    assert whole.returncode == 0
+    assert re.search(r"^the whole takes about \d+ s$", whole.stdout, re.MULTILINE), whole.stdout
+
+    study.write_text(LACKING)
+    refused = nearmetal("plan", str(study))
+    assert refused.returncode == 3
+    assert "cannot run here: environment=slow: mock thing: as the study asked" in refused.stdout
+    assert "remedy: remove `missing`" in refused.stdout
+    assert nearmetal("run", str(study)).returncode == 3
+
+    left_out = nearmetal("plan", str(study), "--available", "--json")
+    assert left_out.returncode == 0
+    assert [one["treatment"] for one in json.loads(left_out.stdout)["missing"]] == [{"environment": "slow"}]
+
+    study.write_text(
+        LACKING.replace('[environments.base]\nkind = "mock"', '[environments.base]\nkind = "mock"\nmissing = "x"')
+    )
+    nothing = nearmetal("plan", str(study), "--available")
+    assert nothing.returncode == 3
+    assert "nothing is left" in nothing.stdout
+
+
+def test_of_two_images_of_a_name_the_current_one_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nearmetal.lab.image import Recipe
+
+    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "other"))
+    cache = tmp_path / "other" / "cache"
+    assert "no image is built" in nearmetal("image", "ls").stdout
+    for number, recipe in enumerate((Recipe(), Recipe(packages=("curl",)))):
+        os.utime(finished(cache, recipe, f"{number}" * 64) / "manifest.json", (1e9 + number, 1e9 + number))
+    lines = [line.split() for line in nearmetal("image", "ls").stdout.splitlines()]
+    assert [line[:3] for line in lines[1:3]] == [["lab", "1" * 12, "current"], ["lab", "0" * 12, "old"]]
+    assert lines[1][3].startswith("2001-09-")
+    assert lines[1][6] == "KiB"
+    told = json.loads(nearmetal("image", "ls", "--json").stdout)["images"]
+    assert [(one["current"], one["bytes"] > 0) for one in told] == [(True, True), (False, True)]
+    assert nearmetal("image", "rm", "0" * 12).stdout == f"removed lab {'0' * 12}\n"
+    assert " old " not in nearmetal("image", "ls").stdout
