@@ -46,14 +46,14 @@ def ls(as_json: bool) -> None:
     if not built:
         click.echo("no image is built; `nearmetal image build` builds one, and so does a run that needs it")
         return
-    table = Table("image", "digest", "", "made", "size", "folder", box=None, pad_edge=False)
-    table.columns[5].overflow = "fold"
+    table = Table("image", "digest", "", "made", "size", box=None, pad_edge=False)
     for one in built:
         state = "current" if one in current else "old"
         made = f"{one.made:%Y-%m-%d %H:%M}"
-        table.add_row(one.name, one.digest[:12], state, made, show_size(one.occupied), str(one.folder))
+        table.add_row(one.name, one.digest[:12], state, made, show_size(one.occupied))
     console = console_for(False)
     console.print(table)
+    console.print(f"in {built[0].folder.parent}", soft_wrap=True)
     if len(current) < len(built):
         console.print("machines are made of the current one; remove an old one by: nearmetal image rm DIGEST")
 
