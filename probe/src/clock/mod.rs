@@ -10,7 +10,7 @@ mod ask;
 mod estimate;
 mod packet;
 mod serve;
-mod stamped;
+pub mod stamped;
 
 pub use estimate::Document;
 pub use serve::Listening;

@@ -1,19 +1,19 @@
-//! Datagrams with the time at which the kernel got them, which no scheduling delay of the reader blurs.
+//! What arrives, with the time at which the kernel got it, which no scheduling delay of the reader blurs.
 
 use std::io;
 use std::mem::size_of;
-use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use crate::timing;
 
-/// Ask the kernel to stamp what arrives. Where it does not, the reader's own time is taken.
-pub fn stamp_arrivals(socket: &UdpSocket) -> io::Result<()> {
+/// Ask the kernel to stamp what arrives; sockets that a listener accepts take it over. Where the kernel does not, the
+/// reader's own time is taken.
+pub fn stamp_arrivals(socket: impl AsFd) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: the option's value is a C int, and its size is given.
     let result = unsafe {
         libc::setsockopt(
-            socket.as_raw_fd(),
+            socket.as_fd().as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_TIMESTAMPNS,
             (&raw const on).cast(),
@@ -27,8 +27,9 @@ pub fn stamp_arrivals(socket: &UdpSocket) -> io::Result<()> {
     }
 }
 
-/// The next datagram's length, and when it arrived in nanoseconds since the epoch.
-pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, i64)> {
+/// The length of the next datagram, or of what a stream has, and when the last of it arrived, in nanoseconds since the
+/// epoch.
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, i64)> {
     let mut control = [0_u64; 16];
     let mut part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
@@ -42,7 +43,7 @@ pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, i64)
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control) as _;
-        let length = libc::recvmsg(socket.as_raw_fd(), &mut message, 0);
+        let length = libc::recvmsg(socket.as_fd().as_raw_fd(), &mut message, 0);
         if length < 0 {
             return Err(io::Error::last_os_error());
         }

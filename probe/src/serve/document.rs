@@ -23,7 +23,7 @@ pub struct Document {
     pub arrivals: Option<ArrivalsFound>,
 }
 
-/// How requests arrived.
+/// How requests arrived, by the kernel's stamps on what was received: not when this program got to read it.
 #[derive(Serialize, JsonSchema)]
 pub struct ArrivalsFound {
     /// Per second, from the first to the last.
@@ -40,15 +40,25 @@ pub struct Arrivals {
     first: Option<Nanoseconds>,
     last: Nanoseconds,
     spacing: Durations,
+    /// Arrivals that were read together, in the order of reading.
+    together: Vec<Nanoseconds>,
 }
 
 impl Arrivals {
-    pub fn record(&mut self, now: Nanoseconds) {
-        match self.first {
-            None => self.first = Some(now),
-            Some(_) => self.spacing.record(now - self.last),
+    pub fn record(&mut self, time: Nanoseconds) {
+        self.together.push(time);
+    }
+
+    /// All that had arrived by now is recorded: connections are not read in the order of their arrivals.
+    pub fn settle(&mut self) {
+        self.together.sort_unstable();
+        for time in self.together.drain(..) {
+            match self.first {
+                None => self.first = Some(time),
+                Some(_) => self.spacing.record(time.saturating_sub(self.last)),
+            }
+            self.last = self.last.max(time);
         }
-        self.last = now;
     }
 
     pub fn found(&self) -> ArrivalsFound {
@@ -75,9 +85,26 @@ mod tests {
         let mut arrivals = Arrivals::default();
         for number in 0..=1000 {
             arrivals.record(5 + number * 1_000_000);
+            arrivals.settle();
         }
         let found = arrivals.found();
         assert_eq!(found.rate, Some(1000.0));
         assert_eq!(found.spacing_cv, Some(0.0));
+    }
+
+    #[test]
+    fn what_was_read_together_is_put_in_order() {
+        let mut arrivals = Arrivals::default();
+        for time in [300, 100, 200] {
+            arrivals.record(time);
+        }
+        arrivals.settle();
+        arrivals.record(250);
+        arrivals.settle();
+        let spacing = arrivals.found().spacing_ns;
+        assert_eq!(
+            (spacing.count, spacing.min, spacing.max),
+            (3, Some(0), Some(100))
+        );
     }
 }

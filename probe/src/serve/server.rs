@@ -11,10 +11,12 @@ use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, SocketType};
 use super::behaviour::{Reply, Stall, Worker};
 use super::document::Arrivals;
 use super::request::LastRequest;
+use crate::clock::stamped;
 use crate::load::clock::{self, MILLISECOND, NEVER, Nanoseconds};
-use crate::load::poller::{self, EventFlags, Poller};
+use crate::load::poller::{EventFlags, Poller};
 use crate::load::socket;
 use crate::load::statistics::Durations;
+use crate::timing::PromptWakeups;
 
 const LISTENER: u64 = u64::MAX;
 const BACKLOG: i32 = 4096;
@@ -86,6 +88,10 @@ impl Server {
         net::sockopt::set_socket_reuseaddr(&listener, true)?;
         net::bind(&listener, &address)?;
         net::listen(&listener, BACKLOG)?;
+        if seen.arrivals.is_some() {
+            // Where it is refused, arrivals are when they were read.
+            let _ = stamped::stamp_arrivals(&listener);
+        }
         let poller = Poller::new()?;
         poller.add(&listener, LISTENER, EventFlags::IN)?;
         let next_stall = match behaviour.stall {
@@ -119,7 +125,7 @@ impl Server {
         ask: &AtomicBool,
         mut report: impl FnMut(&mut Seen),
     ) {
-        poller::want_exact_timers();
+        let _prompt = PromptWakeups::new();
         while !stop.load(Ordering::Relaxed) {
             if ask.swap(false, Ordering::Relaxed) {
                 report(&mut self.seen);
@@ -137,6 +143,9 @@ impl Server {
                 } else {
                     self.handle(token as u32, (token >> 32) as u32, flags);
                 }
+            }
+            if let Some(arrivals) = &mut self.seen.arrivals {
+                arrivals.settle();
             }
         }
     }
@@ -224,11 +233,17 @@ impl Server {
             let Some(socket) = &connection.socket else {
                 return;
             };
-            match net::recv(socket, &mut self.buffer[..], RecvFlags::empty()) {
-                Ok((_, 0)) => return self.end_of_stream(index),
-                Ok((_, count)) => {
-                    let now = clock::now();
-                    if !connection.closing && self.take_in(index, count, now).is_err() {
+            let buffer = &mut self.buffer[..];
+            let received = match self.seen.arrivals {
+                Some(_) => receive_stamped(socket, buffer),
+                None => {
+                    net::recv(socket, buffer, RecvFlags::empty()).map(|(_, count)| (count, None))
+                }
+            };
+            match received {
+                Ok((0, _)) => return self.end_of_stream(index),
+                Ok((count, arrived)) => {
+                    if !connection.closing && self.take_in(index, count, arrived).is_err() {
                         self.seen.malformed += 1;
                         return self.close(index);
                     }
@@ -252,8 +267,13 @@ impl Server {
         }
     }
 
-    /// Answer every request within the first `count` bytes of the buffer.
-    fn take_in(&mut self, index: u32, count: usize, now: Nanoseconds) -> Result<(), &'static str> {
+    /// Answer every request within the first `count` bytes of the buffer, which `arrived` then, where that is told.
+    fn take_in(
+        &mut self,
+        index: u32,
+        count: usize,
+        arrived: Option<Nanoseconds>,
+    ) -> Result<(), &'static str> {
         let connection = &mut self.connections[index as usize];
         let joined;
         let mut bytes = if connection.partial.is_empty() {
@@ -279,12 +299,12 @@ impl Server {
             connection.content = request.content;
             connection.closing = !request.keep_alive;
             self.seen.requests += 1;
-            if let Some(arrivals) = &mut self.seen.arrivals {
-                arrivals.record(now);
+            if let Some((arrivals, arrived)) = self.seen.arrivals.as_mut().zip(arrived) {
+                arrivals.record(arrived);
             }
             let reply = Reply::index(request.is_head, request.keep_alive);
             if self.behaviour.delay > 0 {
-                let due = now + self.behaviour.delay;
+                let due = clock::now() + self.behaviour.delay;
                 connection.waiting += 1;
                 self.delayed
                     .push_back((due, index, connection.generation, reply));
@@ -337,5 +357,16 @@ impl Server {
             };
             self.free.push(index);
         }
+    }
+}
+
+/// What a connection has, and when the last of it arrived, in nanoseconds since 1970.
+fn receive_stamped(
+    socket: &OwnedFd,
+    buffer: &mut [u8],
+) -> rustix::io::Result<(usize, Option<Nanoseconds>)> {
+    match stamped::receive(socket, buffer) {
+        Ok((count, arrived)) => Ok((count, Some(arrived as Nanoseconds))),
+        Err(error) => Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
     }
 }
