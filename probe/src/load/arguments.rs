@@ -1,11 +1,13 @@
-//! The command line of `load`, and the plan that it stands for once every value has been found sensible.
+//! The command line of `load`, which becomes a plan once every value has been found sensible.
 
 use std::time::Duration;
 
 use clap::ValueEnum;
 
 use super::clock::Nanoseconds;
+use super::plan::{EngineName, Extent, Mode, OpenLoop, Plan, Ramp, Spacing};
 use super::ramp::PerStep;
+use super::request;
 use super::target::{self, Target};
 use crate::units;
 
@@ -18,7 +20,7 @@ Examples:
   From which rate on does it not keep up?
     load http://HOST/ --mode ramp --from 100 --step 100 --to 5000 --per-step 5s
 
-Exit status: 0 measured, with errors counted too; 2 bad arguments; 4 interrupted";
+Exit status: 0 measured, with errors counted too; 1 not one reply came; 2 bad arguments; 4 interrupted";
 
 /// Send HTTP requests and measure every phase of them.
 #[derive(clap::Args)]
@@ -118,75 +120,6 @@ enum ModeName {
     Ramp,
 }
 
-/// How the requests of an open loop follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Spacing {
-    Constant,
-    Poisson,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum EngineName {
-    Auto,
-    Epoll,
-    IoUring,
-}
-
-/// When requests are sent.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Mode {
-    Closed,
-    Open(OpenLoop),
-    Ramp(Ramp),
-}
-
-/// Requests at a rate.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OpenLoop {
-    /// Per second.
-    pub rate: f64,
-    pub spacing: Spacing,
-    pub spin: bool,
-    pub seed: u64,
-}
-
-/// Rates from `from` to `to`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ramp {
-    pub from: f64,
-    pub step: f64,
-    pub to: f64,
-    pub per_step: PerStep,
-    pub max_errors: f64,
-    pub open: OpenLoop,
-}
-
-/// When measuring ends.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Extent {
-    Duration(Nanoseconds),
-    Requests(u64),
-}
-
-/// What `load` is to do.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    pub url: String,
-    pub target: Target,
-    pub mode: Mode,
-    pub workers: u32,
-    pub threads: u32,
-    pub extent: Extent,
-    pub warmup: Nanoseconds,
-    pub timeout: Nanoseconds,
-    pub new_connections: bool,
-    pub paths: Vec<String>,
-    pub method: String,
-    pub headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
-    pub engine: EngineName,
-}
-
 impl Args {
     /// The plan, or one line that says what is wrong and what would be right.
     pub fn plan(&self) -> Result<Plan, String> {
@@ -220,11 +153,11 @@ impl Args {
                 || (self.mode == ModeName::Ramp
                     && matches!(self.per_step, PerStep::Connections(_))),
             paths,
-            method: token("--method", &self.method)?.to_owned(),
+            method: request::token("--method", &self.method)?.to_owned(),
             headers: self
                 .header
                 .iter()
-                .map(|h| header(h))
+                .map(|text| request::header(text))
                 .collect::<Result<_, _>>()?,
             body: self.body()?,
             engine: self.engine,
@@ -352,41 +285,6 @@ fn share(text: &str) -> Result<f64, String> {
         .map(|number| number / scale)
         .filter(|share| (0.0..=1.0).contains(share))
         .ok_or_else(|| format!("'{text}' is not a share; write it as 1% or 0.01"))
-}
-
-/// A word of HTTP: RFC 9110, section 5.6.2.
-fn token<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
-    let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if text.is_empty() || !text.bytes().all(valid) {
-        return Err(format!(
-            "{what}: '{}' is not a word of HTTP",
-            text.escape_debug()
-        ));
-    }
-    Ok(text)
-}
-
-fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text
-        .split_once(':')
-        .ok_or_else(|| format!("--header '{text}' has no colon; write it as 'Name: value'"))?;
-    token("--header", name)?;
-    let framing = ["content-length", "transfer-encoding", "connection"];
-    if framing.iter().any(|own| name.eq_ignore_ascii_case(own)) {
-        return Err(format!(
-            "--header: {name} is set by --data and --new-connections, and cannot be given"
-        ));
-    }
-    let value = value.trim();
-    if value
-        .bytes()
-        .any(|byte| byte.is_ascii_control() && byte != b'\t')
-    {
-        return Err(format!(
-            "--header: the value of {name} holds a control character"
-        ));
-    }
-    Ok((name.to_owned(), value.to_owned()))
 }
 
 #[cfg(test)]

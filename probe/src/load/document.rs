@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::arguments::{Mode, Plan, Spacing};
 use super::clock::{Nanoseconds, SECOND};
 use super::engine::Choice;
 use super::errors::Errors;
 use super::measure::Measured;
+use super::plan::{Mode, Plan, Spacing};
 use super::ramp::Step;
 use super::recorder::{Recorder, SAMPLE};
 use super::saturation::Saturation;

@@ -10,6 +10,7 @@ use super::poller;
 use super::recorder::{Exchange, Life, Recorder};
 use super::reply::Reply;
 use super::thread_cpu::Meter;
+use crate::timing::PromptWakeups;
 
 /// A worker whose request failed waits this long, or a server that refuses would be flooded.
 const PAUSE_AFTER_FAILURE: Nanoseconds = 10 * MILLISECOND;
@@ -118,7 +119,7 @@ impl<'a> Core<'a> {
 pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) {
     engine.core().pace = pace;
     engine.core().window = window;
-    poller::want_exact_timers();
+    let _prompt = PromptWakeups::new();
     clock::sleep_until(window.begin);
     start_workers(engine);
     let mut meter = Meter::start();

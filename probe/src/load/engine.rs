@@ -2,10 +2,10 @@
 
 use anyhow::Context;
 
-use super::arguments::{EngineName, Plan};
 use super::driver;
 use super::epoll::Epoll;
 use super::job::{Job, Live, Pace, Window};
+use super::plan::{EngineName, Plan};
 use super::recorder::Recorder;
 use super::uring::{self, Uring};
 

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::arguments::{Extent, Mode, OpenLoop, Plan};
 use super::clock::{NEVER, Nanoseconds};
+use super::plan::{Extent, Mode, OpenLoop, Plan};
 use super::request::Request;
 use super::schedule::{Arrivals, share};
 

@@ -1,15 +1,15 @@
 //! One measurement: threads that share nothing, started together, and what they found, merged.
 
 use std::net::SocketAddr;
-use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Barrier, mpsc};
 
 use anyhow::Context;
 
-use super::arguments::{Extent, Plan};
 use super::clock::{self, MILLISECOND, Nanoseconds, SECOND};
 use super::engine::{Choice, Worker};
 use super::job::{Job, Live, Pace, Window};
+use super::plan::{Extent, Plan};
 use super::progress::Progress;
 use super::recorder::Recorder;
 use super::request;
@@ -57,11 +57,15 @@ pub fn measure(
     let lives: Vec<Live> = (0..plan.threads).map(|_| Live::default()).collect();
     let ready = Barrier::new(plan.threads as usize + 1);
     let begin = std::sync::OnceLock::new();
+    // Nothing is ever sent: a thread that ends lets go of its end, however it ends.
+    let (working, at_work) = mpsc::channel();
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for (thread, live) in (0..plan.threads).zip(&lives) {
             let (job, ready, begin) = (&job, &ready, &begin);
+            let working = working.clone();
             threads.push(scope.spawn(move || -> anyhow::Result<Recorder> {
+                let _working = working;
                 let worker = Worker::new(engine, job, live, pool(plan, thread));
                 ready.wait();
                 // The main thread lays down the beginning before it comes to this barrier's second round.
@@ -73,7 +77,8 @@ pub fn measure(
         ready.wait();
         let window = Window::new(plan, *begin.get_or_init(|| clock::now() + MILLISECOND));
         ready.wait();
-        progress.follow(&lives, window, || threads.iter().all(|t| t.is_finished()));
+        drop(working);
+        progress.follow(&lives, window, &at_work);
         let mut merged: Option<Recorder> = None;
         for thread in threads {
             let part = thread
@@ -90,7 +95,7 @@ pub fn measure(
 }
 
 fn pool(plan: &Plan, thread: u32) -> u32 {
-    use super::arguments::Mode;
+    use super::plan::Mode;
     match plan.mode {
         Mode::Closed => 0,
         _ if plan.new_connections => 0,

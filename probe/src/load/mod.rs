@@ -12,6 +12,7 @@ mod figures;
 mod job;
 mod layout;
 mod measure;
+mod plan;
 pub mod poller;
 mod progress;
 mod ramp;
@@ -30,14 +31,16 @@ mod warnings;
 
 use std::process::ExitCode;
 
-use self::arguments::Mode;
+use self::plan::Mode;
 
 pub use arguments::Args;
 pub use document::Document;
 pub use progress::{Line as ProgressLine, StepLine};
 
-use crate::{interrupt, output};
+use crate::{interrupt, output, usage};
 
+/// Exit code of a load that not one reply came to; the document is printed all the same.
+const NO_REPLY: u8 = 1;
 /// Exit code of a run that the user ended early; what was measured until then is printed.
 const INTERRUPTED: u8 = 4;
 
@@ -76,8 +79,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             )
         );
     }
-    Ok(match document.interrupted {
-        true => ExitCode::from(INTERRUPTED),
-        false => ExitCode::SUCCESS,
+    Ok(if document.interrupted {
+        ExitCode::from(INTERRUPTED)
+    } else if document.requests.completed == 0 {
+        let reason = text::no_reply(&document);
+        eprintln!("{}: {reason}", usage::own_name());
+        ExitCode::from(NO_REPLY)
+    } else {
+        ExitCode::SUCCESS
     })
 }

@@ -108,13 +108,6 @@ impl Poller {
     }
 }
 
-/// Have this thread's waits end when they should: the default slack is 50 us.
-pub fn want_exact_timers() {
-    // Where it is refused waits are late by the slack, which the lateness then shows.
-    // SAFETY: PR_SET_TIMERSLACK takes one number.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
-}
-
 /// Burn the processor until `time`.
 pub fn spin_until(time: Nanoseconds) {
     while clock::now() < time {

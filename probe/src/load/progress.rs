@@ -1,7 +1,9 @@
 //! What is seen while a load runs: JSON lines, a live line for people, or nothing.
 
+use std::convert::Infallible;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -16,8 +18,6 @@ use super::text;
 
 /// How often a line appears.
 const INTERVAL: Nanoseconds = SECOND;
-/// How often it is looked whether the threads have ended.
-const LOOK: Duration = Duration::from_millis(2);
 
 /// One line of `--progress`.
 #[derive(Serialize, JsonSchema)]
@@ -78,21 +78,23 @@ impl Progress {
         }
     }
 
-    /// Report until `done`.
-    pub fn follow(&self, lives: &[Live], window: Window, done: impl Fn() -> bool) {
+    /// Report until every thread has let go of its end of `at_work`. Meanwhile this thread sleeps: it may share a
+    /// processor with one that has to send on time.
+    pub fn follow(&self, lives: &[Live], window: Window, at_work: &Receiver<Infallible>) {
         let mut before = (clock::now(), 0);
         let mut next = window.begin + INTERVAL;
-        while !done() {
-            std::thread::sleep(LOOK);
-            let now = clock::now();
-            if now >= next {
-                let line = self.line(lives, window, now, before);
-                before = (now, line.completed);
-                self.show(&line);
-                next += INTERVAL;
-                // After a stop of this process the lines that were missed are not made up for.
-                next = next.max(now + INTERVAL - 10 * MILLISECOND);
+        loop {
+            let left = Duration::from_nanos(next.saturating_sub(clock::now()));
+            if at_work.recv_timeout(left) == Err(RecvTimeoutError::Disconnected) {
+                break;
             }
+            let now = clock::now();
+            let line = self.line(lives, window, now, before);
+            before = (now, line.completed);
+            self.show(&line);
+            next += INTERVAL;
+            // After a stop of this process the lines that were missed are not made up for.
+            next = next.max(now + INTERVAL - 10 * MILLISECOND);
         }
         if matches!(self.reader, Reader::Person) {
             eprint!("\r\x1b[K");

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::arguments::{Extent, Mode, OpenLoop, Plan, Ramp};
 use super::clock::{MILLISECOND, Nanoseconds};
 use super::engine::Choice;
 use super::measure::{self, Measured, per_second};
+use super::plan::{Extent, Mode, OpenLoop, Plan, Ramp};
 use super::progress::Progress;
 use super::recorder::Recorder;
 use super::saturation::{Outcome, Purpose, Saturation, Search};

@@ -1,6 +1,6 @@
-//! The bytes that are sent, put together before any clock starts.
+//! What is sent: the words that may stand in a request, and its bytes, put together before any clock starts.
 
-use super::arguments::Plan;
+use super::plan::Plan;
 
 /// One request, ready to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,4 +44,40 @@ fn request(plan: &Plan, path: &str) -> Request {
         bytes,
         is_head: plan.method == "HEAD",
     }
+}
+
+/// A word of HTTP: RFC 9110, section 5.6.2.
+pub fn token<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
+    let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if text.is_empty() || !text.bytes().all(valid) {
+        return Err(format!(
+            "{what}: '{}' is not a word of HTTP",
+            text.escape_debug()
+        ));
+    }
+    Ok(text)
+}
+
+/// A header's name and value, such as `Accept: text/html`.
+pub fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once(':')
+        .ok_or_else(|| format!("--header '{text}' has no colon; write it as 'Name: value'"))?;
+    token("--header", name)?;
+    let framing = ["content-length", "transfer-encoding", "connection"];
+    if framing.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+        return Err(format!(
+            "--header: {name} is set by --data and --new-connections, and cannot be given"
+        ));
+    }
+    let value = value.trim();
+    if value
+        .bytes()
+        .any(|byte| byte.is_ascii_control() && byte != b'\t')
+    {
+        return Err(format!(
+            "--header: the value of {name} holds a control character"
+        ));
+    }
+    Ok((name.to_owned(), value.to_owned()))
 }

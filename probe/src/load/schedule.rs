@@ -1,7 +1,7 @@
 //! When requests are due: an absolute schedule, laid down by rate and seed, that no reply can shift.
 
-use super::arguments::{OpenLoop, Spacing};
 use super::clock::{NEVER, Nanoseconds, SECOND};
+use super::plan::{OpenLoop, Spacing};
 
 /// The arrivals that one thread of an open loop is to make.
 pub struct Arrivals {

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use super::arguments::{Extent, Mode, Plan};
 use super::clock::{Nanoseconds, SECOND};
 use super::document::Document;
 use super::figures::{bytes, count, duration, percent, rate, three_digits};
 use super::layout::{Column, Fitting, wrapped};
+use super::plan::{Extent, Mode, Plan};
 use super::progress::Line;
 use super::ramp::{PerStep, Step};
 use super::saturation::{Censored, Saturation};
@@ -275,6 +275,16 @@ fn errors(document: &Document) -> String {
             .map(|(reason, failed)| format!("{} {reason}", count(*failed))),
     );
     named.join(", ")
+}
+
+/// Why there is nothing to show: a load that not one reply came to.
+pub fn no_reply(document: &Document) -> String {
+    format!(
+        "not one reply came from {}, to {} requests ({})",
+        document.address,
+        count(document.requests.attempted),
+        errors(document)
+    )
 }
 
 /// Those of which there was at least one observation.

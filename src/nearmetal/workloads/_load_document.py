@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from nearmetal.errors import ToolFailed
+from nearmetal.model import Completed, Machine
+from nearmetal.workloads._stage import succeeded
 
 Count = Annotated[int, Field(ge=0)]
 Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -132,6 +134,17 @@ class LoadDocument(_Part):
     @property
     def attempted(self) -> int:
         return self.requests.completed + self.errors.total
+
+
+NO_REPLY = 1
+"""Status of a generator that not one reply came to: it measured, and its document tells why."""
+
+
+def printed(ended: Completed, what: str, machine: Machine) -> bytes:
+    """The document of a generator that did what it was told. ToolFailed with its last words when it did not."""
+    if ended.status == NO_REPLY and ended.stdout.strip():
+        return ended.stdout
+    return succeeded(ended, what, machine).stdout
 
 
 def parse(text: bytes, machine: str) -> LoadDocument:

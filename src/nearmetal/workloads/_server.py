@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from nearmetal.errors import MachineError, TimedOut, ToolFailed
 from nearmetal.model import Machine, Running, Stage
-from nearmetal.workloads._load_document import LoadDocument, parse
+from nearmetal.workloads._load_document import LoadDocument, parse, printed
 from nearmetal.workloads._served_parameters import ServedParameters
-from nearmetal.workloads._stage import SERVER, facing, last_words, succeeded
+from nearmetal.workloads._stage import SERVER, facing, last_words
 from nearmetal.workloads._words import as_time
 
 READY = 60.0
@@ -78,7 +78,7 @@ class Servers:
         until = time.monotonic() + READY
         while True:
             ended = await client.exec(argv, timeout=self._parameters.timeout * paths + SLACK)
-            document = parse(succeeded(ended, "the first request", client).stdout, client.name)
+            document = parse(printed(ended, "the first request", client), client.name)
             if document.status.get("2xx", 0) == paths:
                 return
             if any(document.status.get(name, 0) for name in ("1xx", "3xx", "4xx")):

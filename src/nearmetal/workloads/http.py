@@ -6,9 +6,9 @@ from typing import ClassVar
 from nearmetal.model import Frozen, Measurement, ResponseKind, Stage
 from nearmetal.workloads import _load_gates, _load_responses
 from nearmetal.workloads._http_parameters import HttpParameters
-from nearmetal.workloads._load_document import LoadDocument, parse
+from nearmetal.workloads._load_document import LoadDocument, parse, printed
 from nearmetal.workloads._server import Servers
-from nearmetal.workloads._stage import facing, succeeded
+from nearmetal.workloads._stage import facing
 from nearmetal.workloads._words import as_time, number
 
 SLACK = 20.0
@@ -61,10 +61,7 @@ class Http:
             for index, client in enumerate(stage.clients)
         ]
         ended = await stage.together(commands, limit + SLACK)
-        return [
-            succeeded(one, "the load generator", client).stdout
-            for one, client in zip(ended, stage.clients, strict=True)
-        ]
+        return [printed(one, "the load generator", client) for one, client in zip(ended, stage.clients, strict=True)]
 
     def _command(self, probe: str, url: str, pace: Argv) -> Argv:
         given = self._parameters
