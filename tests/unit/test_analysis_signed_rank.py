@@ -213,3 +213,21 @@ def test_a_tie_among_400_blocks_takes_few_distributions_and_keeps_none(monkeypat
 def test_nothing_to_analyse_is_an_error() -> None:
     with pytest.raises(ValueError, match="no differences"):
         signed_rank(np.empty(0), 0.05, 1.0)
+
+
+@pytest.mark.parametrize("ranks", [range(1, 33), range(1, 34), range(1, 71), [2, 2, 2, 5, 5, 40, 41, 41] * 9, [7]])
+@pytest.mark.parametrize("share", [0, 3, 2, 1])
+def test_the_null_distribution_is_that_of_counting_with_whole_numbers(ranks: "list[int]", share: int) -> None:
+    """Python's integers have no end: every count of sign vectors is exact."""
+    most = sum(ranks) // share if share else 0
+    counts = [1] + [0] * most
+    for rank in ranks:
+        counts = [count + (counts[at - rank] if at >= rank else 0) for at, count in enumerate(counts)]
+    exact = [min(1.0, 2 * total / 2 ** len(ranks)) for total in itertools.accumulate(counts)]
+    assert _two_sided(np.asarray(ranks), most) == pytest.approx(exact, rel=1e-12)
+
+
+def test_pairs_of_many_differences_are_those_of_few() -> None:
+    steps = np.random.default_rng(1).integers(-50, 50, module._FEW + 1)
+    first, second = np.triu_indices(len(steps))
+    assert sorted(module._pairwise_sums(steps)) == sorted(steps[first] + steps[second])

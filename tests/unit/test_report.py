@@ -17,6 +17,7 @@ from nearmetal.errors import BadInput
 from nearmetal.report.blocks import Chart, Column, Section, Table
 from nearmetal.report.reading import ReportInput, read, sections
 from nearmetal.report.write import render, write
+from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
 from tests import plausible_run
 
@@ -210,6 +211,27 @@ def test_a_journal_that_cannot_be_read_leaves_the_old_report(folder: RunFolder, 
         write(broken)
     assert contents(broken) == contents(folder)
     assert not [path for path in run.iterdir() if path.name.startswith(".")]
+
+
+def test_a_journal_is_read_as_its_own_readers_do(folder: RunFolder, tmp_path: Path) -> None:
+    """Records that begin otherwise, what is no record, and a torn last line."""
+    shutil.copytree(folder.path, tmp_path / "run")
+    run = RunFolder.open(tmp_path / "run")
+    lines = run.journal.read_text().splitlines(keepends=True)
+    first = json.loads(lines[0])
+    lines[0] = json.dumps({"trial": first.pop("trial"), **first}) + "\n"
+    event = {"schema": "event.v1", "event": "RunStarted", "at_ns": 1}
+    run.journal.write_text("".join([json.dumps(event) + "\n", *lines, lines[-1][:-9]]))
+    assert read(run).records == tuple(journal.records(run.journal)) == read(folder).records
+    assert {"unfinished"} <= {warning.code for warning in read(run).analysis.warnings}
+
+
+def test_a_record_that_is_damaged_is_told_by_its_line(folder: RunFolder, tmp_path: Path) -> None:
+    shutil.copytree(folder.path, tmp_path / "run")
+    run = RunFolder.open(tmp_path / "run")
+    run.journal.write_text(run.journal.read_text().replace('"status":"lost"', '"status":"mislaid"'))
+    with pytest.raises(BadInput, match=r"line \d+"):
+        read(run)
 
 
 def test_a_run_without_a_single_trial_says_so(folder: RunFolder, tmp_path: Path) -> None:

@@ -134,6 +134,8 @@ def _only(replicate: Replicate, names: Set[str]) -> Replicate:
 
 def _values(records: Sequence[TrialRecord]) -> dict[str, Value]:
     """Each response that every repeat has, in the order of their names."""
+    if len(records) == 1:
+        return {name: _value(response) for name, response in sorted(records[0].responses.items())}
     shared = set(records[0].responses).intersection(*(record.responses for record in records[1:]))
     return {name: _average(name, records) for name in sorted(shared)}
 
@@ -141,8 +143,6 @@ def _values(records: Sequence[TrialRecord]) -> dict[str, Value]:
 def _average(name: str, records: Sequence[TrialRecord]) -> Value:
     """The mean of the repeats on the response's scale; the plain mean where that scale cannot hold them."""
     repeats = [_value(record.responses[name]) for record in records]
-    if len(repeats) == 1:
-        return repeats[0]
     values = [repeat.value for repeat in repeats]
     problem = next((repeat.problem for repeat in repeats if repeat.problem), None)
     geometric = repeats[0].kind.scale == "ratio" and problem is None

@@ -28,6 +28,12 @@ from numpy.typing import NDArray
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+_FEW = 256
+"""Up to so many differences their pairs are looked up at once, beyond it one row after the other."""
+
+_HALVINGS = 32
+"""Ranks after which probabilities are scaled once: powers of two are exact, and the array is long."""
+
 _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
 
@@ -116,8 +122,16 @@ def inverted_distinct(sums: Integers, n: int, level: float) -> tuple[tuple[int, 
 
 def _pairwise_sums(steps: Integers) -> Integers:
     """Walsh averages, doubled so that they are whole: x_i + x_j for i <= j."""
-    first, second = _pairs(len(steps))
-    return np.asarray(steps[first] + steps[second])
+    n = len(steps)
+    if n <= _FEW:
+        first, second = _pairs(n)
+        return np.asarray(steps[first] + steps[second])
+    sums = np.empty(n * (n + 1) // 2, dtype=np.int64)
+    filled = 0
+    for index in range(n):
+        np.add(steps[index:], steps[index], out=sums[filled : filled + n - index])
+        filled += n - index
+    return sums
 
 
 @lru_cache(maxsize=8)
@@ -140,14 +154,17 @@ def _two_sided(ranks: Integers, most: int) -> Floats:
     Dynamic programming over the ranks (whole numbers). Exact to 53 ranks, since every probability is then a multiple
     of 2^-53; beyond that to double precision.
     """
-    probability = np.zeros(most + 1)
+    probability, sums = np.zeros(most + 1), np.zeros(most + 1)
     probability[0] = 1.0
     reached = 0
-    for rank in ranks.tolist():
+    for number, rank in enumerate(ranks.tolist(), 1):
         reached = min(reached + rank, most)
-        probability[: reached + 1] *= 0.5
+        sums[:rank] = probability[:rank]
         if rank <= reached:
-            probability[rank : reached + 1] += probability[: reached + 1 - rank].copy()
+            np.add(probability[rank : reached + 1], probability[: reached + 1 - rank], out=sums[rank : reached + 1])
+        probability, sums = sums, probability
+        if number % _HALVINGS == 0 or number == len(ranks):
+            probability[: reached + 1] *= 0.5 ** ((number - 1) % _HALVINGS + 1)
     return np.minimum(1.0, 2.0 * np.cumsum(probability))
 
 

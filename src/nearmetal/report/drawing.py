@@ -2,7 +2,7 @@
 
 Starting the engine takes most of a second and a page has many pictures, so `Drawers` are processes of their own that
 get ready while this one reads the run: `python -m nearmetal.report.drawing` takes one JSON list of specifications on
-stdin and prints one JSON list of pictures.
+stdin, each with whether a PNG is wanted, and prints one JSON list of pictures.
 """
 
 from __future__ import annotations
@@ -39,20 +39,30 @@ _SIZE = re.compile(r'<svg [^>]*?width="([0-9.]+)" height="([0-9.]+)"')
 
 @dataclass(frozen=True)
 class Picture:
-    """One drawn picture, as SVG and as PNG."""
+    """One drawn picture, as SVG, and as PNG where that was asked for (else empty)."""
 
     svg: str
-    png: bytes
+    png: bytes = b""
 
 
 def draw(spec: Spec) -> Picture:
     """Draw a Vega-Lite specification. Nothing is loaded: a specification that names an address is an error."""
+    svg = _svg(spec)
+    return Picture(svg, _png(svg))
+
+
+def _svg(spec: Spec) -> str:
     import vl_convert
 
-    svg = _unique(vl_convert.vegalite_to_svg(dict(spec), allowed_base_urls=[]))
+    return _unique(vl_convert.vegalite_to_svg(dict(spec), allowed_base_urls=[]))
+
+
+def _png(svg: str) -> bytes:
+    import vl_convert
+
     size = _SIZE.match(svg)
     large = size is not None and float(size[1]) * float(size[2]) > _LARGE
-    return Picture(svg, vl_convert.svg_to_png(svg, scale=1 if large else _SHARP))
+    return bytes(vl_convert.svg_to_png(svg, scale=1 if large else _SHARP))
 
 
 def _unique(svg: str) -> str:
@@ -82,17 +92,18 @@ class Drawers:
                 process.kill()
             process.communicate()
 
-    def draw(self, specs: Sequence[Spec]) -> list[Picture]:
-        """All of them, in their order; once. ToolFailed when one cannot be drawn."""
-        shares = [specs[index :: len(self._processes)] for index in range(len(self._processes))]
+    def draw(self, specs: Sequence[Spec], also_png: Sequence[bool]) -> list[Picture]:
+        """All of them, in their order; once. `also_png`: of which a PNG is wanted. ToolFailed when one fails."""
+        orders = [(dict(spec), png) for spec, png in zip(specs, also_png, strict=True)]
+        shares = [orders[index :: len(self._processes)] for index in range(len(self._processes))]
         with ThreadPoolExecutor(len(self._processes)) as waiting:
             drawn = list(waiting.map(_drawn_by, self._processes, shares))
         return [drawn[index % len(drawn)][index // len(drawn)] for index in range(len(specs))]
 
 
-def _drawn_by(process: subprocess.Popen[bytes], specs: Sequence[Spec]) -> list[Picture]:
+def _drawn_by(process: subprocess.Popen[bytes], orders: Sequence[tuple[Spec, bool]]) -> list[Picture]:
     try:
-        out, err = process.communicate(json.dumps([dict(spec) for spec in specs]).encode(), timeout=_PATIENCE)
+        out, err = process.communicate(json.dumps(orders).encode(), timeout=_PATIENCE)
     except subprocess.TimeoutExpired:
         raise ToolFailed(
             f"the charts were not drawn within {_PATIENCE:.0f} s", "report", "try again on a machine with less load"
@@ -105,8 +116,9 @@ def _drawn_by(process: subprocess.Popen[bytes], specs: Sequence[Spec]) -> list[P
 
 def _main() -> None:
     draw({"mark": "point", "data": {"values": []}})  # the engine starts while the specifications are on their way
-    specs = json.load(sys.stdin.buffer)
-    drawn = [(picture.svg, base64.b64encode(picture.png).decode()) for picture in map(draw, specs)]
+    orders = json.load(sys.stdin.buffer)
+    pictures = (draw(spec) if png else Picture(_svg(spec)) for spec, png in orders)
+    drawn = [(picture.svg, base64.b64encode(picture.png).decode()) for picture in pictures]
     sys.stdout.write(json.dumps(drawn))
 
 

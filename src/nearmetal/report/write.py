@@ -10,7 +10,7 @@ from nearmetal.errors import BadInput
 from nearmetal.report import formats, page
 from nearmetal.report.blocks import Chart, Section, Table
 from nearmetal.report.drawing import Drawers, Picture, draw
-from nearmetal.report.reading import ReportInput, read, sections
+from nearmetal.report.reading import ReportInput, read, sections, without_collection
 from nearmetal.store.folder import RunFolder, write_whole
 
 Format = Literal["html", "md", "json", "csv", "png"]
@@ -46,9 +46,14 @@ def write(folder: RunFolder) -> Path:
 
     Both are replaced as a whole: a reader sees the old report or the new one. BadInput when the folder is unreadable.
     """
+    with without_collection():
+        return _write(folder)
+
+
+def _write(folder: RunFolder) -> Path:
     with Drawers() as drawers:
         chapters = _Chapters.of(folder)
-        pictures = _drawn(chapters, drawers)
+        pictures = _drawn(chapters, drawers, also_png=True)
     fresh = folder.path / ".report.new"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
@@ -61,10 +66,15 @@ def write(folder: RunFolder) -> Path:
 
 def render(folder: RunFolder, format: Format) -> str | bytes:
     """The report in one format: the page, Markdown, the analysis, the table of contrasts, the picture of verdicts."""
+    with without_collection():
+        return _render(folder, format)
+
+
+def _render(folder: RunFolder, format: Format) -> str | bytes:
     if format == "html":
         with Drawers() as drawers:
             chapters = _Chapters.of(folder)
-            return page.html(chapters.report, chapters.sections, _drawn(chapters, drawers))
+            return page.html(chapters.report, chapters.sections, _drawn(chapters, drawers, also_png=False))
     chapters = _Chapters.of(folder)
     match format:
         case "md":
@@ -85,8 +95,8 @@ def _verdicts_png(chapters: _Chapters, folder: RunFolder) -> bytes:
     raise BadInput("no contrast of this run can be drawn", str(folder.path), "read why: nearmetal report --format md")
 
 
-def _drawn(chapters: _Chapters, drawers: Drawers) -> Pictures:
-    """Every picture of every chart."""
+def _drawn(chapters: _Chapters, drawers: Drawers, also_png: bool) -> Pictures:
+    """Every picture of every chart. A PNG is for files: the narrow ones stand in the page alone and have none."""
     specs = {
         (chart.name, panel.name, narrow): spec
         for chart in chapters.charts
@@ -94,7 +104,9 @@ def _drawn(chapters: _Chapters, drawers: Drawers) -> Pictures:
         for narrow, spec in ((False, panel.spec), (True, panel.narrow))
         if spec is not None
     }
-    return dict(zip(specs, drawers.draw(list(specs.values())), strict=True))
+    return dict(
+        zip(specs, drawers.draw(list(specs.values()), [also_png and not narrow for _, _, narrow in specs]), strict=True)
+    )
 
 
 def _json(report: ReportInput) -> str:
