@@ -28,7 +28,8 @@ def workload(**parameters: Any) -> http.Http:
 
 
 def printed(document: Document) -> Completed:
-    return Completed(status=0, stdout=json.dumps(document).encode())
+    """What a generator leaves behind: the document, and status 1 when not one reply came."""
+    return Completed(status=int(document["requests"]["completed"] == 0), stdout=json.dumps(document).encode())
 
 
 def changed(document: Document, **parts: Any) -> Document:
@@ -344,6 +345,20 @@ async def test_requests_that_were_sent_again_are_told() -> None:
 async def test_a_generator_that_fails_is_told_with_its_words() -> None:
     loader = ScriptedMachine("client0", "10.0.0.2", lambda argv: Completed(status=2, stderr=b"no such host"))
     with pytest.raises(ToolFailed, match=r"client0: the load generator ended with status 2: no such host"):
+        await workload().run(ScriptedStage([server()], [loader]))
+
+
+async def test_a_client_without_a_single_reply_counts_with_its_errors() -> None:
+    found = await measured(workload(), CLOSED, REFUSED)
+    refused = sum(REFUSED["errors"][name] for name in REFUSED["errors"] if name != "other_reasons")
+    attempted = CLOSED["requests"]["completed"] + refused
+    assert value(found, "errors") == pytest.approx(refused / attempted)
+    assert "load-1.json" in found.artifacts
+
+
+async def test_the_status_of_no_reply_without_a_document_is_a_failure() -> None:
+    loader = ScriptedMachine("client0", "10.0.0.2", lambda argv: Completed(status=1, stderr=b"no memory"))
+    with pytest.raises(ToolFailed, match=r"client0: the load generator ended with status 1: no memory"):
         await workload().run(ScriptedStage([server()], [loader]))
 
 
