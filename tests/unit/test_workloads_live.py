@@ -11,7 +11,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.stage import LabStage
-from nearmetal.model import Completed, Cost, LinkSpec, MachineSpec, Measurement, Running, Site, WorkloadSpec
+from nearmetal.model import Completed, Cost, LinkSpec, Machine, MachineSpec, Measurement, Running, Site, WorkloadSpec
 
 pytestmark = pytest.mark.live
 
@@ -58,13 +58,21 @@ class ThisHost:
         return None
 
 
+def stage_of(server: Machine, *clients: Machine) -> LabStage:
+    """A server and its clients, whose clocks are this host's or need no comparison."""
+    offsets = {machine.name: 0 for machine in clients}
+    return LabStage((server,), clients, {}, MachineSpec(), LinkSpec(), "shared", offsets=offsets)
+
+
 async def life(clients: int = 1, **parameters: Any) -> Measurement:
-    """Prepare, run and finish one workload, as a trial does."""
-    host = ThisHost("server0")
-    machines = tuple(ThisHost(f"client{index}") for index in range(clients))
-    stage = LabStage(
-        (host,), machines, {}, MachineSpec(), LinkSpec(), "shared", offsets={machine.name: 0 for machine in machines}
+    """A workload's life where this host stands for all machines."""
+    return await life_on(
+        stage_of(ThisHost("server0"), *(ThisHost(f"client{index}") for index in range(clients))), **parameters
     )
+
+
+async def life_on(stage: LabStage, **parameters: Any) -> Measurement:
+    """Prepare, run and finish one workload, as a trial does."""
     one = study.workload_of(WorkloadSpec.model_validate({"name": "it", **parameters}))
     try:
         await one.prepare(stage)
