@@ -9,9 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    IPvAnyAddress,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+)
 
 from nearmetal.units import BitRate, Bytes, Seconds, Share
 
@@ -97,6 +108,8 @@ class LinkSpec(Frozen):
 class HostSpec(Frozen):
     ssh: Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[][A-Za-z0-9_.@:%\[\]-]*$", max_length=300)]
     """Where its SSH server answers: "user@10.0.0.2". Never an option of some program."""
+    trunk: IPvAnyAddress | None = None
+    """The address by which other hosts reach it for a tunnel, when it is not the one that SSH reached."""
 
 
 class EnvironmentSpec(Frozen):
@@ -345,6 +358,8 @@ class Completed(Frozen):
     status: int
     stdout: bytes = b""
     stderr: bytes = b""
+    late: float | None = None
+    """Seconds after the instant that several commands were to start at; None for one that had no such instant."""
 
     @property
     def text(self) -> str:
@@ -360,6 +375,17 @@ class Running(Protocol):
 
     async def stop(self) -> Completed:
         """SIGTERM, then after a grace SIGKILL. Idempotent."""
+        ...
+
+
+class SiteRunning(Running, Protocol):
+    """A command in the background of a site."""
+
+    async def first_line(self, timeout: float) -> bytes:
+        """The first line of its output, by which some programs say that they are ready, without the newline.
+
+        What it wrote until then when it ended without one. TimedOut, MachineLost.
+        """
         ...
 
 
@@ -391,10 +417,33 @@ class Site(Commands, Protocol):
 
     name: str
     arch: str
+    boot_id: str
+    """Its kernel's."""
+
+    @property
+    def spec(self) -> HostSpec | None:
+        """How it is reached; None for the host that the controller runs on."""
+        ...
 
     @property
     def probe(self) -> str:
         """Where the probe lies on it."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """The folder for the files of its machines."""
+        ...
+
+    @property
+    def bound(self) -> Sequence[str]:
+        """Options of the probe's `launch` and `hold` by which a program ends with the controller, however that ends."""
+        ...
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> SiteRunning: ...
+
+    async def place(self, file: Path, sha256: str) -> str:
+        """Have a file of the controller's host there; its path there. A file with these contents is sent only once."""
         ...
 
 

@@ -68,7 +68,8 @@ class LabStage:
                     "have it print less, or to a file",
                 )
         status = told["status"] if told["status"] is not None else 128 + told["signal"]
-        return Completed(status=status, stdout=stdout, stderr=stderr)
+        late = None if instant == "now" or told["late_ns"] is None else told["late_ns"] / 1e9
+        return Completed(status=status, stdout=stdout, stderr=stderr, late=late)
 
 
 async def offsets(machines: Sequence[Machine], host_boot_id: str) -> dict[str, int]:

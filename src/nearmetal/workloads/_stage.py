@@ -1,15 +1,29 @@
 """Which machine faces which, and how its address gets into a command."""
 
+from collections.abc import Sequence
+
 from nearmetal.errors import ToolFailed
-from nearmetal.model import Completed, Machine, Stage
+from nearmetal.model import Completed, Machine, Stage, Warned
+from nearmetal.units import show_duration
 
 SERVER = "$server"
 """Stands for the address of the server that a client faces. Braces would be a factor's level."""
+SKEW = 0.05
+"""Seconds. Of a measurement of ten seconds, half a percent in which not all clients load the server."""
 
 
 def facing(stage: Stage, client: int) -> Machine:
     """The server that a client loads, by the client's index."""
     return stage.servers[client] if stage.connect == "pairs" else stage.servers[0]
+
+
+def uneven_start(ended: Sequence[Completed]) -> list[Warned]:
+    """A warning when commands that were to start together did not."""
+    late = [one.late for one in ended if one.late is not None]
+    if not late or max(late) - min(late) <= SKEW:
+        return []
+    text = f"the clients did not start at one instant: the last began {show_duration(max(late) - min(late))} "
+    return [Warned(code="uneven-start", text=f"{text}after the first")]
 
 
 def last_words(ended: Completed) -> str:

@@ -1,0 +1,98 @@
+"""From what the clients' iperf3 measured to the responses of a trial, and to what a reader should know. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import isclose
+from statistics import fmean
+
+from nearmetal.model import Response, ResponseKind, Warned
+from nearmetal.units import show
+from nearmetal.workloads._iperf3_output import Run, Way
+from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
+
+BANDWIDTH = ResponseKind(unit="bit/s", better="higher")
+TRANSFER = ResponseKind(unit="B", better="higher")
+JITTER = ResponseKind(unit="s", better="lower")
+LOSS = ResponseKind(unit="share", better="lower", scale="difference")
+RETRANSMITS = ResponseKind(unit="", better="lower", scale="difference")
+
+SHORT = 0.01
+"""Share of the offered rate. On a free processor iperf3 keeps it within 0.0005; half the default margin is missing
+when it does not send this much."""
+
+BUSY = 0.95
+"""Share of a processor. iperf3 sends from one thread, which loses some to interrupts when it never waits."""
+
+
+def kinds(given: Iperf3Parameters) -> Mapping[str, ResponseKind]:
+    """What a run can give; the primary first."""
+    ways = {"bandwidth_forward": BANDWIDTH, "bandwidth_reverse": BANDWIDTH} if given.direction == "both" else {}
+    own = {"jitter": JITTER, "loss": LOSS} if given.protocol == "udp" else {"retransmits": RETRANSMITS}
+    return {"bandwidth": BANDWIDTH, **ways, "transfer": TRANSFER, **own}
+
+
+def responses(runs: Sequence[Run], given: Iperf3Parameters) -> dict[str, Response]:
+    """Over all clients: bandwidths, bytes and retransmits are sums, jitter is the mean, loss that of all datagrams."""
+    each: Mapping[str, Callable[[Run], float]] = {
+        "bandwidth": lambda run: run.bandwidth,
+        "bandwidth_forward": lambda run: run.forward.received.bits_per_second if run.forward else 0.0,
+        "bandwidth_reverse": lambda run: run.reverse.received.bits_per_second if run.reverse else 0.0,
+        "transfer": lambda run: float(run.transfer),
+        "jitter": _jitter,
+        "loss": lambda run: _loss([run]),
+        "retransmits": lambda run: float(sum(way.sent.retransmits or 0 for way in run.ways)),
+    }
+    found = {}
+    for name, kind in kinds(given).items():
+        by_client = tuple(map(each[name], runs))
+        whole = {"jitter": fmean(by_client), "loss": _loss(runs)}.get(name, sum(by_client))
+        found[name] = Response(value=whole, by_client=by_client if len(runs) > 1 else None, **kind.model_dump())
+    return found
+
+
+def events(runs: Sequence[Run], given: Iperf3Parameters) -> float:
+    """Bytes that arrived, those of the warm-up included at the measured rate: the host's cost contains them too."""
+    return sum(run.transfer + run.bandwidth / 8 * given.warmup for run in runs)
+
+
+def _jitter(run: Run) -> float:
+    """Seconds; where data flow both ways, the mean of the two."""
+    return fmean((way.received.jitter_ms or 0.0) / 1e3 for way in run.ways)
+
+
+def _loss(runs: Sequence[Run]) -> float:
+    """The share of all datagrams that did not arrive, as the receivers tell by the numbers in those that did.
+
+    A datagram that arrives twice makes up for one that was lost, in iperf3's count; never for more than all.
+    """
+    ways = [way.received for run in runs for way in run.ways]
+    return max(0, sum(way.lost_packets or 0 for way in ways)) / max(1, sum(way.packets or 0 for way in ways))
+
+
+def warnings(runs: Sequence[Run], given: Iperf3Parameters) -> list[Warned]:
+    """What a reader should know though the trial counts."""
+    return [
+        warning
+        for client, run in enumerate(runs)
+        for which, way in (("the client", run.forward), ("the server", run.reverse))
+        if way is not None
+        for warning in _about(client, which, way, given)
+    ]
+
+
+def _about(client: int, which: str, way: Way, given: Iperf3Parameters) -> list[Warned]:
+    busy = way.sender_cpu > BUSY
+    if given.protocol == "udp" and given.rate is not None:
+        if isclose(way.sent.bits_per_second, given.rate, rel_tol=SHORT):
+            return []
+        text = (
+            f"{which} (client {client}) offered {show(given.rate, 'bit/s')} and sent "
+            f"{show(way.sent.bits_per_second, 'bit/s')}, with {way.sender_cpu:.0%} of a processor"
+        )
+        return [Warned(code="rate-not-reached", text=text)]
+    if busy:
+        text = (
+            f"{which} (client {client}) used {way.sender_cpu:.0%} of a processor to send, and iperf3 sends from one "
+            "thread: what was measured may be its capacity and not the network's"
+        )
+        return [Warned(code="client-limited" if which == "the client" else "server-limited", text=text)]
+    return []

@@ -1,0 +1,137 @@
+"""Bandwidth between each client and its server by iperf3: TCP, or UDP at an offered rate, either way or both."""
+
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import ClassVar
+
+from nearmetal.errors import MachineError, TimedOut, ToolFailed
+from nearmetal.model import Completed, Frozen, Machine, Measurement, ResponseKind, Running, Stage, Warned
+from nearmetal.workloads import _iperf3_responses
+from nearmetal.workloads._iperf3_output import failed, never_started, parse
+from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
+from nearmetal.workloads._stage import facing, last_words, uneven_start
+from nearmetal.workloads._words import number
+
+PORT = 5201
+"""Where the first client's server listens, and each further client's on the next: iperf3 serves one at a time."""
+READY = 30.0
+"""Seconds within which a server has to answer."""
+POLL = 0.1
+SLACK = 45.0
+"""Seconds beyond the run itself: iperf3 greets its server, waits for what is still on the way, and fetches the
+server's figures. It gives up a greeting that stays unanswered after 30 s."""
+STARTS = 3
+"""How often a run is started when the network lost its first datagram."""
+
+
+class Iperf3:
+    kind: ClassVar[str] = "iperf3"
+    Parameters: ClassVar[type[Frozen]] = Iperf3Parameters
+
+    def __init__(self, parameters: Iperf3Parameters) -> None:
+        self._parameters = parameters
+        self._running: list[tuple[Machine, Running]] = []
+
+    @property
+    def responses(self) -> Mapping[str, ResponseKind]:
+        return _iperf3_responses.kinds(self._parameters)
+
+    @property
+    def primary(self) -> str:
+        return "bandwidth"
+
+    @property
+    def duration(self) -> float:
+        return self._parameters.whole
+
+    @property
+    def limit(self) -> float:
+        starts = STARTS if self._parameters.protocol == "udp" else 1
+        return starts * (self._parameters.whole + SLACK)
+
+    async def prepare(self, stage: Stage) -> None:
+        for index in range(len(stage.clients)):
+            server = facing(stage, index)
+            self._running.append((server, await server.spawn(self._serving(server, index))))
+        for index, client in enumerate(stage.clients):
+            await self._answered(client, facing(stage, index), index)
+
+    async def finish(self, stage: Stage) -> None:
+        while self._running:
+            _, running = self._running.pop()
+            with contextlib.suppress(MachineError):  # with its machine, the server is gone too
+                await running.stop()
+
+    async def run(self, stage: Stage) -> Measurement:
+        given = self._parameters
+        commands = [
+            (client, self._measuring(facing(stage, index), index)) for index, client in enumerate(stage.clients)
+        ]
+        ended = await stage.together(commands, given.whole + SLACK)
+        again = 0
+        while again < STARTS - 1 and given.protocol == "udp" and any(map(never_started, ended)):
+            again += 1
+            ended = await stage.together(commands, given.whole + SLACK)
+        return self.measurement(ended, [client.name for client in stage.clients], again)
+
+    def measurement(self, ended: list[Completed], names: list[str], again: int = 0) -> Measurement:
+        """What the clients' output says. Pure. ToolFailed when it says nothing that can be believed."""
+        given = self._parameters
+        runs = [parse(one, given, name) for one, name in zip(ended, names, strict=True)]
+        warnings = [*uneven_start(ended), *_iperf3_responses.warnings(runs, given)]
+        if again:
+            text = f"iperf3 was started {again + 1} times, because the network had lost its first datagram"
+            warnings.append(Warned(code="started-again", text=text))
+        return Measurement(
+            responses=_iperf3_responses.responses(runs, given),
+            events=_iperf3_responses.events(runs, given),
+            artifacts={f"iperf3-{index}.json": one.stdout for index, one in enumerate(ended)},
+            warnings=tuple(warnings),
+        )
+
+    # ── What is run ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _serving(self, server: Machine, index: int) -> list[str]:
+        place = ["--bind", server.address, "--port", str(PORT + index)]
+        return ["iperf3", "--server", *place, "--interval", number(self._parameters.interval), "--json"]
+
+    def _measuring(self, server: Machine, index: int) -> list[str]:
+        given = self._parameters
+        argv = [*_client(server, index), "--time", number(given.duration), "--interval", number(given.interval)]
+        argv += ["--omit", number(given.warmup), "--parallel", str(given.parallel), "--get-server-output"]
+        argv += ["--udp"] if given.protocol == "udp" else []
+        # iperf3 means each stream's.
+        argv += ["--bitrate", str(given.rate // given.parallel)] if given.rate is not None else []
+        argv += ["--length", str(given.length)] if given.length is not None else []
+        return argv + {"forward": [], "reverse": ["--reverse"], "both": ["--bidir"]}[given.direction]
+
+    async def _answered(self, client: Machine, server: Machine, index: int) -> None:
+        """Return once a client has sent its server a few bytes, through the data network. ToolFailed."""
+        until = time.monotonic() + READY
+        while True:
+            ended = await client.exec([*_client(server, index), "--bytes", "1K"], timeout=READY)
+            if ended.status != 0:
+                raise ToolFailed(f"iperf3 ended with status {ended.status}: {last_words(ended)}", client.name)
+            failure = failed(ended)
+            if failure is None:
+                return
+            await self._still_starting(index)
+            if time.monotonic() > until:
+                raise ToolFailed(f"no iperf3 answers within {READY:g} s: {failure}", client.name)
+
+    async def _still_starting(self, index: int) -> None:
+        """Wait a little. ToolFailed when the server that this client faces has ended meanwhile."""
+        machine, running = self._running[index]
+        try:
+            ended = await running.wait(POLL)
+        except TimedOut:
+            return
+        raise ToolFailed(f"iperf3 ended instead of serving: {failed(ended) or last_words(ended)}", machine.name)
+
+
+def _client(server: Machine, index: int) -> list[str]:
+    return ["iperf3", "--client", server.address, "--port", str(PORT + index), "--json"]
+
+
+plugin = Iperf3
