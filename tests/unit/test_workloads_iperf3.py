@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed, Measurement
 from nearmetal.units import AS_WRITTEN
-from nearmetal.workloads.iperf3 import STARTS, Iperf3, Iperf3Parameters
+from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
+from nearmetal.workloads.iperf3 import STARTS, Iperf3
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden, said
 
 TWO: dict[str, Any] = {"duration": "2s", "intervals": 4, "warmup": "0s"}

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from nearmetal.analysis.clients import about_clients
 from nearmetal.analysis.contrasts import matched_contrasts
 from nearmetal.analysis.diagnostics import about_run, diagnose, sharing_cpus
 from nearmetal.analysis.fairness import fairness_of
@@ -34,7 +35,7 @@ def analyse(
         contrasts=diagnose(matched, arms, sharing_cpus(kept, manifest.study), planned),
         cells=cells_of(manifest, arms, primaries),
         fairness=fairness_of(in_order_of_the_study(manifest), manifest.study.reference),
-        warnings=about_run(kept, events, left_out, planned),
+        warnings=(*about_run(kept, events, left_out, planned), *about_clients(arms, primaries, design.margin)),
     )
 
 

@@ -1,0 +1,146 @@
+"""Clients that do not get what the others get: which, by how much, and how consistently. Pure.
+
+A client is *odd* when three things hold together, so that neither noise nor a difference nobody cares about flags one:
+
+- **consistently**: over the blocks it lies on one side of the trial's median client more often than equal clients would
+  (sign test, exact whatever the noise is like, since equal clients are as often above their median as below; Holm over
+  the clients, so that the chance to flag any of several equal ones is at most the level);
+- **by more than the margin**: the median of its deviations from the trial's median client;
+- **more than the others differ among themselves**: three robust standard deviations of theirs (the 1.4826-fold median
+  of their absolute deviations). Five clients that all have their own pace are five paces, and none of them odd.
+
+The median client stands for the others as long as fewer than half are odd.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import comb, expm1, isfinite, log1p
+from statistics import fmean, geometric_mean
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearmetal import factors
+from nearmetal.analysis.diagnostics import ALARM_EXPLORATORY, ALARM_PRIMARY
+from nearmetal.analysis.responses import Arm, Arms
+from nearmetal.model import Response, Scale, Warned
+from nearmetal.units import show
+
+FEWEST = 3
+"""Clients. Of two that differ, neither is the odd one."""
+APART = 3.0
+"""Robust standard deviations."""
+_NORMAL = 1.4826
+"""What makes the median absolute deviation of normal noise its standard deviation."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class OddClient:
+    client: int
+    """From 0."""
+    deviation: float
+    """From the trial's median client: a share of it (-0.3 is 30 % less) on a ratio scale, else in the unit."""
+    agreeing: int
+    """Trials in which it deviated to this side."""
+    trials: int
+    p: float
+    """Of the sign test, corrected for the number of clients."""
+
+
+def odd_clients(trials: Sequence[Sequence[float]], scale: Scale, margin: float, level: float) -> tuple[OddClient, ...]:
+    """The odd clients of a response, by number.
+
+    `trials` has the value of each client, one row a block; rows that the scale cannot hold (a value that is not
+    positive on a ratio scale, or not finite) are passed over. On a difference scale `margin` is taken of the median of
+    all values. ValueError when the rows differ in length.
+    """
+    rows = [row for row in trials if all(isfinite(value) and (scale != "ratio" or value > 0) for value in row)]
+    if not rows or len(rows[0]) < FEWEST:
+        return ()
+    values = np.array(rows, dtype=np.float64)
+    floor = log1p(margin) if scale == "ratio" else margin * abs(float(np.median(values)))
+    if scale == "ratio":
+        values = np.log(values)
+    deviations = values - np.median(values, axis=1, keepdims=True)
+    centres = np.median(deviations, axis=0)
+    evidence = _holm([_sign_p(column) for column in deviations.T])
+    return tuple(
+        OddClient(
+            client=client,
+            deviation=expm1(centre) if scale == "ratio" else float(centre),
+            agreeing=int((np.sign(deviations[:, client]) == np.sign(centre)).sum()),
+            trials=len(rows),
+            p=p,
+        )
+        for client, (centre, p) in enumerate(zip(centres.tolist(), evidence, strict=True))
+        if p <= level and abs(centre) > max(floor, APART * _spread(np.delete(centres, client)))
+    )
+
+
+def _spread(centres: Floats) -> float:
+    return _NORMAL * float(np.median(np.abs(centres)))
+
+
+def _sign_p(deviations: Floats) -> float:
+    """Two-sided; a trial in which the client is itself the median says nothing."""
+    above, below = int((deviations > 0).sum()), int((deviations < 0).sum())
+    told = above + below
+    ways: int = sum(comb(told, k) for k in range(max(above, below), told + 1))
+    return min(1.0, 2 * ways / (1 << told))
+
+
+def _holm(raw: Sequence[float]) -> list[float]:
+    """S. Holm, "A simple sequentially rejective multiple test procedure", Scand. J. Statist. 6, 1979."""
+    adjusted = [0.0] * len(raw)
+    largest = 0.0
+    for rank, index in enumerate(sorted(range(len(raw)), key=lambda index: raw[index])):
+        largest = max(largest, min(1.0, (len(raw) - rank) * raw[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+# ── In a run ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def about_clients(arms: Arms, primaries: Mapping[str, str], margin: float) -> tuple[Warned, ...]:
+    """A warning for each odd client of each treatment, workload and response. A block's boot is the unit."""
+    return tuple(
+        warning
+        for (_, workload), arm in arms.items()
+        for response in _told_by_client(arm)
+        for warning in _about(arm, workload, response, response == primaries.get(workload), margin)
+    )
+
+
+def _told_by_client(arm: Arm) -> list[str]:
+    records = [record for replicate in arm.first for record in replicate.records]
+    return sorted({name for record in records for name, response in record.responses.items() if response.by_client})
+
+
+def _about(arm: Arm, workload: str, name: str, primary: bool, margin: float) -> Iterable[Warned]:
+    boots = [[record.responses.get(name) for record in replicate.records] for replicate in arm.first]
+    told = [responses for one in boots if (responses := [response for response in one if response is not None])]
+    trials = [clients for responses in told if (clients := _averaged(responses))]
+    if len({len(clients) for clients in trials}) != 1:
+        return
+    kind = told[0][0]
+    where = f"{factors.key(arm.first[0].records[0].trial.treatment)}, {workload}"
+    for odd in odd_clients(trials, kind.scale, margin, ALARM_PRIMARY if primary else ALARM_EXPLORATORY):
+        size = f"{abs(odd.deviation):.1%}" if kind.scale == "ratio" else show(abs(odd.deviation), kind.unit)
+        text = (
+            f"{where}: {name} of client {odd.client} (of 0 to {len(trials[0]) - 1}) was {size} "
+            f"{'above' if odd.deviation > 0 else 'below'} the median client's, in {odd.agreeing} of {odd.trials} blocks"
+        )
+        yield Warned(code="odd-client", text=text)
+
+
+def _averaged(repeats: Sequence[Response]) -> list[float]:
+    """Each client's mean over the repeats of a boot, on the response's scale; none where a repeat does not tell."""
+    rows = [response.by_client for response in repeats if response.by_client]
+    if len(rows) != len(repeats) or len(set(map(len, rows))) != 1:
+        return []
+    columns = list(zip(*rows, strict=True))
+    geometric = repeats[0].scale == "ratio" and all(value > 0 for column in columns for value in column)
+    return [geometric_mean(column) if geometric else fmean(column) for column in columns]
