@@ -14,7 +14,6 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NearmetalError, NotProvisioned
 from nearmetal.model import (
     Artifact,
-    Cost,
     Level,
     Measurement,
     Observer,
@@ -29,6 +28,8 @@ from nearmetal.model import (
     Warned,
     WorkloadSpec,
 )
+from nearmetal.run import contention
+from nearmetal.run.contention import Accounts
 from nearmetal.run.events import Step, Stream, TrialStarted
 from nearmetal.store.folder import write_whole
 from nearmetal.study import workload_of
@@ -97,9 +98,9 @@ class _Trial:
         watches = {observer.name: await observer.start(stage) for observer in observers if not observer.around}
         limit = workload.limit + LIMITS.trial_slack
         try:
-            before = await _costs(stage)
+            before = await contention.accounts(stage)
             measurement: Measurement = await asyncio.wait_for(workload.run(stage), limit)
-            after = await _costs(stage)
+            after = await contention.accounts(stage)
         except TimeoutError:
             raise NearmetalError(f"the workload did not end within {limit:g} s") from None
         finally:
@@ -108,8 +109,16 @@ class _Trial:
                 self.keep(observation.artifacts)
                 self._observed[name] = dict(observation.counters)
         await self._listen([observer for observer in observers if observer.around], "after")
-        spent = None if before is None or after is None else after.cpu_seconds - before.cpu_seconds
-        return measurement, spent
+        self._note_contention(before, after)
+        return measurement, contention.spent(before.machines, after.machines, range(len(stage.servers)))
+
+    def _note_contention(self, before: Accounts, after: Accounts) -> None:
+        machines = (*self._task.stage.servers, *self._task.stage.clients)
+        places = zip(machines, self._task.record.machines, strict=True)
+        where = [(machine.site.name, record.cpus) for machine, record in places]
+        found = contention.found(before, after, where, bool(self._task.stage.spec.neighbours))
+        self._observed["contention"] = found
+        self._warnings += contention.warnings(found)
 
     async def _listen(self, observers: list[Observer], when: str) -> None:
         for observer in observers:
@@ -162,14 +171,3 @@ class _Trial:
                 "artifacts": tuple(self._artifacts),
             }
         )
-
-
-async def _costs(stage: Stage) -> Cost | None:
-    """What all servers have cost so far; None as soon as one of them cannot tell."""
-    costs = await asyncio.gather(*(server.cost() for server in stage.servers))
-    known = [cost for cost in costs if cost is not None]
-    if len(known) != len(costs):
-        return None
-    return Cost(
-        cpu_seconds=sum(cost.cpu_seconds for cost in known), memory_bytes=sum(cost.memory_bytes for cost in known)
-    )
