@@ -130,3 +130,12 @@ def luminance(colour: str) -> float:
     channels = [int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("most", "ticks"), [(1, [0, 1]), (7, list(range(8))), (9, [0, 2, 4, 6, 8]), (1666, [500, 1000, 1500])]
+)
+def test_blocks_are_counted_in_whole_numbers(most: int, ticks: "list[int]") -> None:
+    line = charts.Line("host", "#123456", tuple((float(x), 0.01 * x) for x in range(most + 1)))
+    spec = charts.lines("", "", "block", [line])
+    assert spec["layer"][1]["encoding"]["x"]["axis"]["values"] == list(ticks)

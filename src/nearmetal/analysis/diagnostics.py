@@ -203,7 +203,8 @@ def _blocks(pairs: Sequence[tuple[Replicate, Replicate]], planned: int) -> Itera
         yield Warned(code="blocks-missing", text=text)
     again = sum(treatment.attempt > 0 for treatment, _ in pairs)
     if again:
-        yield Warned(code="blocks-repeated", text=f"{again} of {len(pairs)} blocks count by a later attempt")
+        count = "counts" if again == 1 else "count"
+        yield Warned(code="blocks-repeated", text=f"{again} of {len(pairs)} blocks {count} by a later attempt")
 
 
 def _one_boot(records: Sequence[TrialRecord]) -> Iterable[Warned]:

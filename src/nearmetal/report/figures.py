@@ -12,6 +12,8 @@ def quantity(value: float, unit: str) -> str:
         return "not a number" if math.isnan(value) else "without limit"
     if unit == "1/s":
         return f"{_rounded(value)}/s"
+    if not unit and abs(value) < 10_000:
+        return _rounded(value)
     return units.show(value, unit).replace(" us", " µs")
 
 
@@ -26,9 +28,15 @@ def ratio(value: float, spread: tuple[float, float] | None = None) -> str:
         return "not a number" if math.isnan(value) else "without limit"
     if abs(value) >= 10:
         return f"{value:,.1f}"
-    width = abs(spread[1] - spread[0]) if spread and all(map(math.isfinite, spread)) else abs(value) / 10
-    decimals = min(4, max(2, math.ceil(-math.log10(width / 2)))) if width > 0 else 3
-    return f"{value:.{decimals}f}"
+    return f"{value:.{_decimals(value, spread)}f}"
+
+
+def _decimals(value: float, spread: tuple[float, float] | None) -> int:
+    """Two to four: as many as the interval is narrow, and enough that an end beside 1 is not written as 1."""
+    ends = spread if spread and all(map(math.isfinite, spread)) else ()
+    width = abs(ends[1] - ends[0]) if ends else abs(value) / 10
+    least = min(4, max(2, math.ceil(-math.log10(width / 2)))) if width > 0 else 3
+    return next((digits for digits in range(least, 4) if all(end == 1 or round(end, digits) != 1 for end in ends)), 4)
 
 
 def interval(spread: tuple[float, float]) -> str:

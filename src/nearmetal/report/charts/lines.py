@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nearmetal.report import palette
 from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer
+
+STEPS = tuple(digit * 10**power for power in range(7) for digit in (1, 2, 5))
 
 _BINS = 80
 """More blocks than this in a line cannot be told apart at 328 px: medians of neighbours are drawn instead."""
@@ -40,6 +43,13 @@ def thinned(points: Sequence[tuple[float, float]], bins: int) -> tuple[tuple[flo
     )
 
 
+def _whole(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Round numbers for an axis of things that are counted: at most nine, none of them between two blocks."""
+    least, most = math.floor(min((row["x"] for row in rows), default=0)), max((row["x"] for row in rows), default=0)
+    step = next(step for step in STEPS if (most - least) / step <= 8)
+    return list(range(math.ceil(least / step) * step, math.floor(most) + 1, step))
+
+
 def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width: int = HALF) -> Spec:
     """Lines around 0 %, one a treatment, with a legend by colour."""
     bins = max(12, min(_BINS, _POINTS // max(1, len(groups))))
@@ -59,7 +69,7 @@ def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width
     x = field(
         "x",
         title=x_title,
-        axis={"tickMinStep": 1, "grid": False, "format": "d", "tickCount": 8},
+        axis={"values": _whole(rows), "grid": False, "format": "d"},
         scale={"nice": False, "zero": False, "padding": 6},
     )
     y = field(
