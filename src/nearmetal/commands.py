@@ -357,9 +357,8 @@ def doctor(as_json: bool) -> int:
 
 def clean(as_json: bool) -> int:
     from nearmetal.lab import clean as cleaning
-    from nearmetal.lab.sites import opener
 
-    cleaned = asyncio.run(cleaning.clean(opener({})))
+    cleaned = asyncio.run(cleaning.clean())
     if as_json:
         print_json(cleaned.model_dump(mode="json"))
     else:

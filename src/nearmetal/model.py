@@ -98,7 +98,14 @@ class LinkSpec(Frozen):
     jitter: Annotated[Seconds, Field(le=60)] | None = None
     loss: Annotated[Share, Field(le=1)] | None = None
     reorder: Annotated[Share, Field(le=1)] | None = None
+    tunnel: Literal["vxlan", "gre"] | None = None
+    """What carries frames from host to host; it makes sense only where servers and clients are on different ones."""
     switch: Literal["bridge", "direct"] = "bridge"
+
+    @property
+    def is_laid(self) -> bool:
+        """Whether it is more than a place at the same switch."""
+        return self.is_shaped or self.switch == "direct"
 
     @property
     def is_shaped(self) -> bool:

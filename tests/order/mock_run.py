@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nearmetal.lab import clean
-from nearmetal.lab.sites import opener
 from nearmetal.model import Study, TrialRecord
 from nearmetal.run import session
 from nearmetal.run.events import Event
@@ -66,4 +65,4 @@ async def left_over() -> list[str]:
 
 
 async def cleaned() -> clean.Cleaned:
-    return await clean.clean(opener({}))
+    return await clean.clean()

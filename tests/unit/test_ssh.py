@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab import probe, ssh
+from nearmetal.lab import probe, ssh, ssh_commands
 from nearmetal.lab.site import LocalSite
 
 CLIENT = asyncssh.generate_private_key("ssh-ed25519")
@@ -134,7 +134,7 @@ def ready() -> bool:
 
 @given(st.lists(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"])), max_size=4))
 def test_words_arrive_as_they_are(words: list[str]) -> None:
-    line = ssh.command_line(["printf", "%s\\0", "", *words])
+    line = ssh_commands.command_line(["printf", "%s\\0", "", *words])
     ended = subprocess.run(["sh", "-c", line], capture_output=True, check=True)
     assert ended.stdout.decode() == "\0".join(["", *words, ""])
     assert int(ended.stderr) > 1
@@ -142,7 +142,7 @@ def test_words_arrive_as_they_are(words: list[str]) -> None:
 
 def test_a_zero_byte_is_refused() -> None:
     with pytest.raises(BadInput, match="zero byte"):
-        ssh.command_line(["echo", "a\0b"])
+        ssh_commands.command_line(["echo", "a\0b"])
 
 
 # ── Commands ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -250,7 +250,7 @@ async def test_a_background_program_is_told_to_end(machine: ssh.SshMachine, tmp_
 async def test_a_stubborn_one_is_killed(
     machine: ssh.SshMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh, "LIMITS", type(LIMITS)(stop=0.2))
+    monkeypatch.setattr(ssh_commands, "LIMITS", type(LIMITS)(stop=0.2))
     running = await machine.spawn(["sh", "-c", f"trap '' TERM; echo $$ >{tmp_path}/pid; while :; do sleep 1; done"])
     pid = await written(tmp_path / "pid")
     assert (await running.stop()).status == 137

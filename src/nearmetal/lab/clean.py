@@ -1,14 +1,16 @@
 """Putting right what a dead nearmetal left: every ledger without an owner is replayed."""
 
 import os
+from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
 from nearmetal.config import Paths
-from nearmetal.lab.lab import Lab, OpenSite
+from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import held, ownerless
+from nearmetal.lab.sites import opener
 from nearmetal.model import Frozen
 
 
@@ -33,8 +35,8 @@ def new_token() -> str:
     return os.urandom(3).hex()
 
 
-async def clean(open_site: OpenSite) -> Cleaned:
-    """Idempotent. Ledgers of living owners are not touched."""
+async def clean() -> Cleaned:
+    """Idempotent. Ledgers of living owners are not touched. Hosts are reached as the ledgers say."""
     removed: list[str] = []
     restored: list[str] = []
     left: list[str] = []
@@ -43,10 +45,11 @@ async def clean(open_site: OpenSite) -> Cleaned:
     for path in paths:
         with held(path) as ledger:
             before = ledger.outstanding()
-            lab = Lab(path.stem, ledger, open_site)
-            for undone in await lab.undo():
-                (restored if undone.outcome in ("restored", "already so") else left).append(undone.told)
-            left += await lab.close()
+            async with aclosing(opener(before.hosts)) as open_site:
+                lab = Lab(path.stem, ledger, open_site)
+                for undone in await lab.undo():
+                    (restored if undone.outcome in ("restored", "already so") else left).append(undone.told)
+                left += await lab.close()
             after = ledger.outstanding()
             removed += [f"{h.kind} {h.name}" for h in before.handles if h not in after.handles]
     return Cleaned(ledgers=len(paths), removed=tuple(removed), restored=tuple(restored), left=tuple(left))

@@ -47,7 +47,10 @@ class Lab:
 
     async def site(self, name: str) -> Site:
         if name not in self.sites:
-            self.sites[name] = await self._open_site(name)
+            site = await self._open_site(name)
+            if site.spec is not None:
+                self.ledger.reached(name, site.spec)
+            self.sites[name] = site
         return self.sites[name]
 
     async def create(

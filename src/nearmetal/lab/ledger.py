@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import HostCannot
-from nearmetal.model import Change, Handle
+from nearmetal.model import Change, Handle, HostSpec
 from nearmetal.store.journal import Journal, lines
 
 
@@ -24,6 +24,8 @@ class Outstanding:
     handles: tuple[Handle, ...]
     changes: tuple[tuple[int, Change], ...]
     """With the number under which `undone` takes them."""
+    hosts: Mapping[str, HostSpec]
+    """How each host was reached on which there is, or was, something of it."""
 
 
 class _Account:
@@ -32,10 +34,13 @@ class _Account:
     def __init__(self) -> None:
         self._handles: dict[tuple[str, str, str], Handle] = {}
         self._changes: dict[int, Change] = {}
+        self._hosts: dict[str, HostSpec] = {}
         self.numbered = 0
 
     def take(self, line: Mapping[str, Any]) -> None:
         match line["op"]:
+            case "host":
+                self._hosts[line["name"]] = HostSpec.from_json(line["spec"])
             case "create":
                 handle = Handle.from_json(line["handle"])
                 self._handles[handle.kind, handle.name, handle.site] = handle
@@ -48,7 +53,9 @@ class _Account:
                 self._changes.pop(line["number"], None)
 
     def outstanding(self) -> Outstanding:
-        return Outstanding(tuple(reversed(self._handles.values())), tuple(reversed(self._changes.items())))
+        return Outstanding(
+            tuple(reversed(self._handles.values())), tuple(reversed(self._changes.items())), dict(self._hosts)
+        )
 
 
 class Ledger:
@@ -66,6 +73,10 @@ class Ledger:
             raise HostCannot("another nearmetal holds this ledger", str(path), "wait until it ends") from None
         self._journal = Journal(path)
         self._account = _account(path)
+
+    def reached(self, name: str, spec: HostSpec) -> None:
+        """Note how a host is reached, for whoever has to put it right: a study may not be at hand then."""
+        self._append({"op": "host", "name": name, "spec": spec.model_dump(mode="json")})
 
     def creating(self, handle: Handle) -> None:
         """Note what is about to be made; again, with more to find it by, when more is known."""

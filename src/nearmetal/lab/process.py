@@ -70,21 +70,44 @@ def kill_group(process: asyncio.subprocess.Process, number: signal.Signals) -> N
 
 
 class Background:
-    """A `Running` on top of a local process: its output is gathered while it goes on."""
+    """A `SiteRunning` on top of a local process: its output is gathered while it goes on."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self._output = asyncio.ensure_future(process.communicate())
+        self._first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._end = asyncio.ensure_future(self._gather())
+
+    async def _gather(self) -> Completed:
+        assert self._process.stderr is not None
+        stdout, stderr = await asyncio.gather(self._read(), self._process.stderr.read())
+        return Completed(status=exit_status(await self._process.wait()), stdout=stdout, stderr=stderr)
+
+    async def _read(self) -> bytes:
+        assert self._process.stdout is not None
+        output = bytearray()
+        while chunk := await self._process.stdout.read(65536):
+            output += chunk
+            if not self._first.done() and b"\n" in chunk:
+                self._first.set_result(bytes(output).partition(b"\n")[0])
+        if not self._first.done():
+            self._first.set_result(bytes(output))
+        return bytes(output)
+
+    async def first_line(self, timeout: float) -> bytes:
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._first), timeout)
+        except TimeoutError:
+            raise TimedOut(f"the program said nothing for {timeout:g} s") from None
 
     async def wait(self, timeout: float) -> Completed:
         try:
-            stdout, stderr = await asyncio.wait_for(asyncio.shield(self._output), timeout)
+            return await asyncio.wait_for(asyncio.shield(self._end), timeout)
         except TimeoutError:
             raise TimedOut(f"the program still runs after {timeout:g} s") from None
-        return Completed(status=exit_status(self._process.returncode), stdout=stdout, stderr=stderr)
 
     async def stop(self) -> Completed:
-        kill_group(self._process, signal.SIGTERM)
+        if not self._end.done():
+            kill_group(self._process, signal.SIGTERM)
         try:
             return await self.wait(LIMITS.stop)
         except TimedOut:

@@ -6,23 +6,33 @@ import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nearmetal.config import LIMITS
+from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import cpus, probe, process
-from nearmetal.model import Commands, Completed, Running
+from nearmetal.model import Commands, Completed, HostSpec, SiteRunning
 
 
 class LocalSite:
     """This host."""
 
     name = "local"
+    spec: HostSpec | None = None
 
     def __init__(self) -> None:
         self.arch = platform.machine()
+        self.boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
     @property
     def probe(self) -> str:
         return str(probe.path())
+
+    @property
+    def state(self) -> str:
+        return str(Paths.default().state)
+
+    @property
+    def bound(self) -> Sequence[str]:
+        return (f"--die-with-parent={os.getpid()}",)
 
     async def exec(
         self,
@@ -34,7 +44,7 @@ class LocalSite:
     ) -> Completed:
         return await process.run(argv, stdin=stdin, env=env, timeout=timeout)
 
-    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> SiteRunning:
         return process.Background(await process.start(argv, env=env, stdin=asyncio.subprocess.DEVNULL))
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
@@ -46,6 +56,9 @@ class LocalSite:
 
     async def get(self, path: str) -> bytes:
         return Path(path).read_bytes()
+
+    async def place(self, file: Path, sha256: str) -> str:
+        return str(file)
 
 
 async def must(commands: Commands, *argv: str, stdin: bytes = b"", timeout: float = LIMITS.command) -> bytes:

@@ -1,22 +1,49 @@
 """From a host's name in a study to a site."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from nearmetal.errors import HostCannot
-from nearmetal.lab.lab import OpenSite
+from nearmetal.errors import BadInput
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import HostSpec, Site
 
+if TYPE_CHECKING:
+    from nearmetal.lab.ssh_site import SshSite
 
-def opener(hosts: Mapping[str, HostSpec]) -> OpenSite:
-    """A function that reaches the hosts of a study."""
 
-    async def open_site(name: str) -> Site:
+class Sites:
+    """Reaches the hosts of a study when they are asked for, each once; to be closed."""
+
+    def __init__(self, hosts: Mapping[str, HostSpec], say: Callable[[str], None]) -> None:
+        self._hosts = hosts
+        self._say = say
+        self._local = LocalSite()
+        self._far: dict[str, SshSite] = {}
+        self._reaching = asyncio.Lock()
+
+    async def __call__(self, name: str) -> Site:
+        """BadInput, or HostCannot with what helps."""
         if name == "local":
-            return LocalSite()
-        raise HostCannot(
-            f"the host {name!r} ({hosts[name].ssh}) is remote, and machines can only be placed on this host so far",
-            remedy='use host = "local"',
-        )
+            return self._local
+        async with self._reaching:
+            if name not in self._far:
+                self._far[name] = await self._reach(name)
+            return self._far[name]
 
-    return open_site
+    async def _reach(self, name: str) -> "SshSite":
+        if name not in self._hosts:
+            raise BadInput(f"there is no host {name!r}", remedy=f'declare it: [hosts.{name}] ssh = "user@address"')
+        from nearmetal.lab.ssh_site import SshSite
+
+        return await SshSite.open(name, self._hosts[name], self._say)
+
+    async def aclose(self) -> None:
+        """Let go of all of them; what runs there ends."""
+        for site in self._far.values():
+            await site.close()
+        self._far.clear()
+
+
+def opener(hosts: Mapping[str, HostSpec], say: Callable[[str], None] = lambda text: None) -> Sites:
+    return Sites(hosts, say)

@@ -1,26 +1,19 @@
-"""Machines reached by SSH: one connection, kept open, because under emulation a login takes most of a second.
-
-SSH hands the far side one string for its login shell, not an argument vector, so every word is quoted here. The shell
-tells its process id as the first line of stderr and then becomes the program, with exactly the environment that
-programs have in every machine. By that id the program's process group is signalled: sshd itself passes no signals on
-for root.
-"""
+"""Machines reached by SSH: one connection, kept open, because under emulation a login takes most of a second."""
 
 import asyncio
 import contextlib
-import shlex
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import asyncssh
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import BadInput, MachineLost, NotProvisioned, TimedOut, ToolFailed
+from nearmetal.errors import MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import network, probe
-from nearmetal.model import Completed, Cost, Running, Site
+from nearmetal.lab.ssh_commands import SshCommands
+from nearmetal.model import Cost, Site
 
 _AGAIN = 0.02
 """Seconds until the next attempt after one was refused."""
@@ -28,8 +21,6 @@ _PATIENCE = 5.0
 """Seconds until a second attempt beside one that is silent: each costs the far side a process."""
 _IDENTITY = "cat /proc/sys/kernel/random/boot_id /proc/sys/kernel/arch 2>/dev/null || uname -m"
 """The kernel tells its architecture in a file since Linux 6.1."""
-_KILL_LIMIT = 2.0
-"""Seconds that a killed program has to be gone."""
 
 
 @dataclass(frozen=True)
@@ -143,86 +134,7 @@ async def _attempt(endpoint: Endpoint) -> socket.socket | None:
     return None
 
 
-def command_line(argv: Sequence[str]) -> str:
-    """What the far shell is given so that exactly `argv` runs, its process id told before. BadInput for a zero byte."""
-    if any("\0" in word for word in argv):
-        raise BadInput("a word of a command holds a zero byte, which no program can be given", repr(list(argv)))
-    return f"echo $$ >&2; exec {shlex.join(argv)}"
-
-
-class _Command:
-    """A `Running` on the far side."""
-
-    def __init__(self, machine: "SshMachine", process: "asyncssh.SSHClientProcess[bytes]") -> None:
-        self._machine = machine
-        self._process = process
-        self._group = asyncio.ensure_future(self._read_group())
-        self._end = asyncio.ensure_future(self._gather())
-        for task in (self._group, self._end):
-            # When nobody waits any more, that the machine is gone is no news.
-            task.add_done_callback(lambda task: task.cancelled() or task.exception())
-
-    async def _read_group(self) -> int:
-        """The number of its process group, from the line that comes before all the program says itself."""
-        line = await self._process.stderr.readline()
-        try:
-            return int(line)
-        except ValueError:
-            if self._machine.connection.is_closed():
-                raise self._machine.lost() from None
-            raise ToolFailed(f"its login shell does not start commands: {line!r}", self._machine.name) from None
-
-    async def _gather(self) -> Completed:
-        await self._group
-        try:
-            ended = await self._process.wait()
-        except (asyncssh.Error, OSError) as error:
-            raise self._machine.lost(error) from None
-        if ended.returncode is None:
-            raise self._machine.lost()
-        status = ended.returncode if ended.returncode >= 0 else 128 - ended.returncode
-        return Completed(status=status, stdout=_bytes(ended.stdout), stderr=_bytes(ended.stderr))
-
-    async def wait(self, timeout: float) -> Completed:
-        try:
-            return await asyncio.wait_for(asyncio.shield(self._end), timeout)
-        except TimeoutError:
-            raise TimedOut(f"the program still runs after {timeout:g} s", self._machine.name) from None
-
-    async def stop(self) -> Completed:
-        if not self._end.done():
-            await self._signal("TERM")
-        try:
-            return await self.wait(LIMITS.stop)
-        except TimedOut:
-            await self.kill()
-            return await self._end
-
-    async def kill(self) -> None:
-        """MachineLost when it cannot be."""
-        if self._end.done():
-            return
-        await self._signal("KILL")
-        try:
-            await self.wait(_KILL_LIMIT)
-        except TimedOut:
-            # Something left its process group and holds on to its output.
-            self._process.close()
-
-    async def _signal(self, name: Literal["TERM", "KILL"]) -> None:
-        try:
-            async with asyncio.timeout(LIMITS.command):
-                command = f"kill -s {name} -- -{await asyncio.shield(self._group)}"
-                await self._machine.connection.run(command, encoding=None, stdin=asyncssh.DEVNULL)
-        except (asyncssh.Error, OSError, TimeoutError) as error:
-            raise self._machine.lost(error) from None
-
-
-def _bytes(output: bytes | str | None) -> bytes:
-    return output if isinstance(output, bytes) else b""
-
-
-class SshMachine:
+class SshMachine(SshCommands):
     """A `Machine` at the other end of an SSH connection."""
 
     interface = network.INSIDE
@@ -238,7 +150,7 @@ class SshMachine:
         address: str,
         peer: str | None,
     ) -> None:
-        self.name = name
+        super().__init__(name)
         self.role = role
         self.site = site
         self.endpoint = endpoint
@@ -248,13 +160,6 @@ class SshMachine:
         self.probe = probe.INSIDE
         self.arch = ""
         self.boot_id = ""
-        self._connection: asyncssh.SSHClientConnection | None = None
-
-    @property
-    def connection(self) -> asyncssh.SSHClientConnection:
-        if self._connection is None:
-            raise self.lost()
-        return self._connection
 
     def ready(self) -> bool:
         """Whether it is worth while to try to connect; may raise what makes waiting pointless."""
@@ -277,58 +182,12 @@ class SshMachine:
             raise ToolFailed(f"this is no Linux that tells its boot id: {words} {told.stderr!r}", self.name)
         self.boot_id, self.arch = words
 
-    async def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes = b"",
-        env: Mapping[str, str] | None = None,
-        timeout: float = LIMITS.command,
-    ) -> Completed:
-        command = await self._start(argv, env, stdin)
-        try:
-            return await command.wait(timeout)
-        except TimedOut:
-            await command.kill()
-            raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {timeout:g} s", self.name) from None
-        except asyncio.CancelledError:
-            await command.kill()
-            raise
-
-    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
-        return await self._start(argv, env, b"")
-
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         """The words that become the program, in the environment it is to have.
 
         Its parent there is this connection's sshd, so it ends also when we do and cannot say so.
         """
         return lab_machine.launch(self.probe, argv, env, "--die-with-parent")
-
-    async def _start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> _Command:
-        line = command_line(self.started(argv, env or {}))
-        try:
-            async with asyncio.timeout(LIMITS.command):
-                process = await self.connection.create_process(line, input=stdin, encoding=None)
-        except asyncssh.ChannelOpenError as error:
-            raise MachineLost(
-                f"it takes no further command: {error.reason}", self.name, "raise MaxSessions of its sshd"
-            ) from None
-        except (asyncssh.Error, OSError, TimeoutError) as error:
-            raise self.lost(error) from None
-        return _Command(self, process)
-
-    def lost(self, error: BaseException | None = None) -> MachineLost:
-        if isinstance(error, TimeoutError):
-            return MachineLost(f"it did not answer for {LIMITS.command:g} s", self.name)
-        said = f": {error}" if error and str(error) else ""
-        return MachineLost(f"its SSH connection is gone{said}", self.name)
-
-    async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
-        await lab_machine.put(self, content, path, mode)
-
-    async def get(self, path: str) -> bytes:
-        return await lab_machine.get(self, path)
 
     async def reboot(self) -> None:
         before = self.boot_id

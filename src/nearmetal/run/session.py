@@ -4,7 +4,7 @@ import datetime
 import json
 import platform
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -48,13 +48,13 @@ class Request:
 
 async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
     """Begin a run. Nothing is provisioned before everything that can be checked has been."""
-    open_site = opener(request.study.hosts)
     with _measuring():
         _refuse_what_is_there(request.folder)
-        await _put_right(open_site, say)
+        await _put_right(say)
         await _prepare_images(request.study, say)
-        folder = await open_folder(request, open_site)
-        return await _run(folder, open_site, listeners)
+        async with aclosing(opener(request.study.hosts, say)) as open_site:
+            folder = await open_folder(request, open_site)
+            return await _run(folder, open_site, listeners)
 
 
 async def open_folder(request: Request, open_site: OpenSite) -> RunFolder:
@@ -80,11 +80,11 @@ def _refuse_what_is_there(folder: Path) -> None:
 async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
     """Go on where the journal ends."""
     manifest = folder.manifest()
-    open_site = opener(manifest.study.hosts)
     with _measuring():
-        await _put_right(open_site, say)
+        await _put_right(say)
         await _prepare_images(manifest.study, say)
-        return await _run(folder, open_site, listeners)
+        async with aclosing(opener(manifest.study.hosts, say)) as open_site:
+            return await _run(folder, open_site, listeners)
 
 
 async def _run(folder: RunFolder, open_site: OpenSite, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
@@ -102,8 +102,8 @@ def _measuring() -> AbstractContextManager[None]:
     return exclusive(Paths.default().state / "measuring.lock", busy)
 
 
-async def _put_right(open_site: OpenSite, say: Say) -> None:
-    cleaned = await clean.clean(open_site)
+async def _put_right(say: Say) -> None:
+    cleaned = await clean.clean()
     if cleaned.ledgers:
         say(f"put right what an earlier run left: {len(cleaned.removed)} removed, {len(cleaned.restored)} restored")
     for what in cleaned.left:
@@ -114,7 +114,8 @@ async def _put_right(open_site: OpenSite, say: Say) -> None:
 
 
 async def what_is_missing(study: Study) -> Missing:
-    return await cannot_run(study, opener(study.hosts))
+    async with aclosing(opener(study.hosts)) as open_site:
+        return await cannot_run(study, open_site)
 
 
 def _refusal(study: Study, missing: Missing) -> HostCannot:

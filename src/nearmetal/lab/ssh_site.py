@@ -1,0 +1,222 @@
+"""A host of the user's own, reached by SSH: `[hosts.NAME]` in a study.
+
+Who it is and who we are is the user's business: their known_hosts says which host key is right, their agent and key
+files log in, and their ~/.ssh/config may say the rest. What is started there ends when the connection does, so nothing
+outlives the controller but what the ledger knows of.
+
+An sshd serves ten commands at once on a connection by default, and every machine takes one for as long as it lives.
+Where one connection is full, the next one is opened.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+import asyncssh
+
+from nearmetal.config import LIMITS
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import probe
+from nearmetal.lab.site import must
+from nearmetal.lab.ssh_commands import SshCommands
+from nearmetal.model import HostSpec
+from nearmetal.units import show_size
+
+CACHE = "/var/cache/nearmetal"
+"""What is sent to a host once and may be removed at any time: probe and images, by their hashes."""
+STATE = "/var/lib/nearmetal"
+
+_TARGET = re.compile(
+    r"(?:(?P<user>[^@]+)@)?(?:\[(?P<bracketed>[^\]]+)\]|(?P<host>[^\[\]]+?))(?::(?P<port>[0-9]{1,5}))?"
+)
+_KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
+_IDENTITY = "uname -s && uname -m && id -u && cat /proc/sys/kernel/random/boot_id"
+_CHUNK = 8 * 2**20
+"""Bytes of a file that are sent at a time."""
+_HASHING = 600.0
+"""Seconds that the far side may take to read a large file through."""
+_MOST_CONNECTIONS = 100
+
+# A file appears under its name only when it is whole: what was begun is called otherwise, and begun again.
+_KEEP = """
+set -e
+unfinished=$1.unfinished
+found=$(sha256sum "$unfinished")
+[ "${found%% *}" = "$2" ] || { echo "it arrived changed: ${found%% *}"; exit 1; }
+chmod "$3" "$unfinished"
+mv -f -- "$unfinished" "$1"
+"""
+
+Say = Callable[[str], None]
+
+
+def parse(spec: HostSpec) -> tuple[str, str | None, int | None]:
+    """Host, user and port of "user@host:port", "user@[address]:port" or an address alone. BadInput."""
+    text = spec.ssh
+    user, _, rest = text.rpartition("@")
+    if rest.count(":") > 1 and not rest.startswith("["):
+        return rest, user or None, None  # an IPv6 address without brackets
+    found = _TARGET.fullmatch(text)
+    if not found or int(found["port"] or 22) > 65535:
+        raise BadInput(f"{text!r} is no address of an SSH server", "[hosts] ssh", 'write it as "user@host:port"')
+    return found["bracketed"] or found["host"], found["user"], int(found["port"]) if found["port"] else None
+
+
+class SshSite(SshCommands):
+    """A `Site` at the other end of SSH connections. Made by `open`."""
+
+    bound = ("--die-with-parent",)
+    """The parent is the connection's sshd."""
+    state = STATE
+
+    def __init__(self, name: str, spec: HostSpec, say: Say) -> None:
+        super().__init__(name)
+        self.spec = spec
+        self.arch = ""
+        self.boot_id = ""
+        self.probe = ""
+        """Empty until it lies there."""
+        self._say = say
+        self._more: list[asyncssh.SSHClientConnection] = []
+        self._connecting = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, name: str, spec: HostSpec, say: Say) -> "SshSite":
+        """Log in, see what it is, and have the probe there. BadInput, or HostCannot with what helps."""
+        site = cls(name, spec, say)
+        try:
+            site._connection = await site._log_in()
+            await site._identify()
+            await site._bring_probe()
+        except BaseException:
+            await site.close()
+            raise
+        return site
+
+    @property
+    def where(self) -> str:
+        return f"the host {self.name} ({self.spec.ssh})"
+
+    @property
+    def address(self) -> str:
+        """The address that the connection leads to."""
+        return str(self.connection.get_extra_info("peername")[0])
+
+    # ── Reach ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _log_in(self) -> asyncssh.SSHClientConnection:
+        host, user, port = parse(self.spec)
+        given = {"username": user, "port": port}
+        try:
+            options = asyncssh.SSHClientConnectionOptions(
+                host=host,
+                login_timeout=LIMITS.command,
+                **{key: value for key, value in given.items() if value is not None},
+            )
+            # Without any file of known hosts asyncssh would trust whoever answers.
+            known = options.known_hosts or [str(path) for name in _KNOWN_HOSTS if (path := _file(name)).is_file()]
+            async with asyncio.timeout(LIMITS.command):
+                return await asyncssh.connect(host, options=options, known_hosts=known or b"")
+        except asyncssh.HostKeyNotVerifiable as error:
+            raise HostCannot(
+                f"its host key is not one that you know: {error}",
+                self.where,
+                f"log in once by hand and compare the key (ssh {self.spec.ssh}), so that it is in ~/.ssh/known_hosts",
+            ) from None
+        except asyncssh.PermissionDenied:
+            raise HostCannot(
+                "it accepts none of your keys", self.where, f"ssh-copy-id {self.spec.ssh}; or add the key to ssh-agent"
+            ) from None
+        except (asyncssh.Error, OSError, ValueError) as error:
+            said = str(error) or f"no answer within {LIMITS.command:g} s"
+            raise HostCannot(f"it cannot be reached: {said}", self.where, f"try: ssh {self.spec.ssh}") from None
+
+    async def _identify(self) -> None:
+        told = await self.connection.run(_IDENTITY, stdin=asyncssh.DEVNULL)
+        words = str(told.stdout).split()
+        if len(words) != 4 or words[0] != "Linux":
+            raise HostCannot(f"this is no Linux: {str(told.stdout)[:100]!r} {str(told.stderr)[:200]!r}", self.where)
+        _, self.arch, user, self.boot_id = words
+        if user != "0":
+            raise HostCannot("namespaces and control groups take root", self.where, 'log in as root: ssh = "root@…"')
+
+    async def session(self, line: str, stdin: bytes) -> "asyncssh.SSHClientProcess[bytes]":
+        """On the first connection that takes one more; one that was lost is made again."""
+        for connection in (self.connection, *self._more):
+            if not connection.is_closed():
+                with contextlib.suppress(asyncssh.ChannelOpenError):
+                    return await connection.create_process(line, input=stdin, encoding=None)
+        return await (await self._another()).create_process(line, input=stdin, encoding=None)
+
+    async def _another(self) -> asyncssh.SSHClientConnection:
+        async with self._connecting:
+            self._more = [connection for connection in self._more if not connection.is_closed()]
+            if len(self._more) >= _MOST_CONNECTIONS:
+                raise asyncssh.ChannelOpenError(asyncssh.OPEN_RESOURCE_SHORTAGE, "too many commands at once")
+            try:
+                connection = await self._log_in()
+            except HostCannot as error:
+                raise asyncssh.ConnectionLost(error.what) from None
+            if self.connection.is_closed():
+                self._connection = connection
+                await self._identify()
+            else:
+                self._more.append(connection)
+            return connection
+
+    def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+        if self.probe:
+            return lab_machine.launch(self.probe, argv, env, *self.bound)
+        variables = {**lab_machine.ENVIRONMENT, **env}
+        return ["env", "-i", *(f"{name}={value}" for name, value in variables.items()), *argv]
+
+    async def close(self) -> None:
+        """Let go of it; what still runs there ends."""
+        for connection in (*self._more, *([self._connection] if self._connection else [])):
+            connection.abort()
+            await connection.wait_closed()
+
+    # ── Send ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _bring_probe(self) -> None:
+        here = os.uname().machine
+        if self.arch != here:
+            raise HostCannot(
+                f"its processor is {self.arch}, and this installation has a probe for {here} only",
+                self.where,
+                "run nearmetal on a host like it, with NEARMETAL_PROBE naming a probe for it",
+            )
+        self.probe = await self._have(probe.path(), f"{CACHE}/probe/{probe.sha256()}", probe.sha256(), "755")
+
+    async def place(self, file: Path, sha256: str) -> str:
+        return await self._have(file, f"{CACHE}/files/{sha256}", sha256, "644")
+
+    async def _have(self, file: Path, path: str, sha256: str, mode: str) -> str:
+        there = await self.exec(["sha256sum", "--", path], timeout=_HASHING)
+        if there.text.partition(" ")[0] != sha256:
+            await must(self, "mkdir", "-p", "--", str(PurePosixPath(path).parent))
+            await self._send(file, f"{path}.unfinished")
+            await must(self, "sh", "-c", _KEEP, "keep", path, sha256, mode, timeout=_HASHING)
+        return path
+
+    async def _send(self, file: Path, path: str) -> None:
+        """By appending: every part is acknowledged, and memory stays small."""
+        size = file.stat().st_size
+        telling = size > _CHUNK
+        sent = 0
+        with file.open("rb") as source:
+            while chunk := await asyncio.to_thread(source.read, _CHUNK):
+                append = ">>" if sent else ">"
+                await must(self, "sh", "-c", f"exec cat {append} {shlex.quote(path)}", stdin=chunk)
+                sent += len(chunk)
+                if telling and (sent == size or sent // _CHUNK % 8 == 0):
+                    self._say(f"{self.where}: {file.name}: {show_size(sent)} of {show_size(size)} sent")
+
+
+def _file(name: str) -> Path:
+    return Path(name).expanduser()
