@@ -1,0 +1,164 @@
+"""What the published studies printed, as data: one TOML file a study, figures exactly as they stand in its text.
+
+A study of ours that replicates a published one has the same name; that is how a report finds what to put beside its
+own figures. Everything here is transcribed, nothing computed: what we assume, and what is odd, is said beside it.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from nearmetal.model import Frozen, Level
+
+_FOLDER = resources.files(__package__)
+
+
+class Source(Frozen):
+    """Where the figures stand."""
+
+    title: str
+    authors: tuple[str, ...]
+    institution: str
+    date: str
+    reference: str = ""
+    """Its own number, where it has one."""
+
+
+class Unit(Frozen):
+    """A unit as printed, and what we take it to be: `size` of them in an SI unit (or bytes, or a share) make one."""
+
+    si: str
+    size: Annotated[float, Field(gt=0)] = 1.0
+
+
+class Figure(Frozen):
+    """A value of a table, or several of one cell, as printed."""
+
+    at: Mapping[str, Level]
+    """Which row and column: the source's own words for factors and levels."""
+    values: Annotated[tuple[float, ...], Field(min_length=1)]
+    spread: float | None = None
+    """What follows a ±."""
+    unit: str | None = None
+    """Where it is not the table's."""
+
+    @property
+    def mean(self) -> float:
+        """Of the values, in the printed unit."""
+        return sum(self.values) / len(self.values)
+
+
+class Table(Frozen):
+    """One table of the source."""
+
+    name: str
+    title: str
+    number: str | None = None
+    """None where the source gives it none."""
+    unit: str
+    measured: str
+    """What one value is, as far as the source says."""
+    oddities: tuple[str, ...] = ()
+    figures: Annotated[tuple[Figure, ...], Field(min_length=1)]
+
+    def at(self, **levels: Level) -> Figure | None:
+        """The figure of exactly these levels, with their types."""
+        wanted = {name: (type(level), level) for name, level in levels.items()}
+        for figure in self.figures:
+            if {name: (type(level), level) for name, level in figure.at.items()} == wanted:
+                return figure
+        return None
+
+
+class Statement(Frozen):
+    """A figure that stands in the running text: a value, or a range with both ends."""
+
+    what: str
+    at: Mapping[str, Level] = {}
+    low: float
+    high: float
+    unit: str
+    kind: Literal["result", "example", "setting"] = "result"
+    """An example is the output of one command, shown to explain it."""
+    remark: str = ""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Statement":
+        if self.low > self.high:
+            raise ValueError(f"{self.what}: from {self.low} to {self.high} is no range")
+        return self
+
+
+class Counterpart(Frozen):
+    """What the source's name for an environment is here: its kind, and its network card where that matters."""
+
+    kinds: tuple[str, ...]
+    nic: str | None = None
+
+
+class Published(Frozen):
+    """Everything that one published study printed and that a replication can be put beside."""
+
+    schema_: Annotated[Literal["published.v1"], Field(alias="schema")]
+    study: str
+    source: Source
+    assumptions: tuple[str, ...]
+    """Ours, where the source does not say."""
+    oddities: tuple[str, ...]
+    """What does not fit together in the source itself."""
+    conclusions: tuple[str, ...]
+    """Its own, in our words."""
+    units: Mapping[str, Unit]
+    environments: Mapping[str, Counterpart]
+    tables: tuple[Table, ...] = ()
+    statements: tuple[Statement, ...] = ()
+
+    @model_validator(mode="after")
+    def _units_are_known(self) -> "Published":
+        used = {table.unit for table in self.tables} | {statement.unit for statement in self.statements}
+        used |= {figure.unit for table in self.tables for figure in table.figures if figure.unit is not None}
+        unknown = sorted(used - self.units.keys())
+        if unknown:
+            raise ValueError(f"no word about the unit {unknown[0]!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _environments_are_known(self) -> "Published":
+        figures = [figure.at for table in self.tables for figure in table.figures]
+        for at in [*figures, *(statement.at for statement in self.statements)]:
+            if "environment" in at and at["environment"] not in self.environments:
+                raise ValueError(f"no word about the environment {at['environment']!r}")
+        return self
+
+    def table(self, name: str) -> Table:
+        """The table of that name. KeyError."""
+        return {table.name: table for table in self.tables}[name]
+
+    def si(self, table: Table, figure: Figure) -> tuple[float, ...]:
+        """The values in the SI unit that we take the printed one for."""
+        size = self.units[figure.unit or table.unit].size
+        return tuple(value * size for value in figure.values)
+
+    def named(self, kind: str, nic: str) -> str | None:
+        """The source's name for an environment of this kind with this network card."""
+        for name, counterpart in self.environments.items():
+            if kind in counterpart.kinds and counterpart.nic in (None, nic):
+                return name
+        return None
+
+
+def names() -> tuple[str, ...]:
+    """Every published study that we have figures of, sorted."""
+    return tuple(sorted(file.name.removesuffix(".toml") for file in _FOLDER.iterdir() if file.name.endswith(".toml")))
+
+
+@cache
+def of(study: str) -> Published | None:
+    """What was published under the name of a study; None when nothing was."""
+    if study not in names():
+        return None
+    return Published.model_validate(tomllib.loads((_FOLDER / f"{study}.toml").read_text(encoding="utf-8")))
