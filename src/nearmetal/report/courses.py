@@ -1,0 +1,53 @@
+"""Cells as lines over the number of clients: one a workload and treatment, along which only that number differs."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from nearmetal.analysis import centre
+from nearmetal.analysis.results import Cell
+from nearmetal.report import words
+from nearmetal.report.charts.by_number import Course, Point
+from nearmetal.report.reading import ReportInput
+from nearmetal.report.settings import settings, without_clients
+
+
+def courses(cells: Iterable[Cell], report: ReportInput) -> list[Course]:
+    """The lines, in the order of the cells; dashed for UDP."""
+    study = report.manifest.study
+    along: dict[tuple[str, str], list[tuple[int, Cell]]] = {}
+    for cell in cells:
+        clients = settings(study, cell.treatment).clients
+        along.setdefault((cell.workload, label(cell, report)), []).append((clients, cell))
+    several = len({workload for workload, _ in along}) > 1
+    return [
+        Course(
+            label=f"{name}, {words.plain(workload)}" if several else name,
+            colour=report.colour(members[0][1].treatment),
+            dashed=protocol(members[0][1], report) == "udp",
+            points=tuple(
+                Point(clients, cell.mean, centre.interval(cell, study.design.alpha))
+                for clients, cell in sorted(members, key=lambda member: member[0])
+            ),
+        )
+        for (workload, name), members in along.items()
+    ]
+
+
+def of_each(lines: Sequence[Course]) -> list[Course]:
+    """Lines of sums over all clients as lines of one client's share."""
+    return [replace(line, points=tuple(_share(point) for point in line.points)) for line in lines]
+
+
+def _share(point: Point) -> Point:
+    spread = None if point.interval is None else (point.interval[0] / point.number, point.interval[1] / point.number)
+    return Point(point.number, point.value / point.number, spread)
+
+
+def label(cell: Cell, report: ReportInput) -> str:
+    """A treatment's name without its number of clients."""
+    return report.labels.treatment(without_clients(report.manifest.study, cell.treatment))
+
+
+def protocol(cell: Cell, report: ReportInput) -> str:
+    """ "udp" where the workload says so, else "tcp"."""
+    return str(settings(report.manifest.study, cell.treatment).parameter(cell.workload, "protocol") or "tcp")

@@ -1,0 +1,108 @@
+"""The steps of ramps, from the documents that the load generators left with the trials."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from nearmetal.analysis.responses import arms_of, key_of
+from nearmetal.model import Artifact, Assignment, TrialRecord
+from nearmetal.report.reading import ReportInput
+
+_Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Step(BaseModel):
+    """One step of a `load.v1` document; per second, of one client."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    offered: _Rate
+    request_rate: _Rate
+    reply_rate: _Rate
+    error_rate: _Rate
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    steps: tuple[_Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rung:
+    """What one offered rate gave: means over all clients and blocks that got so far, per second and client."""
+
+    offered: float
+    requests: float
+    replies: float
+    errors: float
+    steps: int
+    """How many steps at this rate the means are of."""
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """One treatment's ramp of one workload, rates ascending."""
+
+    workload: str
+    treatment: Assignment
+    rungs: tuple[Rung, ...]
+    missing: int
+    """Documents that the run's folder should hold and does not, or that cannot be read."""
+
+
+def ramps(report: ReportInput, workloads: Sequence[str]) -> list[Ramp]:
+    """The ramps of these workloads, in the order of the study; of trials that count, as in the analysis."""
+    arms = arms_of(report.records, report.manifest.study.design.repeats)
+    found = []
+    for workload in workloads:
+        for treatment in report.manifest.plan.treatments:
+            arm = arms.get((key_of(treatment), workload))
+            if arm is not None:
+                records = [record for replicate in arm.first for record in replicate.records]
+                found.append(_ramp(workload, treatment, records, report))
+    return found
+
+
+def _ramp(workload: str, treatment: Assignment, records: Iterable[TrialRecord], report: ReportInput) -> Ramp:
+    at: dict[float, list[_Step]] = defaultdict(list)
+    missing = 0
+    for record in records:
+        for artifact in record.artifacts:
+            if not _is_document(artifact):
+                continue
+            steps = _steps(artifact, report)
+            if steps is None:
+                missing += 1
+            for step in steps or ():
+                at[step.offered].append(step)
+    return Ramp(workload, treatment, tuple(_rungs(at)), missing)
+
+
+def _is_document(artifact: Artifact) -> bool:
+    return PurePosixPath(artifact.path).match("load-*.json")
+
+
+def _steps(artifact: Artifact, report: ReportInput) -> tuple[_Step, ...] | None:
+    try:
+        return _Document.model_validate_json((report.folder.path / artifact.path).read_bytes()).steps
+    except (OSError, ValidationError):
+        return None
+
+
+def _rungs(at: Mapping[float, Sequence[_Step]]) -> Iterable[Rung]:
+    for offered, steps in sorted(at.items()):
+        yield Rung(
+            offered=offered,
+            requests=statistics.fmean(step.request_rate for step in steps),
+            replies=statistics.fmean(step.reply_rate for step in steps),
+            errors=statistics.fmean(step.error_rate for step in steps),
+            steps=len(steps),
+        )

@@ -1,0 +1,165 @@
+"""What iperf3 found against the number of clients: TCP and UDP, per environment, and beside the published table."""
+
+from collections.abc import Iterable, Sequence
+
+from nearmetal.analysis import centre
+from nearmetal.analysis.results import Cell
+from nearmetal.report import figures, words
+from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Section, Table, Value
+from nearmetal.report.charts.by_number import by_number
+from nearmetal.report.courses import courses, label, protocol
+from nearmetal.report.reading import ReportInput
+from nearmetal.report.settings import settings
+from nearmetal.studies import published
+from nearmetal.studies.published import Published
+
+_RESPONSES = ("bandwidth", "transfer", "jitter", "loss")
+_SUMS = ("bandwidth", "transfer")
+"""Responses that are the sum of all clients; of the others, a value is that of one client on average."""
+
+_OTHERWISE = {"bandwidth": "", "transfer": "; published in 10 s, measured in the time the study says"}
+
+_LEAD = "What TCP and UDP carry when several clients share the way to the server, for each number of clients."
+
+
+class Network:
+    name = "network"
+    title = "Clients that share a network"
+    order = 16
+
+    def render(self, report: ReportInput) -> Section | None:
+        study = report.manifest.study
+        workloads = {workload.name for workload in study.workloads if workload.kind == "iperf3"}
+        cells = [cell for cell in report.analysis.cells if cell.workload in workloads and cell.response in _RESPONSES]
+        if len({settings(study, cell.treatment).clients for cell in cells}) < 2:
+            return None
+        panels = tuple(_panel(response, chosen, report) for response in _RESPONSES if (chosen := _of(cells, response)))
+        alpha = study.design.alpha
+        caption = (
+            "Each point is the mean over blocks on the "
+            f"{figures.percent(1 - alpha)} interval of its centre, where there are blocks enough. Solid lines and "
+            "filled points are TCP, dashed lines and hollow points UDP."
+        )
+        description = "Bandwidth, transfer, jitter and loss against the number of clients; the table has the figures."
+        blocks: list[Block] = [Chart("network", caption, description, panels), _table(cells, report)]
+        found = published.of(study.name)
+        if found is not None:
+            blocks += _beside(cells, found, report)
+        return Section(self.name, self.title, _LEAD, tuple(blocks))
+
+
+def _of(cells: Iterable[Cell], response: str) -> list[Cell]:
+    return [cell for cell in cells if cell.response == response]
+
+
+def _panel(response: str, cells: Sequence[Cell], report: ReportInput) -> Panel:
+    together = ", all clients together" if response in _SUMS else ""
+    title = f"{words.response(response)}{together}".capitalize()
+    subtitle = words.direction(cells[0].better)
+    return Panel(response, by_number(title, subtitle, "clients", cells[0].unit, courses(cells, report)))
+
+
+def _table(cells: Sequence[Cell], report: ReportInput) -> Table:
+    study = report.manifest.study
+    columns = (
+        Column("workload"),
+        Column("response"),
+        Column("unit", where="data"),
+        Column("treatment"),
+        Column("clients", numeric=True),
+        Column("blocks", numeric=True),
+        Column("mean", numeric=True),
+        Column("from", numeric=True),
+        Column("to", numeric=True),
+        Column("each client", numeric=True),
+    )
+    rows: list[tuple[Value, ...]] = []
+    for cell in cells:
+        clients = settings(study, cell.treatment).clients
+        low, high = centre.interval(cell, study.design.alpha) or (None, None)
+        rows.append(
+            (
+                words.workload(cell.workload),
+                words.response(cell.response),
+                cell.unit,
+                label(cell, report),
+                clients,
+                len(cell.values),
+                Quantity(cell.mean, cell.unit),
+                None if low is None else Quantity(low, cell.unit),
+                None if high is None else Quantity(high, cell.unit),
+                Quantity(cell.mean / clients, cell.unit) if cell.response in _SUMS else None,
+            )
+        )
+    caption = (
+        "Against the number of clients: mean over blocks, and the "
+        f"{figures.percent(1 - study.design.alpha)} interval of the centre"
+    )
+    return Table("network", caption, columns, tuple(rows), folded=len(rows) > 12)
+
+
+# ── Beside the published tables ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _beside(cells: Sequence[Cell], found: Published, report: ReportInput) -> list[Block]:
+    tables: list[Block] = []
+    for response in _SUMS:
+        chosen = [cell for cell in _of(cells, response) if protocol(cell, report) == "tcp"]
+        rows = tuple(_rows_beside(response, chosen, found, report))
+        if rows:
+            tables.append(_table_beside(response, rows, found))
+    return tables
+
+
+def _table_beside(response: str, rows: tuple[tuple[Value, ...], ...], found: Published) -> Table:
+    columns = (
+        Column("treatment"),
+        Column("clients", numeric=True),
+        Column("each client", numeric=True),
+        Column("share of one alone", numeric=True),
+        Column("published", numeric=True),
+        Column("share, published", numeric=True),
+    )
+    number = found.table(response).number
+    caption = (
+        f"TCP {words.response(response)} of each client beside table {number}, and what share it is of what a client "
+        f"alone has{_OTHERWISE[response]}"
+    )
+    return Table(f"network-{response}-published", caption, columns, rows)
+
+
+def _rows_beside(
+    response: str, cells: Sequence[Cell], found: Published, report: ReportInput
+) -> Iterable[tuple[Value, ...]]:
+    study = report.manifest.study
+    printed = found.table(response)
+    alone: dict[str, float] = {}
+    placed = sorted(
+        ((label(cell, report), cell) for cell in cells),
+        key=lambda place: settings(study, place[1].treatment).clients,
+    )
+    for name in dict.fromkeys(name for name, _ in placed):
+        for cell in (cell for other, cell in placed if other == name):
+            asked = settings(study, cell.treatment)
+            each = cell.mean / asked.clients
+            if asked.clients == 1:
+                alone[name] = each
+            environment = found.named(asked.kind, asked.nic)
+            figure = None if environment is None else printed.at(environment=environment, clients=asked.clients)
+            first = None if environment is None else printed.at(environment=environment, clients=1)
+            theirs = None if figure is None else _mean(found.si(printed, figure))
+            yield (
+                name,
+                asked.clients,
+                Quantity(each, cell.unit),
+                f"{each / alone[name]:.3f} ×" if alone.get(name) else None,
+                None if theirs is None else Quantity(theirs, cell.unit),
+                None if theirs is None or first is None else f"{theirs / _mean(found.si(printed, first)):.3f} ×",
+            )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+plugin = Network()

@@ -1,0 +1,96 @@
+"""Clients that do not get what the others get, of everything that is known for each client."""
+
+from collections.abc import Iterable, Sequence
+
+from nearmetal.analysis.clients import FEWEST, OddClient, odd_clients
+from nearmetal.analysis.responses import arms_of, key_of
+from nearmetal.analysis.results import Cell
+from nearmetal.model import TrialRecord
+from nearmetal.report import figures, words
+from nearmetal.report.blocks import Block, Column, Paragraph, Section, Table, Value
+from nearmetal.report.reading import ReportInput
+
+
+class OddClients:
+    name = "odd-clients"
+    title = "Clients unlike the others"
+    order = 19
+
+    def render(self, report: ReportInput) -> Section | None:
+        looked_at = list(_looked_at(report))
+        if not looked_at:
+            return None
+        design = report.manifest.study.design
+        found = [
+            (cell, odd)
+            for cell, rows in looked_at
+            for odd in odd_clients(rows, cell.scale, design.margin, design.alpha)
+        ]
+        lead = (
+            "A client is odd when it lies on one side of the others in more blocks than chance allows, by more than "
+            f"{figures.percent(design.margin)}, and by more than the others differ among themselves. Looked at: "
+            f"{figures.count(len(looked_at), 'response of a treatment', 'responses of treatments')} with at least "
+            f"{FEWEST} clients, each at the level {design.alpha:g}."
+        )
+        block: Block = _table(found, report) if found else Paragraph("None is.")
+        return Section(self.name, self.title, lead, (block,))
+
+
+def _looked_at(report: ReportInput) -> Iterable[tuple[Cell, list[list[float]]]]:
+    """Each cell with the values of each client, one row a block; of trials that count."""
+    arms = arms_of(report.records, report.manifest.study.design.repeats)
+    for cell in report.analysis.cells:
+        arm = arms.get((key_of(cell.treatment), cell.workload))
+        rows = [_row(cell.response, replicate.records) for replicate in arm.first] if arm else []
+        told = [row for row in rows if len(row) >= FEWEST]
+        if told and len({len(row) for row in told}) == 1:
+            yield cell, told
+
+
+def _row(response: str, repeats: Sequence[TrialRecord]) -> list[float]:
+    """One value a client, repeats averaged; nothing where a trial did not tell them."""
+    told = [record.responses[response].by_client for record in repeats if response in record.responses]
+    known = [each for each in told if each is not None]
+    if not known or len(known) < len(repeats):
+        return []
+    return [sum(values) / len(values) for values in zip(*known, strict=True)]
+
+
+def _table(found: Sequence[tuple[Cell, OddClient]], report: ReportInput) -> Table:
+    columns = (
+        Column("workload"),
+        Column("response"),
+        Column("treatment"),
+        Column("client", numeric=True),
+        Column("from the median client", numeric=True, where="page"),
+        Column("deviation", numeric=True, where="data"),
+        Column("unit", where="data"),
+        Column("blocks that agree", numeric=True),
+        Column("p", numeric=True),
+    )
+    rows: tuple[tuple[Value, ...], ...] = tuple(
+        (
+            words.workload(cell.workload),
+            words.response(cell.response),
+            report.labels.treatment(cell.treatment),
+            odd.client + 1,
+            _deviation(odd, cell),
+            odd.deviation,
+            "share" if cell.scale == "ratio" else cell.unit,
+            f"{odd.agreeing} of {odd.trials}",
+            float(f"{odd.p:.2g}"),
+        )
+        for cell, odd in found
+    )
+    caption = "Odd clients, counted from 1 in the order in which they were made"
+    return Table("odd-clients", caption, columns, rows)
+
+
+def _deviation(odd: OddClient, cell: Cell) -> str:
+    """ "−30 %", "+2.1 points"."""
+    if cell.scale == "ratio":
+        return f"{odd.deviation:+.1%}".replace("%", " %").replace("-", "−")
+    return figures.difference(odd.deviation, None, cell.unit)
+
+
+plugin = OddClients()

@@ -1,0 +1,115 @@
+"""What the published study of the same name printed: its figures as they stand there, what we assume, what is odd."""
+
+from collections.abc import Iterable, Mapping
+
+from nearmetal.model import Level
+from nearmetal.report import words
+from nearmetal.report.blocks import Block, Column, Section, Table, Terms, Value
+from nearmetal.report.reading import ReportInput
+from nearmetal.studies import published as studies
+from nearmetal.studies.published import Published as Study
+from nearmetal.studies.published import Statement
+from nearmetal.studies.published import Table as Printed
+
+_LEAD = (
+    "The published study that this one replicates, in its own figures. They were measured on other machines at another "
+    "time, so only what is relative can be held against what was measured here."
+)
+
+
+class Published:
+    name = "published"
+    title = "As published"
+    order = 45
+
+    def render(self, report: ReportInput) -> Section | None:
+        found = studies.of(report.manifest.study.name)
+        if found is None:
+            return None
+        blocks: list[Block] = [Terms(tuple(_terms(found)))]
+        blocks += [_table(table, found) for table in found.tables]
+        if found.statements:
+            blocks.append(_statements(found.statements))
+        return Section(self.name, self.title, _LEAD, tuple(blocks))
+
+
+def _terms(found: Study) -> Iterable[tuple[str, str]]:
+    source = found.source
+    told = [f"{', '.join(source.authors)}: {source.title}", source.institution, source.date, source.reference]
+    yield "Source", ", ".join(part for part in told if part) + "."
+    for name, sentences in (
+        ("It found", found.conclusions),
+        ("We assume", found.assumptions),
+        ("Odd in it", found.oddities),
+    ):
+        if sentences:
+            yield name, " ".join(sentences)
+
+
+def _table(table: Printed, found: Study) -> Table:
+    """One row a figure; several values of a cell stand in one column, as printed."""
+    levels = list(dict.fromkeys(name for figure in table.figures for name in figure.at))
+    columns = (
+        *(Column(name) for name in levels),
+        Column("printed", numeric=True),
+        Column("unit"),
+        Column("mean in SI", numeric=True, where="data"),
+        Column("SI unit", where="data"),
+    )
+    rows: list[tuple[Value, ...]] = []
+    for figure in table.figures:
+        unit = figure.unit or table.unit
+        in_si = found.si(table, figure)
+        rows.append(
+            (
+                *(_level(figure.at, name) for name in levels),
+                _printed(figure.values, figure.spread),
+                unit,
+                sum(in_si) / len(in_si),
+                found.units[unit].si,
+            )
+        )
+    number = f"Table {table.number}: " if table.number else ""
+    return Table(f"published-{table.name}", f"{number}{table.title}", columns, tuple(rows), folded=True)
+
+
+def _level(at: Mapping[str, Level], name: str) -> Value:
+    """A level as a cell: a switch in words."""
+    level = at.get(name)
+    return ("on" if level else "off") if isinstance(level, bool) else level
+
+
+def _printed(values: Iterable[float], spread: float | None) -> str:
+    """ "883 ± 0", "936.9, 936.87, …"."""
+    text = ", ".join(f"{value:g}" if value.is_integer() else repr(value) for value in values)
+    return text if spread is None else f"{text} ± {spread:g}"
+
+
+def _statements(statements: Iterable[Statement]) -> Table:
+    columns = (
+        Column("what"),
+        Column("of"),
+        Column("printed", numeric=True),
+        Column("unit"),
+        Column("kind"),
+        Column("remark"),
+    )
+    rows = tuple(
+        (
+            words.plain(statement.what),
+            ", ".join(_of(name, level) for name, level in statement.at.items()) or "all",
+            f"{statement.low:g}" if statement.low == statement.high else f"{statement.low:g} to {statement.high:g}",
+            statement.unit,
+            statement.kind,
+            statement.remark or None,
+        )
+        for statement in statements
+    )
+    return Table("published-text", "Figures in its text", columns, rows, folded=True)
+
+
+def _of(name: str, level: Level) -> str:
+    return str(level) if name == "environment" else f"{level} {name}"
+
+
+plugin = Published()

@@ -1,0 +1,197 @@
+"""Ramps: what went out, came back and failed at each offered rate, and the rate at which the server was saturated."""
+
+from collections.abc import Sequence
+
+from nearmetal.analysis import centre
+from nearmetal.analysis.responses import arms_of, key_of
+from nearmetal.analysis.results import Cell
+from nearmetal.report import figures, words
+from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
+from nearmetal.report.charts.by_number import by_number
+from nearmetal.report.charts.climb import Rates, climb
+from nearmetal.report.courses import courses, of_each
+from nearmetal.report.ramps import Ramp, ramps
+from nearmetal.report.reading import ReportInput
+from nearmetal.report.settings import settings
+from nearmetal.studies import published
+from nearmetal.studies.published import Published
+
+_RESPONSE = "saturation"
+_DRAWN = 12
+"""More ramps than this are told by the table alone."""
+
+_LEAD = (
+    "The rate of requests was raised step by step until the server did not keep up. The highest rate that it kept up "
+    "with is its saturation point."
+)
+
+
+class Saturation:
+    name = "saturation"
+    title = "Where the server is saturated"
+    order = 18
+
+    def render(self, report: ReportInput) -> Section | None:
+        cells = [cell for cell in report.analysis.cells if cell.response == _RESPONSE]
+        if not cells:
+            return None
+        climbed = ramps(report, list(dict.fromkeys(cell.workload for cell in cells)))
+        blocks: list[Block] = []
+        missing = sum(ramp.missing for ramp in climbed)
+        if missing:
+            text = f"Of {figures.count(missing, 'ramp')} the steps cannot be read from the run's folder."
+            blocks.append(Notice(text, "warning"))
+        blocks += _against_clients(cells, report)
+        blocks.append(_points(cells, report))
+        blocks += _climbs(climbed, cells, report)
+        return Section(self.name, self.title, _LEAD, tuple(blocks))
+
+
+def _against_clients(cells: Sequence[Cell], report: ReportInput) -> list[Block]:
+    """Saturation over the number of clients, of all together and of each; nothing where the number is always one."""
+    study = report.manifest.study
+    if len({settings(study, cell.treatment).clients for cell in cells}) < 2:
+        return []
+    together = courses(cells, report)
+    better = words.direction(cells[0].better)
+    panels = (
+        Panel("together", by_number("Saturation, all clients together", better, "clients", "1/s", together)),
+        Panel("each", by_number("Saturation, each client", better, "clients", "1/s", of_each(together))),
+    )
+    caption = (
+        f"Each point is the mean over blocks on the {figures.percent(1 - study.design.alpha)} interval of its centre. "
+        "A server that only its own work limits answers as much in total however many clients share it."
+    )
+    return [Chart("saturation", caption, "Saturation against the number of clients; the table has it.", panels)]
+
+
+def _points(cells: Sequence[Cell], report: ReportInput) -> Table:
+    study = report.manifest.study
+    found = published.of(study.name)
+    columns = (
+        Column("workload"),
+        Column("treatment"),
+        Column("blocks", numeric=True),
+        Column("mean", numeric=True),
+        Column("from", numeric=True),
+        Column("to", numeric=True),
+        Column("each client", numeric=True),
+        Column("only a bound", numeric=True),
+        *([Column("published for each")] if found else []),
+    )
+    bounds = _bounds(report)
+    rows: list[tuple[Value, ...]] = []
+    for cell in cells:
+        low, high = centre.interval(cell, study.design.alpha) or (None, None)
+        clients = settings(study, cell.treatment).clients
+        rows.append(
+            (
+                words.workload(cell.workload),
+                report.labels.treatment(cell.treatment),
+                len(cell.values),
+                Quantity(cell.mean, cell.unit),
+                None if low is None else Quantity(low, cell.unit),
+                None if high is None else Quantity(high, cell.unit),
+                Quantity(cell.mean / clients, cell.unit),
+                bounds.get((key_of(cell.treatment), cell.workload), 0),
+                *([_published(found, cell, report)] if found else []),
+            )
+        )
+    caption = (
+        "Saturation of all clients together: mean over blocks, and the "
+        f"{figures.percent(1 - study.design.alpha)} interval of the centre; “only a bound” counts blocks in which the "
+        "ramp's first rate was too much or its last was not"
+    )
+    return Table("saturation", caption, columns, tuple(rows), folded=len(rows) > 40)
+
+
+def _bounds(report: ReportInput) -> dict[tuple[str, str], int]:
+    """In how many blocks of each treatment and workload the saturation is censored."""
+    arms = arms_of(report.records, report.manifest.study.design.repeats)
+    return {
+        place: sum(
+            _RESPONSE in replicate.values and replicate.values[_RESPONSE].problem == "censored"
+            for replicate in arm.first
+        )
+        for place, arm in arms.items()
+    }
+
+
+def _published(found: Published, cell: Cell, report: ReportInput) -> str | None:
+    """The published saturation of as many clients in the same environment: "17 to 20 requests/s"."""
+    asked = settings(report.manifest.study, cell.treatment)
+    at = {"environment": found.named(asked.kind, asked.nic), "clients": asked.clients}
+    for statement in found.statements:
+        if statement.what.startswith(_RESPONSE) and dict(statement.at) == at:
+            return f"{statement.low:g} to {statement.high:g} {statement.unit}"
+    return None
+
+
+# ── The ramps themselves ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _climbs(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportInput) -> list[Block]:
+    seen = [ramp for ramp in climbed if ramp.rungs]
+    if not seen:
+        return []
+    blocks: list[Block] = [_steps(seen, report)]
+    if len(seen) <= _DRAWN:
+        blocks.insert(0, _pictures(seen, cells, report))
+    return blocks
+
+
+def _pictures(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportInput) -> Chart:
+    study = report.manifest.study
+    means = {(key_of(cell.treatment), cell.workload): cell.mean for cell in cells}
+    workloads = {ramp.workload for ramp in climbed}
+    panels = []
+    for ramp in climbed:
+        name = report.labels.treatment(ramp.treatment)
+        total = means.get((key_of(ramp.treatment), ramp.workload))
+        rates = [Rates(rung.offered, rung.requests, rung.replies, rung.errors) for rung in ramp.rungs]
+        panels.append(
+            Panel(
+                f"{ramp.workload}-{name}",
+                climb(
+                    name,
+                    words.plain(ramp.workload) if len(workloads) > 1 else "",
+                    rates,
+                    report.colour(ramp.treatment),
+                    None if total is None else total / settings(study, ramp.treatment).clients,
+                ),
+            )
+        )
+    caption = (
+        "Requests that went out, replies that came back and requests that failed at each offered rate, averaged over "
+        "clients and blocks. The vertical stroke is the mean saturation point of one client. Beyond it only those "
+        "ramps are averaged that got so far."
+    )
+    description = "Request, reply and error rate against the offered rate; the table below has the same figures."
+    return Chart("ramps", caption, description, tuple(panels))
+
+
+def _steps(climbed: Sequence[Ramp], report: ReportInput) -> Table:
+    columns = (
+        Column("workload"),
+        Column("treatment"),
+        Column("offered", numeric=True),
+        Column("requests", numeric=True),
+        Column("replies", numeric=True),
+        Column("errors", numeric=True),
+        Column("steps", numeric=True),
+    )
+    rows: tuple[tuple[Value, ...], ...] = tuple(
+        (
+            words.workload(ramp.workload),
+            report.labels.treatment(ramp.treatment),
+            *(Quantity(rate, "1/s") for rate in (rung.offered, rung.requests, rung.replies, rung.errors)),
+            rung.steps,
+        )
+        for ramp in climbed
+        for rung in ramp.rungs
+    )
+    caption = "Requests, replies and errors per second and client at each offered rate, mean of so many steps"
+    return Table("ramps", caption, columns, rows, folded=True)
+
+
+plugin = Saturation()

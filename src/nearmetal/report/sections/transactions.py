@@ -1,0 +1,215 @@
+"""Transactions of every treatment, and each comparison beside the same one in the published study, as ratios."""
+
+from collections.abc import Sequence
+
+from nearmetal import factors, units
+from nearmetal.analysis import centre
+from nearmetal.analysis.results import Cell, Contrast
+from nearmetal.model import Assignment
+from nearmetal.report import charts, figures, words
+from nearmetal.report.blocks import Block, Chart, Column, Panel, Section, Table, Value
+from nearmetal.report.charts.beside import Pair, beside
+from nearmetal.report.reading import ReportInput
+from nearmetal.report.settings import settings
+from nearmetal.studies import published
+from nearmetal.studies.published import Figure, Published
+
+_RESPONSE = "transactions"
+_TABLES = {False: "one-host", True: "several-hosts"}
+"""Of the published study, by whether machines are on several hosts."""
+
+_LEAD = (
+    "Requests answered in a run of each treatment, and every comparison beside what the published study makes of the "
+    "same two: as ratios, because neither the link rate nor the size of a reply is known of its counts."
+)
+
+
+class Transactions:
+    name = "transactions"
+    title = "Transactions"
+    order = 14
+
+    def render(self, report: ReportInput) -> Section | None:
+        counts = published.of(report.manifest.study.name)
+        cells = [cell for cell in report.analysis.cells if cell.response == _RESPONSE]
+        if counts is None or not cells or _TABLES[False] not in {table.name for table in counts.tables}:
+            return None
+        blocks: list[Block] = [_measured(cells, report)]
+        contrasts = [contrast for contrast in report.analysis.contrasts if contrast.response == _RESPONSE]
+        if contrasts:
+            blocks += _drawn(contrasts, counts, report)
+            blocks.append(_beside(contrasts, counts, report))
+        return Section(self.name, self.title, _LEAD, tuple(blocks))
+
+
+def _measured(cells: Sequence[Cell], report: ReportInput) -> Table:
+    """As the published table is laid out: a column for each number of workers, where that number is a factor."""
+    study = report.manifest.study
+    workers = {id(cell): settings(study, cell.treatment).parameter(cell.workload, "workers") for cell in cells}
+    numbers = list(dict.fromkeys(workers.values()))
+    rows: dict[tuple[str, str], dict[object, Cell]] = {}
+    for cell in cells:
+        name = report.labels.treatment(_without_workers(cell, report))
+        rows.setdefault((cell.workload, name), {})[workers[id(cell)]] = cell
+    columns = (
+        Column("workload", where="data"),
+        Column("treatment"),
+        *(
+            column
+            for number in numbers
+            for column in (
+                Column(_workers(number), numeric=True, where="page"),
+                *(Column(f"{_workers(number)}: {what}", numeric=True, where="data") for what in _FIGURES),
+            )
+        ),
+    )
+    alpha = study.design.alpha
+    caption = (
+        f"Transactions {_length(cells, report)}: mean over blocks, and in brackets the {figures.percent(1 - alpha)} "
+        "interval of the centre"
+    )
+    filled = tuple(
+        (
+            words.workload(workload),
+            name,
+            *(value for number in numbers for value in _values(row.get(number), alpha)),
+        )
+        for (workload, name), row in rows.items()
+    )
+    return Table("transactions", caption, columns, filled, folded=len(filled) > 40)
+
+
+_FIGURES = ("mean", "stddev", "low", "high", "blocks")
+
+
+def _values(cell: Cell | None, alpha: float) -> tuple[Value, ...]:
+    """The page's text, then what `_FIGURES` names."""
+    if cell is None:
+        return (None,) * (1 + len(_FIGURES))
+    low, high = centre.interval(cell, alpha) or (None, None)
+    spread = "" if low is None or high is None else f" ({low:,.0f} – {high:,.0f})"
+    return (f"{cell.mean:,.0f}{spread}", cell.mean, cell.stddev, low, high, len(cell.values))
+
+
+def _workers(number: object) -> str:
+    return (
+        "transactions"
+        if number is None
+        else figures.count(number, "worker")
+        if isinstance(number, int)
+        else str(number)
+    )
+
+
+def _without_workers(cell: Cell, report: ReportInput) -> Assignment:
+    """The treatment less the factors that say how many workers there are."""
+    study = report.manifest.study
+    given = next(spec.parameters.get("workers") for spec in study.workloads if spec.name == cell.workload)
+    filling = set(factors.placeholders_in(given))
+    return {name: level for name, level in cell.treatment.items() if name not in filling}
+
+
+def _length(cells: Sequence[Cell], report: ReportInput) -> str:
+    """ "in 60 s", where the study says so and says it once."""
+    study = report.manifest.study
+    given = {settings(study, cell.treatment).parameter(cell.workload, "duration") for cell in cells}
+    lengths = {units.duration(one) for one in given if isinstance(one, str)}
+    return f"in {figures.quantity(lengths.pop(), 's')}" if len(given) == len(lengths) == 1 else "in a run"
+
+
+# ── Beside the published ones ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _published_count(treatment: Assignment, workload: str, counts: Published, report: ReportInput) -> Figure | None:
+    """The count of the same environment, card, offload and workers; None where it was not published."""
+    asked = settings(report.manifest.study, treatment)
+    environment = counts.named(asked.kind, asked.nic)
+    workers = asked.parameter(workload, "workers")
+    offload = asked.treatment("offload", True)
+    if environment is None or not isinstance(workers, int) or not isinstance(offload, bool):
+        return None
+    table = counts.table(_TABLES[asked.several_hosts])
+    return table.at(environment=environment, offloading=offload, workers=workers)
+
+
+def _ratio(contrast: Contrast, counts: Published, report: ReportInput) -> float | None:
+    """Published treatment over published reference, both of one table."""
+    one, other = (
+        _published_count(treatment, contrast.workload, counts, report)
+        for treatment in (contrast.treatment, contrast.reference)
+    )
+    return None if one is None or other is None or other.mean == 0 else one.mean / other.mean
+
+
+def _beside(contrasts: Sequence[Contrast], counts: Published, report: ReportInput) -> Table:
+    columns = (
+        Column("workload", where="data"),
+        Column("comparison"),
+        Column("measured", numeric=True, where="page"),
+        Column("published", numeric=True, where="page"),
+        Column("measured ratio", numeric=True, where="data"),
+        Column("low", numeric=True, where="data"),
+        Column("high", numeric=True, where="data"),
+        Column("published ratio", numeric=True, where="data"),
+        Column("verdict"),
+        Column("published is"),
+    )
+    rows = []
+    for contrast in contrasts:
+        ratio = _ratio(contrast, counts, report)
+        low, high = contrast.interval or (None, None)
+        rows.append(
+            (
+                words.workload(contrast.workload),
+                report.labels.versus(contrast),
+                words.estimate(contrast),
+                None if ratio is None else f"{figures.ratio(ratio)} ×",
+                contrast.ratio,
+                low,
+                high,
+                ratio,
+                words.verdict(contrast),
+                _agreement(contrast, ratio),
+            )
+        )
+    caption = "Each comparison beside the published one, as ratios of transactions"
+    return Table("transactions-published", caption, columns, tuple(rows), folded=len(rows) > 12)
+
+
+def _agreement(contrast: Contrast, ratio: float | None) -> str:
+    """What the interval says of the published ratio, of which no interval is known."""
+    if ratio is None:
+        return "not published"
+    if contrast.interval is None:
+        return "cannot be told"
+    low, high = contrast.interval
+    return "within the interval" if low <= ratio <= high else "higher" if ratio > high else "lower"
+
+
+def _drawn(contrasts: Sequence[Contrast], counts: Published, report: ReportInput) -> list[Block]:
+    pairs = [
+        Pair(
+            heading=report.labels.sides(contrast)[2],
+            label=" vs ".join(report.labels.sides(contrast)[:2]),
+            figure=f"{figures.ratio(contrast.ratio, contrast.interval)} ×",
+            colour=report.colour(contrast.treatment),
+            measured=contrast.ratio,
+            interval=contrast.interval,
+            published=_ratio(contrast, counts, report),
+        )
+        for contrast in contrasts
+        if contrast.ratio is not None and contrast.ratio > 0
+    ]
+    if not any(pair.published for pair in pairs):
+        return []
+    caption = (
+        "A point is the ratio measured here on its interval, a hollow square the published one. The published link "
+        "looks full in most rows, which pulls its ratios to 1."
+    )
+    description = "Measured and published ratios of transactions; the table below has the same figures."
+    title = "Ratios, measured and published"
+    panel = Panel("ratios", beside(title, pairs, charts.WIDE), beside(title, pairs, charts.NARROW))
+    return [Chart("transactions", caption, description, (panel,))]
+
+
+plugin = Transactions()

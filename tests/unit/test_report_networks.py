@@ -1,0 +1,254 @@
+"""The chapters on networks: there when a run has what they need, right, and from the run's folder alone."""
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nearmetal.analysis import centre
+from nearmetal.analysis.results import Cell
+from nearmetal.model import Level
+from nearmetal.report.blocks import Chart, Notice, Paragraph, Section, Table, Terms
+from nearmetal.report.reading import read, sections
+from nearmetal.report.settings import settings, without_clients
+from nearmetal.report.write import write
+from nearmetal.store.folder import Manifest, RunFolder
+from tests import plausible_networks, plausible_run
+
+OURS = ("transactions", "network", "saturation", "odd-clients", "published")
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return plausible_networks.transactions(tmp_path_factory.mktemp("run") / "counted", blocks=11)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return plausible_networks.shared(tmp_path_factory.mktemp("run") / "shared", blocks=8)
+
+
+def chapters(folder: RunFolder) -> dict[str, Section]:
+    return {section.name: section for section in sections(read(folder)) if section.name in OURS}
+
+
+def table(section: Section, name: str) -> list[dict[str, object]]:
+    (found,) = [block for block in section.blocks if isinstance(block, Table) and block.name == name]
+    titles = [column.title for column in found.columns]
+    return [dict(zip(titles, row, strict=True)) for row in found.rows]
+
+
+def renamed(folder: RunFolder, path: Path, name: str) -> RunFolder:
+    """The same run of a study of another name."""
+    shutil.copytree(folder.path, path)
+    copy = RunFolder(path)
+    document = json.loads((path / "manifest.json").read_text())
+    document["study"]["name"] = name
+    copy.write_manifest(Manifest.from_json(document))
+    return copy
+
+
+def test_a_run_of_something_else_has_none_of_these_chapters(tmp_path: Path) -> None:
+    assert not chapters(plausible_run.make(tmp_path / "quickstart", blocks=2))
+
+
+def test_each_run_has_the_chapters_that_it_has_figures_for(counted: RunFolder, shared: RunFolder) -> None:
+    assert list(chapters(counted)) == ["transactions", "published"]
+    assert list(chapters(shared)) == ["network", "saturation", "odd-clients", "published"]
+
+
+def test_under_a_name_of_ones_own_nothing_is_called_published(
+    counted: RunFolder, shared: RunFolder, tmp_path: Path
+) -> None:
+    assert not chapters(renamed(counted, tmp_path / "counted", "mine"))
+    mine = chapters(renamed(shared, tmp_path / "shared", "mine"))
+    assert list(mine) == ["network", "saturation", "odd-clients"]
+    names = {block.name for section in mine.values() for block in section.blocks if isinstance(block, Table)}
+    assert not [name for name in names if "published" in name]
+
+
+# ── Transactions ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_transactions_have_a_column_for_each_number_of_workers(counted: RunFolder) -> None:
+    rows = table(chapters(counted)["transactions"], "transactions")
+    assert len(rows) == 8  # host and docker on and off, qemu with two cards on and off
+    host = next(row for row in rows if row["treatment"] == "host, offload on")
+    assert host["4 workers: blocks"] == 11
+    assert host["4 workers: mean"] == pytest.approx(200_000, rel=0.02)
+    low, high = host["4 workers: low"], host["4 workers: high"]
+    assert isinstance(low, float) and isinstance(high, float)
+    assert low < 200_000 * 1.01 and high > 200_000 * 0.99
+
+
+def test_ratios_stand_beside_those_of_the_published_counts(counted: RunFolder) -> None:
+    rows = table(chapters(counted)["transactions"], "transactions-published")
+    by_name = {row["comparison"]: row for row in rows}
+    e1000 = by_name["qemu, nic e1000 vs host (offload off, workers 4)"]
+    assert e1000["published ratio"] == pytest.approx(549 / 906)
+    assert e1000["measured ratio"] == pytest.approx(0.62 * 0.4 * 0.3 / 0.8, rel=0.03)
+    assert e1000["published is"] == "higher"
+    docker = by_name["docker vs host (offload on, workers 16)"]
+    assert docker["published ratio"] == pytest.approx(934 / 918)
+    switched = by_name["offload off vs offload on (qemu, workers 1, nic virtio-net)"]
+    assert switched["published ratio"] == pytest.approx(916 / 916)
+
+
+# ── Clients that share a network ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_lines_run_over_the_number_of_clients_and_tell_tcp_from_udp(shared: RunFolder) -> None:
+    (chart,) = [block for block in chapters(shared)["network"].blocks if isinstance(block, Chart)]
+    panels = {panel.name: panel.spec for panel in chart.panels}
+    assert list(panels) == ["bandwidth", "transfer", "jitter", "loss"]
+    lines = panels["bandwidth"]["layer"][0]["data"]["values"]
+    assert {row["label"] for row in lines} == {"host, tcp", "host, udp", "qemu, tcp", "qemu, udp"}
+    assert {row["label"] for row in lines if row["dash"]} == {"host, udp", "qemu, udp"}
+    assert sorted(round(row["x"]) for row in lines if row["label"] == "host, tcp") == [1, 2, 3, 4, 5]
+
+
+def test_what_is_left_to_a_client_stands_beside_the_published_table(shared: RunFolder) -> None:
+    rows = table(chapters(shared)["network"], "network-bandwidth-published")
+    host = {row["clients"]: row for row in rows if row["treatment"] == "host"}
+    assert host[5]["share of one alone"] == "0.200 ×" or str(host[5]["share of one alone"]).startswith(("0.19", "0.20"))
+    assert host[5]["share, published"] == "0.131 ×"
+    assert all(row["published"] is None for row in rows if row["treatment"] == "qemu")
+
+
+def test_the_client_that_gets_less_is_found_and_no_other(shared: RunFolder) -> None:
+    rows = table(chapters(shared)["odd-clients"], "odd-clients")
+    assert rows and {row["client"] for row in rows} == {3}
+    assert {row["response"] for row in rows} == {"bandwidth"}
+    for row in rows:
+        assert row["deviation"] == pytest.approx(-0.2, abs=0.03)
+
+
+def test_where_no_client_is_odd_it_is_said(tmp_path: Path) -> None:
+    folder = plausible_networks.shared(tmp_path / "few", blocks=2)  # too few blocks to tell one
+    assert chapters(folder)["odd-clients"].blocks == (Paragraph("None is."),)
+
+
+# ── Saturation ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_saturation_is_told_with_its_interval_and_the_published_range(shared: RunFolder) -> None:
+    rows = table(chapters(shared)["saturation"], "saturation")
+    by_name = {row["treatment"]: row for row in rows}
+    assert by_name["host, clients 1"]["published for each"] == "17 to 20 requests/s"
+    assert by_name["host, clients 2"]["published for each"] == "8 to 10 requests/s"
+    assert by_name["host, clients 3"]["published for each"] is None
+    assert by_name["qemu, clients 1"]["published for each"] is None
+    assert {row["blocks"] for row in rows} == {8} and {row["only a bound"] for row in rows} == {0}
+
+
+def test_the_steps_of_the_ramps_are_averaged_over_clients_and_blocks(shared: RunFolder) -> None:
+    rows = table(chapters(shared)["saturation"], "ramps")
+    first = next(row for row in rows if row["treatment"] == "qemu, clients 5")
+    assert first["steps"] == 5 * 8
+    assert getattr(first["offered"], "value", None) == 1.0
+    assert getattr(first["replies"], "value", 0) == pytest.approx(1.0, rel=0.01)
+    beyond = [row for row in rows if row["treatment"] == "qemu, clients 1"][-1]
+    assert getattr(beyond["errors"], "value", 0) > 1
+    assert getattr(beyond["replies"], "value", 99) < getattr(beyond["offered"], "value", 0)
+
+
+def test_documents_that_are_gone_are_told_and_nothing_else_is_lost(shared: RunFolder, tmp_path: Path) -> None:
+    copy = RunFolder(tmp_path / "without")
+    shutil.copytree(shared.path, copy.path)
+    shutil.rmtree(copy.artifacts)
+    section = chapters(copy)["saturation"]
+    (notice,) = [block for block in section.blocks if isinstance(block, Notice)]
+    assert notice.text.startswith("Of 240 ramps the steps cannot be read")
+    assert table(section, "saturation") == table(chapters(shared)["saturation"], "saturation")
+    assert not [block for block in section.blocks if isinstance(block, Chart) and block.name == "ramps"]
+
+
+def test_a_document_that_is_none_is_no_step(shared: RunFolder, tmp_path: Path) -> None:
+    copy = RunFolder(tmp_path / "broken")
+    shutil.copytree(shared.path, copy.path)
+    for place, document in enumerate(sorted(copy.artifacts.rglob("load-*.json"))):
+        if place < 3:
+            document.write_bytes([b"", b'{"steps": [{"offered": -1}]}', b"[]"][place])
+    (notice,) = [block for block in chapters(copy)["saturation"].blocks if isinstance(block, Notice)]
+    assert notice.text.startswith("Of 3 ramps")
+
+
+# ── All of it ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_folder_alone_gives_the_same_bytes_wherever_it_lies(shared: RunFolder, tmp_path: Path) -> None:
+    contents = []
+    for name in ("here", "there"):
+        copy = RunFolder(tmp_path / name / "run")
+        shutil.copytree(shared.path, copy.path)
+        write(copy)
+        files = {path.name: path.read_bytes() for path in sorted(copy.report.iterdir())}
+        contents.append({"report.html": copy.page.read_bytes(), **files})
+    assert contents[0] == contents[1]
+    assert {"network-bandwidth.svg", "saturation-each.svg", "network.csv", "ramps.csv", "published-bandwidth.csv"} <= (
+        contents[0].keys()
+    )
+    ramps = list(csv.DictReader(io.StringIO(contents[0]["ramps.csv"].decode())))
+    assert float(ramps[0]["offered"]) == 1.0
+
+
+def test_what_was_published_is_told_with_its_source_and_oddities(shared: RunFolder) -> None:
+    section = chapters(shared)["published"]
+    (terms,) = [block for block in section.blocks if isinstance(block, Terms)]
+    told = dict(terms.items)
+    assert "Pratik Timalsena" in told["Source"] and "616 Mbit/s" in told["Odd in it"]
+    rows = table(section, "published-transfer")
+    assert rows[0]["unit"] == "Gigabytes" and rows[1]["unit"] == "Megabytes"
+    assert str(rows[0]["printed"]).startswith("1.09818, 1.098, ")
+
+
+# ── What a treatment comes down to ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_settings_follow_the_factor_that_sets_them_and_else_the_study(shared: RunFolder, counted: RunFolder) -> None:
+    study = shared.manifest().study
+    five: dict[str, Level] = {"environment": "qemu", "clients": 5}
+    asked = settings(study, five)
+    assert (asked.kind, asked.nic, asked.clients, asked.several_hosts) == ("qemu", "virtio-net", 5, False)
+    assert asked.parameter("udp", "rate") == "900Mbit/s" and asked.parameter("nothing", "rate") is None
+    assert without_clients(study, five) == {"environment": "qemu"}
+    other = counted.manifest().study
+    four = settings(other, {"environment": "qemu", "nic": "e1000", "offload": False, "workers": 4})
+    assert (four.nic, four.treatment("offload", True), four.parameter("transactions", "workers")) == ("e1000", False, 4)
+
+
+def cell(values: list[float], scale: str) -> Cell:
+    return Cell.model_validate(
+        {
+            "workload": "w",
+            "response": "r",
+            "unit": "s",
+            "better": "lower",
+            "scale": scale,
+            "treatment": {"environment": "host"},
+            "values": values,
+            "blocks": list(range(len(values))),
+            "mean": float(np.mean(values)),
+            "stddev": 0.0,
+            "minimum": min(values),
+            "maximum": max(values),
+            "median": float(np.median(values)),
+        }
+    )
+
+
+def test_the_interval_of_a_centre_covers_it_as_often_as_it_says() -> None:
+    noise = np.random.default_rng(3)
+    covered = 0
+    for _ in range(400):
+        interval = centre.interval(cell(noise.lognormal(0, 0.2, size=8).tolist(), "ratio"), 0.05)
+        assert interval is not None
+        covered += interval[0] <= 1.0 <= interval[1]
+    assert covered / 400 >= 0.93
+    assert centre.interval(cell([1.0, 2.0, 3.0], "ratio"), 0.05) is None
+    zeros = centre.interval(cell([0.0] * 8, "difference"), 0.05)
+    assert zeros == (0.0, 0.0)
