@@ -4,18 +4,22 @@ use std::io;
 use std::net::UdpSocket;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::estimate::{self, Exchange, Setting};
 use super::packet::{Kind, Packet, SIZE};
 use super::{AskArgs, stamped};
 use crate::kernel::Kernel;
-use crate::timing::{self, PromptWakeups};
+use crate::timing::{self, PromptWakeups, monotonic_ns};
 use crate::{facts, interrupt, output};
 
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Without an answer for so many timeouts from the first question on, nobody is there.
+const FUTILE_TIMEOUTS: i64 = 3;
+/// The same when the other machine said that nobody listens.
+const REFUSED_PATIENCE: Duration = Duration::from_millis(300);
 const GOODBYE_PATIENCE: Duration = Duration::from_millis(100);
 const GOODBYES: u64 = 3;
 
@@ -51,96 +55,185 @@ fn connect(args: &AskArgs) -> io::Result<UdpSocket> {
     };
     let socket = UdpSocket::bind(any)?;
     socket.connect(args.server)?;
+    socket.set_nonblocking(true)?;
     stamped::stamp_arrivals(&socket)?;
     Ok(socket)
 }
 
+/// What became of the questions so far.
+struct Asking {
+    /// By sequence number: those that were sent.
+    sent: Vec<Sent>,
+    exchanges: Vec<Exchange>,
+    refused: bool,
+}
+
+struct Sent {
+    asked_ns: i64,
+    undisciplined_ns: i64,
+    answered: bool,
+}
+
 fn ask_all(socket: &UdpSocket, args: &AskArgs, stop: &AtomicBool) -> io::Result<Vec<Exchange>> {
-    let mut exchanges = Vec::new();
-    let mut unanswered_at_first = 0;
-    let begin_ns = timing::monotonic_ns();
-    let interval_ns = i64::try_from(args.interval.as_nanos()).unwrap_or(i64::MAX);
-    for sequence in 0..u64::from(args.count) {
-        if stop.load(Ordering::Relaxed) {
+    let timeout_ns = nanoseconds(args.timeout);
+    let mut asking = Asking {
+        sent: Vec::new(),
+        exchanges: Vec::new(),
+        refused: false,
+    };
+    let begin_ns = monotonic_ns();
+    for number in 1..=i64::from(args.count) {
+        asking.ask(socket)?;
+        let due_ns = begin_ns.saturating_add(nanoseconds(args.interval).saturating_mul(number));
+        let last = number == i64::from(args.count);
+        let until_ns = if last {
+            monotonic_ns().saturating_add(timeout_ns)
+        } else {
+            due_ns
+        };
+        asking.listen(socket, until_ns, timeout_ns, last, stop)?;
+        let patience_ns = if asking.refused {
+            nanoseconds(REFUSED_PATIENCE)
+        } else {
+            timeout_ns.saturating_mul(FUTILE_TIMEOUTS)
+        };
+        let futile = asking.exchanges.is_empty() && monotonic_ns() - begin_ns > patience_ns;
+        if stop.load(Ordering::Relaxed) || futile {
             break;
-        }
-        match exchange(socket, Kind::Question, sequence, PATIENCE)? {
-            Some(exchange) => exchanges.push(exchange),
-            // Nobody there: a hundred more seconds would not change that.
-            None if exchanges.is_empty() => unanswered_at_first += 1,
-            None => {}
-        }
-        if unanswered_at_first == 3 {
-            break;
-        }
-        let next_ns = begin_ns.saturating_add(interval_ns.saturating_mul(sequence as i64 + 1));
-        if sequence + 1 < u64::from(args.count) {
-            timing::sleep_until_monotonic(next_ns);
         }
     }
-    Ok(exchanges)
+    Ok(asking.exchanges)
+}
+
+impl Asking {
+    fn ask(&mut self, socket: &UdpSocket) -> io::Result<()> {
+        let mut question = Packet::new(Kind::Question, self.sent.len() as u64);
+        let undisciplined_ns = timing::monotonic_raw_ns();
+        question.asked_ns = timing::realtime_ns();
+        self.sent.push(Sent {
+            asked_ns: question.asked_ns,
+            undisciplined_ns,
+            answered: false,
+        });
+        match socket.send(&question.to_bytes()) {
+            Ok(_) => Ok(()),
+            // Word of an earlier question that found nobody.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                self.refused = true;
+                Ok(())
+            }
+            // No room to send is a packet that is lost at once.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Take answers until the moment; `to_the_last` ends as soon as none is missing.
+    fn listen(
+        &mut self,
+        socket: &UdpSocket,
+        until_ns: i64,
+        timeout_ns: i64,
+        to_the_last: bool,
+        stop: &AtomicBool,
+    ) -> io::Result<()> {
+        while !(stop.load(Ordering::Relaxed)
+            || to_the_last && self.exchanges.len() == self.sent.len())
+        {
+            match receive(socket, until_ns)? {
+                Received::Answer(answer, arrived_ns) => self.take(answer, arrived_ns, timeout_ns),
+                Received::Refusal => self.refused = true,
+                Received::Nothing => return Ok(()),
+            }
+            if monotonic_ns() >= until_ns {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Once for each question, and in time; what is foreign is passed over.
+    fn take(&mut self, answer: Packet, arrived_ns: i64, timeout_ns: i64) {
+        let place = usize::try_from(answer.sequence).unwrap_or(usize::MAX);
+        let Some(question) = self.sent.get_mut(place) else {
+            return;
+        };
+        if answer.kind != Kind::Answer
+            || question.answered
+            || answer.asked_ns != question.asked_ns
+            || arrived_ns - question.asked_ns > timeout_ns
+        {
+            return;
+        }
+        question.answered = true;
+        self.exchanges.push(Exchange {
+            asked_ns: question.asked_ns,
+            received_ns: answer.received_ns,
+            answered_ns: answer.answered_ns,
+            arrived_ns,
+            local_undisciplined_ns: question.undisciplined_ns,
+            remote_undisciplined_ns: answer.undisciplined_ns,
+            remote_source: answer.source,
+        });
+    }
+}
+
+enum Received {
+    Answer(Packet, i64),
+    Refusal,
+    Nothing,
+}
+
+/// Wait for a packet until a moment of CLOCK_MONOTONIC; a signal ends the wait early.
+fn receive(socket: &UdpSocket, until_ns: i64) -> io::Result<Received> {
+    // One byte more than a packet, so that a longer one is seen to be foreign.
+    let mut buffer = [0; SIZE + 1];
+    loop {
+        match stamped::receive(socket, &mut buffer) {
+            Ok((length, arrived_ns)) => {
+                if let Some(packet) = Packet::from_bytes(&buffer[..length]) {
+                    return Ok(Received::Answer(packet, arrived_ns));
+                }
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => {}
+                io::ErrorKind::Interrupted => return Ok(Received::Nothing),
+                io::ErrorKind::ConnectionRefused => return Ok(Received::Refusal),
+                _ => return Err(error),
+            },
+        }
+        let left_ns = until_ns.saturating_sub(monotonic_ns());
+        if left_ns <= 0 {
+            return Ok(Received::Nothing);
+        }
+        let mut waiting = [PollFd::new(socket, PollFlags::IN)];
+        match poll(&mut waiting, Some(&timing::timespec(left_ns))) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(Received::Nothing),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// Tell the server that this was all; it may be gone already.
 fn say_goodbye(socket: &UdpSocket) {
     for attempt in 0..GOODBYES {
-        if matches!(
-            exchange(socket, Kind::Goodbye, u64::MAX - attempt, GOODBYE_PATIENCE),
-            Ok(Some(_)) | Err(_)
-        ) {
+        let goodbye = Packet::new(Kind::Goodbye, u64::MAX - attempt);
+        let until_ns = monotonic_ns().saturating_add(nanoseconds(GOODBYE_PATIENCE));
+        if socket.send(&goodbye.to_bytes()).is_err() {
             return;
         }
-    }
-}
-
-/// Ask once; nothing when no answer came in time.
-fn exchange(
-    socket: &UdpSocket,
-    kind: Kind,
-    sequence: u64,
-    patience: Duration,
-) -> io::Result<Option<Exchange>> {
-    let deadline = Instant::now() + patience;
-    let mut question = Packet::new(kind, sequence);
-    let undisciplined_ns = timing::monotonic_raw_ns();
-    question.asked_ns = timing::realtime_ns();
-    match socket.send(&question.to_bytes()) {
-        Ok(_) => {}
-        // Word of an earlier question that found nobody.
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-        Err(error) => return Err(error),
-    }
-    let mut buffer = [0; SIZE + 1];
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(None);
-        }
-        socket.set_read_timeout(Some(left))?;
-        let (length, arrived_ns) = match stamped::receive(socket, &mut buffer) {
-            Ok(received) => received,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                std::thread::sleep(left.min(GOODBYE_PATIENCE));
-                return Ok(None);
+        loop {
+            match receive(socket, until_ns) {
+                Ok(Received::Answer(packet, _)) if packet.kind == Kind::GoodbyeToo => return,
+                Ok(Received::Answer(..)) => {}
+                Ok(Received::Nothing) => break,
+                Ok(Received::Refusal) | Err(_) => return,
             }
-            Err(error) => return Err(error),
-        };
-        // Late answers to earlier questions are passed over.
-        let Some(answer) =
-            Packet::from_bytes(&buffer[..length]).filter(|answer| answer.sequence == sequence)
-        else {
-            continue;
-        };
-        return Ok(Some(Exchange {
-            asked_ns: question.asked_ns,
-            received_ns: answer.received_ns,
-            answered_ns: answer.answered_ns,
-            arrived_ns,
-            local_undisciplined_ns: undisciplined_ns,
-            remote_undisciplined_ns: answer.undisciplined_ns,
-            remote_source: answer.source,
-        }));
+        }
     }
 }

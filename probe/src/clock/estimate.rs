@@ -20,7 +20,17 @@ pub struct Exchange {
 impl Exchange {
     /// The server's clock less the asker's, if both ways took equally long (RFC 5905, section 8).
     fn offset_ns(&self) -> i64 {
-        ((self.received_ns - self.asked_ns) + (self.answered_ns - self.arrived_ns)) / 2
+        (self.forward_ns() - self.backward_ns()) / 2
+    }
+
+    /// The way there by two clocks, so that the offset is part of it.
+    fn forward_ns(&self) -> i64 {
+        self.received_ns - self.asked_ns
+    }
+
+    /// The way back by two clocks, so that it is short of the offset.
+    fn backward_ns(&self) -> i64 {
+        self.arrived_ns - self.answered_ns
     }
 
     /// The time on the way, both ways together.
@@ -54,6 +64,12 @@ pub struct Document {
     delay_min_ns: i64,
     /// The largest less the smallest offset of the same quarter.
     spread_ns: i64,
+    /// Of all exchanges: the time on the way, both ways together, without the server's own.
+    round_trip_ns: Spread,
+    /// Of all exchanges: from asking to arriving, each by the clock of its machine. Less the offset, it is the way there.
+    forward_ns: Spread,
+    /// The same of the way back, to which the offset must be added.
+    backward_ns: Spread,
     /// How much faster the server's clock ran; absent when too few exchanges or too little time.
     drift: Option<Drift>,
     /// From the first question to the last.
@@ -64,6 +80,31 @@ pub struct Document {
     trustworthy: bool,
     /// Why not.
     reasons: Vec<String>,
+}
+
+/// Percentiles are values that were seen (nearest rank).
+#[derive(Serialize, JsonSchema, Debug)]
+struct Spread {
+    min: i64,
+    p50: i64,
+    p99: i64,
+    max: i64,
+}
+
+impl Spread {
+    fn of(values: impl Iterator<Item = i64>) -> Spread {
+        let values = sorted(values);
+        let percentile = |hundredths: usize| {
+            let rank = (values.len() * hundredths).div_ceil(100).max(1);
+            values.get(rank - 1).copied().unwrap_or(0)
+        };
+        Spread {
+            min: percentile(0),
+            p50: percentile(50),
+            p99: percentile(99),
+            max: percentile(100),
+        }
+    }
 }
 
 /// In parts per million. A range on both sides of zero says that no drift can be seen in so short a time.
@@ -114,6 +155,9 @@ pub fn document(setting: Setting, exchanges: &[Exchange]) -> Document {
             .last()
             .zip(offsets.first())
             .map_or(0, |(last, first)| last - first),
+        round_trip_ns: Spread::of(exchanges.iter().map(Exchange::delay_ns)),
+        forward_ns: Spread::of(exchanges.iter().map(Exchange::forward_ns)),
+        backward_ns: Spread::of(exchanges.iter().map(Exchange::backward_ns)),
         drift: drift(&best, duration_ns),
         duration_ns,
         clock: "CLOCK_REALTIME",
@@ -303,6 +347,19 @@ mod tests {
             (OFFSET_NS, 40_000, 20_000)
         );
         assert!(result.trustworthy, "{:?}", result.reasons);
+    }
+
+    #[test]
+    fn each_way_is_told_with_the_offset_in_it() {
+        let ways: Vec<_> = (1..=200).map(|n| (n * 1_000, 50_000)).collect();
+        let result = estimate(&exchanges(&ways, 0.0), 200);
+        let forward = &result.forward_ns;
+        assert_eq!(
+            [forward.min, forward.p50, forward.p99, forward.max].map(|ns| ns - OFFSET_NS),
+            [1_000, 100_000, 198_000, 200_000]
+        );
+        assert_eq!(result.backward_ns.p50 + OFFSET_NS, 50_000);
+        assert_eq!(result.round_trip_ns.max, 250_000);
     }
 
     #[test]

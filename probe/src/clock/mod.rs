@@ -47,7 +47,8 @@ pub struct ServeArgs {
 /// Ask another machine's `clock serve`, and tell the offset of its clock from this one's.
 ///
 /// As NTP does: four times of each exchange give an offset and a delay. The offset told is the median of the quarter
-/// with the lowest delays, which waited least on the way.
+/// with the lowest delays, which waited least on the way. Questions leave on a schedule, whatever becomes of those
+/// before, so that the document also tells how long the way took each time, and how often a packet was lost on it.
 #[derive(clap::Args)]
 pub struct AskArgs {
     /// Where the other machine's `clock serve` listens
@@ -59,6 +60,9 @@ pub struct AskArgs {
     /// Time between the starts of two exchanges
     #[arg(long, value_name = "DURATION", default_value = "10ms", value_parser = units::duration)]
     interval: Duration,
+    /// Take a question for lost when no answer has come after this time
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = units::duration)]
+    timeout: Duration,
     /// Print one JSON document (clock.v1) instead of text
     #[arg(long)]
     json: bool,

@@ -95,6 +95,45 @@ fn few_exchanges_are_not_trusted() {
 }
 
 #[test]
+fn questions_leave_on_time_though_answers_are_late_or_lost() {
+    let slow = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = slow.local_addr().unwrap().to_string();
+    let server = std::thread::spawn(move || {
+        let mut packet = [0; 200];
+        // Every third question is lost; the others are answered only when the last has come.
+        let held: Vec<_> = (0..30)
+            .map(|_| {
+                let (length, asker) = slow.recv_from(&mut packet).unwrap();
+                (packet[..length].to_vec(), asker)
+            })
+            .collect();
+        for (number, (mut packet, asker)) in held.into_iter().enumerate() {
+            if number % 3 != 2 {
+                packet[15] = 2; // the question's kind made an answer's
+                slow.send_to(&packet, asker).unwrap();
+                slow.send_to(&packet, asker).unwrap();
+            }
+        }
+    });
+    let clock = ask(&[
+        &address,
+        "--count",
+        "30",
+        "--interval",
+        "2ms",
+        "--timeout",
+        "3s",
+    ]);
+    server.join().unwrap();
+    assert_eq!(
+        (&clock["asked"], &clock["answered"]),
+        (&30.into(), &20.into())
+    );
+    // The first waited for the 29 that came after it.
+    assert!(clock["round_trip_ns"]["max"].as_i64().unwrap() >= 56_000_000);
+}
+
+#[test]
 fn nobody_there_is_told() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
