@@ -58,12 +58,16 @@ class Box:
                 self.files.pop(path, None)
                 return Completed(status=0)
             case ["ethtool", "-k", _]:
-                return self._told("Features:\n" + "".join(f"\t{name}: {v}\n" for name, v in self.features.items()))
-            case ["ethtool", "-K", _, name, value]:
-                if "fixed" in self.features[name]:
-                    return Completed(status=1, stderr=b"Could not change any device features")
-                self.features[name] = value
+                return self._told("Features:\n" + "".join(self._feature(*one) for one in self.features.items()))
+            case ["ethtool", "-K", _, *words]:
+                for name, value in zip(words[::2], words[1::2], strict=True):
+                    if "fixed" in self.features[name]:
+                        return Completed(status=1, stderr=b"Could not change any device features")
+                    for part in [name, *(part for part in self.features if part.startswith(f"tx-{name}-"))]:
+                        self.features[part] = value
                 return Completed(status=0)
+            case ["ip", "netns", "exec", "nm-1", *inside]:
+                return await self.exec(inside)
             case ["taskset", "-pc", pid]:
                 return self._told(f"pid {pid}'s current affinity list: {self.affinity[pid]}")
             case ["taskset", "-pc", cpus, pid]:
@@ -72,6 +76,11 @@ class Box:
             case ["update-grub"]:
                 return Completed(status=0)
         raise AssertionError(f"nobody expects {argv}")
+
+    @staticmethod
+    def _feature(name: str, value: str) -> str:
+        """As ethtool prints it: what the kernel calls a feature stands below what ethtool does."""
+        return f"\t{name}: {value}\n" if name.startswith("tx-") else f"{name}: {value}\n"
 
     @staticmethod
     def _told(text: str | None) -> Completed:
@@ -203,6 +212,41 @@ async def test_offloads_affinities_and_interrupts_are_read_as_the_tools_tell_the
     assert set(await bench.undo()) == {"restored", "already so"}
     assert (bench.box.features["tso"], bench.box.affinity["7"]) == ("on", "0-1")
     assert bench.box.files["/proc/irq/9/smp_affinity_list"] == b"0-1\n"
+
+
+async def test_a_feature_comes_back_with_just_the_parts_that_were_on(bench: Bench) -> None:
+    """A driver can do more than it does by itself, and `ethtool -K tso on` would switch on all of it."""
+    bench.box.features = {"tso": "on", "tx-tso-4": "on", "tx-tso-6": "off"}
+    await bench.apply(Change(on="box", kind="ethtool", target="nm-1/port1 tso", after="off"))
+    assert (bench.box.features["tso"], bench.box.features["tx-tso-4"]) == ("off", "off")
+    ((_, change),) = bench.ledger.outstanding().changes
+    assert change.before == "on: tx-tso-4"
+    assert await bench.undo() == ["restored"]
+    assert (bench.box.features["tx-tso-4"], bench.box.features["tx-tso-6"]) == ("on", "off")
+
+
+async def test_a_feature_of_which_something_is_on_is_on(bench: Bench) -> None:
+    bench.box.features = {"tso": "on", "tx-tso-4": "on", "tx-tso-6": "off"}
+    before = dict(bench.box.features)
+    assert await bench.apply(Change(on="box", kind="ethtool", target="data tso", after="on")) == changes.Applied(
+        (), (), ()
+    )
+    assert bench.box.features == before
+    assert await bench.undo() == []
+
+
+async def test_a_driver_that_cannot_change_a_feature_is_told_in_a_word(bench: Bench) -> None:
+    applied = await bench.apply(Change(on="box", kind="ethtool", target="data lro", after="on", required=False))
+    assert [warning.text for warning in applied.warnings] == [
+        "box: ethtool data lro could not be set to 'on': its driver cannot change that"
+    ]
+
+
+async def test_a_link_that_is_gone_is_owed_nothing(bench: Bench) -> None:
+    await bench.apply(Change(on="box", kind="ethtool", target="nm-1/port1 tso", after="off"))
+    bench.box.features.clear()
+    assert await bench.undo() == ["gone"]
+    assert await bench.undo() == []
 
 
 async def test_kernel_arguments_take_a_boot_and_are_gone_after_another(bench: Bench) -> None:

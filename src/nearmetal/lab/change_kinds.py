@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from nearmetal.errors import HostCannot
+from nearmetal.lab import ethtool
 from nearmetal.lab.site import must
 from nearmetal.model import ChangeKind, Commands
 
@@ -17,10 +18,16 @@ GRUB_DROP_IN = "/etc/default/grub.d/99-nearmetal.cfg"
 """A file of our own: the user's GRUB configuration is never edited."""
 
 
+def _is_equal(actual: str | None, value: str) -> bool:
+    return actual == value
+
+
 @dataclass(frozen=True)
 class Kind:
     read: Read
     write: Write
+    holds: Callable[[str | None, str], bool] = _is_equal
+    """Whether what was read is what was asked for."""
 
 
 async def _read_file(commands: Commands, target: str) -> str | None:
@@ -67,19 +74,43 @@ async def _write_irq(commands: Commands, target: str, value: str | None) -> None
 
 
 async def _read_ethtool(commands: Commands, target: str) -> str | None:
-    """`target` is "INTERFACE FEATURE"; the value is "on" or "off", with "[fixed]" where it cannot be changed."""
-    interface, feature = target.split()
-    ended = await commands.exec(["ethtool", "-k", interface])
-    for line in ended.text.splitlines():
-        name, colon, value = line.strip().partition(": ")
-        if colon and name == feature:
-            return value.strip()
-    return None
+    """`target` is "INTERFACE FEATURE", or "NAMESPACE/INTERFACE FEATURE" on a site.
+
+    The value is "off" or "on"; where a feature stands for several of the kernel's, "on: " and those that are on.
+    """
+    feature = await _feature(commands, target)
+    if feature is None or not feature.is_on:
+        return None if feature is None else "off"
+    return f"on: {' '.join(feature.parts)}" if feature.parts else "on"
+
+
+async def _feature(commands: Commands, target: str) -> ethtool.Feature | None:
+    tool, interface, feature = _ethtool(target)
+    return ethtool.parse((await commands.exec([*tool, "-k", interface])).text).get(feature)
+
+
+def _ethtool(target: str) -> tuple[list[str], str, str]:
+    """The program, the interface and the feature."""
+    card, feature = target.split()
+    namespace, slash, interface = card.rpartition("/")
+    return ["ip", "netns", "exec", namespace, "ethtool"] if slash else ["ethtool"], interface, feature
 
 
 async def _write_ethtool(commands: Commands, target: str, value: str | None) -> None:
-    interface, feature = target.split()
-    await must(commands, "ethtool", "-K", interface, feature, str(value))
+    """Of what a feature stands for, just that is switched on which was on: its driver may be able to do more."""
+    tool, interface, feature = _ethtool(target)
+    state, _, parts = str(value).partition(": ")
+    words = [word for part in parts.split() or [feature] for word in (part, state)]
+    ended = await commands.exec([*tool, "-K", interface, *words])
+    if ended.status != 0:
+        found = await _feature(commands, target)
+        said = (ended.stderr or ended.stdout).decode("utf-8", "replace").strip()[-300:]
+        raise HostCannot("its driver cannot change that" if found and found.is_fixed else said)
+
+
+def _is_switched(actual: str | None, value: str) -> bool:
+    """ "on" asks for no more than that something of it is on."""
+    return actual is not None and (actual == value or actual.partition(":")[0] == value)
 
 
 async def _read_boot(commands: Commands, target: str) -> str | None:
@@ -110,6 +141,6 @@ KINDS: Mapping[ChangeKind, Kind] = {
     "sysctl": Kind(_read_sysctl, _write_sysctl),
     "affinity": Kind(_read_affinity, _write_affinity),
     "irq": Kind(_read_irq, _write_irq),
-    "ethtool": Kind(_read_ethtool, _write_ethtool),
+    "ethtool": Kind(_read_ethtool, _write_ethtool, _is_switched),
     "boot": Kind(_read_boot, _write_boot),
 }

@@ -24,7 +24,8 @@ Outcome = Literal["restored", "already so", "left", "gone", "failed"]
 class Undone:
     """What became of one change.
 
-    `left`: somebody else has changed the value since. `gone`: its machine is no more. `failed`: it is tried again.
+    `left`: somebody else has changed the value since. `gone`: its machine, or the thing itself, is no more.
+    `failed`: it is tried again.
     """
 
     change: Change
@@ -55,7 +56,7 @@ async def apply(changes: Sequence[Change], ledger: Ledger, reach: Reach) -> Appl
         commands = await reach(change.on)
         kind = KINDS[change.kind]
         before = await kind.read(commands, change.target)
-        if before == change.after:
+        if kind.holds(before, change.after):
             continue
         if before is not None or change.kind == "file":
             ledger.changing(change.model_copy(update={"before": before}))
@@ -81,7 +82,7 @@ async def _write(change: Change, commands: Commands) -> str:
     except HostCannot as error:
         return error.what
     actual = await kind.read(commands, change.target)
-    return "" if actual == change.after else f"it reads back as {actual!r}"
+    return "" if kind.holds(actual, change.after) else f"it reads back as {actual!r}"
 
 
 async def undo(ledger: Ledger, reach: Reach) -> list[Undone]:
@@ -107,7 +108,9 @@ async def undo(ledger: Ledger, reach: Reach) -> list[Undone]:
 async def _put_back(change: Change, commands: Commands) -> Undone:
     kind = KINDS[change.kind]
     current = await kind.read(commands, change.target)
-    if current not in (change.before, change.after):
+    if current is None and change.kind != "file":
+        return Undone(change, "gone", "there is no such thing any more")
+    if current != change.before and not kind.holds(current, change.after):
         return Undone(change, "left", f"it is {current!r} now, which is not what nearmetal set ({change.after!r})")
     if current != change.before:
         await kind.write(commands, change.target, change.before)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from nearmetal.lab import probe
 from nearmetal.lab.change_kinds import GRUB_DROP_IN
 from nearmetal.lab.cpus import show
+from nearmetal.lab.ethtool import FEATURES
 from nearmetal.lab.mock_world import State, World
 from nearmetal.model import Completed
 
@@ -157,7 +158,8 @@ async def _ethtool(call: Call) -> Completed:
         return _said(
             f"Features for {call.argv[2]}:\n" + "".join(f"{name}: {value}\n" for name, value in features.items())
         )
-    _, _, _, feature, value = call.argv
+    _, _, _, name, value = call.argv
+    feature = FEATURES.get(name, name)
     if features.get(feature, "[fixed]").endswith("[fixed]"):
         return _refused(f"Could not change any device features: {feature}", 1)
     features[feature] = value
@@ -371,6 +373,7 @@ PROGRAMS: Mapping[str, Program] = {
     "ethtool": _ethtool,
     "update-grub": _update_grub,
     "lighttpd": serve,
+    "stress-ng": serve,
     "tcpdump": _tcpdump,
     "sysbench": _sysbench,
     "nearmetal-probe": _probe,

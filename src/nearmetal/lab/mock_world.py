@@ -22,10 +22,15 @@ _SYSCTLS = {
     "net.ipv4.tcp_autocorking": "1",
 }
 _FEATURES = {
+    "rx-checksumming": "on",
+    "tx-checksumming": "on",
+    "scatter-gather": "on",
     "tcp-segmentation-offload": "on",
+    "generic-segmentation-offload": "on",
     "generic-receive-offload": "on",
     "large-receive-offload": "off [fixed]",
 }
+"""Of the data NIC, by the names that `ethtool -k` has for them."""
 
 
 class World:

@@ -1,0 +1,60 @@
+"""What `ethtool -k` says of a network card's features. Pure.
+
+A feature that ethtool itself made up, such as TCP segmentation, stands for several of the kernel's; these are listed
+below it, indented.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+FEATURES: Mapping[str, str] = {
+    "tso": "tcp-segmentation-offload",
+    "gso": "generic-segmentation-offload",
+    "lro": "large-receive-offload",
+    "gro": "generic-receive-offload",
+    "tx": "tx-checksumming",
+    "rx": "rx-checksumming",
+    "sg": "scatter-gather",
+}
+"""The short names that `ethtool -K` takes, and what `ethtool -k` calls them. A feature stands before those it needs."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    is_on: bool
+    note: str = ""
+    """ "fixed": nobody can change it. "requested on": it was asked for, and the driver does not do it."""
+    parts: tuple[str, ...] = ()
+    """The kernel's own features that are on below this one; none where it has no others below it."""
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.note == "fixed"
+
+    @property
+    def is_refused(self) -> bool:
+        return not self.is_on and self.note == "requested on"
+
+    @property
+    def told(self) -> str:
+        """As ethtool tells it: "on", "off [fixed]"."""
+        return ("on" if self.is_on else "off") + (f" [{self.note}]" if self.note else "")
+
+
+def parse(text: str) -> dict[str, Feature]:
+    """Feature to state, by long names, and by short ones where there are any. Empty for what is no such list."""
+    found: dict[str, Feature] = {}
+    above = ""
+    for line in text.splitlines():
+        name, _, state = line.strip().partition(": ")
+        word, _, note = state.partition(" ")
+        if not name or word not in ("on", "off"):
+            continue
+        feature = Feature(word == "on", note.strip("[]"))
+        found[name] = feature
+        if not line[0].isspace():
+            above = name
+        elif above and feature.is_on:
+            outer = found[above]
+            found[above] = Feature(outer.is_on, outer.note, (*outer.parts, name))
+    return found | {short: found[long] for short, long in FEATURES.items() if long in found}

@@ -1,0 +1,148 @@
+"""The factor `offload`: whether network cards cut, join and checksum packets, or the kernel does it frame by frame.
+
+`true`: as kernel and driver give it. `false`: everything off that can be. Or the features that are on, "tx,sg,gro",
+the others off. It holds for the data link of every machine of the trial, servers and clients, at both of its ends,
+so that with `false` nothing between them is larger than a frame: docs/treatments.md says why.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from nearmetal.lab.ethtool import FEATURES, Feature, parse
+from nearmetal.model import Change, Commands, Level, Machine, MachineSpec, Readback, Stage, Warned
+
+_NEEDS: Mapping[str, tuple[str, ...]] = {"tso": ("tx", "sg"), "gso": ("sg",), "lro": ("rx",)}
+"""What the kernel switches off together (netdev_fix_features in net/core/dev.c)."""
+
+_SENDING = ("tx", "sg", "tso", "gso")
+"""What every driver that has it switches on by itself. Receiving differs: veth has its gro off, e1000 its rx."""
+
+
+class Offload:
+    name: ClassVar[str] = "offload"
+
+    def problem(self, level: Level) -> str | None:
+        if isinstance(level, bool):
+            return None
+        names = _named(level) if isinstance(level, str) else []
+        if not names or set(names) - FEATURES.keys() or len(set(names)) < len(names):
+            return f'it is true, false, or those that are on, like "tx,sg,gro", each once, of {", ".join(FEATURES)}'
+        for name in names:
+            lacking = [needed for needed in _NEEDS.get(name, ()) if needed not in names]
+            if lacking:
+                return f"{name} works only with {' and '.join(lacking)}: name that too"
+        return None
+
+    def shape(self, spec: MachineSpec, level: Level) -> MachineSpec:
+        return spec
+
+    def changes(self, stage: Stage, level: Level) -> list[Change]:
+        """Inside first: when a guest's card changes, its monitor sets the tap anew."""
+        return [change for machine in _machines(stage) for change in _changes(machine, level)]
+
+    async def verify(self, stage: Stage, level: Level) -> Readback:
+        """What `ethtool -k` tells of each end."""
+        values: dict[str, dict[str, str]] = {}
+        problems: list[str] = []
+        warnings: list[Warned] = []
+        for machine in _machines(stage):
+            for end in _ends(machine, level):
+                told = await end.commands.exec(end.argv)
+                features = {name: one for name, one in parse(told.text).items() if name in FEATURES}
+                values[end.name] = {name: feature.told for name, feature in features.items()}
+                problems += [f"{end.name}: {one}" for one in _problems(features, end.wanted, level)]
+                # Of a change that could not be made there is a warning already.
+                fixed = _fixed(features, end.wanted) if level is True else ()
+                warnings += [Warned(code="offload-fixed", text=f"{end.name}: {one}") for one in fixed]
+        return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=tuple(warnings))
+
+
+def _named(level: str) -> list[str]:
+    return [name.strip() for name in level.split(",") if name.strip()]
+
+
+def _machines(stage: Stage) -> tuple[Machine, ...]:
+    return (*stage.servers, *stage.clients)
+
+
+# ── What is wanted ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _wanted_inside(level: Level) -> dict[str, bool]:
+    """Feature to whether it has to be on; those that are as they are given are absent."""
+    if level is True:
+        return dict.fromkeys(_SENDING, True)
+    return {name: _is_named(name, level) for name in FEATURES}
+
+
+def _wanted_outside(level: Level) -> dict[str, bool]:
+    """Only what has to be off: what a tap can do follows from the card in the guest, and cannot be asked for."""
+    return {} if level is True else {name: False for name in FEATURES if not _is_named(name, level)}
+
+
+def _is_named(name: str, level: Level) -> bool:
+    return isinstance(level, str) and name in _named(level)
+
+
+def _changes(machine: Machine, level: Level) -> Iterator[Change]:
+    if level is True:
+        return
+    yield from _switched(machine.name, machine.interface, _wanted_inside(level))
+    if machine.peer is not None:
+        yield from _switched(f"site:{machine.site.name}", machine.peer, _wanted_outside(level))
+
+
+def _switched(on: str, card: str, wanted: Mapping[str, bool]) -> Iterator[Change]:
+    """Off before what it needs, on after it; and so is the undo, newest first."""
+    off = [name for name, is_on in wanted.items() if not is_on]
+    back = [name for name in reversed(list(wanted)) if wanted[name]]
+    for name in (*off, *back):
+        yield Change(
+            on=on, kind="ethtool", target=f"{card} {name}", after="on" if wanted[name] else "off", required=False
+        )
+
+
+# ── What is found ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class _End:
+    """One end of a machine's data link, and how it is asked."""
+
+    name: str
+    commands: Commands
+    argv: tuple[str, ...]
+    wanted: Mapping[str, bool]
+
+
+def _ends(machine: Machine, level: Level) -> Iterator[_End]:
+    inside = ("ethtool", "-k", machine.interface)
+    yield _End(f"{machine.name} inside", machine, inside, _wanted_inside(level))
+    if machine.peer is not None:
+        namespace, _, interface = machine.peer.rpartition("/")
+        outside = ("ip", "netns", "exec", namespace, "ethtool", "-k", interface)
+        yield _End(f"{machine.name} outside", machine.site, outside, _wanted_outside(level))
+
+
+def _problems(features: Mapping[str, Feature], wanted: Mapping[str, bool], level: Level) -> Iterator[str]:
+    if not features:
+        yield "ethtool tells no features"
+    for name, feature in features.items():
+        is_wrong = feature.is_on != wanted.get(name, feature.is_on)
+        if feature.is_refused and wanted.get(name, True):
+            yield f"{name} was asked for and stays off; only a card that is made anew has it again"
+        elif is_wrong and feature.is_fixed and _is_named(name, level):
+            yield f"{name} is off, and its driver cannot switch it on"
+        elif is_wrong and not feature.is_fixed:
+            yield f"{name} reads back as {feature.told!r}"
+
+
+def _fixed(features: Mapping[str, Feature], wanted: Mapping[str, bool]) -> Iterator[str]:
+    """What is not as the level would have it, and cannot be."""
+    for name, feature in features.items():
+        if feature.is_fixed and feature.is_on != wanted.get(name, feature.is_on):
+            yield f"{name} is {feature.told}"
+
+
+plugin = Offload()
