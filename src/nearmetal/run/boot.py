@@ -44,7 +44,7 @@ from nearmetal.model import (
     TrialStatus,
     Warned,
 )
-from nearmetal.run import shape, verify
+from nearmetal.run import placement, shape, verify
 from nearmetal.run.events import BootEnded, BootStarted, FactsSeen, LeftBehind, Step, Stream, TrialEnded
 from nearmetal.run.trial import TrialTask, run_trial
 from nearmetal.study import provision_of
@@ -274,6 +274,21 @@ async def _look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, strea
         _note(booted, "resources", verify.resources(booted.spec, facts, accel))
     if stage.clients:
         stream.emit(FactsSeen(treatment=task.boot.treatment, role="client", facts=await _facts(stage.clients[0])))
+    await _locate(booted, lab)
+
+
+async def _locate(booted: Booted, lab: Lab) -> None:
+    """Read back on which CPUs each machine of ours is."""
+    found = {
+        handle.name: await placement.read(handle, await lab.site(handle.site), booted.cpusets.get(handle.name, ""))
+        for handle in booted.handles
+    }
+    told = {name: readback for name, readback in found.items() if readback is not None}
+    if told:
+        booted.readback["cpus"] = {name: dict(readback.values) for name, readback in told.items()}
+    for name, readback in told.items():
+        if not readback.ok:
+            raise Invalid(f"{name} is not where it was put: {readback.reason}")
 
 
 async def _facts(machine: Machine) -> dict[str, Any]:

@@ -3,14 +3,28 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nearmetal.lab.network import INSIDE
 from nearmetal.model import MachineSpec, Readback
 
 MEMORY_SHARE = (0.80, 1.02)
 """What a guest's kernel and firmware keep to themselves is missing from what it shows: up to a fifth of 256 MiB."""
 
+DRIVERS = {
+    "virtio-net": "virtio_net",
+    "e1000": "e1000",
+    "e1000e": "e1000e",
+    "rtl8139": "8139cp",
+    "vmxnet3": "vmxnet3",
+}
+"""Model of a virtual network card to the driver that a guest's kernel has for it."""
+
 
 def resources(spec: MachineSpec, facts: Mapping[str, Any], accel: str | None) -> Readback:
-    """CPUs, memory and accelerator against the study. `accel`: as the monitor tells, None where there is none."""
+    """CPUs, memory, accelerator and network card against the study.
+
+    `accel`: as the monitor of a virtual machine tells, None where there is none; then there is no model of a card
+    either.
+    """
     cpus = int(facts["processor"]["allowed_count"])
     memory = memory_of(facts)
     values: dict[str, Any] = {"vcpus": cpus, "memory": memory, "accel": accel}
@@ -21,7 +35,17 @@ def resources(spec: MachineSpec, facts: Mapping[str, Any], accel: str | None) ->
         problems.append(f"it has {memory} bytes of memory instead of {spec.memory}")
     if accel is not None and spec.accel not in ("auto", accel):
         problems.append(f"its accelerator is {accel} instead of {spec.accel}")
+    if accel is not None:
+        values["nic"] = _driver(facts)
+        if values["nic"] != DRIVERS.get(spec.nic, values["nic"]):
+            problems.append(f"its network card's driver is {values['nic']} instead of {DRIVERS[spec.nic]}")
     return Readback(values=values, ok=not problems, reason="; ".join(problems))
+
+
+def _driver(facts: Mapping[str, Any]) -> str | None:
+    """What drives the data NIC; None where there is none, or its driver does not say."""
+    driver = facts["interfaces"].get(INSIDE, {}).get("driver")
+    return None if driver is None else str(driver)
 
 
 def memory_of(facts: Mapping[str, Any]) -> int:

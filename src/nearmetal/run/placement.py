@@ -1,0 +1,73 @@
+"""Is a machine where it was put? Read back from its host's kernel: the CPUs of its processes, or of its vCPUs."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nearmetal.lab import cgroup, cpus
+from nearmetal.lab.site import must
+from nearmetal.model import Handle, Readback, Site
+
+# A process that ends meanwhile is none of the machine's.
+_TASKS = """
+for pid; do
+    for task in /proc/$pid/task/*; do
+        { read -r name <"$task/comm" && list=$(grep Cpus_allowed_list: "$task/status"); } 2>/dev/null || continue
+        echo "${list##*[[:space:]]} $name"
+    done
+done
+"""
+
+_VCPU = re.compile(r"CPU (\d+)/")
+"""How QEMU calls the thread of a vCPU (`-name debug-threads=on`)."""
+
+
+@dataclass(frozen=True)
+class Task:
+    name: str
+    cpus: str
+    """Those that it may run on, in the kernel's notation."""
+
+
+async def read(handle: Handle, site: Site, cpuset: str) -> Readback | None:
+    """Whether a machine's tasks are on its cpuset. None for a machine that is not ours to place."""
+    pids = await _processes(handle, site)
+    if not cpuset or not pids:
+        return None
+    told = await must(site, "sh", "-c", _TASKS, "tasks", *map(str, pids))
+    return judged([_task(line) for line in told.decode().splitlines()], cpuset, handle.data.get("pinned"))
+
+
+async def _processes(handle: Handle, site: Site) -> list[int]:
+    """The machine's first process, or all those of its monitor."""
+    if "first" in handle.data:
+        return [int(handle.data["first"]["pid"])]
+    if "cgroup_version" in handle.data:
+        return await cgroup.processes(cgroup.named(handle.name, handle.data["cgroup_version"]), site)
+    return []
+
+
+def _task(line: str) -> Task:
+    allowed, _, name = line.partition(" ")
+    return Task(name, allowed)
+
+
+def judged(tasks: Sequence[Task], cpuset: str, pinned: Mapping[Any, Any] | None) -> Readback:
+    """Pure. `pinned` has the CPU of each vCPU by its number; None or empty where none has one of its own."""
+    allowed = set(cpus.parse(cpuset))
+    used = set().union(*(cpus.parse(task.cpus) for task in tasks))
+    values: dict[str, Any] = {"asked": cpuset, "cpus": cpus.show(used)}
+    problems = [f"{task.name} may run on {task.cpus}" for task in tasks if not set(cpus.parse(task.cpus)) <= allowed]
+    if used != allowed and not problems:
+        problems.append(f"nothing of it may run on {cpus.show(allowed - used)}")
+    if pinned:
+        found = {vcpu[1]: task.cpus for task in tasks if (vcpu := _VCPU.match(task.name))}
+        wanted = {str(vcpu): str(cpu) for vcpu, cpu in pinned.items()}
+        values["vcpus"] = found
+        problems += [
+            f"vCPU {vcpu} may run on {found.get(vcpu, 'nothing')} instead of {cpu}"
+            for vcpu, cpu in wanted.items()
+            if found.get(vcpu) != cpu
+        ]
+    return Readback(values=values, ok=not problems, reason=f"on CPUs {cpuset}: {'; '.join(problems)}")
