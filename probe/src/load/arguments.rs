@@ -59,7 +59,7 @@ pub struct Args {
     /// How requests follow each other
     #[arg(long, value_enum, default_value_t = Spacing::Constant, help_heading = "Open mode")]
     arrivals: Spacing,
-    /// Burn the processor for the last 90 us before each request, to be on time to the microsecond
+    /// Burn the processor shortly before each request, to be on time to the microsecond; how long is learnt (2 to 200 us)
     #[arg(long, help_heading = "Open mode")]
     spin: bool,
     /// Seed of the Poisson arrivals

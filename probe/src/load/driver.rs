@@ -16,11 +16,7 @@ use crate::timing::PromptWakeups;
 const PAUSE_AFTER_FAILURE: Nanoseconds = 10 * MILLISECOND;
 /// Waits end at least this often, to look for timeouts and the user's wish to stop.
 pub const LONGEST_WAIT: Nanoseconds = 100 * MILLISECOND;
-/// With `--spin` the last part of a wait burns the processor instead. In a virtual machine a bare timer is late by 30 to
-/// 50 us as a rule, however urgent the thread, and the wait has to end before that. Much more would leave no pause at
-/// 10,000 a second, and the kernel takes the processor away for 50 ms from a real-time thread that makes none.
-const SPIN: Nanoseconds = 90_000;
-/// How long to burn before looking for replies again.
+/// How long to burn the processor before looking for replies again.
 const SPIN_PIECE: Nanoseconds = 1_000;
 
 /// One way of carrying requests. A slot is a place for one connection and the request on it.
@@ -170,15 +166,30 @@ fn wait<'a>(engine: &mut impl Engine<'a>, next_scan: Nanoseconds) {
         .map_or(clock::NEVER, |(until, _)| *until);
     let due = core.pace.due();
     let until = due.min(paused).min(next_scan);
-    let spins = matches!(core.pace, Pace::Open { spin: true, .. }) && until == due;
+    let margin = core
+        .pace
+        .margin()
+        .filter(|_| until == due)
+        .map(|margin| margin.now());
     let now = clock::now();
     let left = until.saturating_sub(now);
-    if !spins {
-        engine.wait(left);
-    } else if left > SPIN {
-        engine.wait(left - SPIN);
-    } else if !engine.wait(0) {
-        poller::spin_until(until.min(now + SPIN_PIECE));
+    match margin {
+        None => {
+            engine.wait(left);
+        }
+        Some(margin) if left > margin => {
+            if !engine.wait(left - margin) {
+                let overslept = clock::now().saturating_sub(until - margin);
+                if let Some(margin) = engine.core().pace.margin() {
+                    margin.overslept(overslept);
+                }
+            }
+        }
+        Some(_) => {
+            if !engine.wait(0) {
+                poller::spin_until(until.min(now + SPIN_PIECE));
+            }
+        }
     }
 }
 

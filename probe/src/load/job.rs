@@ -7,6 +7,7 @@ use super::clock::{NEVER, Nanoseconds};
 use super::plan::{Extent, Mode, OpenLoop, Plan};
 use super::request::Request;
 use super::schedule::{Arrivals, share};
+use super::spin::Margin;
 
 /// The time in which requests count: by when they were meant to be sent.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +45,8 @@ pub enum Pace {
     Open {
         warmup: Arrivals,
         measured: Arrivals,
-        spin: bool,
+        /// With `--spin`.
+        spin: Option<Margin>,
     },
 }
 
@@ -67,7 +69,9 @@ impl Pace {
         Self::Open {
             warmup: Arrivals::new(open, part, (window.begin, window.start), u64::MAX),
             measured: Arrivals::new(open, part, (window.start, window.end), quota),
-            spin: open.spin,
+            spin: open
+                .spin
+                .then(|| Margin::new(open.rate / f64::from(plan.threads))),
         }
     }
 
@@ -79,6 +83,15 @@ impl Pace {
             Self::Open {
                 warmup, measured, ..
             } => warmup.due().min(measured.due()),
+        }
+    }
+
+    /// How long before that time to burn the processor, where this is asked for.
+    #[inline]
+    pub fn margin(&mut self) -> Option<&mut Margin> {
+        match self {
+            Self::Closed { .. } => None,
+            Self::Open { spin, .. } => spin.as_mut(),
         }
     }
 

@@ -22,6 +22,7 @@ mod request;
 mod saturation;
 mod schedule;
 pub mod socket;
+mod spin;
 pub mod statistics;
 mod target;
 mod text;
