@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import peers
 from bed import PORT, Bed, GeneratorFailed, serving
 from relay import relay
 
@@ -41,12 +41,12 @@ def pacers(probe: str, floors: Path | None, seconds: float) -> dict[str, list[st
     calls = {"nearmetal": ours, "nearmetal --spin": [*ours, "--spin"]}
     if floors is not None and (floors / "openloop").exists():
         calls["openloop"] = [str(floors / "openloop"), "127.0.0.1", str(PORT), str(RATE), str(seconds), "64"]
-    if path := shutil.which("httperf"):
+    if path := peers.found("httperf"):
         server = ["--hog", "--server", "127.0.0.1", "--port", str(PORT), "--uri", "/"]
         calls["httperf"] = [path, *server, "--rate", str(RATE), "--num-conns", count]
-    if path := shutil.which("fortio"):
+    if path := peers.found("fortio"):
         calls["fortio"] = [path, "load", "-c", "64", "-qps", str(RATE), "-t", f"{seconds}s", "-nocatchup", URL]
-    if path := shutil.which("oha"):
+    if path := peers.found("oha"):
         calls["oha"] = [path, "--no-tui", "-c", "64", "-q", str(RATE), "-z", f"{seconds:.0f}s", URL]
     return calls
 

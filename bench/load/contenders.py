@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import peers
 from bed import PORT, reply_length
 
 CONNECTIONS = 64
@@ -157,9 +157,9 @@ def contenders(probe_path: str, floors: Path | None) -> tuple[list[Contender], l
     else:
         missing.append("floor: give the folder that holds the program by --floors or NEARMETAL_FLOORS")
     for name, peer in PEERS.items():
-        path = shutil.which(name)
+        path = peers.found(name)
         if path is None:
-            missing.append(f"{name}: not installed")
+            missing.append(f"{name}: not installed; bench/load/peers.py installs it, or says why it cannot be had")
         else:
             here.append(peer(path))
     return here, missing
