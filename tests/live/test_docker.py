@@ -327,7 +327,7 @@ async def test_what_an_engine_that_was_killed_left_is_removed_by_the_next(
     await controller.wait()
     first = FirstProcess(**handle.data["first"])
     for _ in range(100):
-        if not first.is_alive:
+        if not await first.is_alive(site):
             break
         await asyncio.sleep(0.05)
     assert not first.is_alive
@@ -355,7 +355,7 @@ async def test_the_containers_of_an_own_engine_that_died_can_be_destroyed(
             break
         await asyncio.sleep(0.05)
     await environment.destroy(handle, site)
-    assert not FirstProcess(**handle.data["first"]).is_alive
+    assert not await FirstProcess(**handle.data["first"]).is_alive(site)
     assert not (tmp_path / "docker.sock").exists()
     assert remains(str(tmp_path)) == []
     assert remains(name) == []
@@ -384,7 +384,7 @@ async def test_a_silent_engine_that_may_live_keeps_its_containers(
 async def _dies(machine: Container) -> bool:
     """Whether a container ends by itself within a few seconds."""
     for _ in range(100):
-        if not machine.first.is_alive:
+        if not await machine.first.is_alive(machine.site):
             return True
         await asyncio.sleep(0.05)
     return False

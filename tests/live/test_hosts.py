@@ -1,6 +1,7 @@
 """Hosts beside this one: a real sshd in namespaces of its own is one."""
 
 import asyncio
+import json
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -11,14 +12,20 @@ import asyncssh
 import pytest
 import pytest_asyncio
 
-from nearmetal.errors import BadInput, HostCannot, MachineLost, TimedOut, ToolFailed
+from nearmetal import plugins
+from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned, TimedOut, ToolFailed
+from nearmetal.lab import clean, probe
 from nearmetal.lab.image import Image
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.lab import Lab
+from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.site import LocalSite, available_cpus
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh_site import SshSite
-from nearmetal.model import HostSpec, Site
+from nearmetal.model import EnvironmentSpec, Handle, HostSpec, Machine, MachineSpec, Site
+from nearmetal.run import verify
 from tests.conftest import SHARED_CACHE
 
+from .conftest import remains
 from .far_host import FarHost, User, far_host, user
 
 pytestmark = pytest.mark.live
@@ -27,6 +34,8 @@ Login = tuple[User, asyncssh.SSHKey]
 
 FAR_CACHE = SHARED_CACHE / "far-host-of-tests"
 """Kept, so that the image is sent once and not in each test."""
+
+SPEC = MachineSpec(memory=256 * 2**20)
 
 
 def free_port() -> int:
@@ -239,3 +248,79 @@ async def test_a_host_that_does_not_answer_is_told() -> None:
 async def test_an_address_that_is_none_is_bad_input() -> None:
     with pytest.raises(BadInput, match="no address"):
         await SshSite.open("far", HostSpec(ssh="root@host:99999"), print)
+
+
+# ── Machines on a host by SSH ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest_asyncio.fixture
+async def lab(far: FarHost) -> AsyncIterator[Lab]:
+    """With this host and the far one."""
+    token = clean.new_token()
+    ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
+    sites = opener({"far": HostSpec(ssh=far.ssh)}, print)
+    made = Lab(token, ledger, sites, Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+    try:
+        yield made
+    finally:
+        left = await made.close()
+        ledger.close()
+        await sites.aclose()
+    assert left == []
+    assert remains(token) == []
+    assert token not in far.run("ip", "netns", "list")
+    assert not list((far.folder / "state").glob("machines/*"))
+
+
+async def made_on(lab: Lab, name: str) -> tuple[Handle, Machine]:
+    site = await lab.site(name)
+    cpus = str((await available_cpus(site))[-1])
+    handle = await lab.create(EnvironmentSpec(kind="host"), SPEC, "server", "boot", cpus, site)
+    return handle, await lab.attach(handle)
+
+
+async def test_check_finds_what_the_far_host_has(lab: Lab) -> None:
+    environment = plugins.load("environments", "host")
+    findings = await environment.check(EnvironmentSpec(kind="host"), SPEC, await lab.site("far"))
+    assert [finding for finding in findings if not finding.ok] == []
+    findings = await environment.check(
+        EnvironmentSpec(kind="host"), MachineSpec(image="none", vcpus=4096), await lab.site("far")
+    )
+    assert {finding.what for finding in findings if not finding.ok} == {"image none", "4096 CPUs"}
+
+
+async def test_a_machine_there_is_as_one_here(lab: Lab, far: FarHost) -> None:
+    handle, machine = await made_on(lab, "far")
+    ended = await machine.exec(["sh", "-c", "cat; echo err >&2; exit 7"], stdin=BINARY, env={"A": "b"})
+    assert (ended.status, ended.stdout, ended.stderr) == (7, BINARY, b"err\n")
+    assert (await machine.exec(["no-such-program"])).status == 127
+    assert (await machine.exec(["hostname"])).text.strip() == machine.name
+    await machine.put(BINARY, "/tmp/new folder/a", mode=0o750)
+    assert await machine.get("/tmp/new folder/a") == BINARY
+    with pytest.raises(TimedOut):
+        await machine.exec(["sleep", "61"], timeout=0.5)
+    going = await machine.spawn(["sleep", "62"])
+    assert (await going.stop()).status != 0
+    cost = await machine.cost()
+    assert cost is not None and cost.cpu_seconds > 0
+    await probe.ensure(machine)
+    facts = json.loads((await machine.exec([machine.probe, "facts", "--json"])).stdout)
+    assert verify.resources(SPEC, facts, None).ok
+    environment = plugins.load("environments", "host")
+    await environment.destroy(handle, machine.site)
+    with pytest.raises(MachineLost):
+        await machine.exec(["true"])
+    await environment.destroy(handle, machine.site)
+
+
+async def test_a_machine_there_ends_with_the_connection(lab: Lab, far: FarHost) -> None:
+    handle, machine = await made_on(lab, "far")
+    site = machine.site
+    assert isinstance(site, SshSite)
+    site.connection.abort()
+    with pytest.raises(MachineLost):
+        for _ in range(100):
+            await machine.exec(["true"])
+            await asyncio.sleep(0.05)
+    with pytest.raises(NotProvisioned):
+        await lab.attach(handle)

@@ -144,7 +144,7 @@ class DockerEnvironment:
         except Refused as error:
             raise NotProvisioned(error.what, order.name) from error
         pid = told["State"]["Pid"]
-        first = FirstProcess.of(pid) if pid else None
+        first = await FirstProcess.of(pid, site) if pid else None
         if first is None:
             raise NotProvisioned(f"it ended at once: {await _last_words(engine, container)}", order.name)
         if order.port:
@@ -185,7 +185,7 @@ class DockerEnvironment:
         if "first" not in handle.data:
             raise NotProvisioned("its creation was interrupted", handle.name)
         attached = Container(handle, site, await self._engine(handle.data["engine"]))
-        if not attached.first.is_alive:
+        if not await attached.first.is_alive(site):
             last = await _last_words(attached.engine, handle.data["container"])
             raise NotProvisioned(f"the container is not running: {last}", handle.name)
         return attached
@@ -283,7 +283,7 @@ class Container:
         self.engine = engine
         self.id: str = handle.data["container"]
         self.first = FirstProcess(**handle.data["first"])
-        self.boot_id = self.first.boot_id
+        self.boot_id = self.first.boot_id(site)
         self._group: Group | None = None
 
     async def exec(
@@ -306,13 +306,13 @@ class Container:
         return await self._begin(argv, env, b"")
 
     async def _begin(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Exec":
-        self.first.require(self.name)
+        await self.first.require(self.site, self.name)
         command = lab_machine.launch(self.probe, argv, env)
         try:
             made = await self.engine.call(self.engine.client.exec_create, self.id, command, stdin=True)
             reader, writer = await self.engine.stream(f"exec/{made['Id']}/start", {"Detach": False, "Tty": False})
         except Refused as error:
-            self.first.require(self.name)
+            await self.first.require(self.site, self.name)
             raise HostCannot(f"the engine refuses to run a command: {error.what}", self.name) from error
         except HostCannot as error:
             raise MachineLost(f"its engine is gone: {error.what}", self.name) from error
@@ -336,7 +336,7 @@ class Container:
             self._group = self._group or await cgroup.of_process(self.first.pid, self.site)
             return await cgroup.cost(self._group, self.site)
         except HostCannot:
-            self.first.require(self.name)
+            await self.first.require(self.site, self.name)
             raise
 
 
@@ -366,7 +366,7 @@ class _Exec:
         if status is None:
             raise MachineLost("the engine does not tell how a command ended", self._container.name)
         ended = Completed(status=status, stdout=stdout, stderr=stderr)
-        return await self._container.first.judged(ended, self._container.name)
+        return await self._container.first.judged(ended, self._container.site, self._container.name)
 
     async def _inspect(self) -> Mapping[str, Any]:
         """What the engine knows of it; nothing when the container is gone."""

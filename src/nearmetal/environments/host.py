@@ -5,27 +5,27 @@ and an empty overlay over the image's files. The kernel is not booted, so its bo
 every machine: ours is the kernel's, "+", and the identity of the machine's first process (pid and start time in clock
 ticks, which no two processes share while a kernel runs).
 
-A machine lives as long as its holder, `nearmetal-probe hold`, which dies with the process that made it; create it from
-a thread that lives as long as the machine shall.
+A machine lives as long as its holder, `nearmetal-probe hold`, which ends with the process that made it, or with its
+connection to the host; create it from a thread that lives as long as the machine shall.
 """
 
 import asyncio
 import contextlib
 import json
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import ClassVar
 
-from nearmetal.config import LIMITS, Paths
-from nearmetal.errors import HostCannot, NotProvisioned, TimedOut
-from nearmetal.lab import cgroup, network, probe, process
+from nearmetal.config import LIMITS
+from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut
+from nearmetal.lab import cgroup, network, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
-from nearmetal.lab.findings import finding, program, provided
+from nearmetal.lab.findings import finding, programs, provided
 from nearmetal.lab.identity import FirstProcess
+from nearmetal.lab.image import placed
+from nearmetal.lab.site import available_cpus, must
 from nearmetal.model import (
     Completed,
     Cost,
@@ -40,7 +40,19 @@ from nearmetal.model import (
     Recorder,
     Running,
     Site,
+    SiteRunning,
 )
+
+_REMOVING = 120.0
+"""Seconds for deleting all that a machine wrote."""
+
+# What a machine writes lies in its folder, with a probe of its own, to which it may do what it likes. Every program that
+# is started here costs time.
+_LAY_OUT = """
+set -e
+mkdir -p -- "$2/cgroup/cpuset" "$2/cgroup/cpuacct" "$2/cgroup/memory"
+exec cp -- "$1" "$2/nearmetal-probe"
+"""
 
 
 class HostEnvironment:
@@ -51,14 +63,16 @@ class HostEnvironment:
     typical_ready: ClassVar[float] = 0.3
 
     def __init__(self) -> None:
-        self._holders: dict[str, asyncio.subprocess.Process] = {}
-        """By machine name; a transport that nobody refers to would end its process."""
+        self._holders: dict[str, SiteRunning] = {}
+        """By machine name."""
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
-        available = len(os.sched_getaffinity(0))
+        user = (await must(site, "id", "-u")).decode().strip()
+        available = len(await available_cpus(site))
+        packages = {**network.TOOLS, "unshare": "util-linux", "tar": "tar"}
         return [
-            finding("root", os.geteuid() == 0, "namespaces and control groups take root", "run nearmetal as root"),
-            *(program(name, package) for name, package in {**network.TOOLS, "unshare": "util-linux"}.items()),
+            finding("root", user == "0", "namespaces and control groups take root", "run nearmetal as root"),
+            *await programs(site, packages),
             provided("probe", probe.path),
             lab_machine.image_found(machine.image),
             finding(
@@ -69,73 +83,72 @@ class HostEnvironment:
             ),
             finding(
                 "control groups",
-                all(Path(folder).parent.is_dir() for folder in cgroup.named("x", await cgroup.version(site)).folders),
+                await _has_groups(site),
                 f"{cgroup.ROOT} lacks the controllers cpuset, cpuacct or memory",
                 "mount them, and boot without cgroup_disable",
             ),
         ]
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
-        """Nothing: the image's files are used where they lie."""
+        """On another host the image's files are sent once; here they are used where they lie."""
+        await placed.root(lab_machine.image(machine.image), site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
-        if site.name != "local":
-            raise HostCannot("machines of kind 'host' are made on this host only", site.name, 'use kind = "ssh" there')
-        image = lab_machine.image(order.spec.image)
-        folder = Paths.default().state / "machines" / order.name
+        root = await placed.root(lab_machine.image(order.spec.image), site)
+        folder = f"{site.state}/machines/{order.name}"
         handle = Handle(
             kind=self.kind,
             name=order.name,
             site=site.name,
             data={
-                "folder": str(folder),
+                "folder": folder,
                 "role": order.role,
                 "port": order.port.model_dump(mode="json") if order.port else None,
             },
         )
         ledger.creating(handle)
-        own_probe = _lay_out(folder)
-        group = await cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=True)
-        pid = await self._hold(order.name, image.root, folder, own_probe, group)
+        laid_out = asyncio.create_task(must(site, "sh", "-c", _LAY_OUT, "lay-out", site.probe, folder))
+        try:
+            group = await cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=True)
+        finally:
+            await laid_out
+        pid = await self._hold(order.name, root, folder, group, site)
         if order.port:
             await network.plug_veth(order.port, pid, site)
-        first = FirstProcess.of(pid)
+        first = await FirstProcess.of(pid, site)
         if first is None:
             raise NotProvisioned("its first process ended at once", order.name)
         whole = handle.model_copy(update={"data": {**handle.data, "first": asdict(first), "group": asdict(group)}})
         ledger.creating(whole)
         return whole
 
-    async def _hold(self, name: str, root: Path, folder: Path, own_probe: Path, group: Group) -> int:
+    async def _hold(self, name: str, root: str, folder: str, group: Group, site: Site) -> int:
         """Start the holder; the pid of the machine's first process. NotProvisioned with what it said."""
-        holder = await process.start(
+        holder = self._holders[name] = await site.spawn(
             [
-                *("unshare", "--net", "--", str(probe.path()), "hold"),
-                f"--die-with-parent={os.getpid()}",
-                *("--root", str(root), "--scratch", str(folder), "--hostname", name[:63]),
-                *("--bind", f"{own_probe}:{probe.INSIDE}"),
+                *("unshare", "--net", "--", site.probe, "hold", *site.bound),
+                *("--root", root, "--scratch", folder, "--hostname", name[:63]),
+                *("--bind", f"{folder}/nearmetal-probe:{probe.INSIDE}"),
                 *(word for bind in _show_groups(folder, group) for word in ("--bind", bind)),
                 *(word for directory in group.folders for word in ("--cgroup", directory)),
-            ],
-            stdin=asyncio.subprocess.DEVNULL,
+            ]
         )
-        self._holders[name] = holder
-        assert holder.stdout and holder.stderr
         try:
-            line = await asyncio.wait_for(holder.stdout.readline(), LIMITS.command)
-        except TimeoutError:
-            holder.kill()
+            line = await holder.first_line(LIMITS.command)
+        except TimedOut:
+            await holder.stop()
             raise NotProvisioned(f"it was not ready within {LIMITS.command:g} s", name) from None
         if not line:
-            said = (await holder.stderr.read()).decode("utf-8", "replace").strip()
-            raise NotProvisioned(f"its holder ended with status {await holder.wait()}: {said[-2000:]}", name)
+            ended = await holder.wait(LIMITS.command)
+            said = ended.stderr.decode("utf-8", "replace").strip()
+            raise NotProvisioned(f"its holder ended with status {ended.status}: {said[-2000:]}", name)
         return int(json.loads(line)["pid"])
 
     async def attach(self, handle: Handle, site: Site) -> "HostMachine":
         if "first" not in handle.data:
             raise NotProvisioned("its creation was interrupted", handle.name)
         attached = HostMachine(handle, site)
-        if not attached.first.is_alive:
+        if not await attached.first.is_alive(site):
             raise NotProvisioned("its first process is gone", handle.name)
         return attached
 
@@ -143,23 +156,26 @@ class HostEnvironment:
         await cgroup.remove(handle.name, site)
         holder = self._holders.pop(handle.name, None)
         if holder:
-            await holder.wait()
+            # One that ended with its connection cannot tell.
+            with contextlib.suppress(MachineLost):
+                await holder.wait(LIMITS.stop)
         if handle.data["port"]:
             await network.unplug(Port.from_json(handle.data["port"]), site)
-        with contextlib.suppress(FileNotFoundError):
-            await asyncio.to_thread(shutil.rmtree, handle.data["folder"])
+        await must(site, "rm", "-rf", "--", handle.data["folder"], timeout=_REMOVING)
 
 
-def _show_groups(folder: Path, group: Group) -> list[str]:
+async def _has_groups(site: Site) -> bool:
+    parents = [str(Path(folder).parent) for folder in cgroup.named("x", await cgroup.version(site)).folders]
+    return all([(await site.exec(["test", "-d", parent])).status == 0 for parent in parents])
+
+
+def _show_groups(folder: str, group: Group) -> list[str]:
     """Binds that show a machine its own control group where programs look for their limits, and no other."""
     if group.version == 2:
         return [f"{group.memory}:{cgroup.ROOT}"]
-    stand_in = folder / "cgroup"
-    shown = {controller: getattr(group, controller) for controller in ("cpuset", "cpuacct", "memory")}
-    for controller in shown:
-        (stand_in / controller).mkdir(parents=True)
+    shown = {"cpuset": group.cpuset, "cpuacct": group.cpuacct, "memory": group.memory}
     return [
-        f"{stand_in}:{cgroup.ROOT}",
+        f"{folder}/cgroup:{cgroup.ROOT}",
         *(f"{directory}:{cgroup.ROOT}/{controller}" for controller, directory in shown.items()),
     ]
 
@@ -181,7 +197,7 @@ class HostMachine:
         self.peer = network.peer(port)
         self.first = FirstProcess(**handle.data["first"])
         self._group = Group(**handle.data["group"])
-        self.boot_id = self.first.boot_id
+        self.boot_id = self.first.boot_id(site)
 
     async def exec(
         self,
@@ -191,21 +207,21 @@ class HostMachine:
         env: Mapping[str, str] | None = None,
         timeout: float = LIMITS.command,
     ) -> Completed:
-        self.first.require(self.name)
+        await self.first.require(self.site, self.name)
         try:
             ended = await self.site.exec(self._launch(argv, env), stdin=stdin, timeout=timeout)
         except TimedOut:
             raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {timeout:g} s", self.name) from None
-        return await self.first.judged(ended, self.name)
+        return await self.first.judged(ended, self.site, self.name)
 
     async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
-        self.first.require(self.name)
+        await self.first.require(self.site, self.name)
         return _HostRunning(self, await self.site.spawn(self._launch(argv, env)))
 
     def _launch(self, argv: Sequence[str], env: Mapping[str, str] | None) -> list[str]:
-        place = [f"--die-with-parent={os.getpid()}", "--enter", str(self.first.pid)]
+        place = [*self.site.bound, "--enter", str(self.first.pid)]
         place += [word for directory in self._group.folders for word in ("--cgroup", directory)]
-        return lab_machine.launch(str(probe.path()), argv, env, *place)
+        return lab_machine.launch(self.site.probe, argv, env, *place)
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
         await lab_machine.put(self, content, path, mode)
@@ -224,7 +240,7 @@ class HostMachine:
         try:
             return await cgroup.cost(self._group, self.site)
         except HostCannot:
-            self.first.require(self.name)
+            await self.first.require(self.site, self.name)
             raise
 
 
@@ -234,19 +250,10 @@ class _HostRunning:
         self._running = running
 
     async def wait(self, timeout: float) -> Completed:
-        return await self._on.first.judged(await self._running.wait(timeout), self._on.name)
+        return await self._on.first.judged(await self._running.wait(timeout), self._on.site, self._on.name)
 
     async def stop(self) -> Completed:
         return await self._running.stop()
-
-
-def _lay_out(folder: Path) -> Path:
-    """The machine's folder, for what it writes, with a probe of its own: it may do to it what it likes."""
-    folder.mkdir(parents=True)
-    own_probe = folder / "nearmetal-probe"
-    shutil.copyfile(probe.path(), own_probe)
-    own_probe.chmod(0o755)
-    return own_probe
 
 
 plugin = HostEnvironment()

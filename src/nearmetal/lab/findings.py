@@ -1,10 +1,10 @@
 """What environments find out about a host before they use it."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from nearmetal.errors import NearmetalError
-from nearmetal.model import Finding
+from nearmetal.model import Commands, Finding
 
 
 def finding(what: str, ok: bool, detail: str, remedy: str) -> Finding:
@@ -24,3 +24,13 @@ def provided(what: str, find: Callable[[], object]) -> Finding:
 def program(name: str, package: str) -> Finding:
     """Whether a program is installed, by the Debian package that has it."""
     return finding(name, shutil.which(name) is not None, "it is not installed", f"apt-get install {package}")
+
+
+async def programs(commands: Commands, packages: Mapping[str, str]) -> list[Finding]:
+    """Whether programs are installed where commands run, by the Debian packages that have them."""
+    ended = await commands.exec(["sh", "-c", 'for name; do command -v "$name"; done; :', "which", *packages])
+    found = {line.rpartition("/")[2] for line in ended.text.splitlines()}
+    return [
+        finding(name, name in found, "it is not installed", f"apt-get install {package}")
+        for name, package in packages.items()
+    ]

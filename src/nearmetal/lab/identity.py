@@ -2,10 +2,9 @@
 
 import asyncio
 from dataclasses import dataclass
-from pathlib import Path
 
-from nearmetal.errors import MachineLost
-from nearmetal.model import Completed
+from nearmetal.errors import MachineLost, ToolFailed
+from nearmetal.model import Completed, Site
 
 _EXITING = 0x4
 """PF_EXITING in the flags of /proc/PID/stat: on its way out, whatever its state says."""
@@ -15,7 +14,7 @@ _LAUNCH_FAILED = 125
 
 @dataclass(frozen=True)
 class FirstProcess:
-    """A process of this host: its number, and when it started in clock ticks since the kernel did.
+    """A process of a site: its number, and when it started in clock ticks since the kernel did.
 
     No two processes share both while a kernel runs.
     """
@@ -24,42 +23,39 @@ class FirstProcess:
     started: int
 
     @classmethod
-    def of(cls, pid: int) -> "FirstProcess | None":
+    async def of(cls, pid: int, site: Site) -> "FirstProcess | None":
         """None when it is no more."""
-        started = _start_time(pid)
+        started = await _start_time(pid, site)
         return cls(pid, started) if started is not None else None
 
-    @property
-    def boot_id(self) -> str:
+    def boot_id(self, site: Site) -> str:
         """The kernel's boot_id, "+", and this process: fresh with each machine, and telling whose kernel it uses."""
-        kernel = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{kernel}+{self.pid}.{self.started}"
+        return f"{site.boot_id}+{self.pid}.{self.started}"
 
-    @property
-    def is_alive(self) -> bool:
-        return _start_time(self.pid) == self.started
+    async def is_alive(self, site: Site) -> bool:
+        return await _start_time(self.pid, site) == self.started
 
-    def require(self, machine: str) -> None:
+    async def require(self, site: Site, machine: str) -> None:
         """MachineLost when it is no more; also keeps a command out of a stranger that was given the same number."""
-        if not self.is_alive:
+        if not await self.is_alive(site):
             raise MachineLost("its first process is gone", machine)
 
-    async def judged(self, ended: Completed, machine: str) -> Completed:
+    async def judged(self, ended: Completed, site: Site, machine: str) -> Completed:
         """How a program ended, unless it ended because its machine did: MachineLost."""
         if ended.status != 0:
-            self.require(machine)
+            await self.require(site, machine)
         if ended.status in (_KILLED, _LAUNCH_FAILED):
             # What ends a machine may reach the program shortly before the machine's first process.
             for _ in range(5):
-                self.require(machine)
+                await self.require(site, machine)
                 await asyncio.sleep(0.01)
         return ended
 
 
-def _start_time(pid: int) -> int | None:
+async def _start_time(pid: int, site: Site) -> int | None:
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
+        text = (await site.get(f"/proc/{pid}/stat")).decode("utf-8", "replace")
+    except (FileNotFoundError, ProcessLookupError, ToolFailed):
         return None
     # Its name, in brackets, may hold anything; see proc(5) for the fields, the state being the third.
     fields = text.rpartition(")")[2].split()

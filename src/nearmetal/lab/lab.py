@@ -82,8 +82,12 @@ class Lab:
 
     async def _port(self, site: Site, number: int, bridge: str | None) -> Port:
         if site.name not in self._switches:
-            self._switches[site.name] = await network.create_switch(f"nm-{self.token}", site, self.ledger)
+            self._switches[site.name] = await network.create_switch(self._switch(site), site, self.ledger)
         return network.port(self._switches[site.name].name, number, bridge)
+
+    def _switch(self, site: Site) -> str:
+        """Hosts may turn out to be one and the same, so that their names must not clash."""
+        return f"nm-{self.token}" if site.spec is None else f"nm-{self.token}-{site.name}"
 
     async def lay(self, spec: LinkSpec, pairs: Sequence[tuple[str, str]], cpuset: str, site: Site) -> Link:
         """The way between these servers and clients, by their names; it lies until `take_up`."""

@@ -7,9 +7,6 @@ no bridge: each client's port and its server's are patched together, frame by fr
 What shapes a wire is the kernel's netem, or tbf for a rate alone, or, where the kernel has neither, the probe's relay.
 """
 
-import asyncio
-import json
-import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -17,7 +14,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, NotProvisioned, TimedOut
 from nearmetal.lab import network
 from nearmetal.lab.site import must
-from nearmetal.model import Handle, LinkSpec, Port, Readback, Recorder, Running, Site, Warned
+from nearmetal.model import Completed, Handle, LinkSpec, Port, Readback, Recorder, Running, Site, Warned
 
 KIND = "link"
 Shaper = Literal["none", "netem", "tbf", "relay"]
@@ -124,19 +121,13 @@ class Link:
 
     async def _relay(self, near: str, far: str, cpus: str) -> None:
         path = network.namespace_path(self._namespace)
-        argv = [self._site.probe, "launch", f"--die-with-parent={os.getpid()}", *(("--cpus", cpus) if cpus else ())]
+        argv = [self._site.probe, "launch", *self._site.bound, *(("--cpus", cpus) if cpus else ())]
         argv += ["--", self._site.probe, "link", f"{path}:{near}", f"{path}:{far}", *relay(self._spec), "--json"]
         running = await self._site.spawn(argv)
         self._relays.append(running)
-        async with asyncio.timeout(LIMITS.command):
-            while not (await self._carries(near) and await self._carries(far)):
-                if (ended := await _ended(running)) is not None:
-                    raise NotProvisioned(f"the relay ended: {ended}", self.handle.name)
-                await asyncio.sleep(0.01)
-
-    async def _carries(self, end: str) -> bool:
-        told = json.loads(await must(self._site, "ip", "-netns", self._namespace, "-json", "link", "show", end))
-        return "LOWER_UP" in told[0]["flags"]
+        if b"link.ready" not in await running.first_line(LIMITS.command):
+            ended = await running.wait(LIMITS.command)
+            raise NotProvisioned(f"the relay ended: {_last_words(ended)}", self.handle.name)
 
     async def _patch(self, one: str, other: str) -> None:
         """Hand every frame that comes in at one end out at the other, both ways."""
@@ -180,6 +171,10 @@ async def _ended(running: Running) -> str | None:
         ended = await running.wait(0)
     except TimedOut:
         return None
+    return _last_words(ended)
+
+
+def _last_words(ended: Completed) -> str:
     return ended.stderr.decode("utf-8", "replace").strip()[-300:] or f"status {ended.status}"
 
 
