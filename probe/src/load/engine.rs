@@ -7,7 +7,8 @@ use super::epoll::Epoll;
 use super::job::{Job, Live, Pace, Window};
 use super::plan::{EngineName, Plan};
 use super::recorder::Recorder;
-use super::uring::{self, Uring};
+use super::ring;
+use super::uring::Uring;
 
 /// The engine that was taken, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl Choice {
                 false => Ok(choice("epoll", "connections are kept")),
             };
         }
-        match uring::obstacle() {
+        match ring::obstacle() {
             None => Ok(choice("io_uring", "a new connection for each request")),
             Some(obstacle) if asked => Err(format!("{obstacle}; leave --engine out")),
             Some(obstacle) => Ok(choice("epoll", &obstacle)),

@@ -19,6 +19,7 @@ mod ramp;
 mod recorder;
 mod reply;
 mod request;
+mod ring;
 mod saturation;
 mod schedule;
 pub mod socket;

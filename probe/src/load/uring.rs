@@ -3,7 +3,6 @@
 
 use io_uring::types::{CancelBuilder, DestinationSlot, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
-use rustix::net::addr::SocketAddrArg;
 
 use super::clock::{self, Nanoseconds, SECOND};
 use super::driver::{self, Core};
@@ -11,13 +10,8 @@ use super::errors::Failure;
 use super::job::{Job, Live};
 use super::recorder::{Exchange, Life, Recorder};
 use super::reply::{LastHead, Reply};
-use super::socket;
+use super::ring::{self, SocketAddress};
 
-/// Submissions that fit before the kernel must take them.
-const SUBMISSIONS: u32 = 1024;
-const COMPLETIONS: u32 = 8192;
-/// Connections that can be open at once, where the limit of descriptors allows it.
-const MOST_CONNECTIONS: u32 = 32 << 10;
 /// The first read of a reply; what remains of a body is discarded unseen.
 const READ: usize = 4 << 10;
 /// The most that one operation discards. Never written to, so it takes no memory.
@@ -76,64 +70,6 @@ pub struct Uring<'a> {
     last_head: LastHead,
     discard: Vec<u8>,
     completions: Vec<(u64, i32)>,
-}
-
-/// An address as the kernel reads it; boxed, because operations point to it.
-struct SocketAddress {
-    storage: Box<libc::sockaddr_storage>,
-    length: libc::socklen_t,
-    family: i32,
-}
-
-impl SocketAddress {
-    fn new(address: std::net::SocketAddr) -> Self {
-        // SAFETY: an all-zero sockaddr_storage is valid.
-        let mut storage: Box<libc::sockaddr_storage> = Box::new(unsafe { std::mem::zeroed() });
-        // SAFETY: the address is no longer than sockaddr_storage, which holds every kind of address.
-        let length = unsafe {
-            address.with_sockaddr(|pointer, length| {
-                std::ptr::copy_nonoverlapping(
-                    pointer.cast::<u8>(),
-                    std::ptr::from_mut(&mut *storage).cast::<u8>(),
-                    length as usize,
-                );
-                length
-            })
-        };
-        Self {
-            storage,
-            length,
-            family: i32::from(socket::family(address).as_raw()),
-        }
-    }
-}
-
-fn ring(capacity: u32) -> std::io::Result<IoUring> {
-    let ring = IoUring::builder()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_cqsize(COMPLETIONS)
-        .build(SUBMISSIONS)?;
-    ring.submitter().register_files_sparse(capacity)?;
-    Ok(ring)
-}
-
-/// How many direct descriptors may be registered: as many as this process may have open.
-fn capacity() -> u32 {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    limit.unwrap_or(u64::MAX).min(u64::from(MOST_CONNECTIONS)) as u32
-}
-
-/// Why this kernel cannot carry the engine, if it cannot.
-pub fn obstacle() -> Option<String> {
-    let ring = match ring(1) {
-        Ok(ring) => ring,
-        Err(error) => return Some(format!("io_uring cannot be set up here: {error}")),
-    };
-    let mut probe = io_uring::Probe::new();
-    let known = ring.submitter().register_probe(&mut probe).is_ok();
-    (!known || !probe.is_supported(opcode::Socket::CODE))
-        .then(|| "this kernel's io_uring cannot open sockets (needs 6.1)".to_owned())
 }
 
 impl<'a> driver::Engine<'a> for Uring<'a> {
@@ -249,10 +185,10 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
 
 impl<'a> Uring<'a> {
     pub fn new(job: &'a Job<'a>, live: &'a Live) -> std::io::Result<Self> {
-        let capacity = capacity();
+        let capacity = ring::capacity();
         Ok(Self {
             core: Core::new(job, live),
-            ring: ring(capacity)?,
+            ring: ring::ring(capacity)?,
             capacity,
             slots: Vec::new(),
             address: SocketAddress::new(job.address),

@@ -1,0 +1,71 @@
+//! What the io_uring engine needs of the kernel: the ring, its table of direct descriptors, and addresses as it reads them.
+
+use io_uring::{IoUring, opcode};
+use rustix::net::addr::SocketAddrArg;
+
+use super::socket;
+
+/// Submissions that fit before the kernel must take them.
+const SUBMISSIONS: u32 = 1024;
+const COMPLETIONS: u32 = 8192;
+/// Connections that can be open at once, where the limit of descriptors allows it.
+const MOST_CONNECTIONS: u32 = 32 << 10;
+
+/// An address as the kernel reads it; boxed, because operations point to it.
+pub struct SocketAddress {
+    pub storage: Box<libc::sockaddr_storage>,
+    pub length: libc::socklen_t,
+    pub family: i32,
+}
+
+impl SocketAddress {
+    pub fn new(address: std::net::SocketAddr) -> Self {
+        // SAFETY: an all-zero sockaddr_storage is valid.
+        let mut storage: Box<libc::sockaddr_storage> = Box::new(unsafe { std::mem::zeroed() });
+        // SAFETY: the address is no longer than sockaddr_storage, which holds every kind of address.
+        let length = unsafe {
+            address.with_sockaddr(|pointer, length| {
+                std::ptr::copy_nonoverlapping(
+                    pointer.cast::<u8>(),
+                    std::ptr::from_mut(&mut *storage).cast::<u8>(),
+                    length as usize,
+                );
+                length
+            })
+        };
+        Self {
+            storage,
+            length,
+            family: i32::from(socket::family(address).as_raw()),
+        }
+    }
+}
+
+/// A ring with a table of so many direct descriptors.
+pub fn ring(capacity: u32) -> std::io::Result<IoUring> {
+    let ring = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_cqsize(COMPLETIONS)
+        .build(SUBMISSIONS)?;
+    ring.submitter().register_files_sparse(capacity)?;
+    Ok(ring)
+}
+
+/// How many direct descriptors may be registered: as many as this process may have open.
+pub fn capacity() -> u32 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.unwrap_or(u64::MAX).min(u64::from(MOST_CONNECTIONS)) as u32
+}
+
+/// Why this kernel cannot carry the engine, if it cannot.
+pub fn obstacle() -> Option<String> {
+    let ring = match ring(1) {
+        Ok(ring) => ring,
+        Err(error) => return Some(format!("io_uring cannot be set up here: {error}")),
+    };
+    let mut probe = io_uring::Probe::new();
+    let known = ring.submitter().register_probe(&mut probe).is_ok();
+    (!known || !probe.is_supported(opcode::Socket::CODE))
+        .then(|| "this kernel's io_uring cannot open sockets (needs 6.1)".to_owned())
+}
