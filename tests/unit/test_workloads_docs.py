@@ -13,6 +13,8 @@ MANUAL = (Path(__file__).parents[2] / "docs" / "workloads.md").read_text()
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "http": [{}, {"mode": "ramp", "from": 1, "step": 1, "to": 2}],
     "httperf": [{"rate": 10}],
+    "iperf3": [{"direction": "both"}, {"protocol": "udp", "rate": "1Mbit/s"}],
+    "ping": [{}],
     "sysbench": [{"test": "cpu"}, {"test": "fileio"}],
     "command": [{"argv": ["x"], "response": "y", "better": "higher", "match": "(z)"}],
 }
@@ -45,7 +47,7 @@ def test_every_parameter_is_there_with_its_default(kind: str) -> None:
             assert documented[name][0] == f"`{field.default}`"
 
 
-@pytest.mark.parametrize("kind", ["http", "httperf", "sysbench"])
+@pytest.mark.parametrize("kind", ["http", "httperf", "iperf3", "ping", "sysbench"])
 def test_every_response_is_there_with_unit_direction_and_scale(kind: str) -> None:
     documented = rows(kind, "response")
     known: dict[str, ResponseKind] = {}

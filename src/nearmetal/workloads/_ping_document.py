@@ -1,0 +1,90 @@
+"""What `nearmetal-probe clock ask` prints, and the delays that follow from it. Pure."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from nearmetal.errors import ToolFailed
+
+Count = Annotated[int, Field(strict=True, ge=0)]
+Nanoseconds = Annotated[int, Field(strict=True)]
+
+
+class _Part(BaseModel):
+    """A later probe may tell more."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Spread(_Part):
+    min: Nanoseconds
+    p50: Nanoseconds
+    p99: Nanoseconds
+    max: Nanoseconds
+
+
+class ClockDocument(_Part):
+    """`clock.v1`. The ways contain the offset of the server's clock from the client's."""
+
+    schema_: Annotated[Literal["clock.v1"], Field(alias="schema")]
+    asked: Annotated[Count, Field(gt=0)]
+    answered: Annotated[Count, Field(gt=0)]
+    offset_ns: Nanoseconds
+    bound_ns: Nanoseconds
+    round_trip_ns: Spread
+    forward_ns: Spread
+    backward_ns: Spread
+    trustworthy: bool
+    reasons: tuple[str, ...]
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> "ClockDocument":
+        if self.answered > self.asked:
+            raise ValueError(f"{self.answered} answers to {self.asked} questions")
+        return self
+
+
+@dataclass(frozen=True)
+class Delays:
+    """One client's, in seconds."""
+
+    asked: int
+    answered: int
+    rtt_p50: float
+    rtt_p99: float
+    forward_p50: float
+    backward_p50: float
+    uncertainty: float
+    """By how much the clocks may be apart beyond the offset that was taken off: 0 where they are one clock."""
+    doubts: tuple[str, ...]
+    """Why the clocks could not be compared properly."""
+
+    @property
+    def loss(self) -> float:
+        return 1 - self.answered / self.asked
+
+
+def parse(text: bytes, where: str) -> ClockDocument:
+    """ToolFailed when it is no such document."""
+    try:
+        return ClockDocument.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the document"
+        raise ToolFailed(f"what the probe printed is no clock.v1: {place}: {first['msg']}", where) from None
+
+
+def delays(document: ClockDocument, one_clock: bool) -> Delays:
+    """`one_clock`: both ends read the clock of one kernel, so that there is no offset to be estimated."""
+    offset = 0 if one_clock else document.offset_ns
+    return Delays(
+        asked=document.asked,
+        answered=document.answered,
+        rtt_p50=document.round_trip_ns.p50 / 1e9,
+        rtt_p99=document.round_trip_ns.p99 / 1e9,
+        forward_p50=(document.forward_ns.p50 - offset) / 1e9,
+        backward_p50=(document.backward_ns.p50 + offset) / 1e9,
+        uncertainty=0.0 if one_clock else document.bound_ns / 1e9,
+        doubts=() if one_clock else document.reasons,
+    )

@@ -1,0 +1,176 @@
+"""Small packets from each client to its server and back: the round trip, what is lost, and how long each way takes."""
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Annotated, ClassVar
+
+from pydantic import Field, model_validator
+
+from nearmetal.errors import MachineError, TimedOut, ToolFailed
+from nearmetal.model import Completed, Frozen, Machine, Measurement, Response, ResponseKind, Running, Stage, Warned
+from nearmetal.units import Seconds, show_duration
+from nearmetal.workloads._parameters import LONGEST, Time
+from nearmetal.workloads._ping_document import Delays, delays, parse
+from nearmetal.workloads._stage import facing, last_words, succeeded, uneven_start
+from nearmetal.workloads._words import as_time
+
+PORT = 9123
+READY = 30.0
+"""Seconds within which the server has to answer."""
+POLL = 0.1
+SLACK = 20.0
+"""Seconds beyond the packets themselves and the wait for the last of them."""
+MOST = 1_000_000
+"""Packets, all of which the probe keeps."""
+
+CERTAIN = 0.1
+"""Share of a delay. Where the clocks may be further apart, one way's delay is not known to a tenth."""
+
+TIME = ResponseKind(unit="s", better="lower")
+RESPONSES: Mapping[str, ResponseKind] = {
+    "rtt_p50": TIME,
+    "rtt_p99": TIME,
+    "loss": ResponseKind(unit="share", better="lower", scale="difference"),
+    "forward_p50": TIME,
+    "backward_p50": TIME,
+}
+
+
+class PingParameters(Frozen):
+    interval: Annotated[Seconds, Field(ge=1e-4, le=LONGEST)] = 0.01
+    duration: Time = 10.0
+    timeout: Time = 1.0
+
+    @model_validator(mode="after")
+    def _go_together(self) -> "PingParameters":
+        if self.duration < self.interval:
+            raise ValueError(f"an interval of {self.interval:g} s has no second packet within {self.duration:g} s")
+        if self.count > MOST:
+            raise ValueError(f"{self.count} packets are more than {MOST}: give a longer `interval`")
+        return self
+
+    @property
+    def count(self) -> int:
+        return ceil(self.duration / self.interval - 1e-9)  # 0.3 / 0.1 is a little more than 3
+
+
+class Ping:
+    kind: ClassVar[str] = "ping"
+    Parameters: ClassVar[type[Frozen]] = PingParameters
+
+    def __init__(self, parameters: PingParameters) -> None:
+        self._parameters = parameters
+        self._running: list[tuple[Machine, Running]] = []
+
+    @property
+    def responses(self) -> Mapping[str, ResponseKind]:
+        return RESPONSES
+
+    @property
+    def primary(self) -> str:
+        return "rtt_p50"
+
+    @property
+    def duration(self) -> float:
+        return self._parameters.duration
+
+    @property
+    def limit(self) -> float:
+        return self._parameters.duration + self._parameters.timeout + SLACK
+
+    async def prepare(self, stage: Stage) -> None:
+        faced = [facing(stage, index) for index in range(len(stage.clients))]
+        for server in dict.fromkeys(faced):
+            listen = ["clock", "serve", "--listen", f"{server.address}:{PORT}"]
+            self._running.append((server, await server.spawn([server.probe, *listen])))
+        for server in dict.fromkeys(faced):
+            await self._answered(stage.clients[faced.index(server)], server)
+
+    async def finish(self, stage: Stage) -> None:
+        while self._running:
+            _, running = self._running.pop()
+            with contextlib.suppress(MachineError):  # with its machine, the server is gone too
+                await running.stop()
+
+    async def run(self, stage: Stage) -> Measurement:
+        given = self._parameters
+        pairs = [(client, facing(stage, index)) for index, client in enumerate(stage.clients)]
+        commands = [(client, self._asking(client, server, given.count)) for client, server in pairs]
+        ended = await stage.together(commands, self.limit)
+        found = [
+            delays(parse(succeeded(one, "clock ask", client).stdout, client.name), one_clock(client, server))
+            for one, (client, server) in zip(ended, pairs, strict=True)
+        ]
+        return measurement(found, ended)
+
+    def _asking(self, client: Machine, server: Machine, count: int) -> list[str]:
+        given = self._parameters
+        pace = ["--count", str(count), "--interval", as_time(given.interval), "--timeout", as_time(given.timeout)]
+        return [client.probe, "clock", "ask", f"{server.address}:{PORT}", *pace, "--json"]
+
+    async def _answered(self, client: Machine, server: Machine) -> None:
+        """Return once the server has answered a client through the data network. ToolFailed when it does not."""
+        until = time.monotonic() + READY
+        while True:
+            ended = await client.exec(self._asking(client, server, 3), timeout=READY + 5 * self._parameters.timeout)
+            if ended.status == 0:
+                return
+            await self._still_starting(server)
+            if time.monotonic() > until:
+                raise ToolFailed(f"nothing came back within {READY:g} s: {last_words(ended)}", client.name)
+
+    async def _still_starting(self, server: Machine) -> None:
+        """Wait a little. ToolFailed when what answers on this server has ended meanwhile."""
+        running = next(running for machine, running in self._running if machine is server)
+        try:
+            ended = await running.wait(POLL)
+        except TimedOut:
+            return
+        raise ToolFailed(f"clock serve ended with status {ended.status}: {last_words(ended)}", server.name)
+
+
+def one_clock(one: Machine, other: Machine) -> bool:
+    """Whether two machines run on one kernel: what follows a "+" in a boot_id only tells machines on it apart."""
+    return one.boot_id.partition("+")[0] == other.boot_id.partition("+")[0]
+
+
+def measurement(found: Sequence[Delays], ended: Sequence[Completed]) -> Measurement:
+    """What the clients saw, as responses: times are those of the slowest client, loss that of all packets. Pure."""
+    by_client = {name: tuple(getattr(one, name) for one in found) for name in RESPONSES}
+    whole = {name: max(values) for name, values in by_client.items()}
+    whole["loss"] = 1 - sum(one.answered for one in found) / sum(one.asked for one in found)
+    return Measurement(
+        responses={
+            name: Response(
+                value=whole[name], by_client=by_client[name] if len(found) > 1 else None, **kind.model_dump()
+            )
+            for name, kind in RESPONSES.items()
+        },
+        events=sum(one.answered for one in found),
+        artifacts={f"ping-{index}.json": one.stdout for index, one in enumerate(ended)},
+        warnings=(
+            *uneven_start(ended),
+            *(warning for index, one in enumerate(found) for warning in _doubts(index, one)),
+        ),
+    )
+
+
+def _doubts(client: int, found: Delays) -> list[Warned]:
+    """Why the delay of one way is not known as well as the round trip."""
+    warnings = []
+    if found.uncertainty > CERTAIN * min(found.forward_p50, found.backward_p50):
+        text = (
+            f"client {client}: its clock and the server's were compared over the way itself, to "
+            f"{show_duration(found.uncertainty)} at best: forward_p50 and backward_p50 may be off by as much, and only "
+            "their sum is known better"
+        )
+        warnings.append(Warned(code="one-way-uncertain", text=text))
+    if found.doubts:
+        text = f"client {client}: its clock and the server's cannot be compared: {'; '.join(found.doubts)}"
+        warnings.append(Warned(code="clocks-untrusted", text=text))
+    return warnings
+
+
+plugin = Ping
