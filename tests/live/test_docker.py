@@ -330,7 +330,7 @@ async def test_what_an_engine_that_was_killed_left_is_removed_by_the_next(
         if not await first.is_alive(site):
             break
         await asyncio.sleep(0.05)
-    assert not first.is_alive
+    assert not await first.is_alive(site)
     async with own_engine(tmp_path) as url:
         assert await _containers(url, "") == []
         await DockerEnvironment().destroy(handle, site)
