@@ -26,7 +26,7 @@ rx-vlan-offload: on
 def test_every_feature_is_known_by_its_short_name() -> None:
     found = parse(TEXT)
     assert {name: found[name].told for name in FEATURES} == {
-        "tso": "off",
+        "tso": "off [requested on]",
         "gso": "off [requested on]",
         "lro": "off [fixed]",
         "gro": "on",
@@ -49,7 +49,7 @@ def test_what_a_feature_stands_for_is_what_is_on_below_it() -> None:
 def test_fixed_and_refused_are_told_apart() -> None:
     found = parse(TEXT)
     assert [name for name in FEATURES if found[name].is_fixed] == ["lro", "rx"]
-    assert [name for name in FEATURES if found[name].is_refused] == ["gso"]
+    assert [name for name in FEATURES if found[name].is_refused] == ["tso", "gso"]
     assert not Feature(True, "requested off").is_refused
 
 

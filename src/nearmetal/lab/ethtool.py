@@ -5,7 +5,7 @@ below it, indented.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 FEATURES: Mapping[str, str] = {
     "tso": "tcp-segmentation-offload",
@@ -54,7 +54,13 @@ def parse(text: str) -> dict[str, Feature]:
         found[name] = feature
         if not line[0].isspace():
             above = name
-        elif above and feature.is_on:
-            outer = found[above]
-            found[above] = Feature(outer.is_on, outer.note, (*outer.parts, name))
+        elif above:
+            found[above] = _with_part(found[above], name, feature)
     return found | {short: found[long] for short, long in FEATURES.items() if long in found}
+
+
+def _with_part(whole: Feature, name: str, part: Feature) -> Feature:
+    """ethtool does not say of the whole that it was asked for in vain, only of its parts."""
+    if part.is_on:
+        return replace(whole, parts=(*whole.parts, name))
+    return replace(whole, note=part.note) if part.is_refused and not whole.is_on and not whole.note else whole

@@ -1,0 +1,45 @@
+"""A lab of a test's own, as a run has it, and studies on real machines."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from nearmetal.lab import clean
+from nearmetal.lab.lab import Lab
+from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.sites import opener
+from nearmetal.lab.stage import LabStage
+from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, Role, TrialRecord
+from tests.order import mock_run
+
+from .conftest import remains
+
+
+@asynccontextmanager
+async def laboratory() -> AsyncIterator[Lab]:
+    """A lab; nothing of it may remain."""
+    token = clean.new_token()
+    ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
+    lab = Lab(token, ledger, opener({}), Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+    try:
+        yield lab
+    finally:
+        left = await lab.close()
+        ledger.close()
+    assert left == []
+    assert remains(token) == []
+
+
+async def machine(lab: Lab, kind: str, spec: MachineSpec, role: Role = "server", cpus: str = "0") -> Machine:
+    site = await lab.site("local")
+    return await lab.attach(await lab.create(EnvironmentSpec(kind=kind), spec, role, "boot", cpus, site))
+
+
+def stage(server: Machine, *clients: Machine) -> LabStage:
+    return LabStage((server,), clients, {}, MachineSpec(), LinkSpec(), "shared", {})
+
+
+async def study(folder: Path, text: str) -> list[TrialRecord]:
+    """Run a study to the end in this process; its records."""
+    _, records = await mock_run.run(folder, text)
+    return records

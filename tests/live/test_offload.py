@@ -1,0 +1,160 @@
+"""Offloads of real links: switched, seen in the frames, and put back exactly."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from nearmetal.lab.image import Image
+from nearmetal.lab.lab import Lab
+from nearmetal.model import Level, Machine, MachineSpec
+from nearmetal.treatments.offload import plugin
+
+from .laboratory import laboratory, machine, stage
+
+pytestmark = pytest.mark.live
+
+OUTSIDE = ("ip", "netns", "exec")
+
+
+@pytest_asyncio.fixture
+async def lab(lab_image: Image) -> AsyncIterator[Lab]:
+    async with laboratory() as made:
+        yield made
+
+
+def spec(**settings: object) -> MachineSpec:
+    return MachineSpec.model_validate({"memory": "256MiB", "accel": "tcg", **settings})
+
+
+async def features(one: Machine) -> tuple[str, str]:
+    """All that ethtool tells of both ends, each of the kernel's own features included."""
+    namespace, interface = str(one.peer).split("/")
+    inside = await one.exec(["ethtool", "-k", one.interface])
+    outside = await one.site.exec([*OUTSIDE, namespace, "ethtool", "-k", interface])
+    assert inside.text and outside.text
+    return inside.text, outside.text
+
+
+async def switched(lab: Lab, one: Machine, level: Level) -> None:
+    """Set, read back, put back; then it is as before, to the last feature of the kernel's."""
+    before = await features(one)
+    applied = await lab.apply(plugin.changes(stage(one), level))
+    assert applied.refused == ()
+    readback = await plugin.verify(stage(one), level)
+    assert readback.ok, readback.reason
+    assert await features(one) != before
+    assert {undone.outcome for undone in await lab.undo()} <= {"restored", "already so"}
+    assert await features(one) == before
+    assert (await plugin.verify(stage(one), True)).ok
+
+
+@pytest.mark.parametrize("level", [False, "sg,tx", "gro,tso,sg,tx"])
+async def test_a_veth_is_switched_and_put_back(lab: Lab, level: Level) -> None:
+    await switched(lab, await machine(lab, "host", spec()), level)
+
+
+async def test_a_container_is_switched_and_put_back(lab: Lab, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", engine)
+    await switched(lab, await machine(lab, "docker", spec()), False)
+
+
+@pytest.mark.parametrize(
+    ("nic", "level"),
+    [
+        ("virtio-net", False),
+        ("e1000", "gro,tso,sg,tx"),
+        *(
+            pytest.param(nic, level, marks=pytest.mark.long)
+            for nic in ("virtio-net", "e1000", "e1000e", "rtl8139", "vmxnet3")
+            for level in (False, "sg,tx", "gro,tso,sg,tx", "rx,sg")
+        ),
+    ],
+)
+async def test_a_guest_and_its_tap_are_switched_and_put_back(lab: Lab, nic: str, level: Level) -> None:
+    await switched(lab, await machine(lab, "qemu", spec(nic=nic)), level)
+
+
+async def test_without_offloads_nothing_is_larger_than_a_frame(lab: Lab) -> None:
+    server = await machine(lab, "host", spec())
+    client = await machine(lab, "host", spec(), "client")
+    both = stage(server, client)
+    assert await largest(server, client) > 1514
+    await lab.apply(plugin.changes(both, False))
+    assert await largest(server, client) == 1514
+    await lab.undo()
+    assert await largest(server, client) > 1514
+
+
+async def largest(server: Machine, client: Machine) -> int:
+    """Bytes of the largest packet between the two while a page of 100 kB is fetched, as the switch sees it."""
+    namespace, interface = str(server.peer).split("/")
+    serving = await server.spawn([server.probe, "serve", "--listen", f"{server.address}:9001", "--body", "100000"])
+    capture = f"/var/tmp/{namespace}.pcap"
+    watching = await server.site.spawn(
+        [
+            *OUTSIDE,
+            namespace,
+            "tcpdump",
+            "-U",
+            "--immediate-mode",
+            "-s",
+            "64",
+            "-Z",
+            "root",
+            "-i",
+            interface,
+            "-w",
+            capture,
+        ]
+    )
+    try:
+        for _ in range(200):
+            if (await server.site.exec(["test", "-s", capture])).status == 0:
+                break
+            await asyncio.sleep(0.05)
+        load = [client.probe, "load", f"http://{server.address}:9001/", "--requests", "300", "--workers", "4", "--json"]
+        assert (await client.exec(load)).status == 0
+    finally:
+        await watching.stop()
+        await serving.stop()
+        told = await server.site.exec(["tcpdump", "-e", "-n", "-r", capture])
+        await server.site.exec(["rm", "-f", capture])
+    lengths = [line.partition(" length ")[2].partition(":")[0] for line in told.text.splitlines()]
+    return max(int(length) for length in lengths if length)
+
+
+async def test_what_a_driver_has_fixed_cannot_be_had_by_name(lab: Lab) -> None:
+    """A veth joins nothing that it receives for its hardware: its lro is fixed."""
+    one = await machine(lab, "host", spec())
+    applied = await lab.apply(plugin.changes(stage(one), "lro,rx"))
+    assert [f"{one.name}: ethtool data lro could not be set to 'on': its driver cannot change that"] == [
+        warning.text for warning in applied.warnings
+    ]
+    readback = await plugin.verify(stage(one), "lro,rx")
+    assert not readback.ok
+    assert "inside: lro is off, and its driver cannot switch it on" in readback.reason
+
+
+async def test_a_tap_that_stays_off_is_told(lab: Lab) -> None:
+    """The card e1000 takes no large segments, so neither does its tap, whoever asks."""
+    one = await machine(lab, "qemu", spec(nic="e1000"))
+    assert (await plugin.verify(stage(one), True)).ok
+    namespace, interface = str(one.peer).split("/")
+    asked = await one.site.exec([*OUTSIDE, namespace, "ethtool", "-K", interface, "tso", "on"])
+    assert asked.status == 1
+    readback = await plugin.verify(stage(one), True)
+    assert not readback.ok
+    assert f"{one.name} outside: tso was asked for and stays off" in readback.reason
+
+
+async def test_somebody_who_switches_it_on_meanwhile_is_found_out(lab: Lab) -> None:
+    one = await machine(lab, "host", spec())
+    await lab.apply(plugin.changes(stage(one), False))
+    await one.exec(["ethtool", "-K", one.interface, "tx", "on"])
+    readback = await plugin.verify(stage(one), False)
+    assert not readback.ok
+    assert readback.reason == f"{one.name} inside: tx reads back as 'on'"
+    left = [undone for undone in await lab.undo() if undone.outcome == "left"]
+    assert left == [], "it has what it had before"
