@@ -1,5 +1,6 @@
 """Bandwidth between each client and its server by iperf3: TCP, or UDP at an offered rate, either way or both."""
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Mapping
@@ -73,7 +74,10 @@ class Iperf3:
         while again < STARTS - 1 and given.protocol == "udp" and any(map(never_started, ended)):
             again += 1
             ended = await stage.together(commands, given.whole + SLACK)
-        return self.measurement(ended, [client.name for client in stage.clients], again)
+        found = self.measurement(ended, [client.name for client in stage.clients], again)
+        for index in range(len(self._running)):
+            await self._still_serving(index)
+        return found
 
     def measurement(self, ended: list[Completed], names: list[str], again: int = 0) -> Measurement:
         """What the clients' output says. Pure. ToolFailed when it says nothing that can be believed."""
@@ -114,20 +118,19 @@ class Iperf3:
             if ended.status != 0:
                 raise ToolFailed(f"iperf3 ended with status {ended.status}: {last_words(ended)}", client.name)
             failure = failed(ended)
+            await self._still_serving(index)
             if failure is None:
                 return
-            await self._still_starting(index)
             if time.monotonic() > until:
                 raise ToolFailed(f"no iperf3 answers within {READY:g} s: {failure}", client.name)
+            await asyncio.sleep(POLL)
 
-    async def _still_starting(self, index: int) -> None:
-        """Wait a little. ToolFailed when the server that this client faces has ended meanwhile."""
+    async def _still_serving(self, index: int) -> None:
+        """ToolFailed when the server of a client has ended: whatever answers in its place is not ours."""
         machine, running = self._running[index]
-        try:
-            ended = await running.wait(POLL)
-        except TimedOut:
-            return
-        raise ToolFailed(f"iperf3 ended instead of serving: {failed(ended) or last_words(ended)}", machine.name)
+        with contextlib.suppress(TimedOut):
+            ended = await running.wait(0)
+            raise ToolFailed(f"iperf3 ended instead of serving: {failed(ended) or last_words(ended)}", machine.name)
 
 
 def _client(server: Machine, index: int) -> list[str]:
