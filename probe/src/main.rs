@@ -8,6 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 mod at;
+mod bystanders;
 mod clock;
 mod facts;
 mod hold;
@@ -43,6 +44,7 @@ enum Verb {
     Load(load::Args),
     Serve(serve::Args),
     At(at::Args),
+    Bystanders(bystanders::Args),
     Clock(clock::Args),
     Facts(facts::Args),
     Hold(hold::Args),
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Verb::Load(args) => load::run(args),
         Verb::Serve(args) => serve::run(args),
         Verb::At(args) => at::run(args),
+        Verb::Bystanders(args) => bystanders::run(args),
         Verb::Clock(args) => clock::run(args),
         Verb::Facts(args) => facts::run(args),
         Verb::Hold(args) => hold::run(args),

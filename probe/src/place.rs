@@ -41,8 +41,35 @@ impl CpuList {
         CpuList(vec![cpu])
     }
 
+    /// The CPUs with these numbers; nothing for none.
+    pub fn of(mut cpus: Vec<usize>) -> Option<CpuList> {
+        cpus.sort_unstable();
+        cpus.dedup();
+        (!cpus.is_empty()).then_some(CpuList(cpus))
+    }
+
     pub fn as_slice(&self) -> &[usize] {
         &self.0
+    }
+
+    pub fn contains(&self, cpu: usize) -> bool {
+        self.0.contains(&cpu)
+    }
+
+    /// Whether any CPU is in both.
+    pub fn touches(&self, other: &CpuList) -> bool {
+        self.0.iter().any(|&cpu| other.contains(cpu))
+    }
+
+    /// Those that are not in the other; nothing when none is left.
+    pub fn without(&self, other: &CpuList) -> Option<CpuList> {
+        CpuList::of(
+            self.0
+                .iter()
+                .copied()
+                .filter(|&cpu| !other.contains(cpu))
+                .collect(),
+        )
     }
 
     /// The CPUs that this process may use.

@@ -1,0 +1,95 @@
+//! `bystanders`: what may run on CPUs that are to be kept for something else, and moving it away and back.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+
+use crate::kernel::Kernel;
+use crate::output;
+use crate::place::CpuList;
+
+mod document;
+mod masks;
+mod moves;
+mod survey;
+
+pub use document::{Back, Document, Moved};
+
+/// Tasks, kernel threads and interrupts that may run on CPUs which are to be kept free: list them, move them away, and
+/// move them back.
+///
+/// What runs on nothing but those CPUs was put there and is no bystander. What `list` prints is what `back` takes.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Tell who may run there (bystanders.v1)
+    List(Kept),
+    /// Move away all that the kernel lets go (bystanders.moved.v1)
+    Away(Kept),
+    /// Move back what a list, read from stdin, says was there, as far as it is still where `away` put it
+    /// (bystanders.back.v1)
+    Back,
+}
+
+#[derive(clap::Args)]
+struct Kept {
+    /// CPUs to keep free, such as 1 or 2-3,6
+    #[arg(long, value_name = "LIST")]
+    cpus: CpuList,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let kernel = Kernel::running();
+    match args.action {
+        Action::List(kept) => {
+            output::show(&survey::list(&kernel, checked(&kernel, kept)?)?, args.json)?
+        }
+        Action::Away(kept) => {
+            let there = survey::list(&kernel, checked(&kernel, kept)?)?;
+            output::show(&moves::away(&kernel, &there), args.json)?;
+        }
+        Action::Back => {
+            let mut text = String::new();
+            std::io::stdin()
+                .read_to_string(&mut text)
+                .context("cannot read stdin")?;
+            let before: Document = serde_json::from_str(&text)
+                .context("stdin is no document that `list --json` printed")?;
+            output::show(&moves::back(&kernel, &before)?, args.json)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// CPUs that exist, and not all of them: what is moved away has to go somewhere.
+fn checked(kernel: &Kernel, kept: Kept) -> anyhow::Result<CpuList> {
+    let online: CpuList = kernel
+        .text("/sys/devices/system/cpu/online")
+        .context("the kernel does not tell its CPUs")?
+        .parse()
+        .map_err(anyhow::Error::msg)?;
+    if let Some(missing) = kept
+        .cpus
+        .as_slice()
+        .iter()
+        .find(|cpu| !online.contains(**cpu))
+    {
+        bail!("there is no CPU {missing}; those online are {online}");
+    }
+    if online.without(&kept.cpus).is_none() {
+        bail!(
+            "CPUs {} are all there are; leave at least one for everything else",
+            kept.cpus
+        );
+    }
+    Ok(kept.cpus)
+}

@@ -1,0 +1,160 @@
+//! Who may run on given CPUs, read from the kernel's files.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+
+use super::document::{Bystander, Document};
+use super::masks;
+use crate::irq::Interrupts;
+use crate::kernel::{Kernel, value_of};
+use crate::place::CpuList;
+
+pub const DEFAULT_IRQ: &str = "/proc/irq/default_smp_affinity";
+pub const WORKQUEUE: &str = "/sys/devices/virtual/workqueue/cpumask";
+
+/// Kernel threads, and among them those bound to their CPUs (include/linux/sched.h).
+const PF_KTHREAD: u64 = 0x0020_0000;
+const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
+
+/// A thread, by what no two share while a kernel runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thread {
+    pub id: i32,
+    pub start_ticks: u64,
+}
+
+impl Thread {
+    pub fn key(self) -> String {
+        format!("task:{}:{}", self.id, self.start_ticks)
+    }
+
+    pub fn of_key(key: &str) -> Option<Thread> {
+        let (id, start) = key.strip_prefix("task:")?.split_once(':')?;
+        Some(Thread {
+            id: id.parse().ok()?,
+            start_ticks: start.parse().ok()?,
+        })
+    }
+}
+
+/// A thread as the kernel shows it.
+#[derive(Debug)]
+pub struct Shown {
+    pub thread: Thread,
+    pub name: String,
+    pub cpus: CpuList,
+    is_bound: bool,
+}
+
+/// All threads that this process can see.
+pub fn threads(kernel: &Kernel) -> impl Iterator<Item = Shown> {
+    let numbers = |names: Vec<String>| {
+        names
+            .into_iter()
+            .filter_map(|name| name.parse::<i32>().ok())
+    };
+    numbers(kernel.names("/proc")).flat_map(move |process| {
+        let folder = format!("/proc/{process}/task");
+        numbers(kernel.names(&folder))
+            .filter_map(move |id| shown(kernel, &format!("{folder}/{id}"), id))
+    })
+}
+
+/// A thread by its folder; nothing when it has ended.
+pub fn shown(kernel: &Kernel, folder: &str, id: i32) -> Option<Shown> {
+    let stat = kernel.text(format!("{folder}/stat"))?;
+    // The name is in parentheses and may hold some itself.
+    let (name, fields) = stat.split_once('(')?.1.rsplit_once(')')?;
+    let fields: Vec<_> = fields.split_ascii_whitespace().collect();
+    let flags: u64 = fields.get(6)?.parse().ok()?;
+    let status = kernel.text(format!("{folder}/status"))?;
+    Some(Shown {
+        thread: Thread {
+            id,
+            start_ticks: fields.get(19)?.parse().ok()?,
+        },
+        name: name.to_owned(),
+        cpus: value_of(&status, "Cpus_allowed_list")?.parse().ok()?,
+        is_bound: flags & PF_KTHREAD != 0 && flags & PF_NO_SETAFFINITY != 0,
+    })
+}
+
+/// Everything that may run on `kept`, but not only there.
+pub fn list(kernel: &Kernel, kept: CpuList) -> anyhow::Result<Document> {
+    let at_ticks = now_ticks(kernel)?;
+    let stands_by = |cpus: &CpuList| cpus.touches(&kept) && cpus.without(&kept).is_some();
+    let mut movable = BTreeMap::new();
+    let mut fixed = BTreeMap::new();
+    for shown in threads(kernel).filter(|shown| stands_by(&shown.cpus)) {
+        let kind = if shown.is_bound {
+            &mut fixed
+        } else {
+            &mut movable
+        };
+        kind.insert(shown.thread.key(), bystander(&shown.name, &shown.cpus));
+    }
+    for (key, name, cpus) in interrupts(kernel).filter(|(_, _, cpus)| stands_by(cpus)) {
+        movable.insert(key, bystander(&name, &cpus));
+    }
+    Ok(Document {
+        schema: "bystanders.v1".to_owned(),
+        cpus: kept.to_string(),
+        at_ticks,
+        movable,
+        fixed,
+    })
+}
+
+fn bystander(name: &str, cpus: &CpuList) -> Bystander {
+    Bystander {
+        name: name.to_owned(),
+        cpus: cpus.to_string(),
+    }
+}
+
+/// Interrupt lines and what serves the kernel's own work: key, name, and where each may run.
+fn interrupts(kernel: &Kernel) -> impl Iterator<Item = (String, String, CpuList)> {
+    let told = Interrupts::parse(&kernel.text("/proc/interrupts").unwrap_or_default());
+    let lines = told.lines.into_iter().filter_map(|line| {
+        let number: u32 = line.name.parse().ok()?;
+        let key = format!("irq:{number}");
+        let cpus = where_now(kernel, &key)?;
+        Some((key, line.description, cpus))
+    });
+    let others = [
+        ("irq:default", "interrupts to come"),
+        ("workqueue", "unbound work of the kernel"),
+    ];
+    let others = others
+        .into_iter()
+        .filter_map(|(key, name)| Some((key.to_owned(), name.to_owned(), where_now(kernel, key)?)));
+    lines.chain(others)
+}
+
+/// Where the holder of a key that is no thread may run now.
+pub fn where_now(kernel: &Kernel, key: &str) -> Option<CpuList> {
+    match key {
+        "irq:default" => masks::parse(&kernel.text(DEFAULT_IRQ)?),
+        "workqueue" => masks::parse(&kernel.text(WORKQUEUE)?),
+        line => kernel.text(irq_file(line)?)?.parse().ok(),
+    }
+}
+
+/// The file that says where an interrupt line may be served.
+pub fn irq_file(key: &str) -> Option<String> {
+    let number: u32 = key.strip_prefix("irq:")?.parse().ok()?;
+    Some(format!("/proc/irq/{number}/smp_affinity_list"))
+}
+
+fn now_ticks(kernel: &Kernel) -> anyhow::Result<u64> {
+    let uptime = kernel
+        .text("/proc/uptime")
+        .context("the kernel does not tell its uptime")?;
+    let seconds: f64 = uptime
+        .split_ascii_whitespace()
+        .next()
+        .and_then(|word| word.parse().ok())
+        .context("/proc/uptime is not what it should be")?;
+    Ok((seconds * rustix::param::clock_ticks_per_second() as f64) as u64)
+}
