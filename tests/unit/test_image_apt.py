@@ -28,6 +28,15 @@ def test_the_hosts_own_mirror_of_the_suite_is_used() -> None:
     ]
 
 
+def test_warnings_and_a_cdrom_among_the_sources_are_passed_over() -> None:
+    noise = (
+        "W: Target Packages (main/binary-amd64/Packages) is configured multiple times in /etc/apt/sources.list:1\n"
+        "cdrom:[Debian GNU/Linux 12.1.0 _Bookworm_ - Official amd64]/ bookworm main\n\n"
+    )
+    assert apt.pick(noise + LISTING, "bookworm") == apt.pick(LISTING, "bookworm")
+    assert apt.pick(noise, "bookworm") == ""
+
+
 @pytest.mark.parametrize(
     "listing", ["", "http://mirror.example/ubuntu/ noble main\n", LISTING.replace("bookworm ", "x ")]
 )

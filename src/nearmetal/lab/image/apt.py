@@ -20,13 +20,16 @@ def standard_sources(suite: str) -> str:
 
 
 def pick(listing: str, suite: str) -> str:
-    """One-line sources of `suite` out of a listing in the format LISTING; "" if the suite itself is not there."""
+    """One-line sources of `suite` out of a listing in the format LISTING; "" if the suite itself is not there.
+
+    Between its lines stand apt's warnings, and a CD-ROM's address has spaces: neither is a source to build from.
+    """
     wanted = {suite, f"{suite}-updates", f"{suite}-security"}
     chosen: dict[tuple[str, str], None] = {}
     for line in listing.splitlines():
-        address, release, component = line.split(" ")
-        if release in wanted and component == "main":
-            chosen[address, release] = None
+        match line.split(" "):
+            case [address, release, "main"] if release in wanted:
+                chosen[address, release] = None
     if not any(release == suite for _, release in chosen):
         return ""
     signed = f" [signed-by={KEYRING}]" if KEYRING.exists() else ""
