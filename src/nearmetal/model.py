@@ -443,6 +443,11 @@ class Site(Commands, Protocol):
         ...
 
     @property
+    def underlay(self) -> str | None:
+        """The address by which other hosts reach it. None for the controller's, where it depends on who asks."""
+        ...
+
+    @property
     def bound(self) -> Sequence[str]:
         """Options of the probe's `launch` and `hold` by which a program ends with the controller, however that ends."""
         ...
@@ -473,6 +478,8 @@ class Port(Frozen):
     """The bridge in it that the link hangs on; None for a cable of its own, which is laid later."""
     outside: str
     """The link's name at the switch. Inside a machine it is called `data`."""
+    mtu: int = 1500
+    """Bytes that a packet of the machine may have."""
 
 
 class Order(Frozen):

@@ -47,7 +47,8 @@ class FarHost:
     @property
     def known(self) -> str:
         """Its line of known_hosts."""
-        return f"[{self.address}]:{self.port} {self.host_key.export_public_key().decode()}"
+        where = self.address if self.port == 22 else f"[{self.address}]:{self.port}"
+        return f"{where} {self.host_key.export_public_key().decode()}"
 
     def run(self, *argv: str) -> str:
         """What a command says there."""

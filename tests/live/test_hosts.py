@@ -3,8 +3,12 @@
 import asyncio
 import json
 import os
+import random
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,15 +18,17 @@ import pytest_asyncio
 
 from nearmetal import plugins
 from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned, TimedOut, ToolFailed
-from nearmetal.lab import clean, probe
+from nearmetal.lab import clean, probe, trunk
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.site import LocalSite, available_cpus
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh_site import SshSite
-from nearmetal.model import EnvironmentSpec, Handle, HostSpec, Machine, MachineSpec, Site
+from nearmetal.model import EnvironmentSpec, Handle, HostSpec, Machine, MachineSpec, Site, TrialRecord, TrialStatus
 from nearmetal.run import verify
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import records
 from tests.conftest import SHARED_CACHE
 
 from .conftest import remains
@@ -324,3 +330,199 @@ async def test_a_machine_there_ends_with_the_connection(lab: Lab, far: FarHost) 
             await asyncio.sleep(0.05)
     with pytest.raises(NotProvisioned):
         await lab.attach(handle)
+
+
+# ── Studies over two hosts ────────────────────────────────────────────────────────────────────────────────────────
+
+STUDY = """
+name = "hosts"
+reference = { hosts = "local", environment = "host" }
+[factors]
+environment = ["host"]
+[factors.hosts]
+levels = ["local", "far"]
+sets = "machine.host"
+[machine]
+memory = "128MiB"
+[hosts.far]
+ssh = "FAR"
+[[workloads]]
+name = "web"
+kind = "http"
+workers = 2
+warmup = "0.1s"
+duration = "0.5s"
+[design]
+blocks = 1
+"""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two hosts joined by a cable: the controller runs in the network namespace `near`."""
+
+    near: str
+    far: FarHost
+    tokens: set[str]
+    """Of all labs that there have been, by their ledgers: others may be at work on this host too."""
+
+    async def nearmetal(self, *arguments: str, kill_after: float | None = None) -> tuple[int, str, str]:
+        """Status and output of the command, run on the near host; killed so many seconds after its lab began (-9)."""
+        begun = asyncio.ensure_future(self._new_token())
+        process = await asyncio.create_subprocess_exec(
+            *("nsenter", f"--net=/run/netns/{self.near}", "--", sys.executable, "-m", "nearmetal", *arguments),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "COLUMNS": "200"},
+        )
+        reading = asyncio.ensure_future(process.communicate())
+        try:
+            async with asyncio.timeout(240) as limit:
+                if kill_after is not None:
+                    await asyncio.wait([reading, begun], return_when=asyncio.FIRST_COMPLETED)
+                    limit.reschedule(asyncio.get_running_loop().time() + kill_after)
+                await asyncio.shield(reading)
+        except TimeoutError:
+            process.kill()
+        stdout, stderr = await reading
+        begun.cancel()
+        return process.returncode or 0, stdout.decode(), stderr.decode()
+
+    async def _new_token(self) -> None:
+        """Return when a lab begins that is not known yet."""
+        while True:
+            new = {ledger.stem for ledger in clean.ledgers_folder().glob("*.jsonl")} - self.tokens
+            self.tokens.update(new)
+            if new:
+                return
+            await asyncio.sleep(0.05)
+
+    def left(self) -> list[str]:
+        """What is still on either host that a lab made."""
+        assert self.tokens
+        found = [what for token in self.tokens for what in remains(token)]
+        for links in (ip("-netns", self.near, "-brief", "link"), self.far.run("ip", "-brief", "link")):
+            found += [line for line in links.splitlines() if line.split()[0].split("@")[0] not in ("lo", "cable")]
+        found += [line for line in self.far.run("ps", "-eo", "args").splitlines() if "nm-" in line]
+        found += self.far.run("ip", "netns", "list").split()
+        return [*found, *map(str, (self.far.folder / "state").glob("machines/*"))]
+
+
+@pytest.fixture
+def pair(lab_image: Image, tmp_path: Path, login: Login) -> Iterator[Pair]:
+    near, far = f"nmt{os.getpid()}-near", f"nmt{os.getpid()}-far"
+    try:
+        for name in (near, far):
+            ip("netns", "add", name)
+            ip("-netns", name, "link", "set", "lo", "up")
+        ip("-netns", near, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", far)
+        for name, address in ((near, "10.112.0.1/30"), (far, "10.112.0.2/30")):
+            ip("-netns", name, "address", "add", address, "dev", "cable")
+            ip("-netns", name, "link", "set", "cable", "up")
+        someone, key = login
+        folder = tmp_path / "far"
+        with far_host(lab_image, folder, key, address="10.112.0.2", port=22, netns=far, cache=FAR_CACHE) as host:
+            someone.know(host)
+            yield Pair(near, host, set())
+    finally:
+        for name in (near, far):
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+
+
+def ip(*words: str) -> str:
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
+
+
+def written(folder: Path, pair: Pair, text: str = STUDY) -> Path:
+    file = folder / "study.toml"
+    file.write_text(text.replace("FAR", pair.far.ssh))
+    return file
+
+
+def found_in(folder: Path) -> list[TrialRecord]:
+    return list(records(RunFolder(folder).journal))
+
+
+async def test_a_study_compares_one_host_with_two(pair: Pair, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    status, _, stderr = await pair.nearmetal("run", str(written(tmp_path, pair)), "-o", str(run))
+    assert status == 0, stderr
+    by_host = {str(record.trial.treatment["hosts"]): record for record in found_in(run)}
+    assert by_host.keys() == {"local", "far"}
+    assert by_host["local"].readback["trunk"] == {"by": "none", "mtu": 1400}
+    told = by_host["far"].readback["trunk"]
+    assert (told["by"], told["mtu"], told["overhead"]) == ("vxlan", 1400, 50)
+    assert told["ends"] == {"local": "10.112.0.1", "far": "10.112.0.2"}
+    assert all(record.status is TrialStatus.OK for record in by_host.values())
+    assert all(record.responses["throughput"].value > 0 for record in by_host.values())
+    assert by_host["far"].site == "far"
+    assert pair.left() == []
+
+
+async def test_a_shaped_link_lies_before_the_trunk(pair: Pair, tmp_path: Path) -> None:
+    text = STUDY.replace('levels = ["local", "far"]', 'levels = ["far"]').replace(
+        "[design]", '[link]\ndelay = "10ms"\n[design]'
+    )
+    text = text.replace('hosts = "local", ', "")
+    run = tmp_path / "run"
+    status, _, stderr = await pair.nearmetal("run", str(written(tmp_path, pair, text)), "-o", str(run))
+    assert status == 0, stderr
+    (record,) = found_in(run)
+    assert record.readback["trunk"]["by"] == "vxlan"
+    assert record.readback["link"]["delay"] == 0.01
+    # Timed, but only from below: no machine is ever too quick.
+    assert record.responses["latency_p50"].value >= 0.02
+
+
+async def test_clients_elsewhere_than_the_servers(pair: Pair, tmp_path: Path) -> None:
+    text = STUDY.replace('sets = "machine.host"', 'sets = "clients.host"')
+    run = tmp_path / "run"
+    status, _, stderr = await pair.nearmetal("run", str(written(tmp_path, pair, text)), "-o", str(run))
+    assert status == 0, stderr
+    assert all(record.status is TrialStatus.OK and record.site == "local" for record in found_in(run))
+    assert len(found_in(run)) == 2
+
+
+async def test_killed_at_random_moments_neither_host_keeps_anything(pair: Pair, tmp_path: Path) -> None:
+    file, run = written(tmp_path, pair, STUDY.replace("blocks = 1", "blocks = 50")), tmp_path / "run"
+    moments = random.Random(4)
+    for _ in range(5):
+        command = ["resume", str(run)] if (run / "manifest.json").exists() else ["run", str(file), "-o", str(run)]
+        status, _, stderr = await pair.nearmetal(*command, kill_after=moments.uniform(0.1, 4))
+        assert status == -9, stderr
+    status, stdout, stderr = await pair.nearmetal("clean", "--json")
+    assert status == 0, stderr
+    assert json.loads(stdout)["left"] == []
+    assert pair.left() == []
+
+
+async def test_a_tunnel_that_the_kernel_lacks_is_told_before_the_run(pair: Pair, tmp_path: Path) -> None:
+    if await trunk._kernel_has("gre", LocalSite()):
+        pytest.skip("this kernel has GRE")
+    factor = '[factors.tunnel]\nlevels = ["vxlan", "gre"]\nwhen = { hosts = "far" }\n[machine]'
+    text = STUDY.replace("[machine]", factor).replace('hosts = "local"', 'hosts = "local", tunnel = "vxlan"')
+    file, run = written(tmp_path, pair, text), tmp_path / "run"
+    status, _, stderr = await pair.nearmetal("run", str(file), "-o", str(run))
+    assert status == 3, stderr
+    assert "has no gre" in stderr and 'link.tunnel = "vxlan"' in stderr
+    assert not run.exists()
+    status, _, stderr = await pair.nearmetal("run", str(file), "-o", str(run), "--available")
+    assert status == 0, stderr
+    assert {str(record.trial.treatment.get("tunnel")) for record in found_in(run)} == {"None", "vxlan"}
+
+
+async def test_a_host_out_of_reach_ends_the_run_before_it_begins(pair: Pair, tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(STUDY.replace("FAR", "root@10.112.0.2:2222"))
+    status, _, stderr = await pair.nearmetal("run", str(file), "-o", str(tmp_path / "run"))
+    assert status == 3, stderr
+    assert "cannot be reached" in stderr and "remedy" in stderr and "Traceback" not in stderr
+    assert not (tmp_path / "run").exists()
+
+
+async def test_a_host_with_an_unknown_key_is_not_used(pair: Pair, tmp_path: Path, login: Login) -> None:
+    (login[0].folder / "known_hosts").unlink()
+    status, _, stderr = await pair.nearmetal("run", str(written(tmp_path, pair)), "-o", str(tmp_path / "run"))
+    assert status == 3, stderr
+    assert "host key" in stderr and "known_hosts" in stderr
+    assert not (tmp_path / "run").exists()

@@ -46,8 +46,8 @@ from nearmetal.model import (
 _REMOVING = 120.0
 """Seconds for deleting all that a machine wrote."""
 
-# What a machine writes lies in its folder, with a probe of its own, to which it may do what it likes. Every program that
-# is started here costs time.
+# What a machine writes lies in its folder, with a probe of its own, to which it may do what it likes. Every program
+# that is started here costs time.
 _LAY_OUT = """
 set -e
 mkdir -p -- "$2/cgroup/cpuset" "$2/cgroup/cpuacct" "$2/cgroup/memory"

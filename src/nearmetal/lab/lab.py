@@ -7,9 +7,11 @@ from nearmetal import plugins
 from nearmetal.errors import MachineGone, NearmetalError
 from nearmetal.lab import changes, network
 from nearmetal.lab import link as links
+from nearmetal.lab import trunk as trunks
 from nearmetal.lab.changes import Applied, Undone
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.link import Link
+from nearmetal.lab.trunk import Trunk, Tunnel
 from nearmetal.model import (
     Change,
     Commands,
@@ -26,16 +28,26 @@ from nearmetal.model import (
     Site,
 )
 
+_WIRES = (links.KIND, trunks.KIND)
+
 OpenSite = Callable[[str], Awaitable[Site]]
 
 
 class Lab:
     """Makes and removes. `token` tells this lab's things from everybody else's."""
 
-    def __init__(self, token: str, ledger: Ledger, open_site: OpenSite, host_boot_id: str = "") -> None:
+    def __init__(
+        self,
+        token: str,
+        ledger: Ledger,
+        open_site: OpenSite,
+        host_boot_id: str = "",
+        mtu: int = network.MTU,
+    ) -> None:
         self.token = token
         self.ledger = ledger
         self.host_boot_id = host_boot_id
+        self.mtu = mtu
         self._open_site = open_site
         self.sites: dict[str, Site] = {}
         self._switches: dict[str, Handle] = {}
@@ -43,6 +55,7 @@ class Lab:
         self._ports: dict[str, Port] = {}
         """By machine name."""
         self._link: Link | None = None
+        self._switching = asyncio.Lock()
         self._made = 0
 
     async def site(self, name: str) -> Site:
@@ -81,13 +94,22 @@ class Lab:
         return await plugin.create(order, site, self.ledger)
 
     async def _port(self, site: Site, number: int, bridge: str | None) -> Port:
-        if site.name not in self._switches:
-            self._switches[site.name] = await network.create_switch(self._switch(site), site, self.ledger)
-        return network.port(self._switches[site.name].name, number, bridge)
+        return network.port(await self._switch(site), number, bridge, self.mtu)
 
-    def _switch(self, site: Site) -> str:
-        """Hosts may turn out to be one and the same, so that their names must not clash."""
-        return f"nm-{self.token}" if site.spec is None else f"nm-{self.token}-{site.name}"
+    async def _switch(self, site: Site) -> str:
+        """The name of the switch on a site. Hosts may share their namespaces, so that names must not clash."""
+        async with self._switching:
+            if site.name in self._switches:
+                return self._switches[site.name].name
+            name = f"nm-{self.token}" if site.spec is None else f"nm-{self.token}-{site.name}"
+            self._switches[site.name] = await network.create_switch(name, site, self.ledger)
+            return name
+
+    async def join(self, tunnel: Tunnel, servers: Site, clients: Site, bridge: str) -> Trunk:
+        """A trunk between the switches of two sites, at this bridge of both; it lies until `take_up`."""
+        namespaces = await self._switch(servers), await self._switch(clients)
+        both = await trunks.ends(servers, clients)
+        return await trunks.lay(f"nm-{self.token}", tunnel, both, namespaces, bridge, self.ledger)
 
     async def lay(self, spec: LinkSpec, pairs: Sequence[tuple[str, str]], cpuset: str, site: Site) -> Link:
         """The way between these servers and clients, by their names; it lies until `take_up`."""
@@ -95,12 +117,28 @@ class Lab:
         self._link = await links.lay(self._switches[site.name].name, spec, ends, cpuset, site, self.ledger)
         return self._link
 
-    async def take_up(self) -> None:
-        """Remove the link, if one lies, before its machines go."""
+    async def take_up(self) -> list[str]:
+        """Remove link and trunk, where they lie or were begun, before their machines go; in words what could not be."""
+        left: list[str] = []
         if self._link is not None:
             link, self._link = self._link, None
-            await link.remove()
-            self.ledger.destroyed(link.handle)
+            try:
+                await link.remove()
+            except NearmetalError as error:
+                left.append(str(error))
+        wires = [handle for handle in self.ledger.outstanding().handles if handle.kind in _WIRES]
+        return left + await self._destroy_all(wires)
+
+    async def _destroy_all(self, handles: Sequence[Handle]) -> list[str]:
+        """At the same time; what could not be destroyed, in words."""
+        left: list[str] = []
+        ended = await asyncio.gather(*(self.destroy(handle) for handle in handles), return_exceptions=True)
+        for handle, error in zip(handles, ended, strict=True):
+            if isinstance(error, NearmetalError | OSError):
+                left.append(f"{handle.kind} {handle.name} on {handle.site}: {error}")
+            elif error is not None:
+                raise error
+        return left
 
     async def attach(self, handle: Handle) -> Machine:
         plugin: Environment = plugins.load("environments", handle.kind)
@@ -134,22 +172,17 @@ class Lab:
 
     def machines(self) -> list[Handle]:
         """Handles of all machines that are there, newest first; also of those that never came up."""
-        return [handle for handle in self.ledger.outstanding().handles if handle.kind not in (network.KIND, links.KIND)]
+        return [handle for handle in self.ledger.outstanding().handles if handle.kind not in (network.KIND, *_WIRES)]
 
     async def close(self) -> list[str]:
         """Put back and remove whatever is still there, machines first; what could not be, in words."""
         left: list[str] = []
         left += [one.told for one in await self.undo() if one.outcome in ("left", "failed")]
         held = self.ledger.outstanding().handles
-        wires = [handle for handle in held if handle.kind == links.KIND]
+        wires = [handle for handle in held if handle.kind in _WIRES]
         switches = [handle for handle in held if handle.kind == network.KIND]
         for some in (wires, self.machines(), switches):
-            ended = await asyncio.gather(*(self.destroy(handle) for handle in some), return_exceptions=True)
-            for handle, error in zip(some, ended, strict=True):
-                if isinstance(error, NearmetalError | OSError):
-                    left.append(f"{handle.kind} {handle.name} on {handle.site}: {error}")
-                elif error is not None:
-                    raise error
+            left += await self._destroy_all(some)
         self._switches.clear()
         return left
 
@@ -160,5 +193,7 @@ async def remove(handle: Handle, site: Site) -> None:
         await network.destroy_switch(handle, site)
     elif handle.kind == links.KIND:
         await links.remove(handle, site)
+    elif handle.kind == trunks.KIND:
+        await trunks.remove(handle, site)
     else:
         await plugins.load("environments", handle.kind).destroy(handle, site)

@@ -19,6 +19,8 @@ INSIDE = "data"
 """The data NIC's name in every machine, whatever makes it."""
 TOOLS = {"ip": "iproute2", "nsenter": "util-linux"}
 """Programs that this takes, and the Debian packages that have them."""
+MTU = 1500
+"""Bytes that a packet of a machine may have, where no trunk takes part of them."""
 SUBNET = ipaddress.ip_network("10.111.0.0/16")
 
 
@@ -56,7 +58,7 @@ async def destroy_switch(handle: Handle, site: Site) -> None:
         await must(site, "ip", "netns", "delete", handle.name)
 
 
-def port(switch: str, number: int, bridge: str | None = BRIDGE) -> Port:
+def port(switch: str, number: int, bridge: str | None = BRIDGE, mtu: int = MTU) -> Port:
     """The port of the lab's n-th machine (from 1): address, MAC and link name all follow from the number."""
     address = SUBNET[number]
     digest = hashlib.sha256(f"{switch}/{number}".encode()).digest()
@@ -68,6 +70,7 @@ def port(switch: str, number: int, bridge: str | None = BRIDGE) -> Port:
         switch=namespace_path(switch),
         bridge=bridge,
         outside=f"port{number}",
+        mtu=mtu,
     )
 
 
@@ -83,7 +86,7 @@ def peer(port: Port | None) -> str | None:
 
 def _up(port: Port) -> str:
     """The line of a batch that puts a port's outer end into service."""
-    return f"link set {port.outside} {f'master {port.bridge} ' if port.bridge else ''}up\n"
+    return f"link set {port.outside} mtu {port.mtu} {f'master {port.bridge} ' if port.bridge else ''}up\n"
 
 
 async def plug_veth(port: Port, pid: int, site: Site) -> None:
@@ -91,7 +94,8 @@ async def plug_veth(port: Port, pid: int, site: Site) -> None:
 
     The loopback there is brought up too.
     """
-    cable = f"link add {port.outside} type veth peer name {INSIDE} address {port.mac} netns {pid}\n"
+    ends = f"{port.outside} mtu {port.mtu} type veth peer name {INSIDE} mtu {port.mtu}"
+    cable = f"link add {ends} address {port.mac} netns {pid}\n"
     await batch(site, namespace(port), cable + _up(port))
     await must(
         site,

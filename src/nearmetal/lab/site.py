@@ -17,6 +17,7 @@ class LocalSite:
 
     name = "local"
     spec: HostSpec | None = None
+    underlay: str | None = None
 
     def __init__(self) -> None:
         self.arch = platform.machine()

@@ -103,9 +103,9 @@ class SshSite(SshCommands):
         return f"the host {self.name} ({self.spec.ssh})"
 
     @property
-    def address(self) -> str:
-        """The address that the connection leads to."""
-        return str(self.connection.get_extra_info("peername")[0])
+    def underlay(self) -> str:
+        """The address that the connection leads to, unless the study names another."""
+        return str(self.spec.trunk or self.connection.get_extra_info("peername")[0])
 
     # ── Reach ────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -18,18 +18,18 @@ from nearmetal import factors as words
 from nearmetal import plugins
 from nearmetal.errors import MachineError, NearmetalError, TimedOut
 from nearmetal.factors import Asked
-from nearmetal.lab import cpus, link, probe
+from nearmetal.lab import cpus, link, network, probe
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.link import Link
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.stage import LabStage, offsets
+from nearmetal.lab.trunk import Trunk
 from nearmetal.model import (
     BootPlan,
     BootRecord,
     Change,
     EnvironmentSpec,
     Handle,
-    LinkSpec,
     Machine,
     MachineRecord,
     MachineSpec,
@@ -87,6 +87,7 @@ class Booted:
     cpusets: dict[str, str] = field(default_factory=dict)
     stage: LabStage | None = None
     link: Link | None = None
+    trunk: Trunk | None = None
     neighbours: list[tuple[tuple[str, ...], Running]] = field(default_factory=list)
     readback: dict[str, Any] = field(default_factory=dict)
     warnings: list[Warned] = field(default_factory=list)
@@ -150,6 +151,7 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
         booted.responses["ready"] = Response(value=ready, unit="s", better="lower")
         stage = booted.stage = await _stage(booted, lab, machines, clients)
     with _step(booted, stream, "surround"):
+        await _join(task, booted, lab)
         await _lay(booted, lab, stage, share)
         await _crowd(task, booted, share, lab)
     with _step(booted, stream, "change"):
@@ -166,6 +168,8 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
 async def surroundings(booted: Booted) -> list[tuple[str, Readback]]:
     """Whether the link and the neighbours are as they should be, by name."""
     found: list[tuple[str, Readback]] = []
+    if booted.trunk is not None:
+        found.append(("trunk", await booted.trunk.verify()))
     if booted.link is not None:
         found.append(("link", await booted.link.verify()))
     if booted.neighbours:
@@ -185,8 +189,10 @@ async def _neighbours(booted: Booted) -> Readback:
 
 async def _share(booted: Booted, lab: Lab) -> cpus.Share:
     """Who gets which CPUs of the site."""
-    available = await available_cpus(await lab.site(booted.spec.host))
-    return shape.share(booted.asked, booted.spec, available)
+    host, clients_host = booted.spec.host, booted.asked.clients.host
+    available = await available_cpus(await lab.site(host))
+    elsewhere = None if clients_host == host else await available_cpus(await lab.site(clients_host))
+    return shape.share(booted.asked, booted.spec, available, elsewhere)
 
 
 async def _create_servers(booted: Booted, share: cpus.Share, lab: Lab) -> list[Handle]:
@@ -211,9 +217,20 @@ async def _create_clients(task: BootTask, booted: Booted, share: cpus.Share, lab
     return await _all(booted, [share.clients] * clients.count, creations)
 
 
+async def _join(task: BootTask, booted: Booted, lab: Lab) -> None:
+    """Lay a trunk where servers and clients hang on switches of different hosts."""
+    if shape.is_across(booted.asked, task.study):
+        servers, clients = await lab.site(booted.spec.host), await lab.site(booted.asked.clients.host)
+        bridge = link.bridge(booted.asked.link, "client")
+        assert bridge is not None  # a direct cable does not reach another host, as was found before the run
+        booted.trunk = await lab.join(booted.asked.link.tunnel or "vxlan", servers, clients, bridge)
+    elif lab.mtu != network.MTU:
+        booted.readback["trunk"] = {"by": "none", "mtu": lab.mtu}
+
+
 async def _lay(booted: Booted, lab: Lab, stage: LabStage, share: cpus.Share) -> None:
     """Lay the way between servers and clients, where it is not simply the switch."""
-    if booted.asked.link == LinkSpec():
+    if not booted.asked.link.is_laid:
         return
     ends = [(facing(stage, number).name, client.name) for number, client in enumerate(stage.clients)]
     booted.link = await lab.lay(booted.asked.link, ends, share.clients, stage.servers[0].site)
@@ -269,7 +286,7 @@ async def _look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, strea
         facts = await _facts(server)
         if index == 0:
             stream.emit(FactsSeen(treatment=task.boot.treatment, role="server", facts=facts))
-            await _memory_overhead(booted, server, facts, lab)
+            await _memory_overhead(booted, server, facts)
         accel = next((handle.data.get("accel") for handle in booted.handles if handle.name == server.name), None)
         _note(booted, "resources", verify.resources(booted.spec, facts, accel))
     if stage.clients:
@@ -299,13 +316,13 @@ async def _facts(machine: Machine) -> dict[str, Any]:
     return dict(json.loads(ended.stdout))
 
 
-async def _memory_overhead(booted: Booted, server: Machine, facts: dict[str, Any], lab: Lab) -> None:
+async def _memory_overhead(booted: Booted, server: Machine, facts: dict[str, Any]) -> None:
     """What the host holds for the machine beyond what the machine itself uses; 0 where it shares the host's kernel."""
     cost = await server.cost()
     if cost is None:
         return
     beyond = 0
-    if verify.has_own_kernel(facts, lab.host_boot_id):
+    if verify.has_own_kernel(facts, server.site.boot_id):
         used = facts["memory"]["total_bytes"] - facts["memory"]["available_bytes"]
         beyond = cost.memory_bytes - used
     booted.responses["memory_overhead"] = Response(value=beyond, unit="B", better="lower", scale="difference")
@@ -351,7 +368,7 @@ async def _tear_down(booted: Booted, lab: Lab, stream: Stream) -> None:
     with _step(booted, stream, "undo"):
         left = [undone.told for undone in await lab.undo() if undone.outcome == "left"]
     with _step(booted, stream, "destroy"):
-        await lab.take_up()
+        left += await lab.take_up()
         # The ledger, not `booted`, knows also of a machine whose creation failed half-way.
         ended = await asyncio.gather(*(lab.destroy(handle) for handle in lab.machines()), return_exceptions=True)
     # What was changed in a machine that is removed now is no longer owed.

@@ -1,16 +1,15 @@
 """Which treatments of a study cannot run here, found out before anything is made."""
 
-import os
 from dataclasses import dataclass
 
 from nearmetal import factors as words
 from nearmetal import plugins
 from nearmetal.errors import HostCannot
 from nearmetal.factors import Asked, treatments_of
-from nearmetal.lab import cpus
+from nearmetal.lab import cpus, trunk
 from nearmetal.lab.findings import finding
 from nearmetal.lab.lab import OpenSite
-from nearmetal.lab.site import available_cpus
+from nearmetal.lab.site import available_cpus, must
 from nearmetal.model import Environment, Finding, Level, LinkSpec, MachineSpec, Site, Study
 from nearmetal.run import shape
 from nearmetal.units import show_size
@@ -31,10 +30,11 @@ async def cannot_run(study: Study, open_site: OpenSite) -> Missing:
 
 @dataclass(frozen=True)
 class _Host:
-    """A host that was reached, with the CPUs that our processes may use there."""
+    """A host that was reached, with the CPUs that our processes may use there, and its memory in bytes."""
 
     site: Site
     available: list[int]
+    memory: int
 
 
 class _Here:
@@ -54,19 +54,39 @@ class _Here:
             return host
         if isinstance(clients_host, Finding):
             return clients_host
-        client = shape.client(spec, shape.share(asked, spec, host.available))
+        elsewhere = None if host is clients_host else clients_host.available
+        client = shape.client(spec, shape.share(asked, spec, host.available, elsewhere))
         # A client's memory is a limit of ours and nothing that the study asks the host for.
-        servers = [_cpus(spec.cpus, host, "machine.cpus"), _memory(spec.memory)]
+        servers = [_cpus(spec.cpus, host, "machine.cpus"), _memory(spec.memory, host.memory)]
         clients = [_cpus(asked.clients.cpus, clients_host, "clients.cpus")]
-        return await self._of(asked.environment, spec, host, servers, asked.link) or await self._of(
-            asked.clients.environment, client, clients_host, clients, asked.link
+        return (
+            await self._of(asked.environment, spec, host, servers, asked.link)
+            or await self._of(asked.clients.environment, client, clients_host, clients, asked.link)
+            or await self._between(asked, host, clients_host)
         )
+
+    async def _between(self, asked: Asked, host: _Host, clients_host: _Host) -> Finding | None:
+        """What the way from host to host lacks."""
+        if not shape.is_across(asked, self._study):
+            return None
+        if asked.link.switch == "direct":
+            return Finding(
+                what="[link] switch",
+                ok=False,
+                detail="a direct cable does not reach another host",
+                remedy='set link.switch = "bridge", or place servers and clients on one host',
+            )
+        tunnel = asked.link.tunnel or "vxlan"
+        key = (tunnel, host.site.name, clients_host.site.name)
+        if key not in self._checked:
+            self._checked[key] = _first([await trunk.lacking(tunnel, host.site, clients_host.site)])
+        return self._checked[key]
 
     async def _host(self, name: str) -> _Host | Finding:
         if name not in self._hosts:
             try:
                 site = await self._open_site(name)
-                self._hosts[name] = _Host(site, await available_cpus(site))
+                self._hosts[name] = _Host(site, await available_cpus(site), await _memory_of(site))
             except HostCannot as error:
                 self._hosts[name] = Finding(what=f"host {name}", ok=False, detail=error.what, remedy=error.remedy)
         return self._hosts[name]
@@ -98,8 +118,12 @@ def _cpus(named: str | None, host: _Host, key: str) -> Finding:
     )
 
 
-def _memory(wanted: int) -> Finding:
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+async def _memory_of(site: Site) -> int:
+    lines = (await must(site, "cat", "/proc/meminfo")).decode().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal:"))
+
+
+def _memory(wanted: int, memory: int) -> Finding:
     return finding(
         f"{show_size(wanted)} of memory",
         wanted <= memory,

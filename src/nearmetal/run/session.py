@@ -22,7 +22,7 @@ from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.lab.sites import opener
 from nearmetal.model import Environment, Plan, Study
-from nearmetal.run import runner
+from nearmetal.run import runner, shape
 from nearmetal.run.events import Event
 from nearmetal.run.missing import Missing, cannot_run
 from nearmetal.run.progress import Progress
@@ -93,7 +93,8 @@ async def _run(folder: RunFolder, open_site: OpenSite, listeners: tuple[Callable
     token = clean.new_token()
     host_boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
-        return await runner.run(folder, Lab(token, ledger, open_site, host_boot_id), listeners)
+        lab = Lab(token, ledger, open_site, host_boot_id, shape.mtu(folder.manifest().study))
+        return await runner.run(folder, lab, listeners)
 
 
 def _measuring() -> AbstractContextManager[None]:

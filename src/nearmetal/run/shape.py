@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from nearmetal import plugins
-from nearmetal.factors import Asked
-from nearmetal.lab import cpus
-from nearmetal.model import Level, MachineSpec, Treatment
+from nearmetal.factors import Asked, target
+from nearmetal.lab import cpus, network, trunk
+from nearmetal.model import Level, MachineSpec, Study, Treatment
 
 _CLIENT_MEMORY = 2**30
 """Bytes that a client may take: no study is about them, so it is as much as a load generator could ever need."""
@@ -25,11 +25,30 @@ def server(asked: Asked) -> MachineSpec:
     return spec
 
 
-def share(asked: Asked, spec: MachineSpec, available: list[int]) -> cpus.Share:
-    """Who gets which of a site's CPUs."""
+def share(asked: Asked, spec: MachineSpec, available: list[int], elsewhere: list[int] | None) -> cpus.Share:
+    """Who gets which of a site's CPUs; `elsewhere` has the CPUs of the clients' site where that is another."""
     clients = asked.clients
     servers = clients.count if clients.connect == "pairs" else 1
-    return cpus.share(available, spec.vcpus, servers, spec.cpus, clients.cpus)
+    shared = cpus.share(available, spec.vcpus, servers, spec.cpus, clients.cpus)
+    return shared if elsewhere is None else cpus.Share(shared.servers, clients.cpus or cpus.show(elsewhere))
+
+
+def is_across(asked: Asked, study: Study) -> bool:
+    """Whether servers and clients hang on the lab's switches of different hosts, so that a trunk has to join these."""
+    kinds = (study.environment(level).kind for level in (asked.environment, asked.clients.environment))
+    return asked.machine.host != asked.clients.host and all(
+        plugins.load("environments", kind).on_switch for kind in kinds
+    )
+
+
+def mtu(study: Study) -> int:
+    """What packets the machines of a study send: alike in all its treatments, so that only the factors differ."""
+    hosts = {table: {getattr(study, table).host} for table in ("machine", "clients")}
+    for name, factor in study.factors.items():
+        aim = target(name, factor, study, plugins.names("treatments"))
+        if aim.kind in hosts and aim.key == "host":
+            hosts[aim.kind] = set(factor.levels)
+    return network.MTU if len(hosts["machine"] | hosts["clients"]) == 1 else trunk.DATA_MTU
 
 
 def client(spec: MachineSpec, shared: cpus.Share) -> MachineSpec:

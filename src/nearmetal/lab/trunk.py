@@ -1,0 +1,184 @@
+"""The way from host to host: a tunnel that joins the lab's switches of two sites as one.
+
+An end of the tunnel is made in its host's own network, where the tunnelled packets travel, and moved at once to the
+lab's namespace, where it is a port of a bridge. Servers hang on one site's switch, clients on the other's; a shaped
+link lies on the servers' site, between the bridge of the servers and the one that the trunk's end is a port of.
+
+A tunnel takes part of every packet for itself. One that had to cut packets would be another network than the one
+that is to be studied, so machines send smaller ones: `DATA_MTU`, in every treatment of a study that has a trunk in any,
+on one host too, so that hosts compare by the tunnel and not by the size of packets. The underlay must carry that and
+the tunnel's own bytes; where it does not, the treatment cannot run.
+"""
+
+import hashlib
+import ipaddress
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nearmetal.errors import HostCannot, NearmetalError
+from nearmetal.lab import network
+from nearmetal.lab.findings import finding
+from nearmetal.lab.site import must
+from nearmetal.model import Finding, Handle, Readback, Recorder, Site
+
+KIND = "trunk"
+Tunnel = Literal["vxlan", "gre"]
+
+DATA_MTU = 1400
+"""Bytes: 1500 less the most that a tunnel takes (70), and room for an underlay that is itself a tunnel (1450)."""
+
+_INSIDE = "trunk"
+"""The end's name in the lab's namespace."""
+_PORT = 4789
+"""UDP, of VXLAN (RFC 7348)."""
+_ETHERNET, _VXLAN, _UDP, _GRE = 14, 8, 8, 8
+"""Bytes of headers; GRE's with its key."""
+
+
+def overhead(tunnel: Tunnel, address: str) -> int:
+    """Bytes of a packet of the underlay that are the tunnel's own."""
+    internet = 20 if ipaddress.ip_address(address).version == 4 else 40
+    return internet + _ETHERNET + (_UDP + _VXLAN if tunnel == "vxlan" else _GRE)
+
+
+def number(name: str) -> int:
+    """What tells this lab's tunnel from all others between the same hosts: 24 bits, never 0."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:3], "big") or 1
+
+
+def device(tunnel: Tunnel, name: str, identity: int, near: str, far: str) -> str:
+    """The words of `ip link` that make an end. Pure."""
+    family = ipaddress.ip_address(far).version
+    if tunnel == "vxlan":
+        # Cut packets would pass unnoticed: rather none.
+        whole = " df set" if family == 4 else ""
+        kind = f"vxlan id {identity} dstport {_PORT} nolearning{whole}"
+    else:
+        kind = f"gretap key {identity}" if family == 4 else f"ip6gretap key {identity} encaplimit none"
+    return f"link add {name} type {kind} local {near} remote {far} ttl 64"
+
+
+@dataclass(frozen=True)
+class End:
+    """One side of a trunk."""
+
+    site: Site
+    address: str
+    """By which the other side reaches it."""
+    mtu: int
+    """Of the interface that leads there."""
+
+
+async def ends(servers: Site, clients: Site) -> tuple[End, End]:
+    """How two hosts reach each other. HostCannot when they do not, or are one and the same."""
+    known = {servers.name: servers.underlay, clients.name: clients.underlay}
+    for site, other in ((servers, clients), (clients, servers)):
+        if known[site.name] is None:
+            known[site.name] = (await _route(site, str(known[other.name])))["prefsrc"]
+    addresses = str(known[servers.name]), str(known[clients.name])
+    if addresses[0] == addresses[1]:
+        raise HostCannot(
+            f"{servers.name} and {clients.name} are both reached as {addresses[0]}: no tunnel leads from a host to "
+            "itself",
+            remedy="use one host, or name another address by which it is reached: [hosts.NAME] trunk",
+        )
+    return await _end(servers, *addresses), await _end(clients, *reversed(addresses))
+
+
+async def _end(site: Site, own: str, other: str) -> End:
+    interface = (await _route(site, other))["dev"]
+    told = json.loads(await must(site, "ip", "-json", "link", "show", "dev", interface))
+    return End(site, own, int(told[0]["mtu"]))
+
+
+async def _route(site: Site, address: str) -> dict[str, Any]:
+    told = json.loads(await must(site, "ip", "-json", "route", "get", address))
+    return dict(told[0])
+
+
+# ── Before a run ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def lacking(tunnel: Tunnel, servers: Site, clients: Site) -> Finding:
+    """Whether two sites can be joined, with the first reason why not."""
+    what = f"a trunk from {servers.name} to {clients.name}"
+    try:
+        for site in (servers, clients):
+            if not await _kernel_has(tunnel, site):
+                detail = f"the kernel of {site.name} has no {tunnel}"
+                return finding(
+                    what, False, detail, 'set link.tunnel = "vxlan"' if tunnel == "gre" else "modprobe vxlan"
+                )
+        for end in await ends(servers, clients):
+            needed = DATA_MTU + overhead(tunnel, end.address)
+            if end.mtu < needed:
+                detail = f"packets to it may have {end.mtu} bytes from {end.site.name}, and {tunnel} takes {needed}"
+                return finding(what, False, detail, "raise the MTU of the network between the hosts")
+    except NearmetalError as error:
+        return finding(what, False, error.what, error.remedy or "see that the hosts reach each other")
+    return Finding(what=what, ok=True)
+
+
+async def _kernel_has(tunnel: Tunnel, site: Site) -> bool:
+    """Tried in a namespace that ends with the trial."""
+    words = device(tunnel, "tried", 1, "127.0.0.1", "127.0.0.2").split()
+    return (await site.exec(["unshare", "--net", "ip", *words])).status == 0
+
+
+# ── Laying it ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Trunk:
+    """A trunk that lies, until `remove`."""
+
+    def __init__(self, tunnel: Tunnel, both: tuple[End, End], handles: tuple[Handle, Handle], bridge: str) -> None:
+        self.handles = handles
+        self._tunnel = tunnel
+        self._both = both
+        self._bridge = bridge
+
+    async def verify(self) -> Readback:
+        """Whether both ends are as they were made."""
+        values: dict[str, Any] = {
+            "by": self._tunnel,
+            "mtu": DATA_MTU,
+            "overhead": overhead(self._tunnel, self._both[0].address),
+            "ends": {end.site.name: end.address for end in self._both},
+        }
+        for end, handle in zip(self._both, self.handles, strict=True):
+            shown = await end.site.exec(["ip", "-netns", handle.data["namespace"], "-json", "link", "show", _INSIDE])
+            if shown.status != 0:
+                return Readback(values=values, ok=False, reason=f"its end on {end.site.name} is gone")
+            told = json.loads(shown.stdout)[0]
+            if "UP" not in told["flags"] or told["mtu"] != DATA_MTU or told.get("master") != self._bridge:
+                return Readback(values=values, ok=False, reason=f"its end on {end.site.name} was changed: {told}")
+        return Readback(values=values)
+
+    async def remove(self) -> None:
+        for end, handle in zip(self._both, self.handles, strict=True):
+            await remove(handle, end.site)
+
+
+async def lay(
+    name: str, tunnel: Tunnel, both: tuple[End, End], namespaces: tuple[str, str], bridge: str, ledger: Recorder
+) -> Trunk:
+    """Join the bridges of that name in the lab's namespaces of two sites. `name` is the lab's own, of 9 characters."""
+    handles = []
+    for index, (end, other, namespace) in enumerate(zip(both, reversed(both), namespaces, strict=True)):
+        made = f"{name}-t{index}"
+        handle = Handle(kind=KIND, name=made, site=end.site.name, data={"namespace": namespace, "device": made})
+        ledger.creating(handle)
+        handles.append(handle)
+        moved = f"link set {made} mtu {DATA_MTU} netns {namespace} name {_INSIDE}"
+        made_of = device(tunnel, made, number(name), end.address, other.address)
+        await must(end.site, "ip", "-batch", "-", stdin=f"{made_of}\n{moved}\n".encode())
+        await network.batch(end.site, namespace, f"link set {_INSIDE} master {bridge} up\n")
+    return Trunk(tunnel, both, (handles[0], handles[1]), bridge)
+
+
+async def remove(handle: Handle, site: Site) -> None:
+    """Take one end out, wherever it stands. Idempotent."""
+    await site.exec(["ip", "link", "delete", handle.data["device"]])
+    if await network.exists(handle.data["namespace"], site):
+        await site.exec(["ip", "-netns", handle.data["namespace"], "link", "delete", _INSIDE])
