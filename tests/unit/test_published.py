@@ -1,5 +1,6 @@
 """What was published: complete, as printed, and with the relations that the sources' own texts state."""
 
+import statistics
 import tomllib
 from importlib import resources
 
@@ -160,3 +161,84 @@ def test_the_figures_of_the_text_are_there() -> None:
 @pytest.mark.parametrize("name", ["virtual-vs-physical", "shared-network"])
 def test_what_is_replicated_has_a_study_of_that_name(name: str) -> None:
     assert name in studies.names()
+
+
+# ── System against operating system ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_tables_follow_from_all_five_values_of_the_appendix() -> None:
+    one = found("system-vs-os")
+    compared = 0
+    for test in ("cpu", "read", "written", "latency"):
+        for figure in one.table(test).figures:
+            assert len(figure.values) == 5
+            expected = {
+                "Min": min(figure.values),
+                "Max": max(figure.values),
+                "Avg": statistics.fmean(figure.values),
+                "StdDev": statistics.pstdev(figure.values),
+            }
+            for statistic, value in expected.items():
+                told = printed("system-vs-os", "summary", **figure.at, test=test, statistic=statistic)[0]
+                # They cut as often as they round, to as few as two digits.
+                assert told == pytest.approx(value, rel=0.01, abs=0.0101), (figure.at, statistic)
+                compared += 1
+    assert compared == 7 * 4 * 4
+
+
+def test_the_spread_is_the_population_s() -> None:
+    figure = found("system-vs-os").table("cpu").at(environment="Docker", memory="2G", cpus=2)
+    assert figure is not None
+    told = printed("system-vs-os", "summary", **figure.at, test="cpu", statistic="StdDev")[0]
+    assert told == pytest.approx(statistics.pstdev(figure.values), rel=0.001)
+    assert told < 0.95 * statistics.stdev(figure.values)
+
+
+def test_reads_fell_under_whpx() -> None:
+    by = {
+        accelerator: printed(
+            "system-vs-os",
+            "summary",
+            environment="QEMU",
+            accelerator=accelerator,
+            memory="2G",
+            cpus=2,
+            test="read",
+            statistic="Avg",
+        )[0]
+        for accelerator in ("tcg", "whpx")
+    }
+    assert by == {"tcg": 6.37, "whpx": 4.47}
+
+
+# ── CPU isolation ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def output(isolation: str, heading: int, run: int = 1) -> dict[str, float]:
+    """One output of httperf: what it says to the figure."""
+    return {
+        str(figure.at["what"]): figure.values[0]
+        for figure in found("cpu-isolation").table("httperf").figures
+        if (figure.at["isolation"], figure.at["heading"], figure.at["run"]) == (isolation, heading, run)
+    }
+
+
+def test_the_isolated_output_of_500_connections_repeats_the_other() -> None:
+    first = output("none", 500)
+    assert first == output("kernel+user", 500)
+    assert (first["connection time avg"], first["connection time max"]) == (3.9, 1314.4)
+    assert first != output("none", 500, run=2)
+
+
+@pytest.mark.parametrize("isolation", ["none", "kernel+user"])
+def test_the_outputs_of_100_connections_count_500_replies_and_have_no_totals(isolation: str) -> None:
+    one = output(isolation, 100)
+    assert one["reply status 2xx"] == 500
+    assert "connections" not in one
+    assert output(isolation, 500)["connections"] == 500
+    assert one["reply size total"] == one["reply size header"] + one["reply size content"] + one["reply size footer"]
+
+
+def test_an_even_reply_rate_stands_without_isolation_too() -> None:
+    assert output("none", 500)["reply rate stddev"] == 0.0
+    assert output("kernel+user", 100)["connection time max"] > output("none", 100)["connection time max"]
