@@ -1,0 +1,206 @@
+"""Links checked by what iperf3 sees of them: rates, injected loss, and several clients that share one.
+
+    sudo python validation/link.py [--repeats 3] [--duration 10] [--json]
+
+On this host, machines of kind `host` in namespaces of their own. The cases alternate, so that a busy moment meets all
+alike; each repeat has machines and a link of its own.
+
+- rate: TCP's payload against the link's rate less headers. The rate is that of whole frames; with time stamps, which
+  Linux has on, 1448 bytes of each 1514 are payload. Goal: the median within 2 %.
+- loss: UDP at a rate so low that the receiver's socket holds a third of a second of it. Goal: the link's loss lies within the exact (Clopper-Pearson) 99 % interval of
+  what was counted, over all repeats.
+- sharing: five clients on one link. Goal: the median of their sum within 3 % of the link's payload.
+
+On a host that is busy with other things all of it misses: a sender that waits for a processor leaves the link idle, and
+a receiver that does so lets its socket overflow. The table tells the load average.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+
+from scipy.stats import beta
+
+from nearmetal.errors import NearmetalError
+from nearmetal.lab import clean, link, probe
+from nearmetal.lab.lab import Lab
+from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.sites import opener
+from nearmetal.lab.stage import LabStage
+from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, Measurement, Role, WorkloadSpec
+from nearmetal.study import workload_of
+
+PAYLOAD = 1448 / 1514
+"""Of a full frame: without Ethernet's header (14 bytes), IP's (20) and TCP's with its time stamps (32)."""
+CONFIDENCE = 0.99
+HOST = EnvironmentSpec(kind="host")
+MACHINE = MachineSpec(memory=256 * 2**20)
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    link: LinkSpec
+    clients: int
+    workload: dict[str, object]
+    tolerance: float | None
+    """Of the rate; None where loss is what is checked."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """`expected` and `seen` in bit/s, or as a share of datagrams."""
+
+    case: str
+    shaped_by: str
+    expected: float
+    seen: float
+    each: tuple[float, ...]
+    interval: tuple[float, float]
+    """Of a rate, where `seen` has to lie; of a loss, where `expected` has to lie."""
+    holds: bool
+
+
+def cases(duration: int) -> list[Case]:
+    tcp: dict[str, object] = {"duration": f"{duration}s"}
+    udp: dict[str, object] = {**tcp, "protocol": "udp", "rate": "3Mbit/s"}
+    return [
+        Case("rate 50 Mbit/s, TCP", LinkSpec(rate=50e6), 1, tcp, 0.02),
+        Case("rate 200 Mbit/s, TCP", LinkSpec(rate=200e6), 1, tcp, 0.02),
+        Case("loss 1 %, UDP", LinkSpec(loss=0.01), 1, udp, None),
+        Case("loss 5 %, UDP", LinkSpec(loss=0.05), 1, udp, None),
+        Case("five clients at 100 Mbit/s, TCP", LinkSpec(rate=100e6), 5, tcp, 0.03),
+    ]
+
+
+# ── Measuring ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def staged(case: Case) -> AsyncIterator[tuple[LabStage, str]]:
+    """Machines and a link of their own, and what shapes it."""
+    token = clean.new_token()
+    ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
+    lab = Lab(token, ledger, opener({}))
+    try:
+        site = await lab.site("local")
+        available = sorted(os.sched_getaffinity(0))
+        first, last = str(available[0]), str(available[-1])
+        server = await _machine(lab, case.link, "server", last)
+        clients = [await _machine(lab, case.link, "client", first) for _ in range(case.clients)]
+        laid = await lab.lay(case.link, [(server.name, client.name) for client in clients], first, site)
+        offsets = {machine.name: 0 for machine in (server, *clients)}
+        yield LabStage((server,), tuple(clients), dict(lab.sites), MACHINE, case.link, "shared", offsets), laid.by
+    finally:
+        left = await lab.close()
+        ledger.close()
+        if left:
+            print("\n".join(left), file=sys.stderr)
+
+
+async def _machine(lab: Lab, spec: LinkSpec, role: Role, cpus: str) -> Machine:
+    site = await lab.site("local")
+    machine = await lab.attach(await lab.create(HOST, MACHINE, role, "boot", cpus, site, link.bridge(spec, role)))
+    await probe.ensure(machine)
+    return machine
+
+
+async def measured(case: Case) -> tuple[Measurement, str]:
+    """One repeat, and what shaped its link."""
+    workload = workload_of(WorkloadSpec.model_validate({"name": "it", "kind": "iperf3", **case.workload}))
+    async with staged(case) as (stage, shaped_by):
+        try:
+            await workload.prepare(stage)
+            return await workload.run(stage), shaped_by
+        finally:
+            await workload.finish(stage)
+
+
+async def rows(chosen: Sequence[Case], repeats: int) -> list[Row]:
+    found: list[list[tuple[Measurement, str]]] = [[] for _ in chosen]
+    for repeat in range(repeats):
+        for case, measurements in zip(chosen, found, strict=True):
+            print(f"{repeat + 1} of {repeats}: {case.name}", file=sys.stderr, flush=True)
+            measurements.append(await measured(case))
+            for warning in measurements[-1][0].warnings:
+                print(f"    {warning.code}: {warning.text}", file=sys.stderr)
+    return [
+        judged(case, [one for one, _ in measurements], measurements[0][1])
+        for case, measurements in zip(chosen, found, strict=True)
+    ]
+
+
+# ── Judging ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def judged(case: Case, measurements: Sequence[Measurement], shaped_by: str) -> Row:
+    if case.tolerance is None:
+        return _loss(case, measurements, shaped_by)
+    expected = (case.link.rate or 0) * PAYLOAD
+    each = tuple(one.responses["bandwidth"].value for one in measurements)
+    seen = statistics.median(each)
+    bounds = expected * (1 - case.tolerance), expected * (1 + case.tolerance)
+    return Row(case.name, shaped_by, expected, seen, each, bounds, bounds[0] <= seen <= bounds[1])
+
+
+def _loss(case: Case, measurements: Sequence[Measurement], shaped_by: str) -> Row:
+    received = [json.loads(one.artifacts["iperf3-0.json"])["end"]["sum_received"] for one in measurements]
+    lost, sent = (sum(one[name] for one in received) for name in ("lost_packets", "packets"))
+    expected = case.link.loss or 0.0
+    bounds = interval(lost, sent)
+    each = tuple(one.responses["loss"].value for one in measurements)
+    return Row(case.name, shaped_by, expected, lost / sent, each, bounds, bounds[0] <= expected <= bounds[1])
+
+
+def interval(hits: int, trials: int) -> tuple[float, float]:
+    """Clopper and Pearson's, for a share."""
+    tail = (1 - CONFIDENCE) / 2
+    low = float(beta.ppf(tail, hits, trials - hits + 1)) if hits else 0.0
+    high = float(beta.ppf(1 - tail, hits + 1, trials - hits)) if hits < trials else 1.0
+    return low, high
+
+
+def table(found: Sequence[Row]) -> str:
+    busy = f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"
+    lines = [f"what a link is told to be, and what iperf3 sees of it ({busy})\n"]
+    head = f"{'case':<32}{'by':>7}{'expected':>12}{'seen':>12}{'off by':>9}{'interval':>22}  holds   each"
+    lines.append(head)
+    for row in found:
+        scale, digits = (1e6, 2) if row.expected > 1 else (0.01, 3)
+        expected, seen, low, high = (f"{value / scale:.{digits}f}" for value in (row.expected, row.seen, *row.interval))
+        each = " ".join(f"{value / scale:.{digits}f}" for value in row.each)
+        lines.append(
+            f"{row.case:<32}{row.shaped_by:>7}{expected:>12}{seen:>12}{row.seen / row.expected - 1:>+9.2%}"
+            f"{f'{low} to {high}':>22}  {'yes' if row.holds else 'NO':<5}   {each}"
+        )
+    return "\n".join([*lines, "\nrates in Mbit/s of payload, loss in percent of datagrams"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=3, help="of each case (default: 3)")
+    parser.add_argument("--duration", type=int, default=10, help="seconds of each run (default: 10)")
+    parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
+    arguments = parser.parse_args()
+    if arguments.repeats < 1 or not 1 <= arguments.duration <= 600:
+        parser.error("at least one repeat, and 1 to 600 seconds")
+    try:
+        found = asyncio.run(rows(cases(arguments.duration), arguments.repeats))
+    except NearmetalError as error:
+        print(error, file=sys.stderr)
+        return int(error.exit_code)
+    if arguments.json:
+        print(json.dumps({"schema": "validation.v1", "rows": [asdict(row) for row in found]}))
+    else:
+        print(table(found))
+    return 0 if all(row.holds for row in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
