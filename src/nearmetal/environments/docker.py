@@ -75,6 +75,8 @@ class DockerEnvironment:
         return self._engines[address]
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+        if site.spec is not None:
+            return [_only_here(site)]
         available = len(os.sched_getaffinity(0))
         return [
             *await self._check_engine(spec.options),
@@ -263,6 +265,15 @@ async def _remove(engine: Engine, name: str) -> None:
                 raise HostCannot(f"the container could not be removed: {error.what}", name) from error
             await asyncio.sleep(0.1)
     raise HostCannot("the container does not go away", name, f"docker rm --force {name}")
+
+
+def _only_here(site: Site) -> Finding:
+    return Finding(
+        what=f"docker on {site.name}",
+        ok=False,
+        detail="containers are made on the host that nearmetal runs on, so far",
+        remedy='place them with host = "local", or run nearmetal there',
+    )
 
 
 class Container:

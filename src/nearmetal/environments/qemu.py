@@ -71,6 +71,8 @@ class QemuEnvironment:
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         _options(spec.options)
+        if site.spec is not None:
+            return [_only_here(site)]
         findings = [
             finding("root", os.geteuid() == 0, "taps and control groups take root", "run nearmetal as root"),
             *(program(name, package) for name, package in _TOOLS.items()),
@@ -283,6 +285,15 @@ async def _last_words(running: Running) -> str | None:
     except TimedOut:
         return None
     return ended.stderr.decode("utf-8", "replace").strip()[-2000:] or f"status {ended.status}"
+
+
+def _only_here(site: Site) -> Finding:
+    return Finding(
+        what=f"qemu on {site.name}",
+        ok=False,
+        detail="virtual machines are made on the host that nearmetal runs on, so far",
+        remedy='place them with host = "local", or run nearmetal there',
+    )
 
 
 def _memory(wanted: int) -> Finding:
