@@ -30,6 +30,11 @@ async def laboratory() -> AsyncIterator[Lab]:
     assert remains(token) == []
 
 
+def spec(**settings: object) -> MachineSpec:
+    """Small, and what every host can run."""
+    return MachineSpec.model_validate({"memory": "256MiB", "accel": "tcg", **settings})
+
+
 async def machine(lab: Lab, kind: str, spec: MachineSpec, role: Role = "server", cpus: str = "0") -> Machine:
     site = await lab.site("local")
     return await lab.attach(await lab.create(EnvironmentSpec(kind=kind), spec, role, "boot", cpus, site))

@@ -8,10 +8,10 @@ import pytest_asyncio
 
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.model import Level, Machine, MachineSpec
+from nearmetal.model import Level, Machine
 from nearmetal.treatments.offload import plugin
 
-from .laboratory import laboratory, machine, stage
+from .laboratory import laboratory, machine, spec, stage
 
 pytestmark = pytest.mark.live
 
@@ -22,10 +22,6 @@ OUTSIDE = ("ip", "netns", "exec")
 async def lab(lab_image: Image) -> AsyncIterator[Lab]:
     async with laboratory() as made:
         yield made
-
-
-def spec(**settings: object) -> MachineSpec:
-    return MachineSpec.model_validate({"memory": "256MiB", "accel": "tcg", **settings})
 
 
 async def features(one: Machine) -> tuple[str, str]:
