@@ -7,8 +7,8 @@ alike; each repeat has machines and a link of its own.
 
 - rate: TCP's payload against the link's rate less headers. The rate is that of whole frames; with time stamps, which
   Linux has on, 1448 bytes of each 1514 are payload. Goal: the median within 2 %.
-- loss: UDP at a rate so low that the receiver's socket holds a third of a second of it. Goal: the link's loss lies within the exact (Clopper-Pearson) 99 % interval of
-  what was counted, over all repeats.
+- loss: UDP at a rate so low that the receiver's socket holds a third of a second of it. Goal: the link's loss lies in
+  the exact (Clopper-Pearson) 99 % interval of what was counted, over all repeats.
 - sharing: five clients on one link. Goal: the median of their sum within 3 % of the link's payload.
 
 On a host that is busy with other things all of it misses: a sender that waits for a processor leaves the link idle, and
