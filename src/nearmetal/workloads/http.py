@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from nearmetal.model import Frozen, Measurement, ResponseKind, Stage
+from nearmetal.model import Completed, Frozen, Measurement, ResponseKind, Stage
 from nearmetal.workloads import _load_gates, _load_responses
 from nearmetal.workloads._http_parameters import HttpParameters
 from nearmetal.workloads._load_document import LoadDocument, parse, printed
 from nearmetal.workloads._server import Servers
-from nearmetal.workloads._stage import facing
+from nearmetal.workloads._stage import facing, uneven_start
 from nearmetal.workloads._words import as_time, number
 
 SLACK = 20.0
@@ -50,18 +50,20 @@ class Http:
         await self._servers.stop()
 
     async def run(self, stage: Stage) -> Measurement:
-        texts = await self._loaded(stage, self._measuring(), self._parameters.longest_seconds)
-        documents = [parse(text, client.name) for text, client in zip(texts, stage.clients, strict=True)]
-        return self._measurement(documents, texts)
+        ended = await self._loaded(stage, self._measuring(), self._parameters.longest_seconds)
+        documents = [parse(one.stdout, client.name) for one, client in zip(ended, stage.clients, strict=True)]
+        return self._measurement(documents, ended)
 
-    async def _loaded(self, stage: Stage, pace: Argv, limit: float) -> list[bytes]:
-        """Load from every client at once; what each generator printed."""
+    async def _loaded(self, stage: Stage, pace: Argv, limit: float) -> list[Completed]:
+        """Load from every client at once; what became of each generator, which has printed a document."""
         commands = [
             (client, self._command(client.probe, self._servers.url(facing(stage, index)), pace))
             for index, client in enumerate(stage.clients)
         ]
         ended = await stage.together(commands, limit + SLACK)
-        return [printed(one, "the load generator", client) for one, client in zip(ended, stage.clients, strict=True)]
+        for one, client in zip(ended, stage.clients, strict=True):
+            printed(one, "the load generator", client)
+        return ended
 
     def _command(self, probe: str, url: str, pace: Argv) -> Argv:
         given = self._parameters
@@ -92,15 +94,14 @@ class Http:
             return [*pace, "--requests", str(given.requests)]
         return [*pace, "--duration", as_time(given.measured_seconds)]
 
-    def _measurement(self, documents: Sequence[LoadDocument], texts: Sequence[bytes]) -> Measurement:
+    def _measurement(self, documents: Sequence[LoadDocument], ended: Sequence[Completed]) -> Measurement:
         ramp = self._parameters.mode == "ramp"
+        gates = _load_gates.warnings(documents, self._parameters.threads, self._parameters.mode == "closed")
         return Measurement(
             responses=_load_responses.of_ramp(documents) if ramp else _load_responses.of_rate(documents),
             events=sum(document.requests.completed for document in documents),
-            artifacts={f"load-{index}.json": text for index, text in enumerate(texts)},
-            warnings=tuple(
-                _load_gates.warnings(documents, self._parameters.threads, self._parameters.mode == "closed")
-            ),
+            artifacts={f"load-{index}.json": one.stdout for index, one in enumerate(ended)},
+            warnings=(*uneven_start(ended), *gates),
             invalid=_load_gates.invalid(documents),
         )
 

@@ -10,7 +10,7 @@ from nearmetal.workloads import _httperf_gates, _httperf_responses
 from nearmetal.workloads._httperf_output import figure, figures
 from nearmetal.workloads._httperf_parameters import HttperfParameters
 from nearmetal.workloads._server import Servers
-from nearmetal.workloads._stage import facing, succeeded
+from nearmetal.workloads._stage import facing, succeeded, uneven_start
 from nearmetal.workloads._words import number
 
 SLACK = 20.0
@@ -91,7 +91,7 @@ class Httperf:
             responses=_httperf_responses.responses(clients, given.measured_connections * given.calls),
             events=sum(figure(client, "replies.count") for client in clients),
             artifacts={**printed, **found},
-            warnings=tuple(_httperf_gates.warnings(clients, given)),
+            warnings=(*uneven_start(ended), *_httperf_gates.warnings(clients, given)),
             invalid=_httperf_gates.invalid(clients, given),
         )
 
