@@ -71,6 +71,8 @@ class MachineSpec(Frozen):
     disk: str = "virtio-blk"
     host: str = "local"
     kernel_arguments: tuple[str, ...] = ()
+    alone: StrictBool = False
+    """What is measured runs on the last of its CPUs and on no other, away from the rest."""
     neighbours: tuple[tuple[str, ...], ...] = ()
     """Programs that go on while it is measured, each in a machine of its own on the same CPUs: argument vectors."""
 
@@ -605,6 +607,11 @@ class Stage(Protocol):
     def link(self) -> LinkSpec: ...
 
     @property
+    def cpus(self) -> Mapping[str, Sequence[int]]:
+        """By machine name: the CPUs it has, as it numbers them itself."""
+        ...
+
+    @property
     def connect(self) -> str:
         """ "shared": all clients load the first server; "pairs": client i loads server i."""
         ...
@@ -616,9 +623,9 @@ class Stage(Protocol):
 
 # ── Treatments, workloads, observers ──────────────────────────────────────────────────────────────────────────────
 
-ChangeKind = Literal["sysctl", "file", "affinity", "irq", "ethtool", "boot"]
+ChangeKind = Literal["sysctl", "file", "affinity", "irq", "ethtool", "boot", "bystanders"]
 """A closed set: each is known to `lab/changes.py`, which reads, writes and puts back. "boot" is the kernel's
-arguments, which take effect with the machine's next boot."""
+arguments, which take effect with the machine's next boot; "bystanders" is all that may run on CPUs to be kept free."""
 
 
 class Change(Frozen):

@@ -102,6 +102,7 @@ class ScriptedStage:
         self.sites: Mapping[str, Site] = {}
         self.spec = MachineSpec()
         self.link = LinkSpec()
+        self.cpus: Mapping[str, Sequence[int]] = {}
         self.connect = connect
         self.limits: list[float] = []
 

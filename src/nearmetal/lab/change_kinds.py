@@ -3,6 +3,7 @@
 A value is text. Reading gives None where there is nothing yet; writing None takes away what was not there before.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
@@ -28,6 +29,10 @@ class Kind:
     write: Write
     holds: Callable[[str | None, str], bool] = _is_equal
     """Whether what was read is what was asked for."""
+    shown: Callable[[str | None], str] = repr
+    """A value, for people."""
+    put_back: Callable[[Commands, str, str], Awaitable[str]] | None = None
+    """For a value that is made of many: put each back that is still as we set it; what is not, in words, or ""."""
 
 
 async def _read_file(commands: Commands, target: str) -> str | None:
@@ -113,6 +118,42 @@ def _is_switched(actual: str | None, value: str) -> bool:
     return actual is not None and (actual == value or actual.partition(":")[0] == value)
 
 
+CLEAR = "clear"
+"""Nothing that could be moved may run there."""
+
+
+async def _read_bystanders(commands: Commands, target: str) -> str | None:
+    """`target` is "PROBE CPUS", the CPUs to keep free; the value "clear", or the probe's list of who may run there."""
+    probe, cpus = target.split()
+    ended = await commands.exec([probe, "bystanders", "list", "--json", "--cpus", cpus])
+    if ended.status != 0:
+        return None
+    return ended.text.strip() if json.loads(ended.text)["movable"] else CLEAR
+
+
+async def _write_bystanders(commands: Commands, target: str, value: str | None) -> None:
+    probe, cpus = target.split()
+    await must(commands, probe, "bystanders", "away", "--json", "--cpus", cpus)
+
+
+async def _put_bystanders_back(commands: Commands, target: str, before: str) -> str:
+    probe, _ = target.split()
+    done = json.loads(await must(commands, probe, "bystanders", "back", "--json", stdin=before.encode()))
+    return "; ".join(f"{one['name']}: {one['why']}" for one in [*done["left"], *done["refused"]])
+
+
+def _show_bystanders(value: str | None) -> str:
+    if value is None or value == CLEAR:
+        return repr(value)
+    there = json.loads(value)
+    names = sorted({one["name"] for one in there["movable"].values()})
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"still there: {', '.join(names[:_NAMED])}{more}"
+
+
+_NAMED = 10
+
+
 async def _read_boot(commands: Commands, target: str) -> str | None:
     """The kernel arguments that our drop-in adds; "" when there is none."""
     text = await _read_file(commands, GRUB_DROP_IN)
@@ -143,4 +184,5 @@ KINDS: Mapping[ChangeKind, Kind] = {
     "irq": Kind(_read_irq, _write_irq),
     "ethtool": Kind(_read_ethtool, _write_ethtool, _is_switched),
     "boot": Kind(_read_boot, _write_boot),
+    "bystanders": Kind(_read_bystanders, _write_bystanders, shown=_show_bystanders, put_back=_put_bystanders_back),
 }

@@ -82,7 +82,7 @@ async def _write(change: Change, commands: Commands) -> str:
     except HostCannot as error:
         return error.what
     actual = await kind.read(commands, change.target)
-    return "" if kind.holds(actual, change.after) else f"it reads back as {actual!r}"
+    return "" if kind.holds(actual, change.after) else f"it reads back as {kind.shown(actual)}"
 
 
 async def undo(ledger: Ledger, reach: Reach) -> list[Undone]:
@@ -110,6 +110,9 @@ async def _put_back(change: Change, commands: Commands) -> Undone:
     current = await kind.read(commands, change.target)
     if current is None and change.kind != "file":
         return Undone(change, "gone", "there is no such thing any more")
+    if kind.put_back is not None and change.before is not None:
+        left = await kind.put_back(commands, change.target, change.before)
+        return Undone(change, "left" if left else "restored", left)
     if current != change.before and not kind.holds(current, change.after):
         return Undone(change, "left", f"it is {current!r} now, which is not what nearmetal set ({change.after!r})")
     if current != change.before:

@@ -5,7 +5,7 @@ import base64
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nearmetal.errors import TimedOut, ToolFailed
 from nearmetal.model import Completed, LinkSpec, Machine, MachineSpec, Site
@@ -29,6 +29,7 @@ class LabStage:
     connect: str
     offsets: Mapping[str, int]
     """How far each machine's clock is ahead of the controller's, in ns; 0 where they share it."""
+    cpus: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     async def together(self, commands: Sequence[tuple[Machine, Sequence[str]]], limit: float) -> list[Completed]:
         """Start all at one instant by the probe's `at`; nothing is said to any machine while they run.

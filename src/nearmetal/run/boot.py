@@ -276,8 +276,17 @@ async def _stage(booted: Booted, lab: Lab, servers: list[Machine], client_handle
         spec=booted.spec,
         link=booted.asked.link,
         connect=booted.asked.clients.connect,
+        cpus={machine.name: _numbered(machine, booted, lab) for machine in machines},
         offsets=await offsets(timed, lab.host_boot_id),
     )
+
+
+def _numbered(machine: Machine, booted: Booted, lab: Lab) -> list[int]:
+    """A machine's CPUs by its own numbers: with a kernel of its own it counts from 0, else as the host does."""
+    given = cpus.parse(booted.cpusets[machine.name])
+    if machine.boot_id.startswith(lab.host_boot_id):
+        return given
+    return list(range(booted.spec.vcpus if machine.role == "server" else len(given)))
 
 
 async def _look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, stream: Stream) -> None:

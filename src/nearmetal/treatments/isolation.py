@@ -1,19 +1,39 @@
-"""The factor `isolation`: a CPU of the machine kept free for what is measured.
+"""The factor `isolation`: a CPU of the machine, its last, kept for what is measured.
 
-`kernel`: the last CPU is taken from the scheduler, its tick and its RCU callbacks by kernel arguments. On a machine
-of ours these stand on its command line before it boots; a borrowed machine is told by its boot loader and rebooted.
+`kernel`: the scheduler, the timer tick and RCU leave that CPU alone, by kernel arguments. On a machine of ours these
+stand on its command line before it boots; a borrowed machine is told by its boot loader and rebooted.
+`user`: every task, kernel thread and interrupt that the kernel lets go is moved off that CPU, and what would make it
+tick for others is switched off. A machine without a kernel of its own has that done on its host.
+`kernel+user`: both. With each of them what is measured runs on that CPU and on no other, since else isolation would
+only take a CPU away from it.
 """
 
-from typing import ClassVar
+import json
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
-from nearmetal.model import Change, Level, MachineSpec, Readback, Stage
+from nearmetal.model import Change, Commands, Level, Machine, MachineSpec, Readback, Stage, Warned
 
-LEVELS = ("none", "kernel")
+LEVELS = ("none", "user", "kernel", "kernel+user")
+NAMED = 8
+"""Tasks that stayed which a warning names; more are counted."""
+
+SYSCTLS = {"kernel.timer_migration": "0", "kernel.sched_rt_runtime_us": "-1", "kernel.numa_balancing": "0"}
+"""No timer of an idle CPU moves here, real-time work is not throttled, and no page is unmapped to see who uses it.
+As in the profiles cpu-partitioning and realtime of tuned."""
 
 
 def kernel_arguments(cpu: int) -> tuple[str, ...]:
     """Scheduler, tick and RCU leave the CPU alone (Documentation/admin-guide/kernel-parameters.txt)."""
     return (f"isolcpus={cpu}", f"nohz_full={cpu}", f"rcu_nocbs={cpu}")
+
+
+def _by_kernel(level: Level) -> bool:
+    return str(level).startswith("kernel")
+
+
+def _by_user(level: Level) -> bool:
+    return str(level).endswith("user")
 
 
 class Isolation:
@@ -23,34 +43,80 @@ class Isolation:
         return None if level in LEVELS else f"it is one of {', '.join(LEVELS)}"
 
     def shape(self, spec: MachineSpec, level: Level) -> MachineSpec:
-        if level == "none" or spec.vcpus < 2:
+        if level == "none":
             return spec
-        return spec.model_copy(update={"kernel_arguments": (*spec.kernel_arguments, *kernel_arguments(spec.vcpus - 1))})
+        arguments = kernel_arguments(spec.vcpus - 1) if _by_kernel(level) and spec.vcpus > 1 else ()
+        return spec.model_copy(update={"alone": True, "kernel_arguments": (*spec.kernel_arguments, *arguments)})
 
     def changes(self, stage: Stage, level: Level) -> list[Change]:
         if level == "none" or stage.spec.vcpus < 2:
             return []
-        arguments = " ".join(kernel_arguments(stage.spec.vcpus - 1))
-        return [
-            Change(on=server.name, kind="boot", target="kernel arguments", after=arguments)
-            for server in stage.servers
-            if not server.owned
-        ]
+        return [change for server in stage.servers for change in _changes(stage, server, level)]
 
     async def verify(self, stage: Stage, level: Level) -> Readback:
-        """The kernel's own word: /sys/devices/system/cpu/isolated."""
-        isolated = {
-            server.name: (await server.exec(["cat", "/sys/devices/system/cpu/isolated"])).text.strip()
-            for server in stage.servers
-        }
-        empty = [name for name, cpus in isolated.items() if not cpus]
-        if level == "kernel" and empty:
-            return Readback(
-                values=isolated,
-                ok=False,
-                reason=f"{', '.join(empty)}: no CPU is isolated; it needs a kernel of its own and 2 CPUs",
-            )
-        return Readback(values=isolated)
+        """The kernel's own word: which CPUs are isolated, which tick only when they must, who may still run there."""
+        if level == "none":
+            return Readback()
+        if stage.spec.vcpus < 2:
+            return Readback(ok=False, reason="of one CPU none can be kept free: set machine.vcpus to 2 or more")
+        values: dict[str, Any] = {}
+        warnings: list[Warned] = []
+        for server in stage.servers:
+            cpu = str(max(stage.cpus[server.name]))
+            found = values[server.name] = {"cpu": cpu, **await _kernel_says(server)}
+            if _by_kernel(level) and cpu not in found["isolated"].split(","):
+                reason = f"CPU {cpu} is not isolated by the kernel; that takes a kernel of the machine's own"
+                return Readback(values=values, ok=False, reason=f"{server.name}: {reason}")
+            if _by_user(level):
+                stayed = found["stayed"] = await _stayed(*_where(stage, server), cpu)
+                warnings += _told(server, cpu, stayed)
+        return Readback(values=values, warnings=tuple(warnings))
+
+
+def _changes(stage: Stage, server: Machine, level: Level) -> Iterator[Change]:
+    cpu = str(max(stage.cpus[server.name]))
+    if _by_kernel(level) and not server.owned:
+        arguments = " ".join(kernel_arguments(int(cpu)))
+        yield Change(on=server.name, kind="boot", target="kernel arguments", after=arguments)
+    if not _by_user(level):
+        return
+    commands, probe = _where(stage, server)
+    on = server.name if commands is server else f"site:{server.site.name}"
+    for name, value in SYSCTLS.items():
+        yield Change(on=on, kind="sysctl", target=name, after=value, required=False)
+    yield Change(on=on, kind="bystanders", target=f"{probe} {cpu}", after="clear", required=False)
+
+
+def _where(stage: Stage, server: Machine) -> tuple[Commands, str]:
+    """What bystanders are moved on, and the probe there: the host of a machine that shares its kernel."""
+    if shares_its_hosts_kernel(server):
+        return server.site, server.site.probe
+    return server, server.probe
+
+
+def shares_its_hosts_kernel(machine: Machine) -> bool:
+    """Its boot_id then has more to it than a kernel's: see lab/identity.py."""
+    return "+" in machine.boot_id
+
+
+async def _kernel_says(server: Machine) -> dict[str, str]:
+    files = {name: f"/sys/devices/system/cpu/{name}" for name in ("isolated", "nohz_full")}
+    return {name: (await server.exec(["cat", file])).text.strip() for name, file in files.items()}
+
+
+async def _stayed(commands: Commands, probe: str, cpu: str) -> list[str]:
+    """Names of all that could be moved, and still may run there."""
+    ended = await commands.exec([probe, "bystanders", "list", "--json", "--cpus", cpu])
+    there = json.loads(ended.stdout)["movable"].values() if ended.status == 0 else ()
+    return sorted({one["name"] for one in there})
+
+
+def _told(server: Machine, cpu: str, stayed: list[str]) -> list[Warned]:
+    if not stayed:
+        return []
+    more = f" and {len(stayed) - NAMED} more" if len(stayed) > NAMED else ""
+    text = f"{server.name}: these may still run on CPU {cpu}: {', '.join(stayed[:NAMED])}{more}"
+    return [Warned(code="isolation-stayed", text=text)]
 
 
 plugin = Isolation()

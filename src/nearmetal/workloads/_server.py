@@ -9,7 +9,7 @@ from nearmetal.errors import MachineError, TimedOut, ToolFailed
 from nearmetal.model import Machine, Running, Stage
 from nearmetal.workloads._load_document import LoadDocument, parse, printed
 from nearmetal.workloads._served_parameters import ServedParameters
-from nearmetal.workloads._stage import SERVER, facing, last_words
+from nearmetal.workloads._stage import SERVER, facing, last_words, placed
 from nearmetal.workloads._words import as_time
 
 READY = 60.0
@@ -38,7 +38,7 @@ class Servers:
         """Start them and return once they answer. ToolFailed when they do not."""
         if self._parameters.server is not None:
             for server in stage.servers:
-                self._running.append((server, await server.spawn(self._serving(server))))
+                self._running.append((server, await server.spawn(placed(stage, server, self._serving(server)))))
         for index, client in enumerate(stage.clients):
             if index == 0 or stage.connect == "pairs":
                 await self._answered(client, self.url(facing(stage, index)), index)

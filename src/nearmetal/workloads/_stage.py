@@ -17,6 +17,13 @@ def facing(stage: Stage, client: int) -> Machine:
     return stage.servers[client] if stage.connect == "pairs" else stage.servers[0]
 
 
+def placed(stage: Stage, machine: Machine, argv: Sequence[str]) -> list[str]:
+    """A command of what is measured, on the CPUs that are meant for it."""
+    if not stage.spec.alone:
+        return list(argv)
+    return [machine.probe, "launch", "--cpus", str(max(stage.cpus[machine.name])), "--", *argv]
+
+
 def uneven_start(ended: Sequence[Completed]) -> list[Warned]:
     """A warning when commands that were to start together did not."""
     late = [one.late for one in ended if one.late is not None]

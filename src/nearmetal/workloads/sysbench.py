@@ -12,7 +12,7 @@ from nearmetal.model import Completed, Frozen, Machine, Measurement, Response, R
 from nearmetal.units import Bytes
 from nearmetal.workloads import _sysbench_output as output
 from nearmetal.workloads._parameters import Time, Whole
-from nearmetal.workloads._stage import succeeded
+from nearmetal.workloads._stage import placed, succeeded
 
 FOLDER = "/var/tmp/nearmetal-sysbench"
 """Where the files lie: on the machine's own disk, and always here, so that a run removes what a lost one left."""
@@ -108,7 +108,7 @@ class Sysbench:
     async def run(self, stage: Stage) -> Measurement:
         server = stage.servers[0]
         argv = self._cpu() if self._parameters.test == "cpu" else [*self._fileio(), "run"]
-        (ended,) = await stage.together([(server, argv)], self._parameters.duration + SLACK)
+        (ended,) = await stage.together([(server, placed(stage, server, argv))], self._parameters.duration + SLACK)
         return self.measurement(succeeded(ended, "sysbench", server))
 
     def measurement(self, ended: Completed) -> Measurement:

@@ -1,0 +1,65 @@
+"""Listening to CPUs with the probe: its command line, and what its noise.v1 says of each CPU. Pure."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nearmetal.errors import ToolFailed
+from nearmetal.lab import cpus as cpu_lists
+from nearmetal.model import Machine
+
+_TIMER = "LOC"
+"""The line of /proc/interrupts under which x86 counts a CPU's own timer."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """Gaps in which a program that wanted a CPU did not run there."""
+
+    seconds: float
+    """How long was listened."""
+    gaps: int
+    share: float
+    """Of the time, that was lost in gaps."""
+    longest: float
+    """Seconds."""
+    ticks: int | None
+    """Interrupts of the CPU's own timer meanwhile; None where the kernel does not tell."""
+    threshold: float
+    """Seconds: shorter gaps are not counted."""
+
+    @property
+    def counters(self) -> dict[str, float | int | None]:
+        return {"gaps": self.gaps, "share": self.share, "longest": self.longest, "ticks": self.ticks}
+
+
+def listening(probe: str, cpus: Iterable[int], seconds: float) -> list[str]:
+    """The command that listens to all these CPUs at once, for so long."""
+    return [probe, "noise", "--json", "--cpus", cpu_lists.show(cpus), "--duration", f"{seconds:g}s"]
+
+
+def heard(document: bytes, machine: str) -> dict[int, Heard]:
+    """What was heard on each CPU. ToolFailed for what is no noise.v1."""
+    try:
+        told = json.loads(document)
+        return {int(cpu["cpu"]): _of_cpu(cpu) for cpu in told["cpus"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ToolFailed(f"what the probe heard cannot be read: {error!r}", machine) from None
+
+
+def _of_cpu(cpu: Mapping[str, Any]) -> Heard:
+    lines = {line["line"]: line["count"] for line in cpu["causes"]["interrupts"]}
+    return Heard(
+        seconds=cpu["elapsed_ns"] / 1e9,
+        gaps=cpu["gaps"]["count"],
+        share=cpu["gaps"]["share"],
+        longest=cpu["gaps"]["longest_ns"] / 1e9,
+        ticks=lines.get(_TIMER, 0) if lines else None,
+        threshold=cpu["threshold_ns"] / 1e9,
+    )
+
+
+def last_words(ended_stderr: bytes, machine: Machine) -> ToolFailed:
+    said = ended_stderr.decode("utf-8", "replace").strip()[-300:] or "it said nothing"
+    return ToolFailed(f"the probe could not listen: {said}", machine.name)

@@ -1,0 +1,88 @@
+"""Listening to the CPU that what is measured runs on: gaps in which a program that wants it does not run.
+
+It is a workload because it needs the CPU for itself: while another workload measures, nobody listens.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from nearmetal.lab.hearing import Heard, heard, last_words, listening
+from nearmetal.model import Frozen, Measurement, Response, ResponseKind, Stage
+from nearmetal.workloads._parameters import Time
+
+SLACK = 20.0
+"""Seconds beyond `duration` for the probe to start and to tell."""
+
+# Differences, because a CPU that is well isolated has none at all.
+KINDS: Mapping[str, ResponseKind] = {
+    "lost": ResponseKind(unit="share", better="lower", scale="difference"),
+    "gaps": ResponseKind(unit="1/s", better="lower", scale="difference"),
+    "longest": ResponseKind(unit="s", better="lower", scale="difference"),
+    "ticks": ResponseKind(unit="1/s", better="lower", scale="difference"),
+}
+
+
+class NoiseParameters(Frozen):
+    duration: Annotated[Time, Field(ge=0.1, le=3600)] = 10.0
+
+
+class Noise:
+    kind: ClassVar[str] = "noise"
+    Parameters: ClassVar[type[Frozen]] = NoiseParameters
+
+    def __init__(self, parameters: NoiseParameters) -> None:
+        self._parameters = parameters
+
+    @property
+    def responses(self) -> Mapping[str, ResponseKind]:
+        return KINDS
+
+    @property
+    def primary(self) -> str:
+        return "gaps"
+
+    @property
+    def duration(self) -> float:
+        return self._parameters.duration
+
+    @property
+    def limit(self) -> float:
+        return self._parameters.duration + SLACK
+
+    async def prepare(self, stage: Stage) -> None:
+        """Nothing serves."""
+
+    async def finish(self, stage: Stage) -> None:
+        """Nothing was started."""
+
+    async def run(self, stage: Stage) -> Measurement:
+        """The last CPU of the first server, whether it is isolated or not: the one that treatments keep free."""
+        server = stage.servers[0]
+        cpu = max(stage.cpus[server.name])
+        argv = listening(server.probe, [cpu], self._parameters.duration)
+        (ended,) = await stage.together([(server, argv)], self.limit)
+        if ended.status != 0:
+            raise last_words(ended.stderr, server)
+        found = heard(ended.stdout, server.name)[cpu]
+        return Measurement(
+            responses={
+                name: Response(value=value, **KINDS[name].model_dump()) for name, value in values(found).items()
+            },
+            events=found.gaps,
+            artifacts={"noise.json": ended.stdout},
+        )
+
+
+def values(found: Heard) -> dict[str, float]:
+    """Responses by name: the share of time lost, gaps and ticks per second, the longest gap in seconds. Pure."""
+    told: dict[str, float] = {
+        "lost": found.share,
+        "gaps": found.gaps / found.seconds,
+        "longest": found.longest,
+    }
+    return told if found.ticks is None else {**told, "ticks": found.ticks / found.seconds}
+
+
+plugin = Noise
