@@ -72,10 +72,14 @@ def pacing(bed: Bed, probe: str, floors: Path | None, seconds: float, rounds: in
             f"  {name:<18} {p50:>6.1f} us {p99:>7.1f} us {most:>8.1f} us {variation:>7.3f} {rate:>8.1f}/s",
             flush=True,
         )
-    _, p99, _, variation, rate = spacing(seen["nearmetal"])
-    met = p99 <= 150 and variation <= 0.6 and abs(rate / RATE - 1) <= 0.0005
-    print(f"  goal: p99 <= 150 us, CV <= 0.6, rate within 0.05 %: {'met' if met else 'MISSED'}")
+    met = any(even(seen[name]) for name in ("nearmetal", "nearmetal --spin"))
+    print(f"  goal, with --spin or without: p99 <= 150 us, CV <= 0.6, rate within 0.05 %: {'met' if met else 'MISSED'}")
     return met
+
+
+def even(rounds: list[dict[str, Any]]) -> bool:
+    _, p99, _, variation, rate = spacing(rounds)
+    return p99 <= 150 and variation <= 0.6 and abs(rate / RATE - 1) <= 0.0005
 
 
 def spacing(rounds: list[dict[str, Any]]) -> tuple[float, float, float, float, float]:
@@ -94,41 +98,42 @@ def spacing(rounds: list[dict[str, Any]]) -> tuple[float, float, float, float, f
 
 
 def stall(bed: Bed, probe: str, seconds: float) -> bool:
-    """The latencies against the truth, which the server knows: how long it really stood still in each second.
+    """The latencies against the truth, which the server knows: how long each request lay there until it was answered.
 
     The rate is low, so that what piles up in a stall is served in no time, and no divisor of the period, so that
     requests meet the stalls at every phase.
     """
-    with serving(bed, probe, "--stall", "100ms/1s") as server:
+    with serving(bed, probe, "--stall", "100ms/1s", "--arrivals") as server:
         # Whole periods, so that each request is as likely as any other to meet a stall.
-        options = ["--rate", "487", "--duration", f"{round(seconds)}s", "--warmup", "1s"]
-        document = load(bed, probe, "--mode", "open", *options)
-        stalls = server.report()["stalls_ns"]
-    print("\nlatency when the server stalls about 100 ms in each second, 487 requests a second")
+        document = load(bed, probe, "--mode", "open", "--rate", "487", "--duration", f"{round(seconds)}s")
+        served = server.report()["arrivals"]["served_ns"]
+    print("\nlatency when the server stalls 100 ms in each second, 487 requests a second")
     met = True
-    for name, quantile in (("p95", 0.95), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)):
-        # Within a stall arrivals are even: the share 1 - q of all is delayed by more than what is left of it.
-        truth = stalls["max"] if name == "max" else stalls["mean"] - (1 - quantile) * 1e9
-        told = document["latency_ns"][name]
+    # Not p90, which lies on the very edge between what was stalled and what was not.
+    for name in ("p50", "p95", "p99", "p999", "max"):
+        told, truth = document["latency_ns"][name], served[name]
         near = abs(told - truth) <= max(0.02 * truth, 1e5)
         met &= near
         print(f"  {name:<5} told {told / 1e6:>8.3f} ms, true {truth / 1e6:>8.3f} ms {'' if near else 'MISSED'}")
-    print(f"  p50   told {document['latency_ns']['p50'] / 1e6:>8.3f} ms, not stalled")
     print(f"  goal: within 2 % or 0.1 ms: {'met' if met else 'MISSED'}")
     return met
 
 
 def delay(bed: Bed, probe: str, seconds: float) -> bool:
-    """The median moves by what the server was told to wait."""
-    medians: dict[str, list[float]] = {"0s": [], "5ms": []}
+    """The median moves by as much as the server held requests back; it was told to by 5 ms."""
+    told: dict[str, list[float]] = {"0s": [], "5ms": []}
+    true: dict[str, list[float]] = {"0s": [], "5ms": []}
     for _ in range(3):
-        for held, found in medians.items():
-            with serving(bed, probe, "--delay", held):
+        for held in told:
+            with serving(bed, probe, "--arrivals", "--delay", held) as server:
                 document = load(bed, probe, "--mode", "open", "--rate", "500", "--duration", f"{seconds}s")
-            found.append(document["latency_ns"]["p50"])
-    shift = statistics.median(medians["5ms"]) - statistics.median(medians["0s"])
-    met = abs(shift - 5e6) <= 1e5
-    print(f"\na delay of 5 ms moves the median by {shift / 1e6:.3f} ms")
+                true[held].append(server.report()["arrivals"]["served_ns"]["p50"])
+            told[held].append(document["latency_ns"]["p50"])
+    shift, truth = (statistics.median(found["5ms"]) - statistics.median(found["0s"]) for found in (told, true))
+    met = abs(shift - truth) <= 1e5
+    print(
+        f"\na delay of 5 ms moves the median by {shift / 1e6:.3f} ms; the server held them {truth / 1e6:.3f} ms longer"
+    )
     print(f"  goal: within 0.1 ms: {'met' if met else 'MISSED'}")
     return met
 

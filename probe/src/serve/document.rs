@@ -32,6 +32,8 @@ pub struct ArrivalsFound {
     pub spacing_ns: Summary,
     /// The standard deviation of the spacing over its mean: 0 for a clockwork, 1 for a Poisson process.
     pub spacing_cv: Option<f64>,
+    /// From a request's arrival until its reply was handed to the kernel.
+    pub served_ns: Summary,
 }
 
 /// The times at which requests arrived, boiled down as they come.
@@ -40,6 +42,7 @@ pub struct Arrivals {
     first: Option<Nanoseconds>,
     last: Nanoseconds,
     spacing: Durations,
+    served: Durations,
     /// Arrivals that were read together, in the order of reading.
     together: Vec<Nanoseconds>,
 }
@@ -47,6 +50,11 @@ pub struct Arrivals {
 impl Arrivals {
     pub fn record(&mut self, time: Nanoseconds) {
         self.together.push(time);
+    }
+
+    /// The reply to what arrived then was handed to the kernel.
+    pub fn answered(&mut self, arrived: Nanoseconds, now: Nanoseconds) {
+        self.served.record(now.saturating_sub(arrived));
     }
 
     /// All that had arrived by now is recorded: connections are not read in the order of their arrivals.
@@ -72,6 +80,7 @@ impl Arrivals {
                 .filter(|(mean, _)| *mean > 0.0)
                 .map(|(mean, stddev)| stddev / mean),
             spacing_ns,
+            served_ns: self.served.summary(),
         }
     }
 }

@@ -54,12 +54,20 @@ struct Connection {
     /// Content of a request that is still to come, and is thrown away.
     content: u64,
     /// Replies that are due, the first of them sent up to `offset`.
-    owed: VecDeque<u8>,
+    owed: VecDeque<Owed>,
     offset: usize,
     /// Replies of this connection that wait for their delay.
     waiting: usize,
     /// No further request is read from here.
     closing: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Owed {
+    /// By [`Reply::index`].
+    reply: u8,
+    /// When its request arrived, in nanoseconds since 1970, where that is told.
+    arrived: Option<Nanoseconds>,
 }
 
 pub struct Server {
@@ -69,7 +77,7 @@ pub struct Server {
     connections: Vec<Connection>,
     free: Vec<u32>,
     /// Replies that wait for their delay, the earliest first.
-    delayed: VecDeque<(Nanoseconds, u32, u32, u8)>,
+    delayed: VecDeque<(Nanoseconds, u32, u32, Owed)>,
     next_stall: Nanoseconds,
     accept_again: Nanoseconds,
     last: LastRequest,
@@ -161,7 +169,7 @@ impl Server {
     }
 
     fn send_delayed(&mut self, now: Nanoseconds) {
-        while let Some(&(due, index, generation, reply)) = self.delayed.front() {
+        while let Some(&(due, index, generation, owed)) = self.delayed.front() {
             if due > now {
                 break;
             }
@@ -169,7 +177,7 @@ impl Server {
             let connection = &mut self.connections[index as usize];
             if connection.generation == generation {
                 connection.waiting -= 1;
-                connection.owed.push_back(reply);
+                connection.owed.push_back(owed);
                 self.write(index);
             }
         }
@@ -302,14 +310,17 @@ impl Server {
             if let Some((arrivals, arrived)) = self.seen.arrivals.as_mut().zip(arrived) {
                 arrivals.record(arrived);
             }
-            let reply = Reply::index(request.is_head, request.keep_alive);
+            let owed = Owed {
+                reply: Reply::index(request.is_head, request.keep_alive),
+                arrived,
+            };
             if self.behaviour.delay > 0 {
                 let due = clock::now() + self.behaviour.delay;
                 connection.waiting += 1;
                 self.delayed
-                    .push_back((due, index, connection.generation, reply));
+                    .push_back((due, index, connection.generation, owed));
             } else {
-                connection.owed.push_back(reply);
+                connection.owed.push_back(owed);
                 answers = true;
             }
         }
@@ -325,8 +336,8 @@ impl Server {
         let Some(socket) = &connection.socket else {
             return;
         };
-        while let Some(reply) = connection.owed.front() {
-            let reply = &self.behaviour.replies[usize::from(*reply)];
+        while let Some(&Owed { reply, arrived }) = connection.owed.front() {
+            let reply = &self.behaviour.replies[usize::from(reply)];
             if connection.offset == 0 {
                 self.behaviour.worker.work();
             }
@@ -339,6 +350,9 @@ impl Server {
                     Err(Errno::INTR) => {}
                     Err(_) => return self.close(index),
                 }
+            }
+            if let Some((arrivals, arrived)) = self.seen.arrivals.as_mut().zip(arrived) {
+                arrivals.answered(arrived, clock::wall());
             }
             connection.offset = 0;
             connection.owed.pop_front();

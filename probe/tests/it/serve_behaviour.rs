@@ -65,7 +65,17 @@ fn arrivals_are_reported_since_the_last_report() {
     let first = serve.report();
     assert_eq!(first["requests"], 50);
     assert_eq!(first["arrivals"]["spacing_ns"]["count"], 49);
+    assert_eq!(first["arrivals"]["served_ns"]["count"], 50);
     assert_eq!(serve.report()["requests"], 0);
+}
+
+#[test]
+fn how_long_requests_were_held_is_told_by_the_server_too() {
+    let mut serve = Serve::start(&["--arrivals", "--delay", "20ms"]);
+    load(serve.address, &["--requests", "20", "--workers", "4"]);
+    let held = &serve.report()["arrivals"]["served_ns"];
+    assert_eq!(held["count"], 20);
+    assert!(number(held, "/min") >= 20_000_000, "{held}");
 }
 
 #[test]
