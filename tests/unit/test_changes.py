@@ -249,6 +249,12 @@ async def test_a_link_that_is_gone_is_owed_nothing(bench: Bench) -> None:
     assert await bench.undo() == []
 
 
+async def test_what_does_not_come_and_go_is_not_given_up_when_it_cannot_be_read(bench: Bench) -> None:
+    await bench.apply(sysctl("a", "5"))
+    bench.box.sysctls.clear()
+    assert await bench.undo() == ["left"]
+
+
 async def test_kernel_arguments_take_a_boot_and_are_gone_after_another(bench: Bench) -> None:
     applied = await bench.apply(
         Change(on="box", kind="boot", target="kernel arguments", after="isolcpus=1 nohz_full=1")

@@ -29,6 +29,8 @@ class Kind:
     write: Write
     holds: Callable[[str | None, str], bool] = _is_equal
     """Whether what was read is what was asked for."""
+    passes: bool = False
+    """Whether what has the value comes and goes: a process, a network card. What is gone is owed nothing."""
     shown: Callable[[str | None], str] = repr
     """A value, for people."""
     put_back: Callable[[Commands, str, str], Awaitable[str]] | None = None
@@ -180,9 +182,9 @@ async def _write_boot(commands: Commands, target: str, value: str | None) -> Non
 KINDS: Mapping[ChangeKind, Kind] = {
     "file": Kind(_read_file, _write_file),
     "sysctl": Kind(_read_sysctl, _write_sysctl),
-    "affinity": Kind(_read_affinity, _write_affinity),
+    "affinity": Kind(_read_affinity, _write_affinity, passes=True),
     "irq": Kind(_read_irq, _write_irq),
-    "ethtool": Kind(_read_ethtool, _write_ethtool, _is_switched),
+    "ethtool": Kind(_read_ethtool, _write_ethtool, _is_switched, passes=True),
     "boot": Kind(_read_boot, _write_boot),
     "bystanders": Kind(_read_bystanders, _write_bystanders, shown=_show_bystanders, put_back=_put_bystanders_back),
 }

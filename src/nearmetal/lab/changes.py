@@ -108,7 +108,7 @@ async def undo(ledger: Ledger, reach: Reach) -> list[Undone]:
 async def _put_back(change: Change, commands: Commands) -> Undone:
     kind = KINDS[change.kind]
     current = await kind.read(commands, change.target)
-    if current is None and change.kind != "file":
+    if current is None and kind.passes:
         return Undone(change, "gone", "there is no such thing any more")
     if kind.put_back is not None and change.before is not None:
         left = await kind.put_back(commands, change.target, change.before)
