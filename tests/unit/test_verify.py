@@ -13,7 +13,7 @@ SPEC = MachineSpec(nic="e1000")
 
 def facts(interfaces: dict[str, Any]) -> dict[str, Any]:
     return {
-        "processor": {"allowed_count": 1},
+        "processor": {"allowed_count": 1, "online": "0"},
         "memory": {"total_bytes": SPEC.memory},
         "limits": {},
         "interfaces": interfaces,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nearmetal.lab import cpus as cpu_lists
 from nearmetal.lab.network import INSIDE
 from nearmetal.model import MachineSpec, Readback
 
@@ -25,7 +26,9 @@ def resources(spec: MachineSpec, facts: Mapping[str, Any], accel: str | None) ->
     `accel`: as the monitor of a virtual machine tells, None where there is none; then there is no model of a card
     either.
     """
-    cpus = int(facts["processor"]["allowed_count"])
+    # In a guest all that are online are the machine's, also one that its kernel keeps its programs away from.
+    processor = facts["processor"]
+    cpus = int(processor["allowed_count"]) if accel is None else len(cpu_lists.parse(processor["online"]))
     memory = memory_of(facts)
     values: dict[str, Any] = {"vcpus": cpus, "memory": memory, "accel": accel}
     problems: list[str] = []
