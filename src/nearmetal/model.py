@@ -8,6 +8,7 @@ treatment, workload or observer is one file that imports this one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Protocol
@@ -455,6 +456,18 @@ class Site(Commands, Protocol):
         ...
 
     async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> SiteRunning: ...
+
+    async def forward(self, port: int) -> int:
+        """A port of the controller's loopback that leads to this one of the site's, until `withdraw`."""
+        ...
+
+    async def withdraw(self, port: int) -> None:
+        """Let go of what `forward` made for this port of the site. Idempotent."""
+        ...
+
+    def socket(self, path: str) -> AbstractAsyncContextManager[str]:
+        """The path on the controller's host of a socket that leads to the one at this path there."""
+        ...
 
     async def place(self, file: Path, sha256: str) -> str:
         """Have a file of the controller's host there; its path there. A file with these contents is sent only once."""

@@ -79,9 +79,9 @@ async def test_check_names_what_is_missing(environment: QemuEnvironment, site: L
 
 async def test_an_accelerator_on_which_a_guest_hangs_does_not_work(lab_image: Image) -> None:
     """A guest that has no time to boot looks the same as one that hangs."""
-    proof = await accelerator.prove("tcg", lab_image, 0.3)
+    proof = await accelerator.prove("tcg", lab_image, 0.3, LocalSite())
     assert (proof.works, "hangs" in proof.detail) == (False, True)
-    nonsense = await accelerator.prove("no-such-accelerator", lab_image, 30)
+    nonsense = await accelerator.prove("no-such-accelerator", lab_image, 30, LocalSite())
     assert (nonsense.works, "no-such-accelerator" in nonsense.detail) == (False, True)
 
 
@@ -279,7 +279,7 @@ async def test_the_monitor_is_reached_however_long_the_folders_name_is(
         async def runs() -> None:
             return None
 
-        async with monitor.connected(Path(handle.data["folder"]), 10, runs) as qemu:
+        async with monitor.connected(site, handle.data["folder"], 10, runs) as qemu:
             assert await qemu.accelerator() == "tcg"
     finally:
         await environment.destroy(notes.handles[order.name], site)

@@ -8,6 +8,8 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab.image import Image
 from nearmetal.lab.qemu import accelerator
 from nearmetal.lab.qemu.accelerator import Proof
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import Site
 
 IMAGE = Image("lab", "key", "digest", Path("/nowhere"))
 
@@ -17,11 +19,11 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the accelerators on which a guest was booted; those in `broken` do not work."""
     tried: list[str] = []
 
-    async def prove(accel: str, image: Image, limit: float) -> Proof:
+    async def prove(accel: str, image: Image, limit: float, site: Site) -> Proof:
         tried.append(accel)
         return Proof(accel=accel, works=accel == "tcg", detail="as told")
 
-    async def version() -> str:
+    async def version(site: Site) -> str:
         return "QEMU 1"
 
     monkeypatch.setattr(accelerator, "prove", prove)
@@ -30,34 +32,34 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_the_best_is_the_first_that_was_seen_to_boot(tmp_path: Path, tried: list[str]) -> None:
-    assert (await accelerator.best(IMAGE, tmp_path)).accel == "tcg"
+    assert (await accelerator.best(IMAGE, tmp_path, LocalSite())).accel == "tcg"
     assert tried == ["kvm", "tcg"]
 
 
 async def test_a_proof_is_made_once(tmp_path: Path, tried: list[str]) -> None:
-    first = await accelerator.proved("kvm", IMAGE, tmp_path / "cache")
-    assert await accelerator.proved("kvm", IMAGE, tmp_path / "cache") == first
+    first = await accelerator.proved("kvm", IMAGE, tmp_path / "cache", LocalSite())
+    assert await accelerator.proved("kvm", IMAGE, tmp_path / "cache", LocalSite()) == first
     assert tried == ["kvm"]
 
 
 async def test_another_qemu_or_kernel_needs_another_proof(
     tmp_path: Path, tried: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await accelerator.proved("tcg", IMAGE, tmp_path)
-    await accelerator.proved("tcg", Image("lab", "other", "digest", Path("/nowhere")), tmp_path)
+    await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite())
+    await accelerator.proved("tcg", Image("lab", "other", "digest", Path("/nowhere")), tmp_path, LocalSite())
 
-    async def newer() -> str:
+    async def newer(site: Site) -> str:
         return "QEMU 2"
 
     monkeypatch.setattr(accelerator, "_version", newer)
-    await accelerator.proved("tcg", IMAGE, tmp_path)
+    await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite())
     assert tried == ["tcg", "tcg", "tcg"]
 
 
 @pytest.mark.parametrize("rubbish", ["", "{", "[]", '{"circumstances": 1}', '"x"'])
 async def test_a_spoilt_memory_is_as_good_as_none(tmp_path: Path, tried: list[str], rubbish: str) -> None:
     (tmp_path / "accelerators.json").write_text(rubbish)
-    assert (await accelerator.proved("tcg", IMAGE, tmp_path)).works
+    assert (await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite())).works
     assert tried == ["tcg"]
 
 
@@ -66,4 +68,4 @@ async def test_when_nothing_boots_it_says_what_was_tried(
 ) -> None:
     monkeypatch.setattr(accelerator, "CANDIDATES", ("kvm",))
     with pytest.raises(HostCannot, match="kvm: as told"):
-        await accelerator.best(IMAGE, tmp_path)
+        await accelerator.best(IMAGE, tmp_path, LocalSite())

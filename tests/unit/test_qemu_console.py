@@ -3,34 +3,35 @@
 from pathlib import Path
 
 from nearmetal.lab.qemu.console import LINES, Console
+from nearmetal.lab.site import LocalSite
 
 
-def test_a_console_that_is_not_there_yet_says_nothing(tmp_path: Path) -> None:
-    console = Console(tmp_path / "console")
-    assert not console.is_up()
-    assert not console.has_panicked()
-    assert console.tail().endswith("(nothing)")
+async def test_a_console_that_is_not_there_yet_says_nothing(tmp_path: Path) -> None:
+    console = Console(LocalSite(), str(tmp_path / "console"))
+    assert not await console.is_up()
+    assert not await console.has_panicked()
+    assert (await console.tail()).endswith("(nothing)")
 
 
-def test_only_what_comes_after_a_restart_counts(tmp_path: Path) -> None:
+async def test_only_what_comes_after_a_restart_counts(tmp_path: Path) -> None:
     file = tmp_path / "console"
     file.write_text("nearmetal: up after 2.1 s\r\n")
-    console = Console(file)
-    assert console.is_up()
-    console.forget()
-    assert not console.is_up()
+    console = Console(LocalSite(), str(file))
+    assert await console.is_up()
+    await console.forget()
+    assert not await console.is_up()
     with file.open("a") as more:
         more.write("nearmetal: up after 2.3 s\r\n")
-    assert console.is_up()
+    assert await console.is_up()
 
 
-def test_a_panic_is_seen(tmp_path: Path) -> None:
+async def test_a_panic_is_seen(tmp_path: Path) -> None:
     (tmp_path / "console").write_text("[    1.2] Kernel panic - not syncing: No working init found.\r\n")
-    assert Console(tmp_path / "console").has_panicked()
+    assert await Console(LocalSite(), str(tmp_path / "console")).has_panicked()
 
 
-def test_the_tail_is_the_last_lines_without_empty_ones(tmp_path: Path) -> None:
+async def test_the_tail_is_the_last_lines_without_empty_ones(tmp_path: Path) -> None:
     (tmp_path / "console").write_bytes(b"".join(b"line %d\r\n\r\n" % number for number in range(40)) + b"\xff")
-    lines = Console(tmp_path / "console").tail().splitlines()
+    lines = (await Console(LocalSite(), str(tmp_path / "console")).tail()).splitlines()
     assert len(lines) == LINES + 1
     assert lines[-2:] == ["  line 39", "  �"]

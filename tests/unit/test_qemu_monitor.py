@@ -8,6 +8,7 @@ import pytest
 
 from nearmetal.errors import NotProvisioned, ToolFailed
 from nearmetal.lab.qemu import monitor
+from nearmetal.lab.site import LocalSite
 
 # As printed by QEMU 7.2.
 USERNET = """Hub -1 (control):\r
@@ -26,7 +27,7 @@ def test_an_answer_without_it_is_shown() -> None:
         monitor.forwarded_port("nonsense")
 
 
-def test_threads_are_pinned_one_to_one_or_not_at_all() -> None:
+async def test_threads_are_pinned_one_to_one_or_not_at_all() -> None:
     cpus = sorted(os.sched_getaffinity(0))
     seen: dict[str, set[int]] = {}
     ready, done = threading.Event(), threading.Event()
@@ -41,10 +42,10 @@ def test_threads_are_pinned_one_to_one_or_not_at_all() -> None:
     ready.wait(30)
     (number,) = seen["id"]
     try:
-        assert monitor.pin([number], [cpus[-1]]) == {0: cpus[-1]}
+        assert await monitor.pin(LocalSite(), [number], [cpus[-1]]) == {0: cpus[-1]}
         assert os.sched_getaffinity(number) == {cpus[-1]}
-        assert monitor.pin([number], []) == {}
-        assert monitor.pin([number], [cpus[0], cpus[-1]]) == {}
+        assert await monitor.pin(LocalSite(), [number], []) == {}
+        assert await monitor.pin(LocalSite(), [number], [cpus[0], cpus[-1]]) == {}
         assert os.sched_getaffinity(number) == {cpus[-1]}
     finally:
         done.set()
@@ -56,7 +57,7 @@ async def test_a_qemu_that_ends_tells_why(tmp_path: Path) -> None:
         return "no such device"
 
     with pytest.raises(NotProvisioned, match="ended at once: no such device"):
-        async with monitor.connected(tmp_path, 5, ended):
+        async with monitor.connected(LocalSite(), str(tmp_path), 5, ended):
             pass
 
 
@@ -65,5 +66,5 @@ async def test_a_qemu_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Pat
         return None
 
     with pytest.raises(NotProvisioned, match=r"within 0\.05 s"):
-        async with monitor.connected(tmp_path, 0.05, runs):
+        async with monitor.connected(LocalSite(), str(tmp_path), 0.05, runs):
             pass

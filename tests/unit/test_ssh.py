@@ -125,8 +125,12 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def ready() -> bool:
+async def ready() -> bool:
     return True
+
+
+async def never() -> bool:
+    return False
 
 
 # ── The command line ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -287,7 +291,7 @@ async def test_nobody_is_asked_before_it_is_ready() -> None:
     port = server.sockets[0].getsockname()[1]
     async with server:
         with pytest.raises(NotProvisioned, match=r"within 0\.2 s"):
-            await ssh.connect(endpoint(port), 0.2, lambda: False)
+            await ssh.connect(endpoint(port), 0.2, never)
         assert asked == []
         with pytest.raises(NotProvisioned, match=r"within 0\.2 s"):
             await ssh.connect(endpoint(port), 0.2, ready)
@@ -312,7 +316,7 @@ async def test_a_silent_listener_does_not_hold_us_up(monkeypatch: pytest.MonkeyP
 
 
 async def test_waiting_ends_when_it_is_pointless() -> None:
-    def hopeless() -> bool:
+    async def hopeless() -> bool:
         raise NotProvisioned("it panicked")
 
     with pytest.raises(NotProvisioned, match="it panicked"):

@@ -10,8 +10,6 @@ Option in [environments.NAME]: `machine`, the machine type as QEMU calls it ("q3
 
 import asyncio
 import contextlib
-import os
-import shutil
 from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,12 +17,14 @@ from typing import Any, ClassVar
 from pydantic import ValidationError
 
 from nearmetal.config import LIMITS, Paths
-from nearmetal.errors import BadInput, HostCannot, NotProvisioned, TimedOut
+from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab import cgroup, cpus, network, probe, ssh
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
-from nearmetal.lab.findings import finding, program, provided
-from nearmetal.lab.image import Image, seed_initrd
+from nearmetal.lab.findings import finding, programs, provided
+from nearmetal.lab.image import Image, placed
+from nearmetal.lab.image.initrd import seed_archive
+from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import LabKeys, lab_keys
 from nearmetal.lab.qemu import accelerator, arguments, monitor
 from nearmetal.lab.qemu.accelerator import Proof
@@ -46,7 +46,7 @@ from nearmetal.model import (
     Site,
 )
 
-_TOOLS = {arguments.PROGRAM: "qemu-system-x86", "qemu-img": "qemu-utils", "ip": "iproute2"}
+_TOOLS = {arguments.PROGRAM: "qemu-system-x86", "qemu-img": "qemu-utils", "ip": "iproute2", "taskset": "util-linux"}
 """Program to Debian package."""
 _OVERHEAD = 256 * 2**20
 """Bytes that QEMU is given beyond the guest's memory when it is asked whether there is enough."""
@@ -71,41 +71,38 @@ class QemuEnvironment:
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         _options(spec.options)
-        if site.spec is not None:
-            return [_only_here(site)]
+        user = (await must(site, "id", "-u")).decode().strip()
+        has_tun = (await site.exec(["test", "-c", "/dev/net/tun"])).status == 0
         findings = [
-            finding("root", os.geteuid() == 0, "taps and control groups take root", "run nearmetal as root"),
-            *(program(name, package) for name, package in _TOOLS.items()),
+            finding("root", user == "0", "taps and control groups take root", "run nearmetal as root"),
+            *await programs(site, _TOOLS),
             provided("probe", probe.path),
             lab_machine.image_found(machine.image),
-            finding(
-                "/dev/net/tun", Path("/dev/net/tun").is_char_device(), "there is no such device", "run: modprobe tun"
-            ),
-            _memory(machine.memory),
+            finding("/dev/net/tun", has_tun, "there is no such device", "run: modprobe tun"),
+            _memory(machine.memory, await must(site, "cat", "/proc/meminfo")),
         ]
         if all(found.ok for found in findings):
-            findings += await _accelerators(machine)
+            findings += await _accelerators(machine, site)
         return findings
 
     # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
-        """Nothing: every guest's disk is an overlay over the image's."""
+        """On another host the image's parts are sent once; every guest's disk is an overlay over the image's."""
+        await placed.parts(lab_machine.image(machine.image), site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
-        if site.name != "local":
-            raise HostCannot("machines of kind 'qemu' are made on this host only", site.name, 'use kind = "ssh" there')
         options = _options(order.options)
         image = lab_machine.image(order.spec.image)
-        paths = Paths.default()
-        folder = paths.state / "machines" / order.name
+        parts = await placed.parts(image, site)
+        folder = f"{site.state}/machines/{order.name}"
         guest = Guest(
             name=order.name,
             machine=options.machine,
-            accel=await _accelerator(order.spec.accel, image, paths.cache),
+            accel=await _accelerator(order.spec.accel, image, site),
             vcpus=order.spec.vcpus,
             memory=order.spec.memory,
-            kernel=str(image.kernel),
+            kernel=parts.kernel,
             disk=order.spec.disk,
             nic=order.spec.nic,
             port=order.port,
@@ -117,30 +114,30 @@ class QemuEnvironment:
             name=order.name,
             site=site.name,
             data={
-                "folder": str(folder),
+                "folder": folder,
                 "role": order.role,
                 "port": order.port.model_dump(mode="json") if order.port else None,
                 "command": command,
             },
         )
         ledger.creating(handle)
-        folder.mkdir(parents=True, mode=0o700)
-        group = await _prepare(order, image, folder, lab_keys(paths.state), site)
-        self._monitors[order.name] = await site.spawn(_launched(command, folder, order.port, group))
-        found = await self._begin(order, folder)
+        await must(site, "mkdir", "-p", "-m", "700", "--", folder)
+        group = await _prepare(order, parts, folder, lab_keys(Paths.default().state), site)
+        self._monitors[order.name] = await site.spawn(_launched(command, folder, order.port, group, site))
+        found = await self._begin(order, folder, site)
         whole = handle.model_copy(update={"data": {**handle.data, **found, "cgroup_version": group.version}})
         ledger.creating(whole)
         return whole
 
-    async def _begin(self, order: Order, folder: Path) -> dict[str, Any]:
+    async def _begin(self, order: Order, folder: str, site: Site) -> dict[str, Any]:
         """Put the threads where they belong, let the guest run, and say what QEMU tells of it."""
         running = self._monitors[order.name]
         try:
-            async with monitor.connected(folder, LIMITS.command, lambda: _last_words(running)) as qemu:
+            async with monitor.connected(site, folder, LIMITS.command, lambda: _last_words(running)) as qemu:
                 found = {
                     "accel": await qemu.accelerator(),
                     "ssh_port": await qemu.ssh_port(),
-                    "pinned": monitor.pin(await qemu.threads(), cpus.parse(order.cpus)),
+                    "pinned": await monitor.pin(site, await qemu.threads(), cpus.parse(order.cpus)),
                 }
                 await qemu.go()
         except NotProvisioned as error:
@@ -152,7 +149,9 @@ class QemuEnvironment:
     async def attach(self, handle: Handle, site: Site) -> "QemuMachine":
         if "ssh_port" not in handle.data:
             raise NotProvisioned("its creation was interrupted", handle.name)
-        machine = QemuMachine(handle, site, lab_keys(Paths.default().state), self._monitors.get(handle.name))
+        port = await site.forward(handle.data["ssh_port"])
+        keys = lab_keys(Paths.default().state)
+        machine = QemuMachine(handle, site, port, keys, self._monitors.get(handle.name))
         await machine.connect()
         return machine
 
@@ -161,30 +160,34 @@ class QemuEnvironment:
         await cgroup.remove(handle.name, site)
         running = self._monitors.pop(handle.name, None)
         if running:
-            await running.stop()
+            # One that ended with its connection cannot tell.
+            with contextlib.suppress(MachineLost):
+                await running.stop()
+        if "ssh_port" in handle.data:
+            await site.withdraw(handle.data["ssh_port"])
         if handle.data["port"]:
             await network.unplug(Port.from_json(handle.data["port"]), site)
-        with contextlib.suppress(FileNotFoundError):
-            await asyncio.to_thread(shutil.rmtree, handle.data["folder"])
+        await must(site, "rm", "-rf", "--", handle.data["folder"])
 
 
 class QemuMachine(ssh.SshMachine):
-    """A guest on this host, behind QEMU's user-mode network."""
+    """A guest on a site, behind QEMU's user-mode network; `ssh_port` of our loopback leads to it."""
 
-    def __init__(self, handle: Handle, site: Site, keys: LabKeys, running: Running | None) -> None:
+    def __init__(self, handle: Handle, site: Site, ssh_port: int, keys: LabKeys, running: Running | None) -> None:
         port = Port.from_json(handle.data["port"]) if handle.data["port"] else None
         super().__init__(
             name=handle.name,
             role=handle.data["role"],
             site=site,
-            endpoint=ssh.Endpoint("127.0.0.1", handle.data["ssh_port"], "root", keys.client, keys.host),
+            endpoint=ssh.Endpoint("127.0.0.1", ssh_port, "root", keys.client, keys.host),
             owned=True,
             address=port.address if port else "",
             peer=network.peer(port),
         )
         self.accel: str = handle.data["accel"]
         self._group = cgroup.named(handle.name, handle.data["cgroup_version"])
-        self._console = Console(Path(handle.data["folder"]) / arguments.CONSOLE)
+        self._console = Console(site, f"{handle.data['folder']}/{arguments.CONSOLE}")
+        self._mtu = port.mtu if port else network.MTU
         self._running = running
 
     async def connect(self) -> None:
@@ -194,15 +197,17 @@ class QemuMachine(ssh.SshMachine):
         except NotProvisioned as error:
             said = await _last_words(self._running) if self._running else None
             what = f"{error.what}: {said}" if said else error.what
-            raise NotProvisioned(f"{what}\n{self._console.tail()}", self.name) from None
+            raise NotProvisioned(f"{what}\n{await self._console.tail()}", self.name) from None
+        if self._mtu != network.MTU:
+            await must(self, "ip", "link", "set", self.interface, "mtu", str(self._mtu))
 
-    def ready(self) -> bool:
+    async def ready(self) -> bool:
         """Whether the guest's sshd may be up. An attempt before would be lost and repeated only seconds later."""
-        if not self._is_running():
+        if not await self._is_running():
             raise NotProvisioned("QEMU has ended", self.name)
-        if self._console.has_panicked():
+        if await self._console.has_panicked():
             raise NotProvisioned("the guest's kernel panicked", self.name)
-        return self._console.is_up()
+        return await self._console.is_up()
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         """The guest ends with us, and so does what runs in it: `env` then does, at half of the probe's cost."""
@@ -211,21 +216,22 @@ class QemuMachine(ssh.SshMachine):
         variables = {**lab_machine.ENVIRONMENT, **env}
         return ["env", "-i", *(f"{name}={value}" for name, value in variables.items()), *argv]
 
-    def _is_running(self) -> bool:
-        try:
-            return any(Path(f"{folder}/cgroup.procs").read_text() for folder in self._group.folders)
-        except FileNotFoundError:
-            return False
+    async def _is_running(self) -> bool:
+        for folder in self._group.folders:
+            with contextlib.suppress(FileNotFoundError, ToolFailed):
+                if await self.site.get(f"{folder}/cgroup.procs"):
+                    return True
+        return False
 
     async def reboot(self) -> None:
-        self._console.forget()
+        await self._console.forget()
         await super().reboot()
 
     async def cost(self) -> Cost:
         try:
             return await cgroup.cost(self._group, self.site)
         except HostCannot:
-            if not self._is_running():
+            if not await self._is_running():
                 raise self.lost() from None
             raise
 
@@ -243,23 +249,23 @@ def _options(given: Any) -> Options:
         ) from None
 
 
-async def _accelerator(asked: str, image: Image, cache: Path) -> str:
-    return (await accelerator.best(image, cache)).accel if asked == "auto" else asked
+async def _accelerator(asked: str, image: Image, site: Site) -> str:
+    return (await accelerator.best(image, Paths.default().cache, site)).accel if asked == "auto" else asked
 
 
-async def _prepare(order: Order, image: Image, folder: Path, keys: LabKeys, site: Site) -> Group:
+async def _prepare(order: Order, parts: Parts, folder: str, keys: LabKeys, site: Site) -> Group:
     """All that QEMU is started with, made at the same time."""
     seed = {
         "ssh_host_ed25519_key": (keys.host_private, 0o600),
         "authorized_keys": (keys.authorized, 0o600),
         Path(probe.INSIDE).name: (probe.content(), 0o755),
     }
-    overlay = ("qemu-img", "create", "-q", "-f", "qcow2", "-b", str(image.disk), "-F", "qcow2")
+    overlay = ("qemu-img", "create", "-q", "-f", "qcow2", "-b", parts.disk, "-F", "qcow2")
     group = asyncio.create_task(cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=False))
     steps: list[Awaitable[object]] = [
         group,
-        must(site, *overlay, str(folder / arguments.DISK)),
-        seed_initrd(image, seed, folder / arguments.INITRD),
+        must(site, *overlay, f"{folder}/{arguments.DISK}"),
+        placed.initrd(parts.initrd, seed_archive(seed), f"{folder}/{arguments.INITRD}", site),
     ]
     if order.port:
         steps.append(network.plug_tap(order.port, site))
@@ -269,9 +275,9 @@ async def _prepare(order: Order, image: Image, folder: Path, keys: LabKeys, site
     return group.result()
 
 
-def _launched(command: list[str], folder: Path, port: Port | None, group: Group) -> list[str]:
+def _launched(command: list[str], folder: str, port: Port | None, group: Group, site: Site) -> list[str]:
     return [
-        *(str(probe.path()), "launch", f"--die-with-parent={os.getpid()}", "--chdir", str(folder)),
+        *(site.probe, "launch", *site.bound, "--chdir", folder),
         *(word for directory in group.folders for word in ("--cgroup", directory)),
         *(("--tap", f"{port.switch}:{port.outside}") if port else ()),
         *("--", *command),
@@ -287,17 +293,8 @@ async def _last_words(running: Running) -> str | None:
     return ended.stderr.decode("utf-8", "replace").strip()[-2000:] or f"status {ended.status}"
 
 
-def _only_here(site: Site) -> Finding:
-    return Finding(
-        what=f"qemu on {site.name}",
-        ok=False,
-        detail="virtual machines are made on the host that nearmetal runs on, so far",
-        remedy='place them with host = "local", or run nearmetal there',
-    )
-
-
-def _memory(wanted: int) -> Finding:
-    lines = Path("/proc/meminfo").read_text().splitlines()
+def _memory(wanted: int, meminfo: bytes) -> Finding:
+    lines = meminfo.decode().splitlines()
     available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     return finding(
         f"{wanted >> 20} MiB of memory",
@@ -307,17 +304,17 @@ def _memory(wanted: int) -> Finding:
     )
 
 
-async def _accelerators(machine: MachineSpec) -> list[Finding]:
-    """Boots a guest on each that is in question, unless it is known since this host booted."""
+async def _accelerators(machine: MachineSpec, site: Site) -> list[Finding]:
+    """Boots a guest on each that is in question, unless it is known since the site booted."""
     image, cache = lab_machine.image(machine.image), Paths.default().cache
-    offered = await accelerator.offered()
+    offered = await accelerator.offered(site)
     if machine.accel != "auto":
         if machine.accel not in offered:
             remedy = f'set machine.accel to "auto", or one of: {", ".join(offered)}'
             return [Finding(what=machine.accel, ok=False, detail="this QEMU does not have it", remedy=remedy)]
-        proof = await accelerator.proved(machine.accel, image, cache)
+        proof = await accelerator.proved(machine.accel, image, cache, site)
         return [_as_finding(proof, fatal=True)]
-    proofs = [await accelerator.proved(name, image, cache) for name in accelerator.CANDIDATES if name in offered]
+    proofs = [await accelerator.proved(name, image, cache, site) for name in accelerator.CANDIDATES if name in offered]
     return [_as_finding(proof, fatal=not any(other.works for other in proofs)) for proof in proofs]
 
 

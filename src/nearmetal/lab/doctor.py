@@ -170,7 +170,7 @@ async def _accelerators(lab: Image) -> list[Finding]:
                 )
             )
             continue
-        proof = await accelerator.proved_now(accel, lab, Paths.default().cache)
+        proof = await accelerator.proved_now(accel, lab, Paths.default().cache, LocalSite())
         findings.append(
             Finding(
                 what=f"accelerator {accel}",

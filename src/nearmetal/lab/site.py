@@ -3,7 +3,8 @@
 import asyncio
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from nearmetal.config import LIMITS, Paths
@@ -57,6 +58,22 @@ class LocalSite:
 
     async def get(self, path: str) -> bytes:
         return Path(path).read_bytes()
+
+    async def forward(self, port: int) -> int:
+        return port
+
+    async def withdraw(self, port: int) -> None:
+        """Nothing was made."""
+
+    @asynccontextmanager
+    async def socket(self, path: str) -> AsyncIterator[str]:
+        # By way of the folder's descriptor, because a socket's path may have 107 bytes only.
+        folder, _, name = path.rpartition("/")
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield f"/proc/self/fd/{descriptor}/{name}"
+        finally:
+            os.close(descriptor)
 
     async def place(self, file: Path, sha256: str) -> str:
         return str(file)

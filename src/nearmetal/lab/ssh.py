@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import asyncssh
@@ -14,6 +14,8 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import network, probe
 from nearmetal.lab.ssh_commands import SshCommands
 from nearmetal.model import Cost, Site
+
+Ready = Callable[[], Awaitable[bool]]
 
 _AGAIN = 0.02
 """Seconds until the next attempt after one was refused."""
@@ -55,7 +57,7 @@ class Endpoint:
         )
 
 
-async def connect(endpoint: Endpoint, limit: float, ready: Callable[[], bool]) -> asyncssh.SSHClientConnection:
+async def connect(endpoint: Endpoint, limit: float, ready: Ready) -> asyncssh.SSHClientConnection:
     """Log in as soon as the machine answers. NotProvisioned when it does not within `limit` seconds, or refuses us.
 
     `ready` is asked before each attempt and says whether to try; it may raise what makes waiting pointless.
@@ -67,7 +69,7 @@ async def connect(endpoint: Endpoint, limit: float, ready: Callable[[], bool]) -
         raise NotProvisioned(f"nothing answered by SSH within {limit:g} s", endpoint.where) from None
 
 
-async def _log_in(endpoint: Endpoint, limit: float, ready: Callable[[], bool]) -> asyncssh.SSHClientConnection:
+async def _log_in(endpoint: Endpoint, limit: float, ready: Ready) -> asyncssh.SSHClientConnection:
     while True:
         answering = await _first_to_speak(endpoint, ready)
         try:
@@ -82,7 +84,7 @@ async def _log_in(endpoint: Endpoint, limit: float, ready: Callable[[], bool]) -
             await asyncio.sleep(_AGAIN)  # it went down again, or was not quite up
 
 
-async def _first_to_speak(endpoint: Endpoint, ready: Callable[[], bool]) -> socket.socket:
+async def _first_to_speak(endpoint: Endpoint, ready: Ready) -> socket.socket:
     """A TCP connection on which a server has begun to speak.
 
     A connection alone says nothing: QEMU's user-mode network accepts it before the guest exists, and what a guest
@@ -91,7 +93,7 @@ async def _first_to_speak(endpoint: Endpoint, ready: Callable[[], bool]) -> sock
     attempts: set[asyncio.Task[socket.socket | None]] = set()
     try:
         while True:
-            if not ready():
+            if not await ready():
                 await asyncio.sleep(_AGAIN)
                 continue
             attempts.add(asyncio.create_task(_attempt(endpoint)))
@@ -161,7 +163,7 @@ class SshMachine(SshCommands):
         self.arch = ""
         self.boot_id = ""
 
-    def ready(self) -> bool:
+    async def ready(self) -> bool:
         """Whether it is worth while to try to connect; may raise what makes waiting pointless."""
         return True
 

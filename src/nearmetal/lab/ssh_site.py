@@ -13,7 +13,9 @@ import contextlib
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
 
 import asyncssh
@@ -83,6 +85,10 @@ class SshSite(SshCommands):
         """Empty until it lies there."""
         self._say = say
         self._more: list[asyncssh.SSHClientConnection] = []
+        self._forwarded: dict[int, asyncssh.SSHListener] = {}
+        """By the port there."""
+        self._placed: set[str] = set()
+        """Hashes of files that were seen there."""
         self._connecting = asyncio.Lock()
 
     @classmethod
@@ -177,9 +183,39 @@ class SshSite(SshCommands):
 
     async def close(self) -> None:
         """Let go of it; what still runs there ends."""
+        for port in list(self._forwarded):
+            await self.withdraw(port)
         for connection in (*self._more, *([self._connection] if self._connection else [])):
             connection.abort()
             await connection.wait_closed()
+
+    async def forward(self, port: int) -> int:
+        if port not in self._forwarded:
+            try:
+                made = await self.connection.forward_local_port("127.0.0.1", 0, "127.0.0.1", port)
+            except (asyncssh.Error, OSError) as error:
+                raise self.lost(error) from None
+            self._forwarded[port] = made
+        return self._forwarded[port].get_port()
+
+    async def withdraw(self, port: int) -> None:
+        if port in self._forwarded:
+            listener = self._forwarded.pop(port)
+            listener.close()
+            await listener.wait_closed()
+
+    @asynccontextmanager
+    async def socket(self, path: str) -> AsyncIterator[str]:
+        with tempfile.TemporaryDirectory(prefix="nearmetal-") as folder:
+            try:
+                listener = await self.connection.forward_local_path(f"{folder}/socket", path)
+            except (asyncssh.Error, OSError) as error:
+                raise self.lost(error) from None
+            try:
+                yield f"{folder}/socket"
+            finally:
+                listener.close()
+                await listener.wait_closed()
 
     # ── Send ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -194,7 +230,11 @@ class SshSite(SshCommands):
         self.probe = await self._have(probe.path(), f"{CACHE}/probe/{probe.sha256()}", probe.sha256(), "755")
 
     async def place(self, file: Path, sha256: str) -> str:
-        return await self._have(file, f"{CACHE}/files/{sha256}", sha256, "644")
+        path = f"{CACHE}/files/{sha256}"
+        if sha256 not in self._placed:
+            await self._have(file, path, sha256, "644")
+            self._placed.add(sha256)
+        return path
 
     async def _have(self, file: Path, path: str, sha256: str, mode: str) -> str:
         there = await self.exec(["sha256sum", "--", path], timeout=_HASHING)

@@ -1,8 +1,14 @@
 """An image on the host where machines are made of it: here where it was built, elsewhere where it was sent once."""
 
+import asyncio
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
 from nearmetal.lab.site import must
 from nearmetal.model import Site
 
+from .build import sha256
 from .image import Image
 
 _UNPACKING = 600.0
@@ -29,3 +35,34 @@ async def root(image: Image, site: Site) -> str:
         archive = await site.place(image.tarball, image.digest)
         await must(site, "sh", "-c", _UNPACK, "unpack", archive, folder, timeout=_UNPACKING)
     return folder
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a virtual machine is made of: paths on its site."""
+
+    kernel: str
+    initrd: str
+    disk: str
+
+
+async def parts(image: Image, site: Site) -> Parts:
+    """HostCannot when they cannot be had there."""
+    found = []
+    for file in (image.kernel, image.initrd, image.disk):
+        known = image.manifest["sha256"].get(file.name) if site.spec else ""
+        digest = known if known is not None else await asyncio.to_thread(_sha256, file)
+        found.append(await site.place(file, digest))
+    return Parts(*found)
+
+
+@cache
+def _sha256(file: Path) -> str:
+    """Of a part of a finished image, which never changes."""
+    return sha256(file)
+
+
+async def initrd(base: str, more: bytes, path: str, site: Site) -> None:
+    """Write an initial RAM disk: the base's archive and one more after it, readable by its owner alone."""
+    await site.put(more, f"{path}.more", mode=0o600)
+    await must(site, "sh", "-c", 'umask 077; cat -- "$1" "$2.more" >"$2"; rm -- "$2.more"', "initrd", base, path)

@@ -2,15 +2,13 @@
 
 import json
 import os
-import tempfile
 import time
 from pathlib import Path
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, TimedOut
-from nearmetal.lab import probe, process
-from nearmetal.lab.image import Image, newc
-from nearmetal.model import Frozen
+from nearmetal.lab.image import Image, newc, placed
+from nearmetal.model import Frozen, Site
 
 from .arguments import PROGRAM, common
 
@@ -37,59 +35,60 @@ class Proof(Frozen):
     detail: str
 
 
-async def best(image: Image, cache: Path) -> Proof:
+async def best(image: Image, cache: Path, site: Site) -> Proof:
     """The best accelerator that is seen to boot a guest. HostCannot, with what was tried, when none does."""
     tried = []
     for accel in CANDIDATES:
-        proof = await proved(accel, image, cache)
+        proof = await proved(accel, image, cache, site)
         if proof.works:
             return proof
         tried.append(f"{accel}: {proof.detail}")
     raise HostCannot(f"no accelerator boots a guest ({'; '.join(tried)})", remedy="see: nearmetal doctor")
 
 
-async def proved(accel: str, image: Image, cache: Path) -> Proof:
-    """As found out earlier since this host booted, else tried now."""
-    known = _read(_file(cache), await _circumstances(image))
-    return known[accel] if accel in known else await proved_now(accel, image, cache)
+async def proved(accel: str, image: Image, cache: Path, site: Site) -> Proof:
+    """As found out earlier since the site booted, else tried now."""
+    known = _read(_file(cache, site), await _circumstances(image, site))
+    return known[accel] if accel in known else await proved_now(accel, image, cache, site)
 
 
-async def proved_now(accel: str, image: Image, cache: Path) -> Proof:
+async def proved_now(accel: str, image: Image, cache: Path, site: Site) -> Proof:
     """Tried now, and remembered instead of what was found out earlier."""
-    proof = await prove(accel, image, _LIMITS.get(accel, _LIMIT))
-    circumstances = await _circumstances(image)
-    _write(_file(cache), circumstances, {**_read(_file(cache), circumstances), accel: proof})
+    proof = await prove(accel, image, _LIMITS.get(accel, _LIMIT), site)
+    circumstances = await _circumstances(image, site)
+    file = _file(cache, site)
+    _write(file, circumstances, {**_read(file, circumstances), accel: proof})
     return proof
 
 
-def _file(cache: Path) -> Path:
-    return cache / "accelerators.json"
+def _file(cache: Path, site: Site) -> Path:
+    return cache / ("accelerators.json" if site.spec is None else f"accelerators-of-{site.name}.json")
 
 
-async def _circumstances(image: Image) -> list[str]:
+async def _circumstances(image: Image, site: Site) -> list[str]:
     """What a proof holds for: it is tried again when one of these has changed."""
-    return [await _version(), image.key, Path("/proc/sys/kernel/random/boot_id").read_text().strip()]
+    return [await _version(site), image.key, site.boot_id]
 
 
-async def prove(accel: str, image: Image, limit: float) -> Proof:
+async def prove(accel: str, image: Image, limit: float, site: Site) -> Proof:
     """Boot the image's kernel on it, with an /init that says a word and powers off, within `limit` seconds."""
-    with tempfile.NamedTemporaryFile(prefix="nearmetal-proof-") as initrd:
+    parts = await placed.parts(image, site)
+    initrd = f"{site.state}/proof-{os.urandom(4).hex()}"
+    argv = [
+        *(site.probe, "launch", *site.bound, "--"),
+        *common("q35", accel, 1, _MEMORY),
+        *("-kernel", parts.kernel, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1"),
+        *("-serial", "stdio", "-no-reboot"),
+    ]
+    try:
         # A later archive's file replaces an earlier one's.
-        initrd.write(image.initrd.read_bytes() + newc.archive([newc.regular("init", _INIT.encode(), 0o755)]))
-        initrd.flush()
-        argv = [
-            *(str(probe.path()), "launch", f"--die-with-parent={os.getpid()}", "--"),
-            *common("q35", accel, 1, _MEMORY),
-            *("-kernel", str(image.kernel), "-initrd", initrd.name, "-append", "console=ttyS0 quiet panic=-1"),
-            *("-serial", "stdio", "-no-reboot"),
-        ]
+        await placed.initrd(parts.initrd, newc.archive([newc.regular("init", _INIT.encode(), 0o755)]), initrd, site)
         begun = time.monotonic()
-        try:
-            ended = await process.run(argv, timeout=limit)
-        except TimedOut:
-            return Proof(
-                accel=accel, works=False, detail=f"it opens, but a guest on it hangs: no boot within {limit:g} s"
-            )
+        ended = await site.exec(argv, timeout=limit)
+    except TimedOut:
+        return Proof(accel=accel, works=False, detail=f"it opens, but a guest on it hangs: no boot within {limit:g} s")
+    finally:
+        await site.exec(["rm", "-f", "--", initrd])
     took = time.monotonic() - begun
     if _WORD in ended.text:
         return Proof(accel=accel, works=True, detail=f"a guest booted in {took:.1f} s")
@@ -97,14 +96,14 @@ async def prove(accel: str, image: Image, limit: float) -> Proof:
     return Proof(accel=accel, works=False, detail="; ".join(said[-3:]) or f"QEMU ended with status {ended.status}")
 
 
-async def offered() -> list[str]:
-    """The accelerators that this QEMU was built with."""
-    listed = await process.run([PROGRAM, "-accel", "help"])
+async def offered(site: Site) -> list[str]:
+    """The accelerators that the site's QEMU was built with."""
+    listed = await site.exec([PROGRAM, "-accel", "help"])
     return [line.strip() for line in listed.text.splitlines() if line and ":" not in line]
 
 
-async def _version() -> str:
-    return (await process.run([PROGRAM, "--version"])).text.partition("\n")[0]
+async def _version(site: Site) -> str:
+    return (await site.exec([PROGRAM, "--version"])).text.partition("\n")[0]
 
 
 def _read(file: Path, circumstances: list[str]) -> dict[str, Proof]:

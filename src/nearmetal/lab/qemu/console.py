@@ -1,7 +1,9 @@
 """The guest's console, which QEMU writes to a file."""
 
-from pathlib import Path
 from typing import Final
+
+from nearmetal.errors import ToolFailed
+from nearmetal.model import Site
 
 _UP: Final = b"nearmetal: up after"
 """What the image's process 1 says before it starts sshd."""
@@ -10,28 +12,29 @@ LINES: Final = 15
 
 
 class Console:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, site: Site, path: str) -> None:
+        self._site = site
         self._path = path
         self._begin = 0
 
-    def forget(self) -> None:
+    async def forget(self) -> None:
         """Look from now on only at what is written later: another boot."""
-        self._begin = len(self._read())
+        self._begin = len(await self._read())
 
-    def is_up(self) -> bool:
-        return _UP in self._read()[self._begin :]
+    async def is_up(self) -> bool:
+        return _UP in (await self._read())[self._begin :]
 
-    def has_panicked(self) -> bool:
-        return _PANIC in self._read()[self._begin :]
+    async def has_panicked(self) -> bool:
+        return _PANIC in (await self._read())[self._begin :]
 
-    def tail(self) -> str:
+    async def tail(self) -> str:
         """The last lines, for a person who asks why a guest did not come up."""
-        lines = self._read().decode("utf-8", "replace").replace("\r", "").splitlines()
+        lines = (await self._read()).decode("utf-8", "replace").replace("\r", "").splitlines()
         last = [line for line in lines if line.strip()][-LINES:]
         return "\n".join(["last lines of its console:", *(f"  {line}" for line in last or ["(nothing)"])])
 
-    def _read(self) -> bytes:
+    async def _read(self) -> bytes:
         try:
-            return self._path.read_bytes()
-        except FileNotFoundError:
+            return await self._site.get(self._path)
+        except (FileNotFoundError, ToolFailed):
             return b""

@@ -1,7 +1,6 @@
 """QEMU's monitor, spoken to by QMP. One client at a time is served, so a connection is never kept."""
 
 import asyncio
-import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -11,6 +10,8 @@ from typing import Any
 from qemu.qmp import ConnectError, QMPClient, QMPError
 
 from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
+from nearmetal.lab.site import must
+from nearmetal.model import Site
 
 from .arguments import MONITOR
 
@@ -57,39 +58,38 @@ def forwarded_port(usernet: str) -> int:
     return int(found[1])
 
 
-def pin(threads: Sequence[int], cpus: Sequence[int]) -> dict[int, int]:
+async def pin(site: Site, threads: Sequence[int], cpus: Sequence[int]) -> dict[int, int]:
     """Each vCPU on a CPU of its own where there are as many; the pairs that were pinned."""
     if len(threads) != len(cpus):
         return {}
     for thread, cpu in zip(threads, cpus, strict=True):
-        os.sched_setaffinity(thread, {cpu})
+        await must(site, "taskset", "--cpu-list", "--pid", str(cpu), str(thread))
     return dict(enumerate(cpus))
 
 
 @asynccontextmanager
-async def connected(folder: Path, limit: float, ended: Callable[[], Awaitable[str | None]]) -> AsyncIterator[Monitor]:
+async def connected(
+    site: Site, folder: str, limit: float, ended: Callable[[], Awaitable[str | None]]
+) -> AsyncIterator[Monitor]:
     """The monitor of the QEMU whose folder this is, as soon as it listens.
 
     `ended` gives QEMU's last words once it is gone. NotProvisioned then, and when nothing listens within `limit`
     seconds.
     """
     client = QMPClient("nearmetal")
-    # By way of the folder's descriptor, because a socket's path may have 107 bytes only.
-    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        async with asyncio.timeout(limit):
-            while not await _connect(client, f"/proc/self/fd/{descriptor}/{MONITOR}"):
-                if (last_words := await ended()) is not None:
-                    raise NotProvisioned(f"QEMU ended at once: {last_words}")
-                await asyncio.sleep(_AGAIN)
-    except TimeoutError:
-        raise NotProvisioned(f"QEMU's monitor did not answer within {limit:g} s") from None
-    finally:
-        os.close(descriptor)
-    try:
-        yield Monitor(client)
-    finally:
-        await client.disconnect()
+    async with site.socket(f"{folder}/{MONITOR}") as path:
+        try:
+            async with asyncio.timeout(limit):
+                while not await _connect(client, path):
+                    if (last_words := await ended()) is not None:
+                        raise NotProvisioned(f"QEMU ended at once: {last_words}")
+                    await asyncio.sleep(_AGAIN)
+        except TimeoutError:
+            raise NotProvisioned(f"QEMU's monitor did not answer within {limit:g} s") from None
+        try:
+            yield Monitor(client)
+        finally:
+            await client.disconnect()
 
 
 async def _connect(client: QMPClient, path: str) -> bool:
