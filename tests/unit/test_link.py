@@ -30,7 +30,7 @@ def test_the_kernel_shapes_what_it_can(spec: LinkSpec, kernel_has: frozenset[str
 
 
 def test_the_words_of_each_shaper() -> None:
-    assert link.discipline(RATE, "tbf") == ["tbf", "rate", "50000000bit", "burst", "24224", "limit", "1514000"]
+    assert link.discipline(RATE, "tbf") == ["tbf", "rate", "50000000bit", "burst", "25000", "limit", "1514000"]
     assert link.discipline(DELAYED, "netem") == [
         "netem",
         "limit",

@@ -26,7 +26,9 @@ _IN_FLIGHT = 65_536
 _FRAME = 1514
 """Bytes of the longest frame: a wire carries nothing that the network card has yet to cut."""
 _BURST = 16 * _FRAME
-"""Bytes that tbf lets pass at once: at 1 Gbit/s what flows between two of a kernel's ticks of 4 kHz."""
+_BURST_SECONDS = 0.004
+"""What tbf lets pass at once: so much of the rate, and some frames at least. A kernel that was kept from its wire for
+longer than that has lost the difference, which shows as a link that is slower than asked for."""
 
 Ends = tuple[Port, Port]
 """A server's port and a client's."""
@@ -53,7 +55,9 @@ def shaper(link: LinkSpec, kernel_has: frozenset[str]) -> Shaper:
 def discipline(link: LinkSpec, by: Shaper) -> list[str]:
     """The words of `tc qdisc` for one direction. Pure."""
     if by == "tbf":
-        return ["tbf", "rate", f"{link.rate:.0f}bit", "burst", str(_BURST), "limit", str(_LONGEST_QUEUE * _FRAME)]
+        rate = link.rate or 0.0
+        burst = max(_BURST, round(rate / 8 * _BURST_SECONDS))
+        return ["tbf", "rate", f"{rate:.0f}bit", "burst", str(burst), "limit", str(_LONGEST_QUEUE * _FRAME)]
     words = ["netem", "limit", str(_LONGEST_QUEUE if link.rate else _IN_FLIGHT)]
     if link.delay or link.jitter:
         words += ["delay", f"{_microseconds(link.delay)}us", *([f"{_microseconds(link.jitter)}us"] * bool(link.jitter))]
