@@ -1,0 +1,63 @@
+"""The study `cpu-isolation` asks for what was published, and its quick version decides what it asks in time."""
+
+import pytest
+
+from nearmetal import plan, studies, study
+from nearmetal.model import Study
+from nearmetal.run.estimate import estimate
+from nearmetal.studies import published
+
+NAME = "cpu-isolation"
+TWENTY_MINUTES = 20 * 60.0
+
+
+def read(quick: bool = False) -> Study:
+    return study.read(studies.text(NAME), f"{NAME}.toml", quick=quick)
+
+
+def setting(what: str) -> float:
+    found = published.of(NAME)
+    assert found is not None
+    (one,) = [statement for statement in found.statements if statement.kind == "setting" and what in statement.what]
+    return one.low
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_there_are_blocks_enough_for_every_comparison(quick: bool) -> None:
+    one = read(quick)
+    made = plan.make(one)
+    assert len(made.blocks) == plan.enough_blocks(len(made.contrasts), one.design.alpha)
+
+
+def test_quick_takes_less_than_twenty_minutes() -> None:
+    one = read(quick=True)
+    assert estimate(one, plan.make(one)) < TWENTY_MINUTES < estimate(read(), plan.make(read()))
+
+
+def test_every_level_is_compared_with_none() -> None:
+    contrasts = plan.make(read()).contrasts
+    assert {one.reference["isolation"] for one in contrasts} == {"none"}
+    assert {one.treatment["isolation"] for one in contrasts} == {"user", "kernel", "kernel+user"}
+    assert {one.workload for one in contrasts} == {"http-100", "http-500", "httperf-100", "httperf-500", "noise"}
+
+
+def test_it_loads_as_was_published() -> None:
+    one = read()
+    found = published.of(NAME)
+    assert found is not None
+    assert one.machine.vcpus == setting("virtual CPUs")
+    headings = {figure.at["heading"] for figure in found.table("httperf").figures}
+    by_kind = {kind: [w.parameters for w in one.workloads if w.kind == kind] for kind in ("http", "httperf")}
+    for kind, count in (("http", "requests"), ("httperf", "connections")):
+        assert {given[count] for given in by_kind[kind]} == headings
+        assert {given["rate"] for given in by_kind[kind]} == {setting("requests started")}
+        assert {given["timeout"] for given in by_kind[kind]} == {f"{setting('timeout'):g}s"}
+    assert all(given["new_connections"] and given["mode"] == "open" for given in by_kind["http"])
+
+
+def test_the_levels_that_were_published_are_levels_of_ours() -> None:
+    found = published.of(NAME)
+    assert found is not None
+    assert {figure.at["isolation"] for figure in found.table("httperf").figures} <= set(
+        read().factors["isolation"].levels
+    )
