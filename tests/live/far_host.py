@@ -17,6 +17,8 @@ import asyncssh
 from nearmetal.lab import probe
 from nearmetal.lab.image import Image
 
+OWN = "/opt/far"
+
 CONFIG = """
 Port {port}
 ListenAddress {address}
@@ -88,8 +90,9 @@ def far_host(
     port: int,
     netns: str | None = None,
     cache: Path | None = None,
+    programs_of_this_host: bool = False,
 ) -> Iterator[FarHost]:
-    """`netns`: the name of a network namespace that has the address."""
+    """`netns`: the name of a network namespace that has the address. QEMU is not in the image, but here."""
     settings = folder / "far"
     settings.mkdir(parents=True)
     cache, state = cache or folder / "cache", folder / "state"
@@ -106,6 +109,14 @@ def far_host(
         state: "/var/lib/nearmetal",
         Path("/sys/fs/cgroup"): "/sys/fs/cgroup",
     }
+    if programs_of_this_host:
+        wrappers = next(image.root.glob("usr/lib/*/libwrap.so.0"))  # of all that sshd needs, this host may lack it
+        bound |= {
+            Path("/usr"): "/usr",
+            image.root / "usr/sbin/sshd": f"{OWN}/sshd",
+            wrappers.resolve(): f"{OWN}/libwrap.so.0",
+        }
+    sshd = f"{OWN}/sshd" if programs_of_this_host else "/usr/sbin/sshd"
     holder = subprocess.Popen(
         [
             *(("nsenter", f"--net=/run/netns/{netns}", "--") if netns else ()),
@@ -120,7 +131,7 @@ def far_host(
         first = int(json.loads(holder.stdout.readline())["pid"])
         host = FarHost(address, port, folder, holder, first, host_key)
         host.run("mkdir", "-p", "/run/sshd")
-        host.run("/usr/sbin/sshd", "-f", "/etc/far/sshd_config")
+        host.run("env", f"LD_LIBRARY_PATH={OWN}", sshd, "-f", "/etc/far/sshd_config")
         yield host
     finally:
         holder.terminate()

@@ -1,6 +1,7 @@
 """Hosts beside this one: a real sshd in namespaces of its own is one."""
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -408,25 +409,45 @@ class Pair:
         return [*found, *map(str, (self.far.folder / "state").glob("machines/*"))]
 
 
-@pytest.fixture
-def pair(lab_image: Image, tmp_path: Path, login: Login) -> Iterator[Pair]:
+@contextlib.contextmanager
+def joined(image: Image, folder: Path, login: Login, programs_of_this_host: bool = False) -> Iterator[Pair]:
     near, far = f"nmt{os.getpid()}-near", f"nmt{os.getpid()}-far"
-    try:
+    someone, key = login
+    with contextlib.ExitStack() as made:
         for name in (near, far):
             ip("netns", "add", name)
+            made.callback(ip, "netns", "delete", name)
             ip("-netns", name, "link", "set", "lo", "up")
         ip("-netns", near, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", far)
         for name, address in ((near, "10.112.0.1/30"), (far, "10.112.0.2/30")):
             ip("-netns", name, "address", "add", address, "dev", "cable")
             ip("-netns", name, "link", "set", "cable", "up")
-        someone, key = login
-        folder = tmp_path / "far"
-        with far_host(lab_image, folder, key, address="10.112.0.2", port=22, netns=far, cache=FAR_CACHE) as host:
-            someone.know(host)
-            yield Pair(near, host, set())
-    finally:
-        for name in (near, far):
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+        host = made.enter_context(
+            far_host(
+                image,
+                folder,
+                key,
+                address="10.112.0.2",
+                port=22,
+                netns=far,
+                cache=FAR_CACHE,
+                programs_of_this_host=programs_of_this_host,
+            )
+        )
+        someone.know(host)
+        yield Pair(near, host, set())
+
+
+@pytest.fixture
+def pair(lab_image: Image, tmp_path: Path, login: Login) -> Iterator[Pair]:
+    with joined(lab_image, tmp_path / "far", login) as two:
+        yield two
+
+
+@pytest.fixture
+def pair_with_qemu(lab_image: Image, tmp_path: Path, login: Login) -> Iterator[Pair]:
+    with joined(lab_image, tmp_path / "far", login, programs_of_this_host=True) as two:
+        yield two
 
 
 def ip(*words: str) -> str:
@@ -481,6 +502,26 @@ async def test_clients_elsewhere_than_the_servers(pair: Pair, tmp_path: Path) ->
     assert status == 0, stderr
     assert all(record.status is TrialStatus.OK and record.site == "local" for record in found_in(run))
     assert len(found_in(run)) == 2
+
+
+async def test_a_guest_on_another_host(pair_with_qemu: Pair, tmp_path: Path) -> None:
+    """Seconds, as it is emulated: its disk sent, its monitor and its sshd reached through the connection."""
+    text = STUDY.replace('environment = ["host"]', 'environment = ["qemu"]').replace(
+        'levels = ["local", "far"]', 'levels = ["far"]'
+    )
+    text = text.replace('hosts = "local", environment = "host"', 'environment = "qemu"').replace("128MiB", "256MiB")
+    run = tmp_path / "run"
+    status, _, stderr = await pair_with_qemu.nearmetal(
+        "run", str(written(tmp_path, pair_with_qemu, text)), "-o", str(run)
+    )
+    assert status == 0, stderr
+    (record,) = found_in(run)
+    assert record.status is TrialStatus.OK, record.reason
+    assert record.site == "far"
+    assert record.readback["resources"]["accel"] in ("kvm", "tcg")
+    assert record.readback["trunk"]["by"] == "vxlan"
+    assert record.responses["throughput"].value > 0
+    assert pair_with_qemu.left() == []
 
 
 async def test_killed_at_random_moments_neither_host_keeps_anything(pair: Pair, tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ from nearmetal.model import (
 
 _TOOLS = {arguments.PROGRAM: "qemu-system-x86", "qemu-img": "qemu-utils", "ip": "iproute2", "taskset": "util-linux"}
 """Program to Debian package."""
+_FAR_PAUSE = 0.25
+"""Seconds between two looks at a guest that boots on another host: each look starts programs beside it."""
 _OVERHEAD = 256 * 2**20
 """Bytes that QEMU is given beyond the guest's memory when it is asked whether there is enough."""
 
@@ -203,11 +205,15 @@ class QemuMachine(ssh.SshMachine):
 
     async def ready(self) -> bool:
         """Whether the guest's sshd may be up. An attempt before would be lost and repeated only seconds later."""
+        if self.site.spec is not None:
+            await asyncio.sleep(_FAR_PAUSE)
         if not await self._is_running():
             raise NotProvisioned("QEMU has ended", self.name)
+        if await self._console.is_up():
+            return True
         if await self._console.has_panicked():
             raise NotProvisioned("the guest's kernel panicked", self.name)
-        return await self._console.is_up()
+        return False
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         """The guest ends with us, and so does what runs in it: `env` then does, at half of the probe's cost."""
@@ -217,6 +223,8 @@ class QemuMachine(ssh.SshMachine):
         return ["env", "-i", *(f"{name}={value}" for name, value in variables.items()), *argv]
 
     async def _is_running(self) -> bool:
+        if self.site.spec is not None and self._running is not None:
+            return await _last_words(self._running) is None  # costs nothing there
         for folder in self._group.folders:
             with contextlib.suppress(FileNotFoundError, ToolFailed):
                 if await self.site.get(f"{folder}/cgroup.procs"):
