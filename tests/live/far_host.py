@@ -132,6 +132,8 @@ def far_host(
         host = FarHost(address, port, folder, holder, first, host_key)
         host.run("mkdir", "-p", "/run/sshd")
         host.run("env", f"LD_LIBRARY_PATH={OWN}", sshd, "-f", "/etc/far/sshd_config")
+        # It leaves for the background before it listens; its number is written after.
+        host.run("timeout", "20", "sh", "-c", "until [ -s /run/sshd.pid ]; do sleep 0.02; done")
         yield host
     finally:
         holder.terminate()

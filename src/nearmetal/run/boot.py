@@ -276,15 +276,15 @@ async def _stage(booted: Booted, lab: Lab, servers: list[Machine], client_handle
         spec=booted.spec,
         link=booted.asked.link,
         connect=booted.asked.clients.connect,
-        cpus={machine.name: _numbered(machine, booted, lab) for machine in machines},
+        cpus={machine.name: _numbered(machine, booted) for machine in machines},
         offsets=await offsets(timed, lab.host_boot_id),
     )
 
 
-def _numbered(machine: Machine, booted: Booted, lab: Lab) -> list[int]:
+def _numbered(machine: Machine, booted: Booted) -> list[int]:
     """A machine's CPUs by its own numbers: with a kernel of its own it counts from 0, else as the host does."""
     given = cpus.parse(booted.cpusets[machine.name])
-    if machine.boot_id.startswith(lab.host_boot_id):
+    if machine.boot_id.startswith(machine.site.boot_id):
         return given
     return list(range(booted.spec.vcpus if machine.role == "server" else len(given)))
 
