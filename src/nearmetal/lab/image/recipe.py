@@ -26,7 +26,7 @@ PACKAGES = {
     "ethtool": "offloads, set and read back",
     "iproute2": "links, queueing disciplines (tc) and sockets (ss)",
     "tcpdump": "captures",
-    "iputils-ping": "the ping workload",
+    "iputils-ping": "round trips by hand",
     "procps": "sysctl, ps, top",
     "util-linux": "taskset, chrt, unshare, mount",
     "kmod": "modprobe in a guest",
