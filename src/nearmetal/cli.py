@@ -153,10 +153,62 @@ def show(run: Path, as_json: bool) -> None:
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @_json_option
 def ls(folder: Path | None, as_json: bool) -> None:
-    """List runs: those known on this host, or those in a FOLDER."""
+    """List the machines that are up, and runs: those known on this host, or those in a FOLDER."""
     from nearmetal import commands
 
     commands.list_runs(folder, as_json)
+
+
+# ── Machines to work in by hand ───────────────────────────────────────────────────────────────────────────────────
+
+
+@cli.command()
+@click.argument("environment")
+@click.option("--name", help="What to call the machine; else the environment's name.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a key of a study's [machine]: machine.memory=1GiB, machine.vcpus=2.",
+)
+@_json_option
+def up(environment: str, name: str | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Make a machine of an ENVIRONMENT and keep it until `down`."""
+    from nearmetal import commands_by_hand
+
+    commands_by_hand.up(environment, name, overrides, as_json)
+
+
+@cli.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("name")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def execute(name: str, command: tuple[str, ...]) -> int:
+    """Run a COMMAND in a machine that is up: `nearmetal exec NAME -- COMMAND`.
+
+    Input and output are passed on as they come. The status is the command's own; 125 is nearmetal's own failure.
+    """
+    from nearmetal import commands_by_hand
+
+    return commands_by_hand.execute(name, command[1:] if command[0] == "--" else command)
+
+
+@cli.command()
+@click.argument("name")
+def ssh(name: str) -> int:
+    """Open a shell in a machine that is up."""
+    from nearmetal import commands_by_hand
+
+    return commands_by_hand.shell(name)
+
+
+@cli.command()
+@click.argument("name")
+def down(name: str) -> int:
+    """Remove a machine that is up, and all that was made for it."""
+    from nearmetal import commands_by_hand
+
+    return commands_by_hand.down(name)
 
 
 # ── This host ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -178,6 +230,67 @@ def clean(as_json: bool) -> int:
     from nearmetal import commands
 
     return commands.clean(as_json)
+
+
+@cli.group()
+def isolate() -> None:
+    """Keep CPUs of this host free of everything that can be moved, and give them back."""
+
+
+def _cpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--cpus", metavar="LIST", help='Which, such as "1" or "2-3"; by default the last.')(command)
+
+
+@isolate.command("plan")
+@_cpus_option
+@_json_option
+def isolate_plan(cpus: str | None, as_json: bool) -> None:
+    """Show the CPUs, and each change in words. Changes nothing."""
+    from nearmetal import commands_isolate
+
+    commands_isolate.plan(cpus, as_json)
+
+
+@isolate.command("on")
+@_cpus_option
+@click.option("--boot", is_flag=True, help="Also tell the boot loader (GRUB), for after the next boot.")
+@click.option("--strict", is_flag=True, help="Isolate nothing when something cannot be changed or moved.")
+@_json_option
+def isolate_on(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> None:
+    """Isolate CPUs until `isolate off`."""
+    from nearmetal import commands_isolate
+
+    commands_isolate.on(cpus, boot, strict, as_json)
+
+
+@isolate.command("status")
+@_json_option
+def isolate_status(as_json: bool) -> None:
+    """Show what is isolated, and whether it still is as it was set."""
+    from nearmetal import commands_isolate
+
+    commands_isolate.status(as_json)
+
+
+@isolate.command("prove")
+@_cpus_option
+@click.option("--rounds", type=click.IntRange(1, 1000), default=8, show_default=True, help="Listen so often to each.")
+@click.option("--seconds", type=click.FloatRange(0.1, 60), default=0.5, show_default=True, help="How long each time.")
+@_json_option
+def isolate_prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
+    """Listen to a CPU with and without isolation, in turns. Leaves it as it was."""
+    from nearmetal import commands_isolate
+
+    commands_isolate.prove(cpus, rounds, seconds, as_json)
+
+
+@isolate.command("off")
+@_json_option
+def isolate_off(as_json: bool) -> int:
+    """Put everything back that `isolate on` changed."""
+    from nearmetal import commands_isolate
+
+    return commands_isolate.off(as_json)
 
 
 @cli.group()

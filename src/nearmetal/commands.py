@@ -303,21 +303,29 @@ def show(path: Path, as_json: bool) -> None:
 
 
 def list_runs(folder: Path | None, as_json: bool) -> None:
-    """Those in a folder; without one, those where runs are put by themselves and those that the index knows."""
+    """Those in a folder; without one, those where runs are put by themselves and those that the index knows.
+
+    And the machines that are up.
+    """
+    from nearmetal import commands_by_hand
+
     paths = Paths.default()
     usual = runs.inside(paths.runs) if paths.runs.is_dir() else []
     places = runs.inside(folder) if folder else [*usual, *runs.remembered(paths.state)]
     listed, unreadable = runs.listing(places)
+    machines = commands_by_hand.machines()
     if as_json:
         print_json(
             {
                 "schema": "ls.v1",
                 "runs": [one.model_dump(mode="json") for one in listed],
                 "unreadable": [one.model_dump(mode="json") for one in unreadable],
-                "machines": [],
+                "machines": machines,
             }
         )
         return
+    if machines:
+        commands_by_hand.print_machines(machines)
     if not places:
         click.echo(f"no runs in {folder or paths.runs}; `nearmetal run quickstart` makes one")
         return
@@ -358,7 +366,7 @@ def doctor(as_json: bool) -> int:
 def clean(as_json: bool) -> int:
     from nearmetal.lab import clean as cleaning
 
-    cleaned = asyncio.run(cleaning.clean())
+    cleaned = asyncio.run(cleaning.clean_everything())
     if as_json:
         print_json(cleaned.model_dump(mode="json"))
     else:

@@ -1,12 +1,14 @@
 """Putting right what a dead nearmetal left: every ledger without an owner is replayed."""
 
 import os
+from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from nearmetal.by_hand import kept
 from nearmetal.config import Paths
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import held, ownerless
@@ -30,6 +32,11 @@ def ledgers_folder() -> Path:
     return Paths.default().state / "ledgers"
 
 
+def standing_folder() -> Path:
+    """Ledgers of what stands after the command that made it. No run replays them before it starts."""
+    return Paths.default().state / "isolation"
+
+
 def new_token() -> str:
     """Tells one lab's things from another's, in names of at most 15 characters."""
     return os.urandom(3).hex()
@@ -37,11 +44,17 @@ def new_token() -> str:
 
 async def clean() -> Cleaned:
     """Idempotent. Ledgers of living owners are not touched. Hosts are reached as the ledgers say."""
+    folder = ledgers_folder()
+    cleaned = await put_right(list(ownerless(folder)) if folder.exists() else [])
+    await kept.forget_dead()
+    return cleaned
+
+
+async def put_right(paths: Sequence[Path]) -> Cleaned:
+    """Replay these ledgers, whose owners are dead."""
     removed: list[str] = []
     restored: list[str] = []
     left: list[str] = []
-    folder = ledgers_folder()
-    paths = list(ownerless(folder)) if folder.exists() else []
     for path in paths:
         with held(path) as ledger:
             before = ledger.outstanding()

@@ -1,0 +1,104 @@
+"""Ways into a machine that is up, for a person: an argument vector of this host whose stdin, stdout and stderr are
+those of the program inside, as they come. What a study runs goes by `Machine.exec` instead.
+
+For the host kind that is the probe's `launch --enter`, for a container the engine's own client, for a guest OpenSSH's,
+with the lab's key, the pinned host key, and nothing of the user's own configuration.
+"""
+
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+
+from nearmetal.by_hand import kept as written
+from nearmetal.by_hand.kept import Kept
+from nearmetal.config import Paths
+from nearmetal.errors import BadInput, NotProvisioned
+from nearmetal.lab import machine, probe
+from nearmetal.lab.cgroup import Group
+from nearmetal.lab.keys import lab_keys
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import Handle
+
+_GUESTS = "nearmetal-guest"
+"""The name under which every guest's host key is known: its address and port are another each time."""
+SHELL = ("bash", "-l")
+
+
+def _of_host(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
+    site = LocalSite()
+    place = [*site.bound, "--enter", str(handle.data["first"]["pid"])]
+    place += [word for directory in Group(**handle.data["group"]).folders for word in ("--cgroup", directory)]
+    # A terminal belongs to one session, and a machine's programs have their own: `script` gives them one inside.
+    inside = ["script", "-qec", shlex.join(argv), "/dev/null"] if terminal else argv
+    return machine.launch(site.probe, inside, env, *place)
+
+
+def _of_docker(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
+    options = ["--interactive", *(["--tty"] if terminal else [])]
+    place = ["docker", "--host", handle.data["engine"], "exec", *options, handle.data["container"]]
+    return [*place, *machine.launch(probe.INSIDE, argv, env)]
+
+
+def _of_qemu(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
+    keys = Paths.default().state / "keys"
+    known = written.folder() / "known_hosts"
+    public = lab_keys(Paths.default().state).host.export_public_key("openssh").decode().strip()
+    _write(known, f"{_GUESTS} {public}\n")
+    options = {
+        "IdentityFile": _path(keys / "client"),
+        "IdentitiesOnly": "yes",
+        "IdentityAgent": "none",
+        "PreferredAuthentications": "publickey",
+        "HostKeyAlias": _GUESTS,
+        "HostKeyAlgorithms": "ssh-ed25519",
+        "UserKnownHostsFile": _path(known),
+        "GlobalKnownHostsFile": "/dev/null",
+        "StrictHostKeyChecking": "yes",
+        "ControlPath": "none",
+        "ConnectTimeout": "30",
+        "ServerAliveInterval": "15",
+        "LogLevel": "ERROR",
+    }
+    # Ends with this connection's sshd, its parent: a program that says nothing would outlive the client otherwise.
+    inside = shlex.join(machine.launch(probe.INSIDE, argv, env, "--die-with-parent"))
+    return [
+        *("ssh", "-F", "none", "-t" if terminal else "-T"),
+        *(word for name, value in options.items() for word in ("-o", f"{name}={value}")),
+        *("-p", str(handle.data["ssh_port"]), "root@127.0.0.1", "--", inside),
+    ]
+
+
+def _path(path: object) -> str:
+    """As a value of ssh_config(5)."""
+    return '"' + str(path).replace("%", "%%") + '"'
+
+
+def _write(path: "os.PathLike[str]", text: str) -> None:
+    unfinished = f"{os.fspath(path)}.{os.getpid()}"
+    with open(unfinished, "w") as file:  # noqa: PTH123
+        file.write(text)
+    os.replace(unfinished, path)  # noqa: PTH105
+
+
+_Door = Callable[[Handle, Sequence[str], Mapping[str, str], bool], list[str]]
+_DOORS: Mapping[str, _Door] = {"host": _of_host, "docker": _of_docker, "qemu": _of_qemu}
+
+
+def of(kept: Kept) -> "Callable[..., list[str]] | None":
+    """The door of a machine: called with a program's argument vector, and `terminal` where it is to have one.
+
+    None for a kind that has none: its machines are reached by `Machine.exec` alone. NotProvisioned while it is made.
+    """
+    handle = kept.handle
+    if handle is None:
+        raise NotProvisioned("it is not up yet", kept.name, "wait until `nearmetal up` returns")
+    if handle.kind not in _DOORS:
+        return None
+
+    def door(argv: Sequence[str], *, terminal: bool = False) -> list[str]:
+        if any("\0" in word for word in argv):
+            raise BadInput("a word of a command holds a zero byte, which no program can be given", repr(list(argv)))
+        env = {"TERM": os.environ.get("TERM", "xterm")} if terminal else {}
+        return _DOORS[handle.kind](handle, argv, env, terminal)
+
+    return door

@@ -1,0 +1,107 @@
+"""Running a program in a machine that is up, with this process' own stdin, stdout and stderr."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from types import FrameType
+from typing import Any
+
+from nearmetal import plugins
+from nearmetal.by_hand import doors
+from nearmetal.by_hand.kept import Kept
+from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
+from nearmetal.lab.process import exit_status
+from nearmetal.lab.sites import opener
+from nearmetal.model import Completed
+
+_SSH_FAILED = 255
+_DAY = 86400.0
+
+
+async def require_keeper(kept: Kept) -> None:
+    """MachineLost when the machine went with its keeper."""
+    if not await kept.has_keeper():
+        raise MachineLost("its keeper died, and the machine with it", kept.name, f"nearmetal down {kept.name}")
+
+
+def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
+    """The program's status, 128 + signal for one that was killed. MachineLost."""
+    asyncio.run(require_keeper(kept))
+    door = doors.of(kept)
+    if door is None:
+        return _run_without_door(kept, argv, terminal)
+    status = _with_own_streams(door(argv, terminal=terminal))
+    if status != 0:
+        asyncio.run(require_keeper(kept))
+    if status == _SSH_FAILED and kept.handle and kept.handle.kind == "qemu":
+        _require_answer(kept, door(["true"]))
+    return status
+
+
+def _require_answer(kept: Kept, command: Sequence[str]) -> None:
+    """OpenSSH's client tells its own failure by a status that a program may have too."""
+    asked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if asked.returncode != 0:
+        said = asked.stderr.strip()[-500:]
+        raise MachineLost(f"it does not answer: {said}", kept.name, f"nearmetal down {kept.name}")
+
+
+def _with_own_streams(command: Sequence[str]) -> int:
+    try:
+        process = subprocess.Popen(command)
+    except FileNotFoundError:
+        raise HostCannot(
+            f"there is no program {command[0]!r}", remedy="install it; `nearmetal doctor` names the package"
+        ) from None
+    with _passing_on(process):
+        return exit_status(process.wait())
+
+
+@contextmanager
+def _passing_on(process: "subprocess.Popen[Any]") -> Iterator[None]:
+    """Signals are for the program: those of a terminal reach it by themselves, others are passed on."""
+
+    def passed(number: int, frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    def reaches_it_too(number: int, frame: FrameType | None) -> None:
+        if not sys.stdin.isatty():
+            process.send_signal(number)
+
+    handlers = {signal.SIGTERM: passed, signal.SIGHUP: passed, signal.SIGINT: reaches_it_too}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run_without_door(kept: Kept, argv: Sequence[str], terminal: bool) -> int:
+    """By `Machine.exec`: the input is read first, and the output comes when the program has ended."""
+    if terminal:
+        raise HostCannot(
+            f"a machine of kind {kept.environment!r} gives no terminal",
+            kept.name,
+            f"nearmetal exec {kept.name} -- COMMAND",
+        )
+    given = b"" if sys.stdin.isatty() else sys.stdin.buffer.read()
+    ended = asyncio.run(_exec(kept, argv, given))
+    sys.stdout.buffer.write(ended.stdout)
+    sys.stdout.buffer.flush()
+    sys.stderr.buffer.write(ended.stderr)
+    sys.stderr.buffer.flush()
+    return ended.status
+
+
+async def _exec(kept: Kept, argv: Sequence[str], given: bytes) -> Completed:
+    if kept.handle is None:
+        raise NotProvisioned("it is not up yet", kept.name)
+    plugin = plugins.load("environments", kept.handle.kind)
+    async with aclosing(opener({})) as open_site:
+        machine = await plugin.attach(kept.handle, await open_site(kept.handle.site))
+        ended: Completed = await machine.exec(argv, stdin=given, timeout=_DAY)
+        return ended

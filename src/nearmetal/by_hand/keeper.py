@@ -1,0 +1,139 @@
+"""The keeper of a machine: makes it, holds its ledger, and removes it when told to end (SIGTERM).
+
+A process of its own, started by `up`, because machines end with whoever made them. It is given one JSON line,
+{"environment", "name" or null, "set": [KEY=VALUE…]}, and answers in JSON lines: {"say": TEXT} while it works, then
+{"up": what is written down} or {"error": TEXT, "code": EXIT CODE}.
+"""
+
+import asyncio
+import contextlib
+import datetime
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from nearmetal import plugins
+from nearmetal.by_hand import kept as written
+from nearmetal.by_hand.kept import Kept
+from nearmetal.by_hand.wanted import Wanted, cpuset, refuse_what_cannot_be, wanted
+from nearmetal.config import Paths
+from nearmetal.errors import ExitCode, MachineError, NearmetalError, ToolFailed
+from nearmetal.lab import clean
+from nearmetal.lab.identity import FirstProcess
+from nearmetal.lab.lab import Lab, OpenSite
+from nearmetal.lab.ledger import held
+from nearmetal.lab.site import LocalSite
+from nearmetal.lab.sites import opener
+
+
+def tell(**answer: Any) -> None:
+    """To whoever waits for the machine; nobody may be left who does."""
+    with contextlib.suppress(BrokenPipeError):
+        print(json.dumps(answer), flush=True)
+
+
+async def keep(environment: str, name: str | None, overrides: Sequence[str]) -> None:
+    """Until cancelled. NearmetalError when the machine does not come up."""
+    want = wanted(environment, overrides)
+    if name is not None:
+        written.check_name(name)
+    with written.claimed(await _draft(name or environment, want), named=name is not None) as kept:
+        _to_log(kept.name)
+        async with aclosing(opener({}, _say)) as open_site:
+            await _prepare(want, open_site)
+            with held(clean.ledgers_folder() / f"{kept.token}.jsonl") as ledger:
+                lab = Lab(kept.token, ledger, open_site, LocalSite().boot_id)
+                try:
+                    await _make(want, kept, lab)
+                    await asyncio.Event().wait()
+                finally:
+                    for left in await lab.close():
+                        print(f"still there: {left}", file=sys.stderr, flush=True)
+
+
+async def _draft(name: str, want: Wanted) -> Kept:
+    me = await FirstProcess.of(os.getpid(), LocalSite())
+    assert me is not None
+    return Kept(
+        name=name,
+        environment=want.environment.kind,
+        token=clean.new_token(),
+        keeper=me.pid,
+        keeper_started=me.started,
+        made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        spec=want.spec,
+    )
+
+
+async def _prepare(want: Wanted, open_site: OpenSite) -> None:
+    """What does not belong to this machine alone."""
+    plugin = plugins.load("environments", want.environment.kind)
+    if plugin.on_switch:
+        from nearmetal.lab.image import Recipe, build
+
+        if want.spec.image == Recipe().name:
+            await build(Recipe(), Paths.default().cache, _say)
+    await refuse_what_cannot_be(want, open_site)
+    await plugin.prepare(want.environment, want.spec, await open_site(want.spec.host))
+
+
+async def _make(want: Wanted, kept: Kept, lab: Lab) -> None:
+    cpus = await cpuset(want, lab.site)
+    site = await lab.site(want.spec.host)
+    handle = await lab.create(want.environment, want.spec, "server", want.provision, cpus, site)
+    machine = await lab.attach(handle)
+    up = kept.model_copy(update={"handle": handle, "cpus": cpus, "address": machine.address})
+    written.save(up)
+    tell(up=up.model_dump(mode="json"))
+    _to_nobody()
+
+
+def _say(text: str) -> None:
+    tell(say=text)
+
+
+def _to_log(name: str) -> None:
+    """From here on what goes wrong is written down: the terminal that we were started from may go away."""
+    descriptor = os.open(written.log(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+
+
+def _to_nobody() -> None:
+    descriptor = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
+    os.dup2(descriptor, 1)
+    os.close(descriptor)
+
+
+async def _until_told(environment: str, name: str | None, overrides: Sequence[str]) -> int:
+    task = asyncio.ensure_future(keep(environment, name, overrides))
+    # Once only: what is being removed then is removed to the end.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: task.cancelling() or task.cancel())
+    try:
+        await task
+    except asyncio.CancelledError:
+        tell(error="told to end before the machine was up", code=int(ExitCode.INTERRUPTED))
+    except NearmetalError as error:
+        code = ExitCode.HOST_CANNOT if isinstance(error, MachineError | ToolFailed) else error.exit_code
+        tell(error=str(error), code=int(code))
+        return int(code)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        tell(error=f"{where}{error.strerror or error}", code=int(ExitCode.HOST_CANNOT))
+        return int(ExitCode.HOST_CANNOT)
+    return 0
+
+
+def main() -> int:
+    request = json.loads(sys.stdin.readline())
+    return asyncio.run(_until_told(request["environment"], request["name"], request["set"]))
+
+
+if __name__ == "__main__":
+    Path("/proc/self/comm").write_text("nm-keeper")
+    sys.exit(main())

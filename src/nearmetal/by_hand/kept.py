@@ -1,0 +1,141 @@
+"""What is written down of each machine that is kept up: one file per name, claimed by its keeper."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+from nearmetal.config import Paths
+from nearmetal.errors import BadInput
+from nearmetal.lab.identity import FirstProcess
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import Frozen, Handle, MachineSpec
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class Kept(Frozen):
+    """A machine that is up, or about to be: `handle` is there once it answers."""
+
+    name: str
+    environment: str
+    token: str
+    """Of its lab: in the names of all that was made for it."""
+    keeper: int
+    keeper_started: int
+    """In clock ticks since the kernel did: with its number it tells the keeper from every other process."""
+    made: str
+    spec: MachineSpec
+    cpus: str = ""
+    address: str = ""
+    handle: Handle | None = None
+
+    async def has_keeper(self) -> bool:
+        return await FirstProcess(self.keeper, self.keeper_started).is_alive(LocalSite())
+
+
+def folder() -> Path:
+    return Paths.default().state / "up"
+
+
+def log(name: str) -> Path:
+    """What a keeper has to say that nobody was there to hear."""
+    return folder() / f"{name}.log"
+
+
+def _file(name: str) -> Path:
+    return folder() / f"{name}.json"
+
+
+def check_name(name: str) -> None:
+    """BadInput for what cannot be a machine's name."""
+    if not _NAME.fullmatch(name):
+        raise BadInput(
+            f"{name[:100]!r} cannot be a machine's name", remedy="use letters, digits, '.', '_' and '-', at most 64"
+        )
+
+
+def everything() -> list[Kept]:
+    """All that is written down, by name; also of keepers that died."""
+    found: list[Kept] = []
+    for file in sorted(folder().glob("*.json")):
+        try:
+            found.append(Kept.model_validate_json(file.read_bytes()))
+        except FileNotFoundError:
+            continue  # it went down just now
+        except ValueError as error:
+            raise BadInput(f"this cannot be read: {error}", str(file), "nearmetal clean, then remove it") from None
+    return found
+
+
+def find(name: str) -> Kept:
+    """BadInput, naming those that are up, when there is none of this name."""
+    check_name(name)
+    known = everything()
+    for one in known:
+        if one.name == name:
+            return one
+    names = ", ".join(one.name for one in known)
+    raise BadInput(
+        f"no machine {name!r} is up",
+        remedy=f"choose one of: {names}" if names else "make one: nearmetal up host, docker or qemu",
+    )
+
+
+def save(kept: Kept) -> None:
+    """Replace what is written down, at once and whole."""
+    unfinished = _unfinished(kept)
+    unfinished.replace(_file(kept.name))
+
+
+def _unfinished(kept: Kept) -> Path:
+    file = folder() / f".{kept.name}.{kept.keeper}"
+    file.write_text(kept.model_dump_json())
+    return file
+
+
+def forget(name: str) -> None:
+    """Idempotent."""
+    _file(name).unlink(missing_ok=True)
+    log(name).unlink(missing_ok=True)
+
+
+@contextmanager
+def claimed(kept: Kept, *, named: bool) -> Iterator[Kept]:
+    """Hold a name while the machine is up. One that a person chose must be free; else NAME-2 and so on are tried."""
+    folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+    for number in count(1):
+        candidate = kept if number == 1 else kept.model_copy(update={"name": f"{kept.name}-{number}"})
+        if _claim(candidate):
+            break
+        if named:
+            raise BadInput(
+                f"a machine {kept.name!r} is up already",
+                remedy=f"choose another --name, or end that one: nearmetal down {kept.name}",
+            )
+    try:
+        yield candidate
+    finally:
+        forget(candidate.name)
+
+
+def _claim(kept: Kept) -> bool:
+    """The first to link its file wins, and the file is whole."""
+    unfinished = _unfinished(kept)
+    try:
+        os.link(unfinished, _file(kept.name))
+    except FileExistsError:
+        return False
+    finally:
+        unfinished.unlink()
+    return True
+
+
+async def forget_dead() -> list[str]:
+    """Forget the machines whose keeper is dead; their names. For after what they left has been removed."""
+    dead = [one.name for one in everything() if not await one.has_keeper()]
+    for name in dead:
+        forget(name)
+    return dead

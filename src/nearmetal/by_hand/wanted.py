@@ -1,0 +1,86 @@
+"""What `up` is asked for, read as a study's would be: the same keys, the same checks, the same words for what is wrong.
+
+Effects: `refuse_what_cannot_be` looks at the host, and changes nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nearmetal import factors as words
+from nearmetal import plugins
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab import cpus
+from nearmetal.lab.lab import OpenSite
+from nearmetal.lab.site import available_cpus
+from nearmetal.model import EnvironmentSpec, MachineSpec, Provision, Study
+from nearmetal.run import shape
+from nearmetal.run.missing import cannot_run
+from nearmetal.study import read
+
+# A workload is what a study cannot do without; it never runs.
+_STUDY = """
+name = "by-hand"
+environments.{0}.kind = "{0}"
+factors.environment = ["{0}"]
+clients.environment = "{0}"
+[[workloads]]
+name = "none"
+kind = "ping"
+"""
+_SETTABLE = ("machine.", "environments.")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A machine that somebody wants to work in."""
+
+    study: Study
+    environment: EnvironmentSpec
+    spec: MachineSpec
+
+    @property
+    def provision(self) -> Provision:
+        provisions: tuple[Provision, ...] = plugins.load("environments", self.environment.kind).provisions
+        return self.environment.provision or provisions[0]
+
+
+def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
+    """From the words of the command line. BadInput."""
+    known = plugins.names("environments")
+    if environment not in known:
+        raise BadInput(f"there is no environment {environment[:100]!r}", remedy=f"choose one of: {', '.join(known)}")
+    for text in overrides:
+        if not text.startswith(_SETTABLE):
+            raise BadInput(
+                f"--set {text[:100]!r}: a machine has no such key",
+                remedy=f"set a key of [machine] or of its environment: machine.memory=1GiB, "
+                f"environments.{environment}.KEY=VALUE",
+            )
+    study = read(_STUDY.format(environment), "nearmetal up", overrides)
+    asked = words.ask(study, {"environment": environment}, plugins.names("treatments"))
+    if asked.treatments:
+        raise BadInput(
+            f"machine.{next(iter(asked.treatments))} is a treatment, and treatments are carried out in a run only",
+            remedy="set it by hand in the machine, or in a study: see docs/treatments.md",
+        )
+    return Wanted(study, study.environment(environment), shape.server(asked))
+
+
+async def refuse_what_cannot_be(wanted: Wanted, open_site: OpenSite) -> None:
+    """HostCannot with what is lacking."""
+    for _, lacking in await cannot_run(wanted.study, open_site):
+        raise HostCannot(f"{lacking.what}: {lacking.detail}", wanted.environment.kind, lacking.remedy)
+    if plugins.load("environments", wanted.environment.kind).on_switch:
+        available = len(await available_cpus(await open_site(wanted.spec.host)))
+        if wanted.spec.vcpus > available:
+            raise HostCannot(
+                f"{wanted.spec.vcpus} CPUs: this host has {available}",
+                wanted.environment.kind,
+                f"set machine.vcpus to at most {available}",
+            )
+
+
+async def cpuset(wanted: Wanted, open_site: OpenSite) -> str:
+    """The host's CPUs that the machine may use, as a server of a study would have them."""
+    available = await available_cpus(await open_site(wanted.spec.host))
+    return cpus.share(available, wanted.spec.vcpus, 1, wanted.spec.cpus, None).servers[0]

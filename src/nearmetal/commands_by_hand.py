@@ -1,0 +1,123 @@
+"""What the commands about machines to work in by hand do."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+from rich.table import Table
+
+from nearmetal.by_hand import kept as written
+from nearmetal.by_hand.kept import Kept
+from nearmetal.commands import console_for, print_json
+from nearmetal.errors import ExitCode, NearmetalError
+from nearmetal.units import show_size
+
+
+def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bool) -> None:
+    from nearmetal.by_hand.up import up as have
+
+    console = console_for(as_json)
+    kept = have(environment, name, overrides, console.print)
+    if as_json:
+        print_json({"schema": "up.v1", **_told(kept, "up")})
+        return
+    cpus = f"{kept.spec.vcpus} CPU{'s' if kept.spec.vcpus > 1 else ''}"
+    console.print(f"{kept.name} is up: {kept.environment}, {cpus}, {show_size(kept.spec.memory)}")
+    for words, what in (
+        (f"exec {kept.name} -- COMMAND", "run a command in it"),
+        (f"ssh {kept.name}", "a shell in it"),
+        (f"cp FILE {kept.name}:PATH", "copy there, and back the other way round"),
+        (f"down {kept.name}", "remove it"),
+    ):
+        console.print(f"  nearmetal {words:<32}{what}", soft_wrap=True)
+    if kept.address:
+        console.print(f"  {kept.address} is its address on the lab's switch, nm-{kept.token}", soft_wrap=True)
+    if (port := _ssh_port(kept)) is not None:
+        console.print(f"  127.0.0.1:{port} leads to its SSH server", soft_wrap=True)
+
+
+def _ssh_port(kept: Kept) -> int | None:
+    return kept.handle.data.get("ssh_port") if kept.handle else None
+
+
+def down(name: str) -> int:
+    from nearmetal.by_hand.up import down as end
+
+    left = asyncio.run(end(name))
+    for what in left:
+        click.echo(f"still there (nearmetal clean tries again): {what}", err=True)
+    if not left:
+        click.echo(f"{name} is down")
+    return ExitCode.HOST_CANNOT if left else ExitCode.DONE
+
+
+def execute(name: str, argv: Sequence[str]) -> int:
+    from nearmetal.by_hand import enter
+
+    return _own_failures_apart(lambda: enter.run(written.find(name), argv))
+
+
+def shell(name: str) -> int:
+    """With a terminal where we have one ourselves; else what stdin says is run."""
+    from nearmetal.by_hand import doors, enter
+
+    return _own_failures_apart(lambda: enter.run(written.find(name), doors.SHELL, terminal=sys.stdin.isatty()))
+
+
+def _own_failures_apart(work: Callable[[], int]) -> int:
+    """A command's own status may be any, so what goes wrong with us has one status of its own."""
+    try:
+        return work()
+    except NearmetalError as error:
+        click.echo(f"nearmetal: {error}", err=True)
+    except OSError as error:
+        click.echo(f"nearmetal: {error.strerror or error}", err=True)
+    return ExitCode.OWN_FAILURE
+
+
+# ── Which are up ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def machines() -> list[dict[str, Any]]:
+    """Those that are kept, for `ls`."""
+
+    async def told() -> list[dict[str, Any]]:
+        return [_told(kept, await _state(kept)) for kept in written.everything()]
+
+    return asyncio.run(told())
+
+
+async def _state(kept: Kept) -> str:
+    if not await kept.has_keeper():
+        return "lost"
+    return "up" if kept.handle else "starting"
+
+
+def _told(kept: Kept, state: str) -> dict[str, Any]:
+    return {
+        "name": kept.name,
+        "environment": kept.environment,
+        "state": state,
+        "made": kept.made,
+        "address": kept.address,
+        "switch": f"nm-{kept.token}" if kept.address else None,
+        "ssh_port": _ssh_port(kept),
+        "cpus": kept.cpus,
+        "keeper": kept.keeper,
+        "machine": kept.spec.model_dump(mode="json"),
+    }
+
+
+def print_machines(listed: Sequence[dict[str, Any]]) -> None:
+    table = Table("machine", "environment", "state", "CPUs", "memory", "address", "made", box=None, pad_edge=False)
+    for one in listed:
+        spec = one["machine"]
+        made = one["made"][:16].replace("T", " ")
+        memory = show_size(spec["memory"])
+        table.add_row(one["name"], one["environment"], one["state"], str(spec["vcpus"]), memory, one["address"], made)
+    console = console_for(False)
+    console.print(table)
+    if any(one["state"] == "lost" for one in listed):
+        console.print("lost: its keeper died, and the machine with it; remove the rest by: nearmetal clean")
