@@ -50,6 +50,19 @@ async def clean() -> Cleaned:
     return cleaned
 
 
+async def clean_everything() -> Cleaned:
+    """`clean`, and what was asked to stand after its command: an isolation of this host."""
+    folder = standing_folder()
+    dead = await clean()
+    stood = await put_right(list(ownerless(folder)) if folder.exists() else [])
+    return Cleaned(
+        ledgers=dead.ledgers + stood.ledgers,
+        removed=dead.removed + stood.removed,
+        restored=dead.restored + stood.restored,
+        left=dead.left + stood.left,
+    )
+
+
 async def put_right(paths: Sequence[Path]) -> Cleaned:
     """Replay these ledgers, whose owners are dead."""
     removed: list[str] = []

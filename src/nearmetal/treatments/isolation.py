@@ -23,8 +23,8 @@ SYSCTLS = {"kernel.timer_migration": "0", "kernel.sched_rt_runtime_us": "-1", "k
 As in the profiles cpu-partitioning and realtime of tuned."""
 
 
-def kernel_arguments(cpu: int) -> tuple[str, ...]:
-    """Scheduler, tick and RCU leave the CPU alone (Documentation/admin-guide/kernel-parameters.txt)."""
+def kernel_arguments(cpu: int | str) -> tuple[str, ...]:
+    """Scheduler, tick and RCU leave the CPU, or a list, alone (Documentation/admin-guide/kernel-parameters.txt)."""
     return (f"isolcpus={cpu}", f"nohz_full={cpu}", f"rcu_nocbs={cpu}")
 
 

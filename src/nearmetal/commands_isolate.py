@@ -1,0 +1,276 @@
+"""What the commands about isolating CPUs of this host do."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from rich.console import Console
+
+from nearmetal.commands import console_for, print_json
+from nearmetal.errors import ExitCode, HostCannot
+from nearmetal.isolate import host as hosts
+from nearmetal.isolate import prove as proving
+from nearmetal.isolate import standing, tiers
+from nearmetal.isolate.host import Host
+from nearmetal.lab import cpus as cpu_lists
+from nearmetal.lab.hearing import Heard
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import Change
+from nearmetal.report import figures
+from nearmetal.workloads.noise import KINDS
+
+BOOT_AGAIN = "boot this host again for the kernel's part"
+
+
+def plan(cpus: str | None, as_json: bool) -> None:
+    asyncio.run(_plan(LocalSite(), cpus, as_json))
+
+
+async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
+    host = await hosts.survey(site)
+    wanted = hosts.chosen(cpus, host)
+    there = await hosts.bystanders(site, site.probe, wanted)
+    at_once = tiers.at_once(host, wanted, site.probe, required=False)
+    boot = tiers.by_boot_loader(wanted)
+    notes = list(tiers.notes(host, wanted))
+    if as_json:
+        print_json(
+            {
+                "schema": "isolate.plan.v1",
+                "cpus": cpu_lists.show(wanted),
+                "topology": [
+                    {
+                        "cpu": cpu.number,
+                        "siblings": list(cpu.siblings),
+                        "package": cpu.package,
+                        "governor": cpu.governor,
+                    }
+                    for cpu in host.cpus
+                ],
+                "isolated": host.isolated,
+                "nohz_full": host.nohz_full,
+                "changes": [
+                    {"kind": one.kind, "target": one.target, "words": tiers.in_words(one, host, there)}
+                    for one in at_once
+                ],
+                "boot": {"arguments": boot.after, "grub": host.can_tell_grub},
+                "movable": dict(there.movable),
+                "fixed": dict(there.fixed),
+                "notes": notes,
+            }
+        )
+        return
+    console = console_for(False)
+    _say_topology(host, wanted, console)
+    console.print("\n`isolate on` changes, until `isolate off`:")
+    _say(at_once, host, there, console)
+    console.print("\nwith --boot, and after the next boot of this host:")
+    _say([boot], host, there, console)
+    if not host.can_tell_grub:
+        console.print("  this host has no update-grub: set these arguments by hand in its boot loader")
+    for note in notes:
+        console.print("note", style="yellow", end=": ")
+        console.print(note, soft_wrap=True)
+
+
+def _say_topology(host: Host, wanted: Iterable[int], console: Console) -> None:
+    for cpu in host.cpus:
+        shared = [one for one in cpu.siblings if one != cpu.number]
+        core = f"shares its core with CPU {cpu_lists.show(shared)}" if shared else "has a core of its own"
+        mark = "  <- to be isolated" if cpu.number in wanted else ""
+        console.print(f"CPU {cpu.number}, package {cpu.package}, {core}{mark}")
+
+
+def _say(changes: Iterable[Change], host: Host, there: hosts.Bystanders, console: Console) -> None:
+    for change in changes:
+        console.print(f"  {tiers.in_words(change, host, there)}", soft_wrap=True)
+
+
+# ── On and off ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def on(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> None:
+    asyncio.run(_on(LocalSite(), cpus, boot, strict, as_json))
+
+
+async def _on(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_json: bool) -> None:
+    host = await hosts.survey(site)
+    wanted = hosts.chosen(cpus, host)
+    _must_be_root()
+    changes = tiers.at_once(host, wanted, site.probe, strict)
+    if boot:
+        changes.insert(0, _told_to_grub(host, wanted))
+    applied = await standing.on(changes, site, standing.ledger_path())
+    warnings = [warning.text for warning in applied.warnings]
+    if as_json:
+        print_json(
+            {
+                "schema": "isolate.on.v1",
+                "cpus": cpu_lists.show(wanted),
+                "warnings": warnings,
+                "reboot": bool(applied.reboot),
+            }
+        )
+        return
+    console = console_for(False)
+    for warning in warnings:
+        console.print("not all of it", style="yellow", end=": ")
+        console.print(warning, soft_wrap=True)
+    console.print(f"CPU {cpu_lists.show(wanted)} is kept free until `nearmetal isolate off`")
+    console.print(f"run there what is to have it: taskset -c {cpu_lists.show(wanted)} COMMAND")
+    if applied.reboot:
+        console.print(BOOT_AGAIN)
+
+
+def _told_to_grub(host: Host, wanted: tuple[int, ...]) -> Change:
+    change = tiers.by_boot_loader(wanted)
+    if not host.can_tell_grub:
+        remedy = f"leave out --boot, and set by hand in its boot loader: {change.after}"
+        raise HostCannot("this host has no update-grub, by which kernel arguments are set", "--boot", remedy)
+    return change
+
+
+def _must_be_root() -> None:
+    if os.geteuid() != 0:
+        raise HostCannot("only root may isolate CPUs", "this host", "run nearmetal as root")
+
+
+def off(as_json: bool) -> int:
+    return asyncio.run(_off(LocalSite(), as_json))
+
+
+async def _off(site: LocalSite, as_json: bool) -> int:
+    path = standing.ledger_path()
+    if path.exists():
+        _must_be_root()
+    undone = await standing.off(site, path)
+    by_outcome = {
+        outcome: [one.told.rstrip(": ") for one in undone if one.outcome in outcomes]
+        for outcome, outcomes in (
+            ("restored", ("restored", "already so", "gone")),
+            ("left", ("left",)),
+            ("failed", ("failed",)),
+        )
+    }
+    reboot = any(one.change.kind == "boot" for one in undone) and "nohz_full" in " ".join(
+        (await hosts.survey(site)).arguments
+    )
+    if as_json:
+        print_json({"schema": "isolate.off.v1", **by_outcome, "reboot": reboot})
+    else:
+        console = console_for(False)
+        for told in by_outcome["left"]:
+            console.print(f"changed by somebody else meanwhile, and left: {told}", soft_wrap=True)
+        for told in by_outcome["failed"]:
+            console.print(f"could not be put back: {told}", soft_wrap=True)
+        console.print(f"{len(by_outcome['restored'])} values are as they were" if undone else "nothing is isolated")
+        if reboot:
+            console.print("boot this host again to be rid of the kernel's part")
+    return ExitCode.HOST_CANNOT if by_outcome["failed"] else ExitCode.DONE
+
+
+def status(as_json: bool) -> None:
+    asyncio.run(_status(LocalSite(), as_json))
+
+
+async def _status(site: LocalSite, as_json: bool) -> None:
+    host = await hosts.survey(site)
+    stands = await standing.status(site, standing.ledger_path())
+    cpus = standing.isolated_cpus([one.change for one in stands])
+    if as_json:
+        print_json(
+            {
+                "schema": "isolate.status.v1",
+                "on": bool(stands),
+                "cpus": cpus,
+                "kernel": {"isolated": host.isolated, "nohz_full": host.nohz_full},
+                "changes": [
+                    {"kind": one.change.kind, "target": one.change.target, "now": one.now, "state": one.state}
+                    for one in stands
+                ],
+            }
+        )
+        return
+    console = console_for(False)
+    console.print(
+        f"by the kernel since it booted: isolated {host.isolated or 'none'}, nohz_full {host.nohz_full or 'none'}"
+    )
+    console.print(f"kept free by nearmetal: CPU {cpus}" if cpus else "kept free by nearmetal: none")
+    for one in stands:
+        console.print(f"  {one.state:14} {one.change.kind} {one.change.target}: {one.now}", soft_wrap=True)
+
+
+# ── Proof ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
+    asyncio.run(_prove(LocalSite(), cpus, rounds, seconds, as_json))
+
+
+async def _prove(site: LocalSite, cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
+    """Of a standing isolation its CPU against another; else the same CPU before and after, which says more."""
+    host = await hosts.survey(site)
+    path = standing.ledger_path()
+    stands = standing.isolated_cpus(standing.held_changes(path)) or host.isolated
+    wanted = hosts.chosen(cpus or stands or None, host)
+    cpu = wanted[-1]
+
+    async def hear(number: int) -> Heard:
+        return await proving.hear(site, site.probe, number, seconds)
+
+    if stands and cpu in cpu_lists.parse(stands):
+        other = max(one for one in host.numbers if one not in cpu_lists.parse(stands))
+        pairs = await proving.rounds(rounds, lambda: hear(other), lambda: hear(cpu))
+        what = f"CPU {cpu}, which is isolated, against CPU {other}, which is not"
+    else:
+        _must_be_root()
+        changes = tiers.at_once(host, wanted, site.probe, required=False)
+        try:
+            pairs = await proving.rounds(rounds, lambda: hear(cpu), _within(changes, site, lambda: hear(cpu)))
+        finally:
+            await standing.off(site, path)
+        what = f"CPU {cpu} isolated against the same CPU before"
+    _show(what, pairs, as_json)
+
+
+def _within(changes: list[Change], site: LocalSite, hear: Callable[[], Awaitable[Heard]]) -> proving.Listen:
+    async def listen() -> Heard:
+        await standing.on(changes, site, standing.ledger_path())
+        try:
+            return await hear()
+        finally:
+            await standing.off(site, standing.ledger_path())
+
+    return listen
+
+
+def _show(what: str, pairs: list[proving.Pair], as_json: bool) -> None:
+    found = proving.differences(pairs)
+    verdict = proving.verdict(found["lost"])
+    if as_json:
+        told: dict[str, Any] = {
+            name: {"difference": one.estimate, "interval": one.interval, "p": one.p, "unit": KINDS[name].unit}
+            for name, one in found.items()
+        }
+        listens = [{"without": one.without.counters, "isolated": one.isolated.counters} for one in pairs]
+        print_json(
+            {
+                "schema": "isolate.prove.v1",
+                "what": what,
+                "level": proving.LEVEL,
+                "verdict": verdict,
+                "differences": told,
+                "rounds": listens,
+            }
+        )
+        return
+    console = console_for(False)
+    console.print(f"{what}, {len(pairs)} rounds:")
+    for name, one in found.items():
+        unit = KINDS[name].unit
+        text = figures.quantity(one.estimate, unit)
+        if one.interval is not None:
+            text += f" ({figures.quantity(one.interval[0], unit)} to {figures.quantity(one.interval[1], unit)})"
+        console.print(f"  {name}: {text}")
+    console.print(f"about the time that is lost: {verdict}")

@@ -1,0 +1,130 @@
+"""What a host is, as far as isolating CPUs of it is concerned: its CPUs, its knobs, and who may run where."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab import cpus as cpu_lists
+from nearmetal.lab.change_kinds import KINDS
+from nearmetal.lab.site import must
+from nearmetal.model import Commands
+from nearmetal.treatments.isolation import SYSCTLS
+
+KNOBS: Mapping[str, str] = {**SYSCTLS, "vm.stat_interval": "10", "kernel.nmi_watchdog": "0"}
+"""Those of the treatment, and two more of tuned's profile cpu-partitioning that make every CPU wake up."""
+
+_FOLDER = "/sys/devices/system/cpu"
+_LINE = re.compile(rf"{_FOLDER}/cpu([0-9]+)/(?:topology|cpufreq)/(\w+):(.*)")
+
+
+@dataclass(frozen=True)
+class Cpu:
+    number: int
+    siblings: tuple[int, ...]
+    """CPUs of the same core, itself included: what one of them does slows the others."""
+    package: str
+    governor: str | None
+    """How its clock rate is chosen; None where the kernel does not choose it."""
+
+
+@dataclass(frozen=True)
+class Bystanders:
+    """Who may run on the CPUs that are to be kept free: by key, the name."""
+
+    movable: Mapping[str, str]
+    fixed: Mapping[str, str]
+
+    def counted(self) -> Mapping[str, int]:
+        """Threads and interrupt lines that can be moved, and threads that the kernel has bound."""
+        lines = [key for key in self.movable if re.fullmatch("irq:[0-9]+", key)]
+        threads = [key for key in self.movable if key.startswith("task:")]
+        return {"threads": len(threads), "interrupts": len(lines), "bound": len(self.fixed)}
+
+
+@dataclass(frozen=True)
+class Host:
+    cpus: tuple[Cpu, ...]
+    """Those online."""
+    knobs: Mapping[str, str]
+    """Of KNOBS, those that this kernel has, as they are."""
+    isolated: str
+    """By the kernel since it booted, in its notation."""
+    nohz_full: str
+    arguments: tuple[str, ...]
+    """The running kernel's command line."""
+    can_tell_grub: bool
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(cpu.number for cpu in self.cpus)
+
+
+async def survey(commands: Commands) -> Host:
+    """Read it all; changes nothing."""
+    online = cpu_lists.parse((await must(commands, "cat", f"{_FOLDER}/online")).decode())
+    knobs = {name: await KINDS["sysctl"].read(commands, name) for name in KNOBS}
+    return Host(
+        cpus=await _cpus(commands, online),
+        knobs={name: value for name, value in knobs.items() if value is not None},
+        isolated=await _told(commands, f"{_FOLDER}/isolated"),
+        nohz_full=await _told(commands, f"{_FOLDER}/nohz_full"),
+        arguments=tuple((await must(commands, "cat", "/proc/cmdline")).decode().split()),
+        can_tell_grub=(await commands.exec(["which", "update-grub"])).status == 0,
+    )
+
+
+async def _told(commands: Commands, file: str) -> str:
+    """ "" where the kernel has no such file; "(null)" is how nohz_full says that there is none."""
+    text = (await commands.exec(["cat", file])).text.strip()
+    return "" if text == "(null)" else text
+
+
+async def _cpus(commands: Commands, online: Sequence[int]) -> tuple[Cpu, ...]:
+    names = ("topology/thread_siblings_list", "topology/physical_package_id", "cpufreq/scaling_governor")
+    files = [f"{_FOLDER}/cpu{number}/{name}" for number in online for name in names]
+    # A kernel has not all of these files; grep goes on without those that are missing.
+    lines = (await commands.exec(["grep", "-H", ".", *files])).text.splitlines()
+    told = {(int(one[1]), one[2]): one[3].strip() for one in map(_LINE.fullmatch, lines) if one}
+    return tuple(
+        Cpu(
+            number=number,
+            siblings=tuple(cpu_lists.parse(told.get((number, "thread_siblings_list"), str(number)))),
+            package=told.get((number, "physical_package_id"), "0"),
+            governor=told.get((number, "scaling_governor")),
+        )
+        for number in online
+    )
+
+
+def chosen(text: str | None, host: Host) -> tuple[int, ...]:
+    """The CPUs to isolate, the last one by default. BadInput or HostCannot for what cannot be kept free."""
+    if len(host.cpus) < 2:
+        raise HostCannot(
+            "of one CPU none can be kept free", "this host", "isolate a CPU of a machine that has two or more"
+        )
+    if text is None:
+        return (host.numbers[-1],)
+    remedy = f"those online are {cpu_lists.show(host.numbers)}: --cpus {host.numbers[-1]}"
+    try:
+        wanted = cpu_lists.parse(text)
+    except ValueError as error:
+        raise BadInput(str(error), "--cpus", remedy) from None
+    missing = [cpu for cpu in wanted if cpu not in host.numbers]
+    if missing:
+        raise BadInput(f"there is no CPU {cpu_lists.show(missing)}", "--cpus", remedy)
+    if not wanted:
+        raise BadInput("no CPU is named", "--cpus", remedy)
+    if len(wanted) == len(host.cpus):
+        raise BadInput("these are all CPUs: at least one is needed for everything else", "--cpus", remedy)
+    return tuple(wanted)
+
+
+async def bystanders(commands: Commands, probe: str, cpus: Sequence[int]) -> Bystanders:
+    words = (probe, "bystanders", "list", "--json", "--cpus", cpu_lists.show(cpus))
+    told = json.loads(await must(commands, *words))
+    return Bystanders(
+        movable={key: one["name"] for key, one in told["movable"].items()},
+        fixed={key: one["name"] for key, one in told["fixed"].items()},
+    )

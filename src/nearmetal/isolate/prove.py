@@ -1,0 +1,65 @@
+"""Whether an isolation isolates: a CPU is listened to with and without it, in turns; the difference has an interval."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from nearmetal.analysis.signed_rank import SignedRank, signed_rank
+from nearmetal.lab.hearing import Heard, heard, listening
+from nearmetal.lab.site import must
+from nearmetal.model import Commands
+from nearmetal.workloads.noise import KINDS, values
+
+LEVEL = 0.05
+SLACK = 20.0
+"""Seconds beyond a listen for the probe to start and to tell."""
+_RESOLUTION = 1e-9
+"""Of shares, of times in seconds and of rates: closer values are one."""
+
+Listen = Callable[[], Awaitable[Heard]]
+Verdict = Literal["quieter", "noisier", "undecided"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One round: the same length listened to without and with isolation."""
+
+    without: Heard
+    isolated: Heard
+
+
+async def hear(commands: Commands, probe: str, cpu: int, seconds: float) -> Heard:
+    document = await must(commands, *listening(probe, [cpu], seconds), timeout=seconds + SLACK)
+    return heard(document, f"CPU {cpu}")[cpu]
+
+
+async def rounds(count: int, without: Listen, isolated: Listen) -> list[Pair]:
+    """So many rounds, each of both in turns: every second one begins with the other, and a drift favours neither."""
+    pairs = []
+    for number in range(count):
+        if number % 2:
+            after = await isolated()
+            pairs.append(Pair(await without(), after))
+        else:
+            before = await without()
+            pairs.append(Pair(before, await isolated()))
+    return pairs
+
+
+def differences(pairs: Sequence[Pair]) -> dict[str, SignedRank]:
+    """Of each response of the workload `noise`, in its unit: isolated less not isolated. Those told every time."""
+    told = [(values(pair.without), values(pair.isolated)) for pair in pairs]
+    names = [name for name in KINDS if all(name in one for both in told for one in both)]
+    return {
+        name: signed_rank(np.array([after[name] - before[name] for before, after in told]), LEVEL, _RESOLUTION)
+        for name in names
+    }
+
+
+def verdict(lost: SignedRank) -> Verdict:
+    """About the share of time that is lost; undecided as long as its interval holds 0."""
+    if lost.interval is None or lost.interval[0] <= 0 <= lost.interval[1]:
+        return "undecided"
+    return "quieter" if lost.interval[1] < 0 else "noisier"

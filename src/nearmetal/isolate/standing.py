@@ -1,0 +1,102 @@
+"""An isolation that stands after the command that made it: its ledger, and putting everything back.
+
+Its ledger lies beside those of runs, in a folder of its own: a run replays the ledgers of dead runs before it starts,
+and it must not undo what somebody wants to stand. Only `isolate off` and `clean` do.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from nearmetal.errors import HostCannot
+from nearmetal.lab import changes
+from nearmetal.lab.change_kinds import KINDS
+from nearmetal.lab.changes import Applied, Undone
+from nearmetal.lab.clean import standing_folder
+from nearmetal.lab.ledger import Ledger, outstanding
+from nearmetal.model import Change, Commands
+
+State = Literal["holds", "as before", "changed since", "gone"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A change that the ledger holds, and what has become of its value."""
+
+    change: Change
+    now: str
+    """For people."""
+    state: State
+
+
+def ledger_path() -> Path:
+    return standing_folder() / "host.jsonl"
+
+
+def held_changes(path: Path) -> tuple[Change, ...]:
+    """What stands, oldest first; nothing when nothing does."""
+    if not path.exists():
+        return ()
+    return tuple(change for _, change in reversed(outstanding(path).changes))
+
+
+def isolated_cpus(stands: Sequence[Change]) -> str:
+    """In the kernel's notation; "" when only the boot loader was told."""
+    return next((change.target.split()[-1] for change in stands if change.kind == "bystanders"), "")
+
+
+async def on(wanted: Sequence[Change], commands: Commands, path: Path) -> Applied:
+    """Change it all, so that it stands. What is required and does not stick undoes the rest, and is HostCannot."""
+    with closing(_opened(path)) as ledger:
+        if ledger.outstanding().changes:
+            raise HostCannot("this host is isolated already", str(path), "first: nearmetal isolate off")
+        applied = await changes.apply(wanted, ledger, _reach(commands))
+        if applied.refused:
+            undone = await changes.undo(ledger, _reach(commands))
+            left = [one.told for one in undone if one.outcome in ("left", "failed")]
+            told = "everything was put back" if not left else f"not put back: {'; '.join(left)}"
+            raise HostCannot(
+                f"{'; '.join(applied.refused)}. {told}", remedy="leave out --strict to isolate what can be"
+            )
+        return applied
+
+
+async def off(commands: Commands, path: Path) -> list[Undone]:
+    """Put everything back, as the ledger says it was. Nothing is isolated: nothing is done."""
+    if not path.exists():
+        return []
+    with closing(_opened(path)) as ledger:
+        return await changes.undo(ledger, _reach(commands))
+
+
+def _opened(path: Path) -> Ledger:
+    try:
+        return Ledger(path)
+    except PermissionError:
+        raise HostCannot("CPUs are isolated by root only", str(path), "run nearmetal as root") from None
+
+
+async def status(commands: Commands, path: Path) -> list[Standing]:
+    return [await _standing(change, commands) for change in held_changes(path)]
+
+
+async def _standing(change: Change, commands: Commands) -> Standing:
+    kind = KINDS[change.kind]
+    now = await kind.read(commands, change.target)
+    state: State = "changed since"
+    if now is None:
+        state = "gone"
+    elif kind.holds(now, change.after):
+        state = "holds"
+    elif now == change.before:
+        state = "as before"
+    return Standing(change, kind.shown(now), state)
+
+
+def _reach(commands: Commands) -> changes.Reach:
+    async def reach(on: str) -> Commands:
+        return commands
+
+    return reach

@@ -1,0 +1,76 @@
+"""What isolating CPUs changes: at once, and by the boot loader. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from nearmetal.isolate.host import KNOBS, Bystanders, Cpu, Host
+from nearmetal.lab import cpus as cpu_lists
+from nearmetal.model import Change
+from nearmetal.treatments.isolation import kernel_arguments
+
+ON = "site:local"
+GOVERNOR = "performance"
+
+_WHY = {
+    "kernel.timer_migration": "timers stay on the CPU that set them",
+    "kernel.sched_rt_runtime_us": "real-time work is not throttled",
+    "kernel.numa_balancing": "no page is unmapped to see who uses it",
+    "vm.stat_interval": "statistics of memory are gathered on every CPU less often",
+    "kernel.nmi_watchdog": "no CPU is interrupted to see whether it hangs",
+}
+
+
+def at_once(host: Host, cpus: Sequence[int], probe: str, required: bool) -> list[Change]:
+    """Knobs, governors, and last everybody who may run there: what takes no reboot. `required`: or nothing at all."""
+    wanted = [
+        *(("sysctl", name, KNOBS[name]) for name in host.knobs),
+        *(("file", _governor_file(cpu), f"{GOVERNOR}\n") for cpu in host.cpus if cpu.number in cpus and cpu.governor),
+        ("bystanders", f"{probe} {cpu_lists.show(cpus)}", "clear"),
+    ]
+    return [
+        Change.model_validate({"on": ON, "kind": kind, "target": target, "after": after, "required": required})
+        for kind, target, after in wanted
+    ]
+
+
+def by_boot_loader(cpus: Sequence[int]) -> Change:
+    """A file of our own in /etc/default/grub.d; the user's lines are not edited."""
+    arguments = " ".join(kernel_arguments(cpu_lists.show(cpus)))
+    return Change(on=ON, kind="boot", target="kernel arguments", after=arguments)
+
+
+def _governor_file(cpu: Cpu) -> str:
+    return f"/sys/devices/system/cpu/cpu{cpu.number}/cpufreq/scaling_governor"
+
+
+def in_words(change: Change, host: Host, there: Bystanders) -> str:
+    """What a change does, to be read by people."""
+    match change.kind:
+        case "sysctl":
+            now = host.knobs[change.target]
+            step = f"stays {now}" if now == change.after else f"from {now} to {change.after}"
+            return f"{change.target} {step}: {_WHY[change.target]}"
+        case "file":
+            return f"{change.target}: to {change.after.strip()}: the clock rate does not follow the load"
+        case "boot":
+            return f"the boot loader adds {change.after}: scheduler, timer tick and RCU leave the CPU alone"
+    counts = there.counted()
+    cpus = change.target.split()[-1]
+    return (
+        f"{counts['threads']} threads and {counts['interrupts']} interrupt lines that may run on CPU {cpus}, and the "
+        f"kernel's unbound work, go elsewhere; {counts['bound']} kernel threads are bound there and stay"
+    )
+
+
+def notes(host: Host, cpus: Sequence[int]) -> Iterator[str]:
+    """What isolating these CPUs leaves to be desired."""
+    for cpu in host.cpus:
+        shared = [one for one in cpu.siblings if one not in cpus]
+        if cpu.number in cpus and shared:
+            yield (
+                f"CPU {cpu.number} shares its core with CPU {cpu_lists.show(shared)}, which is not isolated and slows "
+                f"it: isolate both, or switch the other off"
+            )
+    if 0 in cpus:
+        yield "CPU 0 has duties that cannot be moved, so that it never is as quiet as another"
+    if not set(cpus) <= set(cpu_lists.parse(host.nohz_full)):
+        yield "the timer ticks on, up to 1000 times a second: only a kernel booted with nohz_full stops it (--boot)"

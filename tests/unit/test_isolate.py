@@ -1,0 +1,333 @@
+"""`nearmetal isolate` on a pretended host: what it plans, that it stands, and what `off` and `clean` put back."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nearmetal.errors import BadInput, HostCannot, MachineLost
+from nearmetal.isolate import host as hosts
+from nearmetal.isolate import prove, standing, tiers
+from nearmetal.isolate.host import Bystanders, Cpu, Host
+from nearmetal.lab import clean
+from nearmetal.lab.change_kinds import GRUB_DROP_IN
+from nearmetal.lab.hearing import Heard
+from nearmetal.lab.ledger import held, outstanding
+from nearmetal.model import Change, Commands, Completed, Running
+
+PROBE = "probe"
+CPU = "/sys/devices/system/cpu"
+
+
+class Pretended:
+    """A host of two CPUs: its sysctls, its files, and where each of its tasks may run."""
+
+    def __init__(self) -> None:
+        self.sysctls = {"kernel.timer_migration": "1", "kernel.sched_rt_runtime_us": "950000", "vm.stat_interval": "1"}
+        self.files = {
+            f"{CPU}/online": "0-1\n",
+            f"{CPU}/isolated": "\n",
+            f"{CPU}/nohz_full": "(null)\n",
+            "/proc/cmdline": "quiet\n",
+            **{f"{CPU}/cpu{number}/topology/thread_siblings_list": "0-1\n" for number in (0, 1)},
+            f"{CPU}/cpu1/cpufreq/scaling_governor": "powersave\n",
+        }
+        self.tasks = {"task:10:1": "0-1", "task:11:1": "0-1", "irq:5": "0-1"}
+        self.immovable: set[str] = set()
+        self.dies_at: str | None = None
+        self.has_grub = True
+
+    def snapshot(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+        return dict(self.sysctls), dict(self.files), dict(self.tasks)
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float = 30.0,
+    ) -> Completed:
+        if self.dies_at is not None and self.dies_at in argv:
+            raise MachineLost("killed", "here")
+        match list(argv):
+            case ["sysctl", "-n", name]:
+                return told(self.sysctls.get(name))
+            case ["sysctl", "-q", "-w", setting]:
+                name, _, value = setting.partition("=")
+                self.sysctls[name] = value
+                return Completed(status=0)
+            case ["cat", path]:
+                return told(self.files.get(path))
+            case ["grep", "-H", ".", *paths]:
+                return told("".join(f"{path}:{self.files[path]}" for path in paths if path in self.files))
+            case ["which", "update-grub"]:
+                return Completed(status=0 if self.has_grub else 1)
+            case ["update-grub"]:
+                return Completed(status=0)
+            case ["rm", "-f", path]:
+                self.files.pop(path, None)
+                return Completed(status=0)
+            case [_, "bystanders", "list", "--json", "--cpus", cpus]:
+                there = {key: {"name": f"t{key}", "cpus": at} for key, at in self.tasks.items() if at == "0-1"}
+                return told(json.dumps({"cpus": cpus, "movable": there, "fixed": {"task:2:0": {"name": "k"}}}))
+            case [_, "bystanders", "away", "--json", "--cpus", _]:
+                self.tasks = {key: at if key in self.immovable else "0" for key, at in self.tasks.items()}
+                return told("{}")
+            case [_, "bystanders", "back", "--json"]:
+                return told(json.dumps(self._back(json.loads(stdin)["movable"])))
+        raise AssertionError(f"nobody expects {argv}")
+
+    def _back(self, before: Mapping[str, Mapping[str, str]]) -> dict[str, list[dict[str, str]]]:
+        left = []
+        for key, one in before.items():
+            if self.tasks[key] == "0":
+                self.tasks[key] = one["cpus"]
+            elif self.tasks[key] != one["cpus"]:
+                left.append({"key": key, "name": one["name"], "why": f"it may run on {self.tasks[key]} now"})
+        return {"left": left, "refused": []}
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
+        raise AssertionError("nothing is spawned")
+
+    async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
+        self.files[path] = content.decode()
+
+    async def get(self, path: str) -> bytes:
+        return self.files[path].encode()
+
+
+def told(text: str | None) -> Completed:
+    return Completed(status=1) if text is None else Completed(status=0, stdout=text.encode())
+
+
+@pytest.fixture
+def box() -> Pretended:
+    return Pretended()
+
+
+@pytest.fixture
+def path() -> Path:
+    return standing.ledger_path()
+
+
+async def changes(box: Commands, strict: bool = False, boot: bool = False) -> list[Change]:
+    host = await hosts.survey(box)
+    first = [tiers.by_boot_loader([1])] if boot else []
+    return [*first, *tiers.at_once(host, [1], PROBE, strict)]
+
+
+def cpus(*siblings: tuple[int, ...]) -> Host:
+    made = tuple(Cpu(number, shared, "0", None) for number, shared in enumerate(siblings))
+    return Host(made, {}, "", "", (), False)
+
+
+# ── What there is, and which CPUs ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_host_is_read_with_what_it_has(box: Pretended) -> None:
+    host = await hosts.survey(box)
+    assert host.cpus == (Cpu(0, (0, 1), "0", None), Cpu(1, (0, 1), "0", "powersave"))
+    assert host.knobs == box.sysctls
+    assert (host.isolated, host.nohz_full, host.arguments) == ("", "", ("quiet",))
+
+
+def test_by_default_it_is_the_last_cpu() -> None:
+    assert hosts.chosen(None, cpus((0,), (1,), (2,))) == (2,)
+    assert hosts.chosen("1-2", cpus((0,), (1,), (2,))) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("2", "there is no CPU 2"),
+        ("0-1", "these are all CPUs"),
+        ("", "no CPU"),
+        ("x", "is not a list"),
+        ("-1", "not a"),
+    ],
+)
+def test_cpus_that_cannot_be_isolated(text: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said) as raised:
+        hosts.chosen(text, cpus((0,), (1,)))
+    assert raised.value.where == "--cpus"
+    assert "--cpus 1" in raised.value.remedy
+
+
+def test_of_one_cpu_none_can_be_kept_free() -> None:
+    with pytest.raises(HostCannot, match="of one CPU"):
+        hosts.chosen(None, cpus((0,)))
+
+
+def test_a_core_that_is_shared_is_told() -> None:
+    assert any("shares its core with CPU 0" in note for note in tiers.notes(cpus((0, 1), (0, 1)), [1]))
+    assert not any("shares its core" in note for note in tiers.notes(cpus((0,), (1,)), [1]))
+    assert not any("shares" in note for note in tiers.notes(cpus((0,), (1, 2), (1, 2)), [1, 2]))
+
+
+async def test_each_change_is_told_in_words(box: Pretended) -> None:
+    host = await hosts.survey(box)
+    there = await hosts.bystanders(box, PROBE, [1])
+    words = [tiers.in_words(one, host, there) for one in await changes(box, boot=True)]
+    assert words[0].startswith("the boot loader adds isolcpus=1 nohz_full=1 rcu_nocbs=1")
+    assert words[1].startswith("kernel.timer_migration from 1 to 0")
+    assert "to performance" in words[-2]
+    assert words[-1].startswith("2 threads and 1 interrupt lines that may run on CPU 1")
+    assert "1 kernel threads are bound there" in words[-1]
+
+
+def test_interrupts_to_come_are_no_line() -> None:
+    there = Bystanders({"irq:default": "", "workqueue": "", "irq:7": "", "task:1:1": ""}, {})
+    assert there.counted() == {"threads": 1, "interrupts": 1, "bound": 0}
+
+
+# ── On, off ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_it_stands_until_off_and_then_all_is_as_before(box: Pretended, path: Path) -> None:
+    before = box.snapshot()
+    applied = await standing.on(await changes(box, boot=True), box, path)
+    assert (applied.refused, applied.warnings, bool(applied.reboot)) == ((), (), True)
+    assert box.sysctls == {"kernel.timer_migration": "0", "kernel.sched_rt_runtime_us": "-1", "vm.stat_interval": "10"}
+    assert box.files[f"{CPU}/cpu1/cpufreq/scaling_governor"] == "performance\n"
+    assert "isolcpus=1" in box.files[GRUB_DROP_IN]
+    assert set(box.tasks.values()) == {"0"}
+    assert {one.state for one in await standing.status(box, path)} == {"holds"}
+    assert standing.isolated_cpus(standing.held_changes(path)) == "1"
+    assert {one.outcome for one in await standing.off(box, path)} == {"restored"}
+    assert box.snapshot() == before
+    assert not path.exists()
+    assert await standing.off(box, path) == []
+
+
+async def test_off_does_not_boot_a_host_again(box: Pretended, path: Path) -> None:
+    await standing.on([tiers.by_boot_loader([1])], box, path)
+    box.files["/proc/cmdline"] = "quiet isolcpus=1 nohz_full=1 rcu_nocbs=1\n"
+    assert [one.outcome for one in await standing.off(box, path)] == ["restored"]
+
+
+@pytest.mark.parametrize("last", ["vm.stat_interval=10", "away", "kernel.timer_migration=0"])
+async def test_whatever_it_dies_at_off_puts_back_what_it_had_done(box: Pretended, path: Path, last: str) -> None:
+    before = box.snapshot()
+    box.dies_at = last
+    with pytest.raises(MachineLost):
+        await standing.on(await changes(box), box, path)
+    box.dies_at = None
+    assert {one.outcome for one in await standing.off(box, path)} <= {"restored", "already so"}
+    assert box.snapshot() == before
+
+
+async def test_what_somebody_else_changed_is_told_and_left(box: Pretended, path: Path) -> None:
+    await standing.on(await changes(box), box, path)
+    box.sysctls["vm.stat_interval"] = "5"
+    box.tasks["task:10:1"] = "1"
+    states = {one.change.target: one.state for one in await standing.status(box, path)}
+    assert (states["vm.stat_interval"], states["kernel.timer_migration"]) == ("changed since", "holds")
+    left = [one for one in await standing.off(box, path) if one.outcome == "left"]
+    assert {one.change.kind for one in left} == {"sysctl", "bystanders"}
+    assert (box.sysctls["vm.stat_interval"], box.tasks["task:10:1"]) == ("5", "1")
+    assert box.tasks["task:11:1"] == "0-1"
+
+
+async def test_an_interrupt_that_cannot_be_moved_is_told(box: Pretended, path: Path) -> None:
+    box.immovable = {"irq:5"}
+    applied = await standing.on(await changes(box), box, path)
+    (warning,) = applied.warnings
+    assert "still there: tirq:5" in warning.text
+    assert box.tasks["task:10:1"] == "0"
+
+
+async def test_strictly_it_isolates_nothing_then(box: Pretended, path: Path) -> None:
+    before = box.snapshot()
+    box.immovable = {"irq:5"}
+    with pytest.raises(HostCannot, match="everything was put back"):
+        await standing.on(await changes(box, strict=True), box, path)
+    assert box.snapshot() == before
+    assert not path.exists()
+
+
+async def test_twice_is_refused(box: Pretended, path: Path) -> None:
+    await standing.on(await changes(box), box, path)
+    with pytest.raises(HostCannot, match="isolated already") as raised:
+        await standing.on(await changes(box), box, path)
+    assert "isolate off" in raised.value.remedy
+    assert {one.state for one in await standing.status(box, path)} == {"holds"}
+
+
+async def test_while_another_changes_it_nobody_does(box: Pretended, path: Path) -> None:
+    with held(path), pytest.raises(HostCannot, match="another nearmetal"):
+        await standing.on(await changes(box), box, path)
+
+
+# ── Who undoes it ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def one_file_isolated(path: Path, file: Path) -> Iterator[None]:
+    """A change of this host that hurts nobody."""
+    file.write_text("old\n")
+    with held(path) as ledger:
+        ledger.changing(Change(on=tiers.ON, kind="file", target=str(file), before="old\n", after="new\n"))
+        file.write_text("new\n")
+    yield
+
+
+async def test_a_run_leaves_it_and_clean_puts_it_back(path: Path, tmp_path: Path) -> None:
+    file = tmp_path / "value"
+    with one_file_isolated(path, file):
+        assert (await clean.clean()).ledgers == 0
+        assert file.read_text() == "new\n"
+        assert len(outstanding(path).changes) == 1
+        cleaned = await clean.clean_everything()
+        assert (cleaned.ledgers, len(cleaned.restored), cleaned.left) == (1, 1, ())
+        assert file.read_text() == "old\n"
+        assert not path.exists()
+
+
+# ── Proof ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def listened(lost: float, ticks: int | None = 100) -> Heard:
+    return Heard(seconds=1.0, gaps=round(lost * 1000), share=lost, longest=lost / 10, ticks=ticks, threshold=5e-6)
+
+
+async def test_rounds_begin_in_turns_with_either() -> None:
+    order: list[str] = []
+
+    def listen(name: str) -> prove.Listen:
+        async def hear() -> Heard:
+            order.append(name)
+            return listened(0.5 if name == "without" else 0.1)
+
+        return hear
+
+    pairs = await prove.rounds(3, listen("without"), listen("isolated"))
+    assert order == ["without", "isolated", "isolated", "without", "without", "isolated"]
+    assert [(one.without.share, one.isolated.share) for one in pairs] == [(0.5, 0.1)] * 3
+
+
+def pairs(differences: Sequence[float]) -> list[prove.Pair]:
+    return [prove.Pair(listened(0.5), listened(0.5 + difference)) for difference in differences]
+
+
+def test_a_difference_has_an_interval_and_a_verdict() -> None:
+    random = np.random.default_rng(1)
+    noise = random.uniform(0.0, 0.01, 8)
+    for shift, verdict in ((-0.2, "quieter"), (0.2, "noisier"), (-0.005, "undecided")):
+        found = prove.differences(pairs([shift + one for one in noise]))["lost"]
+        assert prove.verdict(found) == verdict
+        assert found.interval is not None
+        assert found.interval[0] <= found.estimate <= found.interval[1]
+
+
+def test_too_few_rounds_decide_nothing() -> None:
+    found = prove.differences(pairs([-0.2, -0.21, -0.22]))["lost"]
+    assert (found.interval, prove.verdict(found)) == (None, "undecided")
+
+
+def test_ticks_that_were_not_always_told_are_left_out() -> None:
+    some = [prove.Pair(listened(0.5), listened(0.1, ticks=None)), prove.Pair(listened(0.5), listened(0.1))]
+    assert set(prove.differences(some)) == {"lost", "gaps", "longest"}
