@@ -124,10 +124,7 @@ async def largest(server: Machine, client: Machine) -> int:
 async def test_what_a_driver_has_fixed_cannot_be_had_by_name(lab: Lab) -> None:
     """A veth joins nothing that it receives for its hardware: its lro is fixed."""
     one = await machine(lab, "host", spec())
-    applied = await lab.apply(plugin.changes(stage(one), "lro,rx"))
-    assert [f"{one.name}: ethtool data lro could not be set to 'on': its driver cannot change that"] == [
-        warning.text for warning in applied.warnings
-    ]
+    await lab.apply(plugin.changes(stage(one), "lro,rx"))
     readback = await plugin.verify(stage(one), "lro,rx")
     assert not readback.ok
     assert "inside: lro is off, and its driver cannot switch it on" in readback.reason
@@ -152,5 +149,5 @@ async def test_somebody_who_switches_it_on_meanwhile_is_found_out(lab: Lab) -> N
     readback = await plugin.verify(stage(one), False)
     assert not readback.ok
     assert readback.reason == f"{one.name} inside: tx reads back as 'on'"
-    left = [undone for undone in await lab.undo() if undone.outcome == "left"]
-    assert left == [], "it has what it had before"
+    await lab.undo()
+    assert (await plugin.verify(stage(one), True)).ok, "it has what it had before"

@@ -111,7 +111,7 @@ async def _put_back(change: Change, commands: Commands) -> Undone:
     if current is None and kind.passes:
         return Undone(change, "gone", "there is no such thing any more")
     if kind.put_back is not None and change.before is not None:
-        left = await kind.put_back(commands, change.target, change.before)
+        left = await kind.put_back(commands, change)
         return Undone(change, "left" if left else "restored", left)
     if current != change.before and not kind.holds(current, change.after):
         return Undone(change, "left", f"it is {current!r} now, which is not what nearmetal set ({change.after!r})")

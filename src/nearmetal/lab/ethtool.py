@@ -16,7 +16,7 @@ FEATURES: Mapping[str, str] = {
     "rx": "rx-checksumming",
     "sg": "scatter-gather",
 }
-"""The short names that `ethtool -K` takes, and what `ethtool -k` calls them. A feature stands before those it needs."""
+"""The short names that `ethtool -K` takes, and what `ethtool -k` calls them."""
 
 
 @dataclass(frozen=True)

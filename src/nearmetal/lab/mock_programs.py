@@ -158,11 +158,11 @@ async def _ethtool(call: Call) -> Completed:
         return _said(
             f"Features for {call.argv[2]}:\n" + "".join(f"{name}: {value}\n" for name, value in features.items())
         )
-    _, _, _, name, value = call.argv
-    feature = FEATURES.get(name, name)
-    if features.get(feature, "[fixed]").endswith("[fixed]"):
-        return _refused(f"Could not change any device features: {feature}", 1)
-    features[feature] = value
+    wanted = {FEATURES.get(name, name): value for name, value in zip(call.argv[3::2], call.argv[4::2], strict=True)}
+    free = {feature: value for feature, value in wanted.items() if not features.get(feature, "[fixed]").endswith("]")}
+    if not free:
+        return _refused("Could not change any device features", 1)
+    features.update(free)
     call.world.save(call.state)
     return Completed(status=0)
 

@@ -52,8 +52,7 @@ class Offload:
                 features = {name: one for name, one in parse(told.text).items() if name in FEATURES}
                 values[end.name] = {name: feature.told for name, feature in features.items()}
                 problems += [f"{end.name}: {one}" for one in _problems(features, end.wanted, level)]
-                # Of a change that could not be made there is a warning already.
-                fixed = _fixed(features, end.wanted) if level is True else ()
+                fixed = _fixed(features, end.wanted)
                 warnings += [Warned(code="offload-fixed", text=f"{end.name}: {one}") for one in fixed]
         return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=tuple(warnings))
 
@@ -94,13 +93,11 @@ def _changes(machine: Machine, level: Level) -> Iterator[Change]:
 
 
 def _switched(on: str, card: str, wanted: Mapping[str, bool]) -> Iterator[Change]:
-    """Off before what it needs, on after it; and so is the undo, newest first."""
-    off = [name for name, is_on in wanted.items() if not is_on]
-    back = [name for name in reversed(list(wanted)) if wanted[name]]
-    for name in (*off, *back):
-        yield Change(
-            on=on, kind="ethtool", target=f"{card} {name}", after="on" if wanted[name] else "off", required=False
-        )
+    """What shall be off, then what shall be on, each at once."""
+    for state, after in ((False, "off"), (True, "on")):
+        names = ",".join(name for name, is_on in wanted.items() if is_on == state)
+        if names:
+            yield Change(on=on, kind="ethtool", target=f"{card} {names}", after=after, required=False)
 
 
 # ── What is found ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -128,6 +125,9 @@ def _ends(machine: Machine, level: Level) -> Iterator[_End]:
 def _problems(features: Mapping[str, Feature], wanted: Mapping[str, bool], level: Level) -> Iterator[str]:
     if not features:
         yield "ethtool tells no features"
+        return
+    unknown = [name for name, is_on in wanted.items() if is_on and name not in features]
+    yield from (f"{name} is unknown to its driver" for name in unknown)
     for name, feature in features.items():
         is_wrong = feature.is_on != wanted.get(name, feature.is_on)
         if feature.is_refused and wanted.get(name, True):
