@@ -151,10 +151,13 @@ def test_load(how: str, served: tuple[Service, str]) -> None:
 
 
 def test_load_of_nobody() -> None:
-    printed = run("load", f"http://127.0.0.1:{free_port(socket.SOCK_STREAM)}/", "--requests", "3", "--json").stdout
-    (document,) = documents(printed)
+    argv = [probe.path(), "load", f"http://127.0.0.1:{free_port(socket.SOCK_STREAM)}/", "--requests", "3", "--json"]
+    ended = subprocess.run(argv, capture_output=True, timeout=LIMIT)
+    assert ended.returncode == 1
+    assert b"not one reply came" in ended.stderr
+    (document,) = documents(ended.stdout)
     assert valid(document) == "load.v1"
-    assert parse(printed, "client0").errors.refused == 3
+    assert parse(ended.stdout, "client0").errors.refused == 3
 
 
 def test_the_progress_of_a_load(served: tuple[Service, str]) -> None:
