@@ -228,9 +228,14 @@ async def _sysbench(call: Call) -> Completed:
 
 
 async def _probe(call: Call) -> Completed:
-    verbs: Mapping[str, Program] = {"at": _at, "facts": _facts, "load": _load, "serve": serve}
+    verbs: Mapping[str, Program] = {"at": _at, "facts": _facts, "launch": _launch, "load": _load, "serve": serve}
     verb = verbs.get(call.argv[1]) if len(call.argv) > 1 else None
     return await verb(call) if verb else _refused(f"the pretended probe has no verb {call.argv[1:2]}", 2)
+
+
+async def _launch(call: Call) -> Completed:
+    """The program takes the place of `launch`; a pretended machine has no CPUs to put it on."""
+    return await run(Call(call.world, call.state, call.argv[call.argv.index("--") + 1 :], call.stdin, call.env))
 
 
 async def _at(call: Call) -> Completed:
