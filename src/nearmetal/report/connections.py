@@ -1,0 +1,148 @@
+"""What httperf prints of its connections, of each trial: from httperf's own output, and the same from `load.v1`.
+
+Rows are named as the published figures of `cpu-isolation` are. Values are in SI units; one that there is no
+observation of is left out.
+"""
+
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from nearmetal.model import Artifact, TrialRecord
+from nearmetal.report.reading import ReportInput
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure: its published name, its unit, and where it stands in the two documents, with the factor to it."""
+
+    name: str
+    unit: str
+    httperf: str
+    load: str
+    httperf_size: float = 1.0
+    load_size: float = 1.0
+    per: str = ""
+    """What the load document's figure is divided by; httperf's is divided already."""
+
+
+def _times(name: str, httperf: str, load: str) -> Row:
+    return Row(name, "s", httperf, load, 1e-3, 1e-9)
+
+
+_SPREAD = {"min": "min", "avg": "mean", "max": "max", "median": "median", "stddev": "stddev"}
+_ERRORS = {
+    "client-timo": "client_timeout",
+    "socket-timo": "socket_timeout",
+    "connrefused": "refused",
+    "connreset": "reset",
+    "fd-unavail": "fd_unavailable",
+    "addrunavail": "address_unavailable",
+    "ftab-full": "fd_table_full",
+    "other": "other",
+}
+
+ROWS = (
+    Row("connections", "", "connections.opened", "connections.opened"),
+    Row("requests", "", "requests.sent", "requests.sent"),
+    Row("replies", "", "replies.count", "requests.completed"),
+    Row("test duration", "s", "duration_s", "elapsed_ns", load_size=1e-9),
+    Row("connect burst length", "", "connections.burst_max", "connections.burst_max"),
+    Row("connection rate", "1/s", "connections.rate", "connections.opened", load_size=1e9, per="elapsed_ns"),
+    Row("concurrent connections, at most", "", "connections.concurrent_max", "connections.concurrent_max"),
+    *(
+        _times(f"connection time {name}", f"connection_ms.{key}", f"connection_ns.{key}")
+        for name, key in _SPREAD.items()
+    ),
+    _times("connection time connect", "connect_ms.mean", "connect_ns.mean"),
+    Row("replies per connection", "", "connections.replies_each", "connections.replies_each"),
+    Row("request rate", "1/s", "requests.rate", "requests.sent", load_size=1e9, per="elapsed_ns"),
+    Row("request size", "B", "requests.bytes_each", "bytes.sent", per="requests.sent"),
+    *(
+        Row(f"reply rate {name}", "1/s", f"reply_rate.{key}", f"reply_rate.{key}")
+        for name, key in _SPREAD.items()
+        if name != "median"
+    ),
+    Row("reply rate samples", "", "reply_rate.samples", "reply_rate.samples"),
+    _times("reply time response", "first_byte_ms.mean", "first_byte_ns.mean"),
+    _times("reply time transfer", "transfer_ms.mean", "transfer_ns.mean"),
+    Row("reply size header", "B", "reply_bytes.header", "bytes.header", per="requests.completed"),
+    Row("reply size content", "B", "reply_bytes.content", "bytes.body", per="requests.completed"),
+    Row("reply size total", "B", "reply_bytes.total", "bytes.replies", per="requests.completed"),
+    *(
+        Row(f"reply status {name}", "", f"status.{name}", f"status.{name}")
+        for name in ("1xx", "2xx", "3xx", "4xx", "5xx")
+    ),
+    Row("CPU time user", "s", "cpu_s.user", "cpu_ns.user", load_size=1e-9),
+    Row("CPU time system", "s", "cpu_s.system", "cpu_ns.system", load_size=1e-9),
+    Row("net I/O", "B/s", "net.kibibytes_per_s", "bytes.all", 1024, 1e9, per="elapsed_ns"),
+    Row("errors total", "", "errors.total", "errors.total"),
+    *(Row(f"errors {name}", "", f"errors.{name}", f"errors.{key}") for name, key in _ERRORS.items()),
+)
+
+PERCENTILES = ("p50", "p90", "p95", "p99", "p999", "max")
+"""Of latency, from when a request should have been sent: httperf cannot tell it."""
+
+
+def of_httperf(found: Mapping[str, Any]) -> dict[str, float]:
+    """The rows of an httperf document, `httperf-N.json`."""
+    told = {name: float(value) for name, value in found.items() if _is_number(value)}
+    return {row.name: told[row.httperf] * row.httperf_size for row in ROWS if row.httperf in told}
+
+
+def of_load(document: Mapping[str, Any]) -> dict[str, float]:
+    """The rows of a `load.v1` document, and the percentiles of its latency in s."""
+    told = _flat(document)
+    rows: dict[str, float] = {}
+    for row in ROWS:
+        by = told.get(row.per, 0.0) if row.per else 1.0
+        if row.load in told and by:
+            rows[row.name] = told[row.load] * row.load_size / by
+    latency = {name: f"latency_ns.{name}" for name in PERCENTILES}
+    return rows | {name: told[place] * 1e-9 for name, place in latency.items() if place in told}
+
+
+def _flat(document: Mapping[str, Any]) -> dict[str, float]:
+    """Every number by "PART.NAME", with the sums that httperf prints."""
+    places = {**document, **{f"{part}.{name}": value for part in document for name, value in _inside(document[part])}}
+    told = {name: float(value) for name, value in places.items() if _is_number(value)}
+    told["bytes.replies"] = told.get("bytes.header", 0.0) + told.get("bytes.body", 0.0)
+    told["bytes.all"] = told["bytes.replies"] + told.get("bytes.sent", 0.0)
+    told["errors.total"] = sum(told.get(f"errors.{key}", 0.0) for key in _ERRORS.values())
+    return told
+
+
+def _inside(part: object) -> Iterable[tuple[str, Any]]:
+    return part.items() if isinstance(part, Mapping) else ()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_READERS = {"load-*.json": of_load, "httperf-*.json": of_httperf}
+
+
+def means(records: Iterable[TrialRecord], report: ReportInput) -> dict[str, float]:
+    """Each row's mean over clients and trials; a document that cannot be read any more is passed over."""
+    told: dict[str, list[float]] = defaultdict(list)
+    for record in records:
+        for artifact in record.artifacts:
+            for name, value in _rows_of(artifact, report).items():
+                told[name].append(value)
+    return {name: statistics.fmean(some) for name, some in told.items()}
+
+
+def _rows_of(artifact: Artifact, report: ReportInput) -> Mapping[str, float]:
+    for pattern, reader in _READERS.items():
+        if PurePosixPath(artifact.path).match(pattern):
+            try:
+                document = json.loads((report.folder.path / artifact.path).read_bytes())
+            except (OSError, ValueError):
+                return {}
+            return reader(document) if isinstance(document, dict) else {}
+    return {}

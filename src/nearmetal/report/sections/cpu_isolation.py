@@ -1,0 +1,167 @@
+"""Levels of isolation side by side: every figure that httperf prints, percentiles of latency, and noise."""
+
+from collections.abc import Mapping, Sequence
+
+from nearmetal.analysis import centre
+from nearmetal.analysis.responses import Arms, arms_of, key_of
+from nearmetal.analysis.results import Cell
+from nearmetal.model import Assignment
+from nearmetal.report import figures, words
+from nearmetal.report.blocks import Block, Column, Notice, Quantity, Section, Table, Value
+from nearmetal.report.connections import PERCENTILES, ROWS, means
+from nearmetal.report.reading import ReportInput
+from nearmetal.report.settings import settings
+from nearmetal.studies import published
+from nearmetal.studies.published import Published
+
+_FACTOR = "isolation"
+_COUNTS = ("connections", "requests")
+"""What a workload calls its number of connections."""
+_NOISE = ("lost", "gaps", "longest", "ticks")
+
+_LEAD = (
+    "The same load at each level of isolation, in the rows that httperf prints. How evenly a server answered is not "
+    "proof that its CPU was isolated: the noise on that CPU is."
+)
+
+
+class CpuIsolation:
+    name = "cpu-isolation"
+    title = "Levels of isolation"
+    order = 17
+
+    def render(self, report: ReportInput) -> Section | None:
+        treatments = report.manifest.plan.treatments
+        if len({treatment.get(_FACTOR) for treatment in treatments}) < 2:
+            return None
+        arms = arms_of(report.records, report.manifest.study.design.repeats)
+        blocks: list[Block] = []
+        for workload in report.manifest.study.workloads:
+            if workload.kind in ("http", "httperf"):
+                blocks += _of_workload(workload.name, treatments, arms, report)
+        noise = _noise(report)
+        if noise is not None:
+            blocks.append(noise)
+        return Section(self.name, self.title, _LEAD, tuple(blocks)) if blocks else None
+
+
+def _of_workload(workload: str, treatments: Sequence[Assignment], arms: Arms, report: ReportInput) -> list[Block]:
+    told = [_told(workload, treatment, arms, report) for treatment in treatments]
+    if not any(told):
+        counted = any((key_of(treatment), workload) in arms for treatment in treatments)
+        text = f"What the generator told of {words.workload(workload)} cannot be read from the run's folder."
+        return [Notice(text, "warning")] if counted else []
+    blocks: list[Block] = [_rows(workload, treatments, told, report)]
+    if any(name in one for one in told for name in PERCENTILES):
+        blocks.append(_latency(workload, treatments, told, report))
+    return blocks
+
+
+def _told(workload: str, treatment: Assignment, arms: Arms, report: ReportInput) -> Mapping[str, float]:
+    arm = arms.get((key_of(treatment), workload))
+    if arm is None:
+        return {}
+    return means((record for replicate in arm.first for record in replicate.records), report)
+
+
+def _rows(
+    workload: str, treatments: Sequence[Assignment], told: Sequence[Mapping[str, float]], report: ReportInput
+) -> Table:
+    printed = [_printed(workload, treatment, report) for treatment in treatments]
+    shown = [index for index, one in enumerate(printed) if one]
+    columns = (
+        Column("figure"),
+        *(Column(report.labels.treatment(treatment), numeric=True) for treatment in treatments),
+        *(Column(f"published: {treatments[index][_FACTOR]}", numeric=True) for index in shown),
+        Column("unit", where="data"),
+    )
+    rows: list[tuple[Value, ...]] = [
+        (
+            row.name,
+            *(_quantity(one, row.name, row.unit) for one in told),
+            *(_quantity(printed[index], row.name, row.unit) for index in shown),
+            row.unit,
+        )
+        for row in ROWS
+        if any(row.name in one for one in (*told, *printed))
+    ]
+    caption = f"{words.workload(workload)}: each figure of a run, mean over blocks"
+    if shown:
+        caption += "; published is the first run under the heading of as many connections, on another machine"
+    return Table(f"isolation-{workload}", caption, columns, tuple(rows))
+
+
+def _quantity(told: Mapping[str, float], name: str, unit: str) -> Quantity | None:
+    return Quantity(told[name], unit) if name in told else None
+
+
+def _printed(workload: str, treatment: Assignment, report: ReportInput) -> dict[str, float]:
+    """The published figures of this level and of as many connections, in SI units."""
+    found = published.of(report.manifest.study.name)
+    if found is None or "httperf" not in {table.name for table in found.tables}:
+        return {}
+    return _published(found, treatment[_FACTOR], _connections(workload, treatment, report))
+
+
+def _published(found: Published, level: object, connections: object) -> dict[str, float]:
+    table = found.table("httperf")
+    at = {_FACTOR: level, "heading": connections, "run": 1}
+    return {
+        str(figure.at["what"]): found.si(table, figure)[0]
+        for figure in table.figures
+        if all(figure.at.get(name) == value for name, value in at.items())
+    }
+
+
+def _connections(workload: str, treatment: Assignment, report: ReportInput) -> object:
+    asked = settings(report.manifest.study, treatment)
+    return next((found for name in _COUNTS if (found := asked.parameter(workload, name)) is not None), None)
+
+
+def _latency(
+    workload: str, treatments: Sequence[Assignment], told: Sequence[Mapping[str, float]], report: ReportInput
+) -> Table:
+    columns = (Column("treatment"), *(Column(name, numeric=True) for name in PERCENTILES))
+    rows: tuple[tuple[Value, ...], ...] = tuple(
+        (report.labels.treatment(treatment), *(_quantity(one, name, "s") for name in PERCENTILES))
+        for treatment, one in zip(treatments, told, strict=True)
+    )
+    caption = f"{words.workload(workload)}: latency from when each request should have been sent, mean over blocks"
+    return Table(f"isolation-latency-{workload}", caption, columns, rows)
+
+
+def _noise(report: ReportInput) -> Table | None:
+    kinds = {workload.name for workload in report.manifest.study.workloads if workload.kind == "noise"}
+    cells = [cell for cell in report.analysis.cells if cell.workload in kinds and cell.response in _NOISE]
+    if not cells:
+        return None
+    columns = (
+        Column("treatment"),
+        Column("noise"),
+        Column("blocks", numeric=True),
+        Column("mean", numeric=True),
+        Column("from", numeric=True),
+        Column("to", numeric=True),
+    )
+    alpha = report.manifest.study.design.alpha
+    rows = tuple(_noise_row(cell, alpha, report) for cell in sorted(cells, key=lambda one: _NOISE.index(one.response)))
+    caption = (
+        "Noise on the CPU that is isolated, or would be: share of time lost to a program that wants it, gaps and timer "
+        f"ticks, and the longest gap; with the {figures.percent(1 - alpha)} interval of the centre"
+    )
+    return Table("isolation-noise", caption, columns, rows)
+
+
+def _noise_row(cell: Cell, alpha: float, report: ReportInput) -> tuple[Value, ...]:
+    low, high = centre.interval(cell, alpha) or (None, None)
+    return (
+        report.labels.treatment(cell.treatment),
+        cell.response,
+        len(cell.values),
+        Quantity(cell.mean, cell.unit),
+        None if low is None else Quantity(low, cell.unit),
+        None if high is None else Quantity(high, cell.unit),
+    )
+
+
+plugin = CpuIsolation()
