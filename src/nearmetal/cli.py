@@ -202,6 +202,16 @@ def ssh(name: str) -> int:
     return commands_by_hand.shell(name)
 
 
+@cli.command("cp")
+@click.argument("source")
+@click.argument("destination")
+def copy(source: str, destination: str) -> None:
+    """Copy a file or folder to a machine that is up (FILE NAME:PATH), or from it (NAME:PATH FILE)."""
+    from nearmetal import commands_by_hand
+
+    commands_by_hand.copy(source, destination)
+
+
 @cli.command()
 @click.argument("name")
 def down(name: str) -> int:

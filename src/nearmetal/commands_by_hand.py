@@ -53,6 +53,12 @@ def down(name: str) -> int:
     return ExitCode.HOST_CANNOT if left else ExitCode.DONE
 
 
+def copy(source: str, destination: str) -> None:
+    from nearmetal.by_hand.copying import copy as carry
+
+    carry(source, destination)
+
+
 def execute(name: str, argv: Sequence[str]) -> int:
     from nearmetal.by_hand import enter
 

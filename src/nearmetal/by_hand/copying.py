@@ -1,0 +1,237 @@
+"""Copying files and folders between this host and a machine that is up: as one tar stream, of any length.
+
+On either side it is unpacked beside its destination and takes its name only when all of it is there, so that a copy
+that is cut off in the middle leaves no half file under that name.
+"""
+
+import asyncio
+import contextlib
+import posixpath
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import IO
+
+from nearmetal import plugins
+from nearmetal.by_hand import doors
+from nearmetal.by_hand import kept as written
+from nearmetal.by_hand.enter import require_keeper
+from nearmetal.by_hand.kept import Kept
+from nearmetal.config import LIMITS
+from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
+from nearmetal.lab.sites import opener
+from nearmetal.model import Machine
+
+_REMOTE = re.compile(r"([A-Za-z0-9._-]{1,64}):(.*)", re.DOTALL)
+_HOME = "/root"
+_CONTENT, _WHOLE = "content", "whole"
+
+# $1 the destination, $2 the name that the copy has where that is a folder. `whole` comes last in the stream, and only
+# when all else has been read: its end alone would not tell from that of a sender who died.
+_RECEIVE = f"""
+set -e
+destination=$1
+case $destination in */) [ -d "$destination" ] || {{ echo "there is no such folder" >&2; exit 1; }} ;; esac
+[ ! -d "$destination" ] || destination=${{destination%/}}/$2
+[ ! -d "$destination" ] || {{ echo "there is a folder of that name already" >&2; exit 1; }}
+folder=$(mktemp -d -- "${{destination%/*}}/.nearmetal-XXXXXX")
+trap 'rm -rf -- "$folder"' EXIT
+trap 'exit 1' HUP INT TERM
+tar -x -p --no-same-owner -C "$folder" -f -
+[ -e "$folder/{_WHOLE}" ] || {{ echo "the stream was cut off" >&2; exit 1; }}
+mv -fT -- "$folder/{_CONTENT}" "$destination"
+"""
+_SEND = """
+[ -e "$1" ] || [ -L "$1" ] || { echo "there is no such file" >&2; exit 1; }
+exec tar -c -f - -C "${1%/*}/" "./${1##*/}"
+"""
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A path in a machine; absolute."""
+
+    name: str
+    path: str
+
+
+def place(text: str) -> Remote | None:
+    """`NAME:PATH`; None for a path of this host. What stands before a colon in "./a:b" is no name."""
+    match = _REMOTE.fullmatch(text)
+    return Remote(match[1], posixpath.join(_HOME, match[2])) if match else None
+
+
+def copy(source: str, destination: str) -> None:
+    """Between this host and a machine. BadInput, HostCannot."""
+    from_there, to_there = place(source), place(destination)
+    if from_there and to_there:
+        raise BadInput(
+            "both are in machines", f"{source} and {destination}", "copy to this host first, and from here on"
+        )
+    if to_there:
+        _upload(Path(source), _kept(to_there), to_there.path)
+    elif from_there:
+        _download(_kept(from_there), from_there.path, Path(destination))
+    else:
+        raise BadInput("neither is in a machine", f"{source} and {destination}", "write one of them as NAME:PATH")
+
+
+def _kept(remote: Remote) -> Kept:
+    kept = written.find(remote.name)
+    asyncio.run(require_keeper(kept))
+    return kept
+
+
+# ── To a machine ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _upload(source: Path, kept: Kept, path: str) -> None:
+    if not source.exists() and not source.is_symlink():
+        raise BadInput("there is no such file", str(source))
+    name = source.name or source.resolve().name
+    door = doors.of(kept)
+    if door is None:
+        _whole_file(kept, source, lambda machine: machine.put(source.read_bytes(), path))
+        return
+    with _stderr() as said:
+        process = _start(door(["sh", "-c", _RECEIVE, "receive", path, name]), said, stdin=subprocess.PIPE)
+        assert process.stdin is not None
+        try:
+            _send(source, process.stdin)
+            process.stdin.close()
+        except BrokenPipeError:
+            pass  # it ended first, and says why
+        except BaseException:
+            _cut_off(process)
+            raise
+        if process.wait() != 0:
+            raise HostCannot(f"it could not be copied: {_tail(said)}", f"{kept.name}:{path}")
+
+
+def _cut_off(process: "subprocess.Popen[bytes]") -> None:
+    """Without the last member nothing takes the name there, and what had come is removed."""
+    with contextlib.suppress(BrokenPipeError):
+        if process.stdin:
+            process.stdin.close()
+    try:
+        process.wait(LIMITS.stop)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _send(source: Path, stream: IO[bytes]) -> None:
+    def as_roots(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        return member
+
+    try:
+        with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+            archive.add(source, _CONTENT, filter=as_roots)
+            archive.addfile(tarfile.TarInfo(_WHOLE), BytesIO())
+    except tarfile.TarError as error:
+        raise HostCannot(f"it cannot be read: {error}", str(source)) from None
+
+
+# ── From a machine ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _download(kept: Kept, path: str, destination: Path) -> None:
+    path = posixpath.normpath(path)
+    name = posixpath.basename(path)
+    if not name:
+        raise BadInput("the root directory cannot be copied as a whole", kept.name, "name a folder in it")
+    if destination.is_dir():
+        destination = destination / name
+    if not destination.parent.is_dir():
+        raise BadInput("there is no such folder", str(destination.parent))
+    door = doors.of(kept)
+    if door is None:
+
+        async def fetch(machine: Machine) -> None:
+            destination.write_bytes(await machine.get(path))
+
+        _whole_file(kept, None, fetch)
+        return
+    folder = Path(tempfile.mkdtemp(prefix=".nearmetal-", dir=destination.parent))
+    try:
+        _receive(kept, door(["sh", "-c", _SEND, "send", path]), path, folder)
+        _take_name(folder / name, destination)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _receive(kept: Kept, command: Sequence[str], path: str, folder: Path) -> None:
+    with _stderr() as said_there, _stderr() as said_here:
+        sender = _start(command, said_there, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        unpack = ["tar", "-x", "-p", "--no-same-owner", "-f", "-", "-C", str(folder)]
+        receiver = _start(unpack, said_here, stdin=sender.stdout)
+        assert sender.stdout is not None
+        sender.stdout.close()
+        try:
+            unpacked, sent = receiver.wait(), sender.wait()
+        except BaseException:
+            for process in (sender, receiver):
+                process.kill()
+                process.wait()
+            raise
+        if sent != 0:
+            raise HostCannot(f"it could not be copied: {_tail(said_there)}", f"{kept.name}:{path}")
+        if unpacked != 0:
+            raise HostCannot(f"it could not be written: {_tail(said_here)}", str(folder.parent))
+
+
+def _take_name(unpacked: Path, destination: Path) -> None:
+    try:
+        unpacked.replace(destination)
+    except OSError as error:
+        raise HostCannot(f"it is there already, and not replaced: {error.strerror}", str(destination)) from None
+
+
+# ── Both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _stderr() -> IO[bytes]:
+    return tempfile.TemporaryFile()
+
+
+def _tail(said: IO[bytes]) -> str:
+    said.seek(0)
+    return said.read().decode("utf-8", "replace").strip()[-500:] or "it ended without a word"
+
+
+def _start(
+    command: Sequence[str], stderr: IO[bytes], *, stdin: "IO[bytes] | int | None", stdout: int | None = None
+) -> "subprocess.Popen[bytes]":
+    try:
+        return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr)
+    except FileNotFoundError:
+        raise HostCannot(
+            f"there is no program {command[0]!r}", remedy="install it; `nearmetal doctor` names the package"
+        ) from None
+
+
+def _whole_file(kept: Kept, source: Path | None, work: Callable[[Machine], Awaitable[None]]) -> None:
+    """In a machine without a door, files are read and written whole."""
+    if source is not None and not source.is_file():
+        raise HostCannot(f"machines of kind {kept.environment!r} take single files only", str(source))
+
+    async def there() -> None:
+        if kept.handle is None:
+            raise NotProvisioned("it is not up yet", kept.name)
+        plugin = plugins.load("environments", kept.handle.kind)
+        async with aclosing(opener({})) as open_site:
+            await work(await plugin.attach(kept.handle, await open_site(kept.handle.site)))
+
+    try:
+        asyncio.run(there())
+    except (FileNotFoundError, ToolFailed) as error:
+        raise HostCannot(f"it could not be copied: {error}", kept.name) from None
