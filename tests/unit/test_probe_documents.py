@@ -107,6 +107,7 @@ def served() -> Iterator[tuple[Service, str]]:
 
 TRIED = {
     *("load.v1", "load.progress.v1", "load.step.v1", "serve.v1", "at.v1", "facts.v1", "clock.v1", "clock.serve.v1"),
+    *("bystanders.v1", "bystanders.moved.v1", "bystanders.back.v1"),
     *("noise.v1", "sample.v1", "sample.header.v1", "sample.end.v1", "hold.v1", "link.v1", "link.ready.v1"),
 }
 """The documents of which a real one is validated below."""
@@ -245,6 +246,29 @@ def test_clocks() -> None:
     finally:
         service.end()
     assert valid(document) == "clock.v1"
+
+
+def test_bystanders() -> None:
+    (listed,) = documents(run("bystanders", "list", "--cpus", "0", "--json").stdout)
+    assert valid(listed) == "bystanders.v1"
+    # What nobody moved away is where it was.
+    back = [probe.path(), "bystanders", "back", "--json"]
+    ended = subprocess.run(back, input=json.dumps(listed).encode(), capture_output=True, timeout=LIMIT, check=True)
+    (told,) = documents(ended.stdout)
+    assert valid(told) == "bystanders.back.v1"
+    assert told["restored"] == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="namespaces take root")
+def test_bystanders_away() -> None:
+    """Where a namespace hides all other processes, and no interrupt is to be seen."""
+    hidden = 'mount -t tmpfs none /proc/irq && mount -t tmpfs none /sys/devices/virtual/workqueue && exec "$@"'
+    alone = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", hidden, "sh"]
+    away = [*alone, probe.path(), "bystanders", "away", "--cpus", "0", "--json"]
+    ended = subprocess.run(away, capture_output=True, timeout=LIMIT, check=True)
+    (moved,) = documents(ended.stdout)
+    assert valid(moved) == "bystanders.moved.v1"
+    assert (moved["moved"], moved["refused"]) == (1, [])
 
 
 def test_noise() -> None:
