@@ -15,7 +15,6 @@ _WHY = {
     "kernel.sched_rt_runtime_us": "real-time work is not throttled",
     "kernel.numa_balancing": "no page is unmapped to see who uses it",
     "vm.stat_interval": "statistics of memory are gathered on every CPU less often",
-    "kernel.nmi_watchdog": "no CPU is interrupted to see whether it hangs",
 }
 
 
