@@ -4,26 +4,22 @@ Whatever happens, each of its trials gets a record: with its figures, or with th
 """
 
 import asyncio
-import contextlib
 import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nearmetal import factors as words
 from nearmetal import plugins
-from nearmetal.errors import MachineError, NearmetalError, TimedOut
+from nearmetal.errors import MachineError, NearmetalError
 from nearmetal.factors import Asked
-from nearmetal.lab import cpus, link, network, probe
+from nearmetal.lab import cpus, link, probe
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.link import Link
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.stage import LabStage, offsets
-from nearmetal.lab.trunk import Trunk
 from nearmetal.model import (
     BootPlan,
     BootRecord,
@@ -36,7 +32,6 @@ from nearmetal.model import (
     Provision,
     Readback,
     Response,
-    Running,
     Study,
     TrialAddress,
     TrialPlan,
@@ -46,9 +41,9 @@ from nearmetal.model import (
 )
 from nearmetal.run import placement, shape, verify
 from nearmetal.run.events import BootEnded, BootStarted, FactsSeen, LeftBehind, Step, Stream, TrialEnded
+from nearmetal.run.surroundings import Neighbour, Surroundings
 from nearmetal.run.trial import TrialTask, run_trial
 from nearmetal.study import provision_of
-from nearmetal.workloads._stage import facing
 
 HASHED = ("/usr/sbin/lighttpd", "/usr/bin/iperf3", "/usr/bin/sysbench", "/usr/bin/php-cgi", "/usr/sbin/sshd")
 """The programs under test: their hashes show in the fairness diff that they are the same everywhere."""
@@ -86,9 +81,7 @@ class Booted:
     handles: list[Handle] = field(default_factory=list)
     cpusets: dict[str, str] = field(default_factory=dict)
     stage: LabStage | None = None
-    link: Link | None = None
-    trunk: Trunk | None = None
-    neighbours: list[tuple[tuple[str, ...], Running]] = field(default_factory=list)
+    surroundings: Surroundings = field(default_factory=Surroundings)
     readback: dict[str, Any] = field(default_factory=dict)
     warnings: list[Warned] = field(default_factory=list)
     responses: dict[str, Response] = field(default_factory=dict)
@@ -151,8 +144,8 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
         booted.responses["ready"] = Response(value=ready, unit="s", better="lower")
         stage = booted.stage = await _stage(booted, lab, machines, clients)
     with _step(booted, stream, "surround"):
-        await _join(task, booted, lab)
-        await _lay(booted, lab, stage, share)
+        booted.readback |= await booted.surroundings.join(booted.asked, task.study, lab)
+        await booted.surroundings.lay(booted.asked, lab, stage, share.clients)
         await _crowd(task, booted, share, lab)
     with _step(booted, stream, "change"):
         await _change(booted, lab, stage)
@@ -161,30 +154,8 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
     with _step(booted, stream, "verify"):
         for treatment, level in shape.treatments(booted.asked):
             _note(booted, treatment.name, await treatment.verify(stage, level))
-        for name, readback in await surroundings(booted):
+        for name, readback in await booted.surroundings.verify():
             _note(booted, name, readback)
-
-
-async def surroundings(booted: Booted) -> list[tuple[str, Readback]]:
-    """Whether the link and the neighbours are as they should be, by name."""
-    found: list[tuple[str, Readback]] = []
-    if booted.trunk is not None:
-        found.append(("trunk", await booted.trunk.verify()))
-    if booted.link is not None:
-        found.append(("link", await booted.link.verify()))
-    if booted.neighbours:
-        found.append(("neighbours", await _neighbours(booted)))
-    return found
-
-
-async def _neighbours(booted: Booted) -> Readback:
-    values = {"running": [" ".join(argv) for argv, _ in booted.neighbours]}
-    for argv, running in booted.neighbours:
-        with contextlib.suppress(TimedOut):
-            ended = await running.wait(0)
-            said = ended.stderr.decode("utf-8", "replace").strip()[-300:]
-            return Readback(values=values, ok=False, reason=f"`{' '.join(argv)}` ended with {ended.status}: {said}")
-    return Readback(values=values)
 
 
 async def _share(booted: Booted, lab: Lab) -> cpus.Share:
@@ -217,25 +188,6 @@ async def _create_clients(task: BootTask, booted: Booted, share: cpus.Share, lab
     return await _all(booted, [share.clients] * clients.count, creations)
 
 
-async def _join(task: BootTask, booted: Booted, lab: Lab) -> None:
-    """Lay a trunk where servers and clients hang on switches of different hosts."""
-    if shape.is_across(booted.asked, task.study):
-        servers, clients = await lab.site(booted.spec.host), await lab.site(booted.asked.clients.host)
-        bridge = link.bridge(booted.asked.link, "client")
-        assert bridge is not None  # a direct cable does not reach another host, as was found before the run
-        booted.trunk = await lab.join(booted.asked.link.tunnel or "vxlan", servers, clients, bridge)
-    elif lab.mtu != network.MTU:
-        booted.readback["trunk"] = {"by": "none", "mtu": lab.mtu}
-
-
-async def _lay(booted: Booted, lab: Lab, stage: LabStage, share: cpus.Share) -> None:
-    """Lay the way between servers and clients, where it is not simply the switch."""
-    if not booted.asked.link.is_laid:
-        return
-    ends = [(facing(stage, number).name, client.name) for number, client in enumerate(stage.clients)]
-    booted.link = await lab.lay(booted.asked.link, ends, share.clients, stage.servers[0].site)
-
-
 async def _crowd(task: BootTask, booted: Booted, share: cpus.Share, lab: Lab) -> None:
     """Start what goes on beside each server, on its CPUs."""
     site = await lab.site(booted.spec.host)
@@ -245,7 +197,7 @@ async def _crowd(task: BootTask, booted: Booted, share: cpus.Share, lab: Lab) ->
         for argv in booted.spec.neighbours:
             (handle,) = await _all(booted, [cpuset], [lab.create(kind, spec, "neighbour", "boot", cpuset, site, None)])
             neighbour = await lab.attach(handle)
-            booted.neighbours.append((argv, await neighbour.spawn(argv)))
+            booted.surroundings.neighbours.append(Neighbour(argv, await neighbour.spawn(argv)))
 
 
 async def _all(booted: Booted, cpusets: Sequence[str], creations: Sequence[Any]) -> list[Handle]:
@@ -415,7 +367,7 @@ def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
         stage=booted.stage,
         observe=booted.asked.observe,
         treatments=tuple(shape.treatments(booted.asked)),
-        surroundings=partial(surroundings, booted),
+        surroundings=booted.surroundings,
         artifacts=task.artifacts,
         record=_record(task, booted, trial, TrialStatus.OK),
     )

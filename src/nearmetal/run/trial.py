@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from nearmetal.model import (
     Measurement,
     Observer,
     ObserveSpec,
-    Readback,
     Response,
     Stage,
     Treatment,
@@ -31,6 +30,7 @@ from nearmetal.model import (
 from nearmetal.run import contention
 from nearmetal.run.contention import Accounts
 from nearmetal.run.events import Step, Stream, TrialStarted
+from nearmetal.run.surroundings import Surroundings
 from nearmetal.store.folder import write_whole
 from nearmetal.study import workload_of
 
@@ -42,8 +42,7 @@ class TrialTask:
     stage: Stage
     observe: ObserveSpec
     treatments: tuple[tuple[Treatment, Level], ...]
-    surroundings: Callable[[], Awaitable[list[tuple[str, Readback]]]]
-    """What the boot has laid and started around the machines, read back."""
+    surroundings: Surroundings
     artifacts: Path
     record: TrialRecord
     """What is known from the boot; the trial adds to it."""
@@ -133,7 +132,7 @@ class _Trial:
             readback = await treatment.verify(self._task.stage, level)
             if not readback.ok:
                 return f"{treatment.name} did not last: {readback.reason}"
-        for name, readback in await self._task.surroundings():
+        for name, readback in await self._task.surroundings.verify():
             if not readback.ok:
                 return f"{name} did not last: {readback.reason}"
         return None

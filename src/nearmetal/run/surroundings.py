@@ -1,0 +1,67 @@
+"""What a boot lays and starts around its machines: a trunk between hosts, a link, neighbours on a server's CPUs."""
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from nearmetal.errors import TimedOut
+from nearmetal.factors import Asked
+from nearmetal.lab import link as links
+from nearmetal.lab import network
+from nearmetal.lab.lab import Lab
+from nearmetal.lab.link import Link
+from nearmetal.lab.stage import LabStage
+from nearmetal.lab.trunk import Trunk
+from nearmetal.model import Readback, Running, Study
+from nearmetal.run import shape
+from nearmetal.workloads._stage import facing
+
+
+@dataclass
+class Neighbour:
+    argv: tuple[str, ...]
+    running: Running
+
+
+@dataclass
+class Surroundings:
+    trunk: Trunk | None = None
+    link: Link | None = None
+    neighbours: list[Neighbour] = field(default_factory=list)
+
+    async def join(self, asked: Asked, study: Study, lab: Lab) -> dict[str, Any]:
+        """Lay a trunk where servers and clients hang on switches of different hosts; what there is to be told of it."""
+        if shape.is_across(asked, study):
+            servers, clients = await lab.site(asked.machine.host), await lab.site(asked.clients.host)
+            bridge = links.bridge(asked.link, "client")
+            assert bridge is not None  # a direct cable does not reach another host, as was found before the run
+            self.trunk = await lab.join(asked.link.tunnel or "vxlan", servers, clients, bridge)
+            return {}
+        return {} if lab.mtu == network.MTU else {"trunk": {"by": "none", "mtu": lab.mtu}}
+
+    async def lay(self, asked: Asked, lab: Lab, stage: LabStage, cpus: str) -> None:
+        """Lay the way between servers and clients, where it is not simply the switch."""
+        if asked.link.is_laid:
+            ends = [(facing(stage, number).name, client.name) for number, client in enumerate(stage.clients)]
+            self.link = await lab.lay(asked.link, ends, cpus, stage.servers[0].site)
+
+    async def verify(self) -> list[tuple[str, Readback]]:
+        """Whether each is as it should be, by its name."""
+        found: list[tuple[str, Readback]] = []
+        if self.trunk is not None:
+            found.append(("trunk", await self.trunk.verify()))
+        if self.link is not None:
+            found.append(("link", await self.link.verify()))
+        if self.neighbours:
+            found.append(("neighbours", await self._neighbours()))
+        return found
+
+    async def _neighbours(self) -> Readback:
+        values = {"running": [" ".join(one.argv) for one in self.neighbours]}
+        for one in self.neighbours:
+            with contextlib.suppress(TimedOut):
+                ended = await one.running.wait(0)
+                said = ended.stderr.decode("utf-8", "replace").strip()[-300:]
+                reason = f"`{' '.join(one.argv)}` ended with {ended.status}: {said}"
+                return Readback(values=values, ok=False, reason=reason)
+        return Readback(values=values)
