@@ -1,16 +1,22 @@
-"""The commands of `isolate` on this host, those that change nothing: what they print, and what they refuse."""
+"""The commands of `isolate`: on this host those that change nothing, and all of them on a pretended one."""
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from nearmetal import cli, commands_isolate
 from nearmetal.isolate import standing, tiers
 from nearmetal.lab.ledger import held
 from nearmetal.model import Change
+
+from .isolate_host import Pretended
+
+Run = Callable[..., tuple[int, str, str]]
 
 CPUS = os.cpu_count() or 1
 several = pytest.mark.skipif(CPUS < 2, reason="of one CPU none can be isolated")
@@ -83,3 +89,93 @@ def test_what_stands_is_shown_and_put_back_and_what_others_set_is_left(tmp_path:
     assert "changed by somebody else meanwhile, and left" in ended.stdout
     assert [file.read_text() for file in files] == ["old", "newer"]
     assert document("status")["on"] is False
+
+
+# ── A pretended host ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def box(monkeypatch: pytest.MonkeyPatch) -> Pretended:
+    made = Pretended()
+    monkeypatch.setattr(commands_isolate, "LocalSite", lambda: made)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    return made
+
+
+@pytest.fixture
+def run(box: Pretended, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Exit code, and what it printed."""
+
+    def one(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["nearmetal", "isolate", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    return one
+
+
+def test_on_status_and_off(box: Pretended, run: Run) -> None:
+    before = box.snapshot()
+    status, told, _ = run("on", "--boot", "--json")
+    assert (status, json.loads(told)) == (
+        0,
+        {"schema": "isolate.on.v1", "cpus": "1", "warnings": [], "reboot": True},
+    )
+    _, told, _ = run("status", "--json")
+    assert (json.loads(told)["on"], json.loads(told)["cpus"]) == (True, "1")
+    assert "kept free by nearmetal: CPU 1" in run("status")[1]
+    assert run("on")[0] == 3
+    assert run("off")[:2] == (0, "6 values are as they were\n")
+    assert box.snapshot() == before
+
+
+def test_what_does_not_move_is_told_and_strictly_too_much(box: Pretended, run: Run) -> None:
+    box.immovable = {"irq:5"}
+    status, told, _ = run("on")
+    assert status == 0
+    assert "not all of it: " in told and "tirq:5" in told
+    assert run("off")[0] == 0
+    status, told, said = run("on", "--strict")
+    assert (status, told) == (3, "")
+    assert "leave out --strict" in said
+
+
+def test_only_root_may(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    for verb in ("on", "prove"):
+        status, _, said = run(verb)
+        assert status == 3
+        assert "only root" in said and "remedy: run nearmetal as root" in said
+    assert run("plan")[0] == run("status")[0] == 0
+
+
+def test_without_grub_the_arguments_are_told(box: Pretended, run: Run) -> None:
+    box.has_grub = False
+    before = box.snapshot()
+    status, _, said = run("on", "--boot")
+    assert status == 3
+    assert "isolcpus=1 nohz_full=1 rcu_nocbs=1" in said
+    assert box.snapshot() == before
+
+
+def test_prove_listens_before_and_after_and_leaves_nothing(box: Pretended, run: Run) -> None:
+    before = box.snapshot()
+    status, told, _ = run("prove", "--json")
+    found = json.loads(told)
+    assert (status, found["verdict"], len(found["rounds"])) == (0, "quieter", 8)
+    low, high = found["differences"]["lost"]["interval"]
+    assert low < -0.02 < high + 0.02 and high < 0
+    assert box.snapshot() == before
+    assert not standing.ledger_path().exists()
+
+
+def test_prove_does_not_touch_what_stands(box: Pretended, run: Run) -> None:
+    run("on")
+    stands = box.snapshot()
+    _, told, _ = run("prove", "--rounds", "6")
+    assert told.startswith("CPU 1, which is isolated, against CPU 0, which is not, 6 rounds:")
+    assert told.rstrip().endswith("about the time that is lost: quieter")
+    assert box.snapshot() == stands
+    assert run("off")[0] == 0

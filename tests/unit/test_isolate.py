@@ -1,7 +1,6 @@
 """`nearmetal isolate` on a pretended host: what it plans, that it stands, and what `off` and `clean` put back."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,92 +15,9 @@ from nearmetal.lab import clean
 from nearmetal.lab.change_kinds import GRUB_DROP_IN
 from nearmetal.lab.hearing import Heard
 from nearmetal.lab.ledger import held, outstanding
-from nearmetal.model import Change, Commands, Completed, Running
+from nearmetal.model import Change, Commands
 
-PROBE = "probe"
-CPU = "/sys/devices/system/cpu"
-
-
-class Pretended:
-    """A host of two CPUs: its sysctls, its files, and where each of its tasks may run."""
-
-    def __init__(self) -> None:
-        self.sysctls = {"kernel.timer_migration": "1", "kernel.sched_rt_runtime_us": "950000", "vm.stat_interval": "1"}
-        self.files = {
-            f"{CPU}/online": "0-1\n",
-            f"{CPU}/isolated": "\n",
-            f"{CPU}/nohz_full": "(null)\n",
-            "/proc/cmdline": "quiet\n",
-            **{f"{CPU}/cpu{number}/topology/thread_siblings_list": "0-1\n" for number in (0, 1)},
-            f"{CPU}/cpu1/cpufreq/scaling_governor": "powersave\n",
-        }
-        self.tasks = {"task:10:1": "0-1", "task:11:1": "0-1", "irq:5": "0-1"}
-        self.immovable: set[str] = set()
-        self.dies_at: str | None = None
-        self.has_grub = True
-
-    def snapshot(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-        return dict(self.sysctls), dict(self.files), dict(self.tasks)
-
-    async def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes = b"",
-        env: Mapping[str, str] | None = None,
-        timeout: float = 30.0,
-    ) -> Completed:
-        if self.dies_at is not None and self.dies_at in argv:
-            raise MachineLost("killed", "here")
-        match list(argv):
-            case ["sysctl", "-n", name]:
-                return told(self.sysctls.get(name))
-            case ["sysctl", "-q", "-w", setting]:
-                name, _, value = setting.partition("=")
-                self.sysctls[name] = value
-                return Completed(status=0)
-            case ["cat", path]:
-                return told(self.files.get(path))
-            case ["grep", "-H", ".", *paths]:
-                return told("".join(f"{path}:{self.files[path]}" for path in paths if path in self.files))
-            case ["which", "update-grub"]:
-                return Completed(status=0 if self.has_grub else 1)
-            case ["update-grub"]:
-                return Completed(status=0)
-            case ["rm", "-f", path]:
-                self.files.pop(path, None)
-                return Completed(status=0)
-            case [_, "bystanders", "list", "--json", "--cpus", cpus]:
-                there = {key: {"name": f"t{key}", "cpus": at} for key, at in self.tasks.items() if at == "0-1"}
-                return told(json.dumps({"cpus": cpus, "movable": there, "fixed": {"task:2:0": {"name": "k"}}}))
-            case [_, "bystanders", "away", "--json", "--cpus", _]:
-                self.tasks = {key: at if key in self.immovable else "0" for key, at in self.tasks.items()}
-                return told("{}")
-            case [_, "bystanders", "back", "--json"]:
-                return told(json.dumps(self._back(json.loads(stdin)["movable"])))
-        raise AssertionError(f"nobody expects {argv}")
-
-    def _back(self, before: Mapping[str, Mapping[str, str]]) -> dict[str, list[dict[str, str]]]:
-        left = []
-        for key, one in before.items():
-            if self.tasks[key] == "0":
-                self.tasks[key] = one["cpus"]
-            elif self.tasks[key] != one["cpus"]:
-                left.append({"key": key, "name": one["name"], "why": f"it may run on {self.tasks[key]} now"})
-        return {"left": left, "refused": []}
-
-    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
-        raise AssertionError("nothing is spawned")
-
-    async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
-        self.files[path] = content.decode()
-
-    async def get(self, path: str) -> bytes:
-        return self.files[path].encode()
-
-
-def told(text: str | None) -> Completed:
-    return Completed(status=1) if text is None else Completed(status=0, stdout=text.encode())
+from .isolate_host import CPU, PROBE, Pretended
 
 
 @pytest.fixture
