@@ -1,0 +1,172 @@
+"""A CPU of a real guest kept free: by its kernel, by moving everybody away, and given back exactly. Two boots."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from nearmetal import plugins
+from nearmetal.errors import HostCannot
+from nearmetal.isolate import host as hosts
+from nearmetal.isolate import standing, tiers
+from nearmetal.lab.change_kinds import KINDS
+from nearmetal.lab.hearing import heard, listening
+from nearmetal.lab.image import Image
+from nearmetal.lab.lab import Lab
+from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.stage import LabStage
+from nearmetal.model import Level, LinkSpec, Machine, Readback
+from nearmetal.treatments.isolation import plugin
+
+from .laboratory import laboratory, machine, spec
+
+pytestmark = pytest.mark.live
+
+DEFAULT = "/proc/irq/default_smp_affinity"
+
+SNAPSHOT = """
+grep -sHE '^(Name|Cpus_allowed_list):' /proc/[0-9]*/task/[0-9]*/status
+grep -sH . /proc/irq/*/smp_affinity_list /proc/irq/default_smp_affinity /sys/devices/virtual/workqueue/cpumask
+sysctl -e kernel.timer_migration kernel.sched_rt_runtime_us kernel.numa_balancing vm.stat_interval
+"""
+"""Few programs: to start one takes long in a guest that is emulated."""
+
+
+@pytest_asyncio.fixture
+async def lab(lab_image: Image) -> AsyncIterator[Lab]:
+    async with laboratory() as made:
+        yield made
+
+
+async def booted(lab: Lab, level: Level) -> LabStage:
+    """A guest of two CPUs at this level, and nobody else."""
+    shaped = plugin.shape(spec(vcpus=2), level)
+    server = await machine(lab, "qemu", shaped, cpus="0-1")
+    return LabStage((server,), (), {}, shaped, LinkSpec(), "shared", {server.name: 0}, {server.name: [0, 1]})
+
+
+async def isolated(lab: Lab, stage: LabStage, level: Level) -> Readback:
+    applied = await lab.apply(plugin.changes(stage, level))
+    assert applied.refused == ()
+    return await plugin.verify(stage, level)
+
+
+async def ticks(server: Machine) -> int:
+    """Of CPU 1's own timer while a program wants that CPU for five seconds."""
+    ended = await server.exec(listening(server.probe, [1], 5.0), timeout=60)
+    found = heard(ended.stdout, server.name)[1].ticks
+    assert found is not None
+    return found
+
+
+async def snapshot(server: Machine) -> dict[str, str]:
+    """Where everybody may run, and the knobs. Who comes and goes, such as who reads this, is in one of two only.
+
+    The kernel's workers are left out: they cannot be moved, and follow the mask of the workqueues at their own time.
+    """
+    lines = (await server.exec(["sh", "-c", SNAPSHOT], timeout=120)).text.splitlines()
+    split = [line.rpartition(" = " if " = " in line else ":\t" if ":\t" in line else ":") for line in lines]
+    told = {name: value.strip() for name, _, value in split}
+    names = {name.removesuffix(":Name"): value for name, value in told.items() if name.endswith(":Name")}
+    workers = {path for path, name in names.items() if name.startswith("kworker/")}
+    found = {}
+    for name, value in told.items():
+        path = name.removesuffix(":Cpus_allowed_list")
+        if not name.endswith(":Name") and path not in workers:
+            found[f"{path} {names.get(path, '')}".strip()] = value
+    return found
+
+
+def same(before: dict[str, str], after: dict[str, str]) -> None:
+    both = before.keys() & after.keys()
+    assert len(both) > 40
+    assert {name: after[name] for name in both} == {name: before[name] for name in both}
+    assert {name for name in before if not name.startswith("/proc/") or "/irq/" in name} <= both
+
+
+async def movable(server: Machine) -> dict[str, object]:
+    ended = await server.exec([server.probe, "bystanders", "list", "--json", "--cpus", "1"])
+    found: dict[str, object] = json.loads(ended.stdout)["movable"]
+    return found
+
+
+async def test_a_guest_is_isolated_by_its_kernel_and_by_its_user(lab: Lab) -> None:
+    ordinary = await booted(lab, "none")
+    (server,) = ordinary.servers
+    ticking = await ticks(server)
+    assert await movable(server)
+    await gives_back(lab, ordinary)
+    await stands_and_dies(server)
+    for handle in lab.machines():
+        await lab.destroy(handle)
+
+    stage = await booted(lab, "kernel+user")
+    (server,) = stage.servers
+    readback = await isolated(lab, stage, "kernel+user")
+    assert readback.ok, readback.reason
+    found = readback.values[server.name]
+    assert (found["cpu"], found["isolated"], found["nohz_full"]) == ("1", "1", "1")
+    assert found["stayed"] == sorted({str(one) for one in found["stayed"]})
+    assert await ticks(server) * 50 <= ticking
+    await serves_alone(stage)
+
+
+async def gives_back(lab: Lab, stage: LabStage) -> None:
+    """`user`: nobody who may be moved is there; and afterwards everybody is where they were."""
+    (server,) = stage.servers
+    before = await snapshot(server)
+    readback = await isolated(lab, stage, "user")
+    assert readback.ok
+    assert readback.values[server.name]["stayed"] == [] or readback.warnings
+    away = await snapshot(server)
+    assert away != before
+    assert (before["kernel.timer_migration"], away["kernel.timer_migration"]) == ("1", "0")
+    assert away[DEFAULT] != before[DEFAULT]
+    assert {one.outcome for one in await lab.undo()} <= {"restored", "already so"}
+    same(before, await snapshot(server))
+
+
+async def stands_and_dies(server: Machine) -> None:
+    """What `nearmetal isolate` does to a host, here to a guest; the second time it dies before it is done."""
+    before = await snapshot(server)
+    path = standing.ledger_path()
+    host = await hosts.survey(server)
+    wanted = tiers.at_once(host, hosts.chosen("1", host), server.probe, required=False)
+    await standing.on(wanted, server, path)
+    states = {one.change.kind: one.state for one in await standing.status(server, path)}
+    assert states["sysctl"] == "holds"
+    with pytest.raises(HostCannot, match="isolated already"):
+        await standing.on(wanted, server, path)
+    assert {one.outcome for one in await standing.off(server, path)} <= {"restored", "already so"}
+    same(before, await snapshot(server))
+    await dies(server, path, before)
+
+
+async def dies(server: Machine, path: Path, before: dict[str, str]) -> None:
+    """Written down and done, and then nothing more: as kill -9 would leave it."""
+    host = await hosts.survey(server)
+    ledger = Ledger(path)
+    for change in tiers.at_once(host, [1], server.probe, required=False):
+        kind = KINDS[change.kind]
+        value = await kind.read(server, change.target)
+        ledger.changing(change.model_copy(update={"before": value}))
+        await kind.write(server, change.target, change.after)
+    ledger.close()  # what it holds stays
+    assert await snapshot(server) != before
+    await standing.off(server, path)
+    same(before, await snapshot(server))
+
+
+async def serves_alone(stage: LabStage) -> None:
+    """The web server may run on the isolated CPU, and on no other."""
+    (server,) = stage.servers
+    workload = plugins.load("workloads", "http")
+    served = workload(workload.Parameters(server="lighttpd", warmup="0s"))
+    await served.prepare(stage)
+    try:
+        (pid,) = (await server.exec(["pgrep", "-x", "lighttpd"])).text.split()
+        assert (await server.exec(["taskset", "-pc", pid])).text.rsplit(":", 1)[1].strip() == "1"
+    finally:
+        await served.finish(stage)
