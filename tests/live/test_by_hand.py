@@ -1,0 +1,172 @@
+"""Machines to work in by hand: real ones, entered and left again by the command line."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.conftest import remains
+
+pytestmark = pytest.mark.live
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "nearmetal", *words]
+
+
+def nearmetal(*words: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(command(*words), input=given, capture_output=True, timeout=240)
+
+
+def done(*words: str, given: bytes = b"") -> bytes:
+    ended = nearmetal(*words, given=given)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def up(kind: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(done("up", kind, "--name", "m", "--json"))
+    return told
+
+
+@pytest.fixture
+def addressed(engine: str, lab_image: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", engine)
+
+
+@pytest.fixture(params=["host", "docker"])
+def machine(request: pytest.FixtureRequest, addressed: None) -> Iterator[dict[str, Any]]:
+    told = up(request.param)
+    token = told["switch"].removeprefix("nm-")
+    yield told
+    nearmetal("down", "m")
+    assert remains(token) == []
+
+
+def in_a_terminal(*words: str, typed: bytes) -> tuple[int, bytes]:
+    """The status of a command that has a terminal, and all that was shown there."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, command(*words))
+    os.write(terminal, typed)
+    shown = b""
+    while True:
+        try:
+            chunk = os.read(terminal, 65536)
+        except OSError:  # its other end was closed
+            break
+        if not chunk:
+            break
+        shown += chunk
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
+
+
+def check_commands() -> None:
+    assert done("exec", "m", "--", "cat", given=b"\0\xff" * 100_000) == b"\0\xff" * 100_000
+    assert done("exec", "m", "--", "printf", "%s|", "a b", "$HOME", "'", "--help") == b"a b|$HOME|'|--help|"
+    for status in (1, 125, 126, 255):
+        assert nearmetal("exec", "m", "--", "sh", "-c", f"exit {status}").returncode == status
+    missing = nearmetal("exec", "m", "--", "no-such-program")
+    assert missing.returncode == 127
+    assert b"no-such-program" in missing.stderr
+    assert nearmetal("ssh", "m", given=b"exit 5\n").returncode == 5
+    status, shown = in_a_terminal("ssh", "m", typed=b"test -t 0 && echo is$((41+1)); exit 9\n")
+    assert status == 9
+    assert b"is42" in shown
+
+
+def check_copies(folder: Path) -> None:
+    tree = folder / "tree"
+    odd = tree / "-odd \n'ä\""
+    odd.mkdir(parents=True)
+    (odd / "-f").write_bytes(os.urandom(3_000_000))
+    (odd / "-f").chmod(0o751)
+    (tree / "link").symlink_to("/nowhere")
+    done("cp", str(tree), "m:there")
+    done("cp", "m:/root/there", str(folder / "back"))
+    subprocess.run(["diff", "-r", "--no-dereference", tree, folder / "back"], check=True)
+    assert (folder / "back" / odd.name / "-f").stat().st_mode & 0o777 == 0o751
+    done("cp", str(odd / "-f"), "m:/tmp/")
+    done("cp", "m:/tmp/-f", str(folder))
+    assert (folder / "-f").read_bytes() == (odd / "-f").read_bytes()
+    for source, target in ((str(tree), "m:/nosuch/x"), (str(tree), "m:"), ("m:/nosuch", str(folder / "x"))):
+        if target == "m:":
+            done("cp", source, target)  # the second time, it is there already
+        ended = nearmetal("cp", source, target)
+        assert ended.returncode == 3
+        assert b"could not be copied" in ended.stderr
+    assert not (folder / "x").exists()
+    assert b".nearmetal-" not in done("exec", "m", "--", "ls", "-A", "/tmp", "/root")
+    assert not list(folder.glob(".nearmetal-*"))
+
+
+def test_commands_and_copies(machine: dict[str, Any], tmp_path: Path) -> None:
+    check_commands()
+    check_copies(tmp_path)
+
+
+def test_output_comes_while_the_program_goes_on(machine: dict[str, Any]) -> None:
+    words = command("exec", "m", "--", "sh", "-c", "echo first; read line; echo $line")
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdin is not None and running.stdout is not None
+        assert running.stdout.readline() == b"first\n"
+        running.stdin.write(b"second\n")
+        running.stdin.close()
+        assert running.stdout.read() == b"second\n"
+
+
+def test_down_twice(machine: dict[str, Any]) -> None:
+    assert done("down", "m") == b"m is down\n"
+    assert nearmetal("down", "m").returncode == 2
+
+
+def test_a_killed_keeper_takes_its_machine_along_and_clean_removes_the_rest(machine: dict[str, Any]) -> None:
+    with subprocess.Popen(command("exec", "m", "--", "sleep", "1000")) as running:
+        os.kill(machine["keeper"], signal.SIGKILL)
+        assert running.wait(30) != 0
+    assert nearmetal("exec", "m", "--", "true").returncode == 125
+    assert json.loads(nearmetal("ls", "--json").stdout)["machines"][0]["state"] == "lost"
+    done("clean")
+    assert json.loads(nearmetal("ls", "--json").stdout)["machines"] == []
+    assert remains(machine["switch"].removeprefix("nm-")) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_copy_that_is_cut_off_leaves_no_half_file(
+    machine: dict[str, Any], tmp_path: Path, number: signal.Signals
+) -> None:
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(2**33)
+    with subprocess.Popen(command("cp", str(tmp_path / "large"), "m:/root/large")) as running:
+        deadline = time.monotonic() + 30
+        while b".nearmetal-" not in done("exec", "m", "--", "ls", "-A", "/root"):
+            assert time.monotonic() < deadline
+        running.send_signal(number)
+        assert running.wait(30) != 0
+    time.sleep(0.5)
+    assert b"large" not in done("exec", "m", "--", "ls", "-A", "/root").split()
+
+
+def test_a_guest(lab_image: object, tmp_path: Path) -> None:
+    """One boot for all."""
+    told = up("qemu")
+    try:
+        assert told["ssh_port"]
+        check_commands()
+        check_copies(tmp_path)
+        os.kill(told["keeper"], signal.SIGKILL)
+        ended = nearmetal("exec", "m", "--", "true")
+        assert ended.returncode == 125
+        assert b"its keeper died" in ended.stderr
+    finally:
+        done("clean")
+    assert remains(told["switch"].removeprefix("nm-")) == []

@@ -1,0 +1,144 @@
+"""Machines to work in by hand, pretended ones: names, what is listed, what is refused, and a keeper that dies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearmetal.by_hand import kept
+from nearmetal.by_hand.copying import Remote, place
+from nearmetal.by_hand.wanted import wanted
+from nearmetal.config import Paths
+from nearmetal.errors import BadInput
+
+
+def nearmetal(*words: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run([sys.executable, "-m", "nearmetal", *words], input=given, capture_output=True, timeout=120)
+
+
+def listed() -> list[dict[str, Any]]:
+    machines: list[dict[str, Any]] = json.loads(nearmetal("ls", "--json").stdout)["machines"]
+    return machines
+
+
+def refused(status: int, *words: str) -> str:
+    ended = nearmetal(*words)
+    said = ended.stderr.decode()
+    assert ended.returncode == status, said
+    assert "Traceback" not in said
+    assert said.count("nearmetal: ") == 1
+    return said
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_up(home: Path) -> Iterator[None]:
+    yield
+    for one in kept.everything():
+        assert nearmetal("down", one.name).returncode == 0
+
+
+def test_a_machine_is_up_until_down() -> None:
+    told = json.loads(nearmetal("up", "mock", "--name", "one", "--set", "machine.memory=1GiB", "--json").stdout)
+    assert (told["schema"], told["name"], told["state"]) == ("up.v1", "one", "up")
+    assert told["machine"]["memory"] == 2**30
+    assert [(one["name"], one["state"], one["environment"]) for one in listed()] == [("one", "up", "mock")]
+    assert nearmetal("down", "one").returncode == 0
+    assert listed() == []
+    assert not list(Paths.default().state.glob("ledgers/*"))
+    assert "no machine 'one' is up" in refused(2, "down", "one")
+
+
+def test_names_are_found_by_themselves_and_refused_when_taken() -> None:
+    assert nearmetal("up", "mock").returncode == 0
+    assert nearmetal("up", "mock").returncode == 0
+    assert [one["name"] for one in listed()] == ["mock-2", "mock"]
+    assert "nearmetal down mock-2" in refused(2, "up", "mock", "--name", "mock-2")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a b", "ä", "a\n", "x" * 65])
+def test_what_cannot_be_a_name(name: str) -> None:
+    with pytest.raises(BadInput, match="cannot be a machine's name"):
+        kept.check_name(name)
+
+
+@pytest.mark.parametrize(
+    ("setting", "hint"),
+    [
+        ("machine.memroy=1GiB", "memory"),
+        ("machine.memory=much", "memory"),
+        ("machine.vcpus=0", "vcpus"),
+        ("design.blocks=3", "machine"),
+        ("memory", "machine"),
+        ("machine.isolation=user", "treatment"),
+    ],
+)
+def test_what_a_machine_cannot_be_given(setting: str, hint: str) -> None:
+    with pytest.raises(BadInput, match=hint):
+        wanted("mock", [setting])
+
+
+def test_an_environment_that_is_none() -> None:
+    assert "mock" in refused(2, "up", "mocc", "--name", "../x")
+    with pytest.raises(BadInput, match="there is no environment"):
+        wanted('x"]\n[y', [])
+
+
+def test_what_a_host_lacks_and_a_machine_that_does_not_come_up() -> None:
+    assert "as the study asked" in refused(3, "up", "mock", "--set", "environments.mock.missing=wings")
+    assert "did not come up" in refused(3, "up", "mock", "--set", "environments.mock.fault=create")
+    second = ("--set", "environments.mock.fault_on=[2]")
+    assert "did not answer" in refused(3, "up", "mock", "--set", "environments.mock.fault=attach", *second)
+    assert listed() == []
+
+
+def test_a_command_s_own_status_is_passed_on_and_ours_is_125() -> None:
+    nearmetal("up", "mock")
+    assert nearmetal("exec", "mock", "--", "true").returncode == 0
+    assert nearmetal("exec", "mock", "--", "no-such-program").returncode == 127
+    refused(125, "exec", "mocc", "--", "true")
+    assert "no terminal" not in refused(125, "exec", "../mock", "true")
+
+
+def test_a_file_there_and_back(tmp_path: Path) -> None:
+    nearmetal("up", "mock")
+    (tmp_path / "there").write_bytes(bytes(range(256)))
+    assert nearmetal("cp", str(tmp_path / "there"), "mock:/etc/x").returncode == 0
+    assert nearmetal("cp", "mock:/etc/x", str(tmp_path / "back")).returncode == 0
+    assert (tmp_path / "back").read_bytes() == bytes(range(256))
+    refused(3, "cp", "mock:/etc/y", str(tmp_path / "y"))
+    assert not (tmp_path / "y").exists()
+    refused(2, "cp", str(tmp_path / "nosuch"), "mock:/etc/x")
+    refused(2, "cp", str(tmp_path / "there"), "mocc:/etc/x")
+    refused(2, "cp", str(tmp_path / "there"), str(tmp_path / "back"))
+    refused(2, "cp", "mock:/etc/x", "mock:/etc/y")
+
+
+def test_where_a_path_is() -> None:
+    assert place("a:b c\nd") == Remote("a", "/root/b c\nd")
+    assert place("a:") == Remote("a", "/root/")
+    assert place("a:/x/") == Remote("a", "/x/")
+    assert place("./a:b") is None
+    assert place("/a:b") is None
+    assert place("a") is None
+
+
+@pytest.mark.parametrize("by", [["clean"], ["down", "mock"]])
+def test_what_a_killed_keeper_leaves_is_removed(by: list[str]) -> None:
+    nearmetal("up", "mock")
+    (one,) = listed()
+    os.kill(one["keeper"], signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while listed()[0]["state"] != "lost":
+        assert time.monotonic() < deadline
+    assert "its keeper died" in refused(125, "exec", "mock", "--", "true")
+    assert nearmetal(*by).returncode == 0
+    assert listed() == []
+    assert not list(Paths.default().state.glob("ledgers/*"))
+    assert not list(Paths.default().state.glob("mock/local/*.json"))
