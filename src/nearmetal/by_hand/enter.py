@@ -33,7 +33,10 @@ def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
     door = doors.of(kept)
     if door is None:
         return _run_without_door(kept, argv, terminal)
-    status = _with_own_streams(door(argv, terminal=terminal))
+    status, told_to_end = _with_own_streams(door(argv, terminal=terminal))
+    if status == 0 and told_to_end and kept.handle and kept.handle.kind == "docker":
+        # The engine's client calls it a success when it was told to end; the program did not come to its end.
+        return 128 + told_to_end
     if status != 0:
         asyncio.run(require_keeper(kept))
     if status == _SSH_FAILED and kept.handle and kept.handle.kind == "qemu":
@@ -49,32 +52,37 @@ def _require_answer(kept: Kept, command: Sequence[str]) -> None:
         raise MachineLost(f"it does not answer: {said}", kept.name, f"nearmetal down {kept.name}")
 
 
-def _with_own_streams(command: Sequence[str]) -> int:
+def _with_own_streams(command: Sequence[str]) -> tuple[int, int]:
+    """How it ended, and the last signal that it was told to end by, or 0."""
     try:
         process = subprocess.Popen(command)
     except FileNotFoundError:
         raise HostCannot(
             f"there is no program {command[0]!r}", remedy="install it; `nearmetal doctor` names the package"
         ) from None
-    with _passing_on(process):
-        return exit_status(process.wait())
+    with _passing_on(process) as signals:
+        status = process.wait()
+    return exit_status(status), signals[-1] if signals else 0
 
 
 @contextmanager
-def _passing_on(process: "subprocess.Popen[Any]") -> Iterator[None]:
-    """Signals are for the program: those of a terminal reach it by themselves, others are passed on."""
+def _passing_on(process: "subprocess.Popen[Any]") -> Iterator[list[int]]:
+    """Signals are for the program: those of a terminal reach it by themselves, others are passed on. Yields those."""
+    came: list[int] = []
 
     def passed(number: int, frame: FrameType | None) -> None:
+        came.append(number)
         process.send_signal(number)
 
     def reaches_it_too(number: int, frame: FrameType | None) -> None:
+        came.append(number)
         if not sys.stdin.isatty():
             process.send_signal(number)
 
     handlers = {signal.SIGTERM: passed, signal.SIGHUP: passed, signal.SIGINT: reaches_it_too}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        yield
+        yield came
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
