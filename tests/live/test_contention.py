@@ -58,7 +58,7 @@ async def shares(folder: Path, environment: str) -> None:
     assert max(map(placed.count, placed)) >= 2, "the neighbour is where the server is"
 
 
-@pytest.mark.parametrize("environment", ["host", "qemu"])
+@pytest.mark.parametrize("environment", ["host", pytest.param("qemu", marks=pytest.mark.long)])
 async def test_a_server_shares_its_processor(tmp_path: Path, lab_image: Image, environment: str) -> None:
     await shares(tmp_path / "run", environment)
 

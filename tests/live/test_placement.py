@@ -96,8 +96,7 @@ async def test_pairs_have_a_server_each(tmp_path: Path, lab_image: Image, docker
 
 CARDS = [
     "virtio-net",
-    "e1000",
-    *(pytest.param(nic, marks=pytest.mark.long) for nic in ("e1000e", "rtl8139", "vmxnet3")),
+    *(pytest.param(nic, marks=pytest.mark.long) for nic in ("e1000", "e1000e", "rtl8139", "vmxnet3")),
 ]
 
 

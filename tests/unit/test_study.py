@@ -114,7 +114,7 @@ BAD: list[tuple[str, str, str, str]] = [
     ("workers = [1, 4]", "workers = [1, 4]\nspeed = [1, 2]", "speed = [1", "sets nothing and fills nothing"),
     ("workers = [1, 4]", "workers = [1, 4]\nvcpus = [1, 0]", "vcpus = [1", "the level 0 of `vcpus`"),
     ("workers = [1, 4]", 'workers = [1, 4]\nmemory = ["1GiB", "1 gig"]', "memory = [", "'1 gig' is not a size"),
-    ("workers = [1, 4]", 'workers = [1, 4]\nisolation = ["none", "all"]', "isolation", "one of none, kernel"),
+    ("workers = [1, 4]", 'workers = [1, 4]\nisolation = ["none", "all"]', "isolation", "one of none, user, kernel"),
     ("workers = [1, 4]", "workers = [1, 4]\ncpus = ['0', 'x']", "cpus", "not a list of CPUs"),
     ("workers = [1, 4]", "workers = [1, 4]\nhost = ['local', 'far']", "host", "which is no host"),
     ("workers = [1, 4]", "workers = [1, 4]\nworker = [1]", "worker =", "sets nothing"),
