@@ -252,7 +252,7 @@ def test_bystanders() -> None:
     (listed,) = documents(run("bystanders", "list", "--cpus", "0", "--json").stdout)
     assert valid(listed) == "bystanders.v1"
     # What nobody moved away is where it was.
-    back = [probe.path(), "bystanders", "back", "--json"]
+    back = [str(probe.path()), "bystanders", "back", "--json"]
     ended = subprocess.run(back, input=json.dumps(listed).encode(), capture_output=True, timeout=LIMIT, check=True)
     (told,) = documents(ended.stdout)
     assert valid(told) == "bystanders.back.v1"
@@ -264,7 +264,7 @@ def test_bystanders_away() -> None:
     """Where a namespace hides all other processes, and no interrupt is to be seen."""
     hidden = 'mount -t tmpfs none /proc/irq && mount -t tmpfs none /sys/devices/virtual/workqueue && exec "$@"'
     alone = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", hidden, "sh"]
-    away = [*alone, probe.path(), "bystanders", "away", "--cpus", "0", "--json"]
+    away = [*alone, str(probe.path()), "bystanders", "away", "--cpus", "0", "--json"]
     ended = subprocess.run(away, capture_output=True, timeout=LIMIT, check=True)
     (moved,) = documents(ended.stdout)
     assert valid(moved) == "bystanders.moved.v1"
