@@ -152,7 +152,14 @@ def test_load(how: str, served: tuple[Service, str]) -> None:
 
 
 def test_load_of_nobody() -> None:
-    argv = [str(probe.path()), "load", f"http://127.0.0.1:{free_port(socket.SOCK_STREAM)}/", "--requests", "3", "--json"]
+    argv = [
+        str(probe.path()),
+        "load",
+        f"http://127.0.0.1:{free_port(socket.SOCK_STREAM)}/",
+        "--requests",
+        "3",
+        "--json",
+    ]
     ended = subprocess.run(argv, capture_output=True, timeout=LIMIT)
     assert ended.returncode == 1
     assert b"not one reply came" in ended.stderr
