@@ -156,6 +156,7 @@ def test_a_copy_that_is_cut_off_leaves_no_half_file(
     assert b"large" not in done("exec", "m", "--", "ls", "-A", "/root").split()
 
 
+@pytest.mark.long
 def test_a_guest(lab_image: object, tmp_path: Path) -> None:
     """One boot for all."""
     told = up("qemu")

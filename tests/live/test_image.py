@@ -287,6 +287,7 @@ async def test_a_build_that_is_cancelled_tidies_up(tmp_path: Path) -> None:
     assert [path.name for path in store.images(tmp_path).iterdir()] == [".lock"]
 
 
+@pytest.mark.long
 async def test_an_unknown_package_is_named_and_nothing_stays(tmp_path: Path) -> None:
     from nearmetal.errors import BadInput
 

@@ -100,6 +100,7 @@ async def test_the_other_way(made: Made, direction: str) -> None:
     assert 0 < found.responses["bandwidth"].value < ways * 20e6
 
 
+@pytest.mark.long
 async def test_clients_of_different_kinds_start_together(made: Made) -> None:
     """A guest has a clock of its own, and what it lacks in speed does not shift its start."""
     stage = await made.stage(LinkSpec(), "host", "qemu")
