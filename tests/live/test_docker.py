@@ -15,10 +15,12 @@ import pytest
 from nearmetal.config import LIMITS
 from nearmetal.environments.docker import Container, DockerEnvironment
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut, ToolFailed
+from nearmetal.lab.clean import clean, ledgers_folder
 from nearmetal.lab.engine import own_engine
 from nearmetal.lab.engine_api import Engine
 from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import Image
+from nearmetal.lab.ledger import outstanding
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
@@ -336,6 +338,22 @@ async def test_what_an_engine_that_was_killed_left_is_removed_by_the_next(
         await DockerEnvironment().destroy(handle, site)
     assert remains(str(tmp_path)) == []
     assert remains(name) == []
+
+
+async def test_clean_removes_what_an_engine_that_was_killed_left(tmp_path: Path, lab_image: Image, token: str) -> None:
+    """Its control groups too, which are named after its folder and nothing else would look for."""
+    controller, handle = await _on_an_own_engine(tmp_path, f"{token}-cleaned")
+    daemon = int((tmp_path / "docker.pid").read_text())
+    os.kill(daemon, signal.SIGKILL)
+    controller.kill()
+    await controller.wait()
+    engine = next(one for path in ledgers_folder().glob("engine-*.jsonl") for one in outstanding(path).handles)
+    assert remains(engine.name) != []
+    cleaned = await clean()
+    assert (cleaned.removed, cleaned.left) == ((f"engine {engine.name}",), ())
+    assert remains(engine.name) == []
+    assert remains(str(tmp_path)) == []
+    assert remains(handle.name) == []
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["engine killed", "starter killed"])

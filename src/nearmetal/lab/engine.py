@@ -10,17 +10,22 @@ import hashlib
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import cgroup, probe
+from nearmetal.lab.clean import ledgers_folder
 from nearmetal.lab.engine_api import Engine, Refused
+from nearmetal.lab.ledger import held
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import MachineSpec
+from nearmetal.model import Handle, MachineSpec
+
+KIND = "engine"
+"""Of its handle in the ledger; see `lab.remove`."""
 
 _COVERED = ("/etc/docker", "/opt/containerd", "/run/containerd", "/run/docker")
 """Where engines write whatever they are told; a running containerd in /run would also be used instead of an own one."""
@@ -50,9 +55,16 @@ async def own_engine(folder: Path) -> AsyncIterator[str]:
     if shutil.which("dockerd") is None:
         raise HostCannot("there is no Docker engine to start", remedy="apt-get install docker.io")
     name = _name(folder)
-    with exclusive(folder / _LOCK, _BUSY):
-        async with _running(folder, name, socket) as url:
+    handle = Handle(kind=KIND, name=name, site="local", data={"folder": str(folder)})
+    with exclusive(folder / _LOCK, _BUSY), held(ledgers_folder() / f"{name}.jsonl") as ledger:
+        ledger.creating(handle)
+        async with _running(folder, name, socket, swept=lambda: ledger.destroyed(handle)) as url:
             yield url
+
+
+async def remove(handle: Handle) -> None:
+    """What is left of an engine whose starter died, but not its data. Idempotent; HostCannot while somebody has it."""
+    await _bury(Path(handle.data["folder"]))
 
 
 def is_own(address: str) -> bool:
@@ -67,7 +79,10 @@ async def bury(address: str) -> None:
 
     HostCannot while its starter, or another that buries it, lives.
     """
-    folder = Path(address.removeprefix("unix://")).parent
+    await _bury(Path(address.removeprefix("unix://")).parent)
+
+
+async def _bury(folder: Path) -> None:
     with exclusive(folder / _LOCK, _BUSY):
         await _sweep(folder, _name(folder))
 
@@ -77,7 +92,7 @@ def _name(folder: Path) -> str:
 
 
 @asynccontextmanager
-async def _running(folder: Path, name: str, socket: Path) -> AsyncIterator[str]:
+async def _running(folder: Path, name: str, socket: Path, swept: Callable[[], None]) -> AsyncIterator[str]:
     await _sweep(folder, name)
     made = [place for place in map(Path, _COVERED) if not place.exists()]
     for place in made:
@@ -93,6 +108,7 @@ async def _running(folder: Path, name: str, socket: Path) -> AsyncIterator[str]:
             await _stop(daemon)
     finally:
         await _sweep(folder, name)
+        swept()
         for place in made:
             with contextlib.suppress(OSError):  # something that is not ours moved in
                 place.rmdir()

@@ -195,5 +195,9 @@ async def remove(handle: Handle, site: Site) -> None:
         await links.remove(handle, site)
     elif handle.kind == trunks.KIND:
         await trunks.remove(handle, site)
+    elif handle.kind == "engine":
+        from nearmetal.lab import engine  # with Docker's SDK, which most that is removed has no need of
+
+        await engine.remove(handle)
     else:
         await plugins.load("environments", handle.kind).destroy(handle, site)
