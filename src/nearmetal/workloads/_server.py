@@ -1,15 +1,15 @@
 """The web servers of a trial: started in the machines under test, waited for through the data network, and stopped."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Sequence
 
-from nearmetal.errors import MachineError, TimedOut, ToolFailed
-from nearmetal.model import Machine, Running, Stage
+from nearmetal.errors import ToolFailed
+from nearmetal.model import Machine, Stage
 from nearmetal.workloads._load_document import LoadDocument, parse, printed
 from nearmetal.workloads._served_parameters import ServedParameters
-from nearmetal.workloads._stage import SERVER, facing, last_words, placed
+from nearmetal.workloads._serving import Serving
+from nearmetal.workloads._stage import SERVER, facing, last_words
 from nearmetal.workloads._words import as_time
 
 READY = 60.0
@@ -32,22 +32,19 @@ class Servers:
         """`paths` are all that will be asked for; none where the parameters name a URL."""
         self._parameters = parameters
         self._paths = paths
-        self._running: list[tuple[Machine, Running]] = []
+        self._serving = Serving()
 
     async def start(self, stage: Stage) -> None:
         """Start them and return once they answer. ToolFailed when they do not."""
         if self._parameters.server is not None:
             for server in stage.servers:
-                self._running.append((server, await server.spawn(placed(stage, server, self._serving(server)))))
+                await self._serving.start(stage, server, self._command(server))
         for index, client in enumerate(stage.clients):
             if index == 0 or stage.connect == "pairs":
                 await self._answered(client, self.url(facing(stage, index)), index)
 
     async def stop(self) -> None:
-        while self._running:
-            _, running = self._running.pop()
-            with contextlib.suppress(MachineError):  # with its machine, the server is gone too
-                await running.stop()
+        await self._serving.stop()
 
     def url(self, server: Machine) -> str:
         """Where a client sends its requests. The first path stands in it; `other_paths` tells the others."""
@@ -61,7 +58,7 @@ class Servers:
         """As words for the probe's load generator."""
         return [word for path in self._paths[1:] for word in ("--path", path)]
 
-    def _serving(self, server: Machine) -> list[str]:
+    def _command(self, server: Machine) -> list[str]:
         if self._parameters.server == "lighttpd":
             return ["lighttpd", "-D", "-f", "/etc/nearmetal/lighttpd.conf"]
         listen = f"{server.address}:{PORTS['probe']}"
@@ -93,23 +90,20 @@ class Servers:
 
     async def _still_starting(self, index: int) -> None:
         """Wait a little. ToolFailed when the server that this client faces has ended meanwhile."""
-        if not self._running:
+        if not self._serving:
             await asyncio.sleep(POLL)
             return
-        machine, running = self._running[index]
-        try:
-            ended = await running.wait(POLL)
-        except TimedOut:
-            return
-        raise ToolFailed(
-            f"{self._parameters.server} ended with status {ended.status} instead of serving: {last_words(ended)}",
-            machine.name,
-        )
+        ended = await self._serving.ended(index, POLL)
+        if ended is not None:
+            raise ToolFailed(
+                f"{self._parameters.server} ended with status {ended.status} instead of serving: {last_words(ended)}",
+                self._serving.machine(index).name,
+            )
 
     async def _last_words(self, index: int) -> str:
-        if not self._running:
+        if not self._serving:
             return ""
-        return f"; {self._parameters.server} said: {last_words(await self._running[index][1].stop())}"
+        return f"; {self._parameters.server} said: {last_words(await self._serving.stop_one(index))}"
 
 
 def _seen(document: LoadDocument) -> str:

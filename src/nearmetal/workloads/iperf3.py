@@ -1,16 +1,16 @@
 """Bandwidth between each client and its server by iperf3: TCP, or UDP at an offered rate, either way or both."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Mapping
 from typing import ClassVar
 
-from nearmetal.errors import MachineError, TimedOut, ToolFailed
-from nearmetal.model import Completed, Frozen, Machine, Measurement, ResponseKind, Running, Stage, Warned
+from nearmetal.errors import ToolFailed
+from nearmetal.model import Completed, Frozen, Machine, Measurement, ResponseKind, Stage, Warned
 from nearmetal.workloads import _iperf3_responses
 from nearmetal.workloads._iperf3_output import failed, never_started, parse
 from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
+from nearmetal.workloads._serving import Serving
 from nearmetal.workloads._stage import facing, last_words, uneven_start
 from nearmetal.workloads._words import number
 
@@ -32,7 +32,7 @@ class Iperf3:
 
     def __init__(self, parameters: Iperf3Parameters) -> None:
         self._parameters = parameters
-        self._running: list[tuple[Machine, Running]] = []
+        self._serving = Serving()
 
     @property
     def responses(self) -> Mapping[str, ResponseKind]:
@@ -54,15 +54,12 @@ class Iperf3:
     async def prepare(self, stage: Stage) -> None:
         for index in range(len(stage.clients)):
             server = facing(stage, index)
-            self._running.append((server, await server.spawn(self._serving(server, index))))
+            await self._serving.start(stage, server, self._listening(server, index))
         for index, client in enumerate(stage.clients):
             await self._answered(client, facing(stage, index), index)
 
     async def finish(self, stage: Stage) -> None:
-        while self._running:
-            _, running = self._running.pop()
-            with contextlib.suppress(MachineError):  # with its machine, the server is gone too
-                await running.stop()
+        await self._serving.stop()
 
     async def run(self, stage: Stage) -> Measurement:
         given = self._parameters
@@ -75,7 +72,7 @@ class Iperf3:
             again += 1
             ended = await stage.together(commands, given.whole + SLACK)
         found = self.measurement(ended, [client.name for client in stage.clients], again)
-        for index in range(len(self._running)):
+        for index in range(len(self._serving)):
             await self._still_serving(index)
         return found
 
@@ -96,7 +93,7 @@ class Iperf3:
 
     # ── What is run ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _serving(self, server: Machine, index: int) -> list[str]:
+    def _listening(self, server: Machine, index: int) -> list[str]:
         place = ["--bind", server.address, "--port", str(PORT + index)]
         return ["iperf3", "--server", *place, "--interval", number(self._parameters.interval), "--json"]
 
@@ -127,10 +124,10 @@ class Iperf3:
 
     async def _still_serving(self, index: int) -> None:
         """ToolFailed when the server of a client has ended: whatever answers in its place is not ours."""
-        machine, running = self._running[index]
-        with contextlib.suppress(TimedOut):
-            ended = await running.wait(0)
-            raise ToolFailed(f"iperf3 ended instead of serving: {failed(ended) or last_words(ended)}", machine.name)
+        ended = await self._serving.ended(index, 0)
+        if ended is not None:
+            why = failed(ended) or last_words(ended)
+            raise ToolFailed(f"iperf3 ended instead of serving: {why}", self._serving.machine(index).name)
 
 
 def _client(server: Machine, index: int) -> list[str]:

@@ -1,6 +1,5 @@
 """Small packets from each client to its server and back: the round trip, what is lost, and how long each way takes."""
 
-import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from math import ceil
@@ -8,11 +7,12 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
-from nearmetal.errors import MachineError, TimedOut, ToolFailed
-from nearmetal.model import Completed, Frozen, Machine, Measurement, Response, ResponseKind, Running, Stage, Warned
+from nearmetal.errors import ToolFailed
+from nearmetal.model import Completed, Frozen, Machine, Measurement, Response, ResponseKind, Stage, Warned
 from nearmetal.units import Seconds, show_duration
 from nearmetal.workloads._parameters import LONGEST, Time
 from nearmetal.workloads._ping_document import Delays, delays, parse
+from nearmetal.workloads._serving import Serving
 from nearmetal.workloads._stage import facing, last_words, succeeded, uneven_start
 from nearmetal.workloads._words import as_time
 
@@ -62,7 +62,7 @@ class Ping:
 
     def __init__(self, parameters: PingParameters) -> None:
         self._parameters = parameters
-        self._running: list[tuple[Machine, Running]] = []
+        self._serving = Serving()
 
     @property
     def responses(self) -> Mapping[str, ResponseKind]:
@@ -84,15 +84,12 @@ class Ping:
         faced = [facing(stage, index) for index in range(len(stage.clients))]
         for server in dict.fromkeys(faced):
             listen = ["clock", "serve", "--listen", f"{server.address}:{PORT}"]
-            self._running.append((server, await server.spawn([server.probe, *listen])))
-        for server in dict.fromkeys(faced):
-            await self._answered(stage.clients[faced.index(server)], server)
+            await self._serving.start(stage, server, [server.probe, *listen])
+        for index, server in enumerate(dict.fromkeys(faced)):
+            await self._answered(stage.clients[faced.index(server)], server, index)
 
     async def finish(self, stage: Stage) -> None:
-        while self._running:
-            _, running = self._running.pop()
-            with contextlib.suppress(MachineError):  # with its machine, the server is gone too
-                await running.stop()
+        await self._serving.stop()
 
     async def run(self, stage: Stage) -> Measurement:
         given = self._parameters
@@ -110,25 +107,19 @@ class Ping:
         pace = ["--count", str(count), "--interval", as_time(given.interval), "--timeout", as_time(given.timeout)]
         return [client.probe, "clock", "ask", f"{server.address}:{PORT}", *pace, "--json"]
 
-    async def _answered(self, client: Machine, server: Machine) -> None:
+    async def _answered(self, client: Machine, server: Machine, index: int) -> None:
         """Return once the server has answered a client through the data network. ToolFailed when it does not."""
         until = time.monotonic() + READY
         while True:
             ended = await client.exec(self._asking(client, server, 3), timeout=READY + 5 * self._parameters.timeout)
             if ended.status == 0:
                 return
-            await self._still_starting(server)
+            ended_early = await self._serving.ended(index, POLL)
+            if ended_early is not None:
+                words = f"clock serve ended with status {ended_early.status}: {last_words(ended_early)}"
+                raise ToolFailed(words, server.name)
             if time.monotonic() > until:
                 raise ToolFailed(f"nothing came back within {READY:g} s: {last_words(ended)}", client.name)
-
-    async def _still_starting(self, server: Machine) -> None:
-        """Wait a little. ToolFailed when what answers on this server has ended meanwhile."""
-        running = next(running for machine, running in self._running if machine is server)
-        try:
-            ended = await running.wait(POLL)
-        except TimedOut:
-            return
-        raise ToolFailed(f"clock serve ended with status {ended.status}: {last_words(ended)}", server.name)
 
 
 def one_clock(one: Machine, other: Machine) -> bool:
