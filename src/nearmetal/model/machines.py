@@ -1,0 +1,283 @@
+"""What commands run on, and what makes it: sites, machines, environments, the stage of a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from nearmetal.model.study import EnvironmentSpec, HostSpec, LinkSpec, MachineSpec
+from nearmetal.model.words import Frozen, Provision, Role
+
+
+class Completed(Frozen):
+    """How a command ended. A nonzero status is a value, not an error."""
+
+    status: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+    late: float | None = None
+    """Seconds after the instant that several commands were to start at; None for one that had no such instant."""
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode("utf-8", "replace")
+
+
+class Running(Protocol):
+    """A command that goes on in the background, and ends with whoever started it."""
+
+    async def wait(self, timeout: float) -> Completed:
+        """Wait for its end. TimedOut when it goes on; MachineLost when the machine is gone."""
+        ...
+
+    async def stop(self) -> Completed:
+        """SIGTERM, then after a grace SIGKILL. Idempotent."""
+        ...
+
+
+class SiteRunning(Running, Protocol):
+    """A command in the background of a site."""
+
+    async def first_line(self, timeout: float) -> bytes:
+        """The first line of its output, by which some programs say that they are ready, without the newline.
+
+        What it wrote until then when it ended without one. TimedOut, MachineLost.
+        """
+        ...
+
+
+class Commands(Protocol):
+    """Anything commands run on: a site, or a machine. Argument vectors only; nothing passes through a shell."""
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float = ...,
+    ) -> Completed:
+        """Run to the end. MachineLost, or TimedOut (what was started is killed)."""
+        ...
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running: ...
+
+    async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
+        """Write a whole file; parents are made."""
+        ...
+
+    async def get(self, path: str) -> bytes: ...
+
+
+class Site(Commands, Protocol):
+    """A host where machines live and changes are made, local or by SSH."""
+
+    name: str
+    arch: str
+    boot_id: str
+    """Its kernel's."""
+
+    @property
+    def spec(self) -> HostSpec | None:
+        """How it is reached; None for the host that the controller runs on."""
+        ...
+
+    @property
+    def probe(self) -> str:
+        """Where the probe lies on it."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """The folder for the files of its machines."""
+        ...
+
+    @property
+    def underlay(self) -> str | None:
+        """The address by which other hosts reach it. None for the controller's, where it depends on who asks."""
+        ...
+
+    @property
+    def bound(self) -> Sequence[str]:
+        """Options of the probe's `launch` and `hold` by which a program ends with the controller, however that ends."""
+        ...
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> SiteRunning: ...
+
+    async def forward(self, port: int) -> int:
+        """A port of the controller's loopback that leads to this one of the site's, until `withdraw`."""
+        ...
+
+    async def withdraw(self, port: int) -> None:
+        """Let go of what `forward` made for this port of the site. Idempotent."""
+        ...
+
+    def socket(self, path: str) -> AbstractAsyncContextManager[str]:
+        """The path on the controller's host of a socket that leads to the one at this path there."""
+        ...
+
+    async def place(self, file: Path, sha256: str) -> str:
+        """Have a file of the controller's host there; its path there. A file with these contents is sent only once."""
+        ...
+
+
+class Cost(Frozen):
+    """What the host spends on a machine, the virtual machine monitor included, since it was made."""
+
+    cpu_seconds: float
+    memory_bytes: int
+
+
+class Port(Frozen):
+    """A machine's place on the lab's switch."""
+
+    address: str
+    prefix: int
+    mac: str
+    switch: str
+    """Network namespace of the switch, as a path on the site."""
+    bridge: str | None = "switch"
+    """The bridge in it that the link hangs on; None for a cable of its own, which is laid later."""
+    outside: str
+    """The link's name at the switch. Inside a machine it is called `data`."""
+    mtu: int = 1500
+    """Bytes that a packet of the machine may have."""
+
+
+class Order(Frozen):
+    """Everything an environment needs to make one machine."""
+
+    name: str
+    """Unique on the site, derived from the run; what is made carries it."""
+    role: Role
+    spec: MachineSpec
+    options: Mapping[str, Any]
+    """What stands in [environments.NAME] besides the kind."""
+    provision: Provision
+    port: Port | None
+    cpus: str
+    """Host CPUs it may use, in cpuset notation; "" for all."""
+
+
+class Handle(Frozen):
+    """What must be known to reach or remove a machine, also from another process: plain data, in the ledger."""
+
+    kind: str
+    name: str
+    site: str
+    data: Mapping[str, Any]
+
+
+class Machine(Commands, Protocol):
+    name: str
+    role: str
+    site: Site
+    arch: str
+    boot_id: str
+    """As its kernel tells; changes with each boot."""
+    owned: bool
+    """Made by us, so that it may be rebooted and destroyed; a user's machine is only used."""
+    address: str
+    """On the data network."""
+    interface: str
+    """The data NIC's name inside."""
+    peer: str | None
+    """The same link outside, on the site, as "NAMESPACE/INTERFACE"; None where it cannot be known."""
+    probe: str
+    """Where the probe lies inside."""
+
+    async def reboot(self) -> None:
+        """Return when it answers again, with a new boot_id. HostCannot where the kind has no such thing."""
+        ...
+
+    async def cost(self) -> Cost | None:
+        """None where the host cannot tell: a machine that is not ours."""
+        ...
+
+
+class Finding(Frozen):
+    """Something doctor or an environment found out: whether it holds, and the remedy where it does not."""
+
+    what: str
+    ok: bool
+    detail: str = ""
+    remedy: str = ""
+    fatal: bool = True
+    """Without it this environment cannot run; else it is only worth knowing."""
+
+
+class Recorder(Protocol):
+    """The ledger as an environment sees it: what is made is written down before it exists."""
+
+    def creating(self, handle: Handle) -> None: ...
+
+
+class Environment(Protocol):
+    """Makes machines of one kind."""
+
+    kind: ClassVar[str]
+    Options: ClassVar[type[Frozen]]
+    """What [environments.NAME] takes besides `kind` and `provision`; `Frozen` itself for a kind that takes nothing."""
+    provisions: ClassVar[tuple[Provision, ...]]
+    """What it can do, strongest first."""
+    on_switch: ClassVar[bool]
+    """Whether its machines hang on the lab's switch, and so get a `Port`."""
+    typical_ready: ClassVar[float]
+    """Seconds from `create` to an answering machine and back to nothing, as usually seen: for estimates only."""
+
+    async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+        """What is missing here; nothing is provisioned or changed."""
+        ...
+
+    async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
+        """What is done once for all its machines, so that no boot's time to ready pays for it. Idempotent."""
+        ...
+
+    async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
+        """Make it and return when it runs. `ledger.creating` comes before anything exists. NotProvisioned."""
+        ...
+
+    async def attach(self, handle: Handle, site: Site) -> Machine:
+        """Reach it. NotProvisioned when it does not answer in time, with the last lines of its console."""
+        ...
+
+    async def destroy(self, handle: Handle, site: Site) -> None:
+        """Remove all that `create` made, however far it came. Idempotent; also for a handle of a dead process."""
+        ...
+
+
+class Stage(Protocol):
+    """The machines of a trial."""
+
+    @property
+    def servers(self) -> tuple[Machine, ...]: ...
+
+    @property
+    def clients(self) -> tuple[Machine, ...]: ...
+
+    @property
+    def sites(self) -> Mapping[str, Site]: ...
+
+    @property
+    def spec(self) -> MachineSpec:
+        """What every server was asked to be."""
+        ...
+
+    @property
+    def link(self) -> LinkSpec: ...
+
+    @property
+    def cpus(self) -> Mapping[str, Sequence[int]]:
+        """By machine name: the CPUs it has, as it numbers them itself."""
+        ...
+
+    @property
+    def connect(self) -> str:
+        """ "shared": all clients load the first server; "pairs": client i loads server i."""
+        ...
+
+    async def together(self, commands: Sequence[tuple[Machine, Sequence[str]]], limit: float) -> list[Completed]:
+        """Start each command on its machine at one instant, silently, and return how each ended."""
+        ...

@@ -1,0 +1,52 @@
+"""What a plan is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nearmetal.model.words import Frozen, Level
+
+
+class TrialPlan(Frozen):
+    """One run of one workload in a boot. `position` counts trials within the block, from 0."""
+
+    id: str
+    workload: str
+    repeat: int
+    position: int
+
+
+class BootPlan(Frozen):
+    """One provision of one treatment in one block: the experimental unit."""
+
+    treatment: Mapping[str, Level]
+    trials: tuple[TrialPlan, ...]
+
+
+class BlockPlan(Frozen):
+    """Every treatment x workload once, in random order."""
+
+    index: int
+    attempt: int
+    boots: tuple[BootPlan, ...]
+
+
+class ContrastPlan(Frozen):
+    """A comparison fixed before anything ran: one treatment against its reference, for one workload."""
+
+    workload: str
+    treatment: Mapping[str, Level]
+    reference: Mapping[str, Level]
+
+
+class Plan(Frozen):
+    study: str
+    """The study's digest."""
+    seed: int
+    treatments: tuple[Mapping[str, Level], ...]
+    contrasts: tuple[ContrastPlan, ...]
+    primaries: Mapping[str, str]
+    """Workload to the response that its contrasts are about."""
+    level: float
+    """What each primary contrast is tested at: alpha over the number of primary contrasts."""
+    blocks: tuple[BlockPlan, ...]

@@ -1,0 +1,100 @@
+"""What is measured: responses, and the record of a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from nearmetal.model.words import Better, Frozen, Level, Provision, Role, Scale
+
+
+class ResponseKind(Frozen):
+    """What a workload promises of one response, before it has run. Units: SI, "1/s", "share"."""
+
+    unit: str
+    better: Better
+    scale: Scale = "ratio"
+
+
+class Response(Frozen):
+    """One value per trial."""
+
+    value: float
+    unit: str
+    better: Better
+    scale: Scale = "ratio"
+    censored: Literal["left", "right"] | None = None
+    by_client: tuple[float, ...] | None = None
+
+
+class Artifact(Frozen):
+    """A file of a trial, by its path within the run's folder."""
+
+    path: str
+    sha256: str
+
+
+class Warned(Frozen):
+    """Something a reader of the result should know. Data, not log: `code` is stable, `text` is for people."""
+
+    code: str
+    text: str
+
+
+class TrialStatus(StrEnum):
+    OK = "ok"
+    INVALID = "invalid"
+    """It ran, but the instrument or the set-up was not as declared; kept, never counted."""
+    FAILED = "failed"
+    """The workload ended badly."""
+    LOST = "lost"
+    """A machine never came up, or was lost on the way."""
+
+
+class TrialAddress(Frozen):
+    """Which trial a record is about."""
+
+    id: str
+    block: int
+    attempt: int
+    position: int
+    repeat: int
+    treatment: Mapping[str, Level]
+    workload: str
+
+
+class BootRecord(Frozen):
+    id: str
+    how: Provision
+    snapshot: str | None = None
+
+
+class MachineRecord(Frozen):
+    role: Role
+    environment: str
+    boot_id: str
+    cpus: str
+
+
+class TrialRecord(Frozen):
+    """A trial's line in the journal, `record.v1`."""
+
+    schema_: Annotated[Literal["record.v1"], Field(alias="schema")] = "record.v1"
+    trial: TrialAddress
+    site: str
+    boot: BootRecord | None
+    machines: tuple[MachineRecord, ...] = ()
+    status: TrialStatus
+    reason: str | None = None
+    phases_ns: Mapping[str, int] = {}
+    """How long each step took: create, attach, surround, change, facts, verify, prepare, measure, check."""
+    responses: Mapping[str, Response] = {}
+    readback: Mapping[str, Any] = {}
+    observers: Mapping[str, Any] = {}
+    warnings: tuple[Warned, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)

@@ -1,0 +1,133 @@
+"""What shapes machines, loads them and listens in: treatments, workloads, observers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Protocol
+
+from nearmetal.model.machines import Stage
+from nearmetal.model.record import Response, ResponseKind, Warned
+from nearmetal.model.study import MachineSpec
+from nearmetal.model.words import Frozen, Level
+
+ChangeKind = Literal["sysctl", "file", "affinity", "irq", "ethtool", "boot", "bystanders"]
+"""A closed set: each is known to `lab/changes.py`, which reads, writes and puts back. "boot" is the kernel's
+arguments, which take effect with the machine's next boot; "bystanders" is all that may run on CPUs to be kept free."""
+
+
+class Change(Frozen):
+    """A value to be set, and put back. `before` is filled in when the change is made."""
+
+    on: str
+    """Name of the machine, or "site:NAME"."""
+    kind: ChangeKind
+    target: str
+    after: str
+    before: str | None = None
+    required: bool = True
+    """When it does not stick: an invalid trial, else only a warning."""
+
+
+class Readback(Frozen):
+    """What a treatment found set. `ok` false makes the trial invalid, with the reason."""
+
+    values: Mapping[str, Any] = {}
+    ok: bool = True
+    reason: str = ""
+    warnings: tuple[Warned, ...] = ()
+
+
+class Treatment(Protocol):
+    """How the levels of one factor come about. `name` is what a study file calls it."""
+
+    name: ClassVar[str]
+
+    def problem(self, level: Level) -> str | None:
+        """Why this level is impossible, in a sentence that names those that are possible; None when it is fine."""
+        ...
+
+    def shape(self, spec: MachineSpec, level: Level) -> MachineSpec:
+        """Pure: what must be so before the machine exists."""
+        ...
+
+    def changes(self, stage: Stage, level: Level) -> list[Change]:
+        """Pure: what is set on the machines and sites once they run."""
+        ...
+
+    async def verify(self, stage: Stage, level: Level) -> Readback: ...
+
+
+class Measurement(Frozen):
+    """What one run of a workload gave."""
+
+    responses: Mapping[str, Response]
+    events: float
+    """How many requests, events or bytes were served: what `cpu_per_event` is divided by."""
+    artifacts: Mapping[str, bytes] = {}
+    """File name to content; the runner stores them by trial."""
+    warnings: tuple[Warned, ...] = ()
+    invalid: str | None = None
+    """Why the instrument cannot be trusted for this trial."""
+
+
+class Workload(Protocol):
+    """Loads the stage and measures. Built from the parameters of one [[workloads]] entry; building it has no effect."""
+
+    kind: ClassVar[str]
+    Parameters: ClassVar[type[Frozen]]
+    """What a study file may say; validates itself."""
+
+    def __init__(self, parameters: Any) -> None: ...
+
+    @property
+    def responses(self) -> Mapping[str, ResponseKind]:
+        """What a run of it can give."""
+        ...
+
+    @property
+    def primary(self) -> str:
+        """The response a verdict is about when the study names none."""
+        ...
+
+    @property
+    def duration(self) -> float:
+        """Seconds that one run takes, as near as can be told beforehand."""
+        ...
+
+    @property
+    def limit(self) -> float:
+        """Seconds after which a run that still goes on has gone wrong."""
+        ...
+
+    async def prepare(self, stage: Stage) -> None:
+        """Start what serves, and wait until it answers. ToolFailed, MachineError."""
+        ...
+
+    async def run(self, stage: Stage) -> Measurement: ...
+
+    async def finish(self, stage: Stage) -> None:
+        """Stop what `prepare` started. Always called, also when it failed half-way; a lost machine is no error here."""
+        ...
+
+
+class Observation(Frozen):
+    artifacts: Mapping[str, bytes] = {}
+    counters: Mapping[str, Any] = {}
+
+
+class Watch(Protocol):
+    async def stop(self) -> Observation: ...
+
+
+class Observer(Protocol):
+    """Listens in while a trial measures, or before and after it."""
+
+    name: ClassVar[str]
+    around: ClassVar[bool]
+    """True: runs before and after the measurement, never during it."""
+
+    def __init__(self, setting: Any) -> None:
+        """Without effect. ValueError, with what would be right, for a setting that it does not know."""
+        ...
+
+    async def start(self, stage: Stage) -> Watch: ...

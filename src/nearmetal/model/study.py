@@ -1,0 +1,172 @@
+"""What a study describes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, IPvAnyAddress, StrictBool, StrictInt
+
+from nearmetal.model.words import Frozen, Level, Name, Provision, Whole
+from nearmetal.units import BitRate, Bytes, Seconds, Share
+
+
+class MachineSpec(Frozen):
+    """What a machine under test is given. Treatments shape it; an environment realises it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")  # a treatment's level may be fixed here by its name
+
+    image: str = "lab"
+    vcpus: Whole = 1
+    memory: Annotated[Bytes, Field(ge=16 * 2**20)] = 512 * 2**20
+    accel: str = "auto"
+    nic: str = "virtio-net"
+    cpus: str | None = None
+    disk: str = "virtio-blk"
+    host: str = "local"
+    kernel_arguments: tuple[str, ...] = ()
+    alone: StrictBool = False
+    """What is measured runs on the last of its CPUs and on no other, away from the rest."""
+    neighbours: tuple[tuple[str, ...], ...] = ()
+    """Programs that go on while it is measured, each in a machine of its own on the same CPUs: argument vectors."""
+
+    @property
+    def settings(self) -> Mapping[str, Level]:
+        """Levels of treatments that are fixed for every machine."""
+        return dict(self.model_extra or {})
+
+
+class ClientsSpec(Frozen):
+    count: Annotated[Whole, Field(le=1000)] = 1
+    environment: str = "host"
+    connect: Literal["shared", "pairs"] = "shared"
+    cpus: str | None = None
+    host: str = "local"
+
+
+class LinkSpec(Frozen):
+    """The way between the servers and the clients. What is given holds for each direction by itself."""
+
+    rate: Annotated[BitRate, Field(ge=1)] | None = None
+    """Of whole frames, headers included."""
+    delay: Annotated[Seconds, Field(le=60)] | None = None
+    """One way: a round trip takes twice as much."""
+    jitter: Annotated[Seconds, Field(le=60)] | None = None
+    loss: Annotated[Share, Field(le=1)] | None = None
+    reorder: Annotated[Share, Field(le=1)] | None = None
+    tunnel: Literal["vxlan", "gre"] | None = None
+    """What carries frames from host to host; it makes sense only where servers and clients are on different ones."""
+    switch: Literal["bridge", "direct"] = "bridge"
+
+    @property
+    def is_laid(self) -> bool:
+        """Whether it is more than a place at the same switch."""
+        return self.is_shaped or self.switch == "direct"
+
+    @property
+    def is_shaped(self) -> bool:
+        return any(given is not None for given in (self.rate, self.delay, self.jitter, self.loss, self.reorder))
+
+
+class HostSpec(Frozen):
+    ssh: Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[][A-Za-z0-9_.@:%\[\]-]*$", max_length=300)]
+    """Where its SSH server answers: "user@10.0.0.2". Never an option of some program."""
+    trunk: IPvAnyAddress | None = None
+    """The address by which other hosts reach it for a tunnel, when it is not the one that SSH reached."""
+
+
+class EnvironmentSpec(Frozen):
+    """A named level of `environment`: its kind, and what that kind takes."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    kind: str
+    provision: Provision | None = None
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class FactorSpec(Frozen):
+    levels: Annotated[tuple[Level, ...], Field(min_length=1)]
+    when: Mapping[str, Level | tuple[Level, ...]] = {}
+    sets: str | None = None
+
+
+class WorkloadSpec(Frozen):
+    """One workload of the study. What its kind takes stands in `parameters`; "{factor}" is replaced by a level."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    name: Name
+    kind: str
+    primary: Name | None = None
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class CaptureSpec(Frozen):
+    snap: Annotated[int, Field(strict=True, ge=64, le=262_144)] = 128
+
+
+def _as_capture(value: object) -> object:
+    """A factor's level says only whether: true is a capture with the defaults."""
+    return {True: {}, False: None}[value] if isinstance(value, bool) else value
+
+
+class ObserveSpec(Frozen):
+    model_config = ConfigDict(frozen=True, extra="allow")  # an observer of somebody else's, by its name
+
+    usage: Annotated[Seconds, Field(ge=0.01, le=3600)] | None = None
+    noise: StrictBool = False
+    capture: Annotated[CaptureSpec | None, BeforeValidator(_as_capture)] = None
+
+    @property
+    def chosen(self) -> Mapping[str, Any]:
+        """Observer name to its setting, of those that are switched on."""
+        return {name: setting for name, setting in self if setting not in (None, False)}
+
+
+class SequentialBlocks(Frozen):
+    min: Whole
+    max: Whole
+
+
+class DesignSpec(Frozen):
+    blocks: Whole | SequentialBlocks = 8
+    crossing: Literal["full", "one-at-a-time"] = "full"
+    margin: Annotated[Share, Field(gt=0, le=1)] = 0.02
+    alpha: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.05
+    seed: StrictInt = 1
+    provision: Provision = "boot"
+    share_boot: StrictBool = False
+    repeats: Whole = 1
+
+    @property
+    def fixed_blocks(self) -> int:
+        """The number of blocks that run: the minimum where the study asks for a sequential design."""
+        return self.blocks if isinstance(self.blocks, int) else self.blocks.min
+
+
+class Study(Frozen):
+    """What a study file says, with every default written out."""
+
+    name: Name
+    question: str = ""
+    reference: Mapping[str, Level] = {}
+    environments: Mapping[str, EnvironmentSpec] = {}
+    factors: Mapping[str, FactorSpec]
+    machine: MachineSpec = MachineSpec()
+    clients: ClientsSpec = ClientsSpec()
+    link: LinkSpec = LinkSpec()
+    hosts: Mapping[str, HostSpec] = {}
+    observe: ObserveSpec = ObserveSpec()
+    workloads: Annotated[tuple[WorkloadSpec, ...], Field(min_length=1)]
+    design: DesignSpec = DesignSpec()
+
+    def environment(self, level: str) -> EnvironmentSpec:
+        """The environment behind a level: declared in [environments], else the kind of that name."""
+        return self.environments.get(level) or EnvironmentSpec(kind=level)

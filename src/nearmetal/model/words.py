@@ -1,0 +1,35 @@
+"""The words that all the types here share, and the base of those that are data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+Level = StrictBool | StrictInt | StrictFloat | StrictStr
+"""One value of a factor, with the type it has in the study file: true and 1 are different levels."""
+
+Assignment = Mapping[str, Level]
+"""Factor name to level: what tells one treatment from another."""
+
+Whole = Annotated[int, Field(strict=True, ge=1)]
+"""A number of things. Strict, so that neither true nor "4" passes for one."""
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=100)]
+Provision = Literal["boot", "restart", "restore", "reuse"]
+Scale = Literal["ratio", "difference"]
+Better = Literal["higher", "lower"]
+Role = Literal["server", "client", "neighbour"]
+"""A neighbour is neither measured nor measures: it takes part of what the servers run on."""
+
+
+class Frozen(BaseModel):
+    """A record: immutable, and a key that nobody knows is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def from_json(cls, data: object) -> Any:
+        """Read back what `model_dump(mode="json")` wrote."""
+        return cls.model_validate(data)
