@@ -67,8 +67,8 @@ def machine(isolated: str = "", stayed: Sequence[str] = ()) -> ScriptedMachine:
 def container(stayed: Sequence[str] = ()) -> ScriptedMachine:
     """A machine with its host's kernel."""
     made = machine()
-    made.boot_id = "boot+1"
     made.site = Outside(stayed)
+    made.boot_id = f"{made.site.boot_id}+1.2"
     return made
 
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from nearmetal.errors import ToolFailed
+from nearmetal.lab import kernel
 from nearmetal.model import Completed, Measurement
 from nearmetal.units import AS_WRITTEN
 from nearmetal.workloads._ping_document import parse
-from nearmetal.workloads.ping import Ping, PingParameters, one_clock
+from nearmetal.workloads.ping import Ping, PingParameters
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden, said
 
 DELAYED = golden("ping/delayed.json")
@@ -112,7 +113,7 @@ def test_machines_on_one_kernel_are_told_from_others() -> None:
     server, (client, _) = machines(Completed(status=0), Completed(status=0))
     for here, there, same in (("k+1.2", "k+3.4", True), ("k", "k", True), ("k+1.2", "j+1.2", False)):
         server.boot_id, client.boot_id = here, there
-        assert one_clock(client, server) is same
+        assert kernel.is_shared(client, server) is same
 
 
 # ── What it does not read ─────────────────────────────────────────────────────────────────────────────────────────

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nearmetal.errors import TimedOut, ToolFailed
+from nearmetal.lab import kernel
 from nearmetal.model import Completed, LinkSpec, Machine, MachineSpec, Site
 from nearmetal.units import show_size
 
@@ -81,7 +82,7 @@ async def offsets(machines: Sequence[Machine], host_boot_id: str) -> dict[str, i
 
 async def _offset(machine: Machine, host_boot_id: str) -> int:
     """How far a machine's clock is ahead of ours, in ns: the reading of the quickest of five exchanges."""
-    if machine.boot_id.startswith(host_boot_id):
+    if kernel.boot_of(machine) == host_boot_id:
         return 0
     exchanges: list[tuple[int, int]] = []
     for _ in range(5):

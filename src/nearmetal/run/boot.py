@@ -16,7 +16,7 @@ from nearmetal import factors as words
 from nearmetal import plugins
 from nearmetal.errors import MachineError, NearmetalError
 from nearmetal.factors import Asked
-from nearmetal.lab import cpus, link, probe
+from nearmetal.lab import cpus, kernel, link, probe
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.stage import LabStage, offsets
@@ -236,7 +236,7 @@ async def _stage(booted: Booted, lab: Lab, servers: list[Machine], client_handle
 def _numbered(machine: Machine, booted: Booted) -> list[int]:
     """A machine's CPUs by its own numbers: with a kernel of its own it counts from 0, else as the host does."""
     given = cpus.parse(booted.cpusets[machine.name])
-    if machine.boot_id.startswith(machine.site.boot_id):
+    if kernel.is_its_hosts(machine):
         return given
     return list(range(booted.spec.vcpus if machine.role == "server" else len(given)))
 
@@ -283,7 +283,7 @@ async def _memory_overhead(booted: Booted, server: Machine, facts: dict[str, Any
     if cost is None:
         return
     beyond = 0
-    if verify.has_own_kernel(facts, server.site.boot_id):
+    if not kernel.is_its_hosts(server):
         used = facts["memory"]["total_bytes"] - facts["memory"]["available_bytes"]
         beyond = cost.memory_bytes - used
     booted.responses["memory_overhead"] = Response(value=beyond, unit="B", better="lower", scale="difference")

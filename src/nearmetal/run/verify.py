@@ -56,7 +56,3 @@ def memory_of(facts: Mapping[str, Any]) -> int:
     limit = facts["limits"].get("memory_bytes")
     total = int(facts["memory"]["total_bytes"])
     return min(total, int(limit)) if limit else total
-
-
-def has_own_kernel(facts: Mapping[str, Any], host_boot_id: str) -> bool:
-    return bool(facts["kernel"]["boot_id"] != host_boot_id)

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from nearmetal.lab import kernel
 from nearmetal.model import Change, Commands, Level, Machine, MachineSpec, Readback, Stage, Warned
 
 LEVELS = ("none", "user", "kernel", "kernel+user")
@@ -89,14 +90,9 @@ def _changes(stage: Stage, server: Machine, level: Level) -> Iterator[Change]:
 
 def _where(stage: Stage, server: Machine) -> tuple[Commands, str]:
     """What bystanders are moved on, and the probe there: the host of a machine that shares its kernel."""
-    if shares_its_hosts_kernel(server):
+    if kernel.is_its_hosts(server):
         return server.site, server.site.probe
     return server, server.probe
-
-
-def shares_its_hosts_kernel(machine: Machine) -> bool:
-    """Its boot_id then has more to it than a kernel's: see lab/identity.py."""
-    return "+" in machine.boot_id
 
 
 async def _kernel_says(server: Machine) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, model_validator
 
 from nearmetal.errors import ToolFailed
+from nearmetal.lab import kernel
 from nearmetal.model import Completed, Frozen, Machine, Measurement, Response, ResponseKind, Stage, Warned
 from nearmetal.units import Seconds, show_duration
 from nearmetal.workloads._parameters import LONGEST, Time
@@ -97,7 +98,7 @@ class Ping:
         commands = [(client, self._asking(client, server, given.count)) for client, server in pairs]
         ended = await stage.together(commands, self.limit)
         found = [
-            delays(parse(succeeded(one, "clock ask", client).stdout, client.name), one_clock(client, server))
+            delays(parse(succeeded(one, "clock ask", client).stdout, client.name), kernel.is_shared(client, server))
             for one, (client, server) in zip(ended, pairs, strict=True)
         ]
         return measurement(found, ended)
@@ -120,11 +121,6 @@ class Ping:
                 raise ToolFailed(words, server.name)
             if time.monotonic() > until:
                 raise ToolFailed(f"nothing came back within {READY:g} s: {last_words(ended)}", client.name)
-
-
-def one_clock(one: Machine, other: Machine) -> bool:
-    """Whether two machines run on one kernel: what follows a "+" in a boot_id only tells machines on it apart."""
-    return one.boot_id.partition("+")[0] == other.boot_id.partition("+")[0]
 
 
 def measurement(found: Sequence[Delays], ended: Sequence[Completed]) -> Measurement:
