@@ -27,9 +27,9 @@ from nearmetal.lab.engine_api import Engine, Refused, address, demultiplex, feed
 from nearmetal.lab.findings import finding, program, provided
 from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import Image
+from nearmetal.lab.shared_kernel import SharedKernelMachine
 from nearmetal.model import (
     Completed,
-    Cost,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -276,26 +276,21 @@ def _only_here(site: Site) -> Finding:
     )
 
 
-class Container:
+class Container(SharedKernelMachine):
     """A `Machine` that an engine runs."""
 
-    owned = True
-    interface = network.INSIDE
+    called = "a container"
     probe = probe.INSIDE
 
     def __init__(self, handle: Handle, site: Site, engine: Engine) -> None:
-        port = Port.from_json(handle.data["port"]) if handle.data["port"] else None
-        self.name = handle.name
-        self.role: str = handle.data["role"]
-        self.site = site
-        self.arch = site.arch
-        self.address = port.address if port else ""
-        self.peer = network.peer(port)
+        super().__init__(handle, site)
         self.engine = engine
         self.id: str = handle.data["container"]
-        self.first = FirstProcess(**handle.data["first"])
-        self.boot_id = self.first.boot_id(site)
         self._group: Group | None = None
+
+    async def group(self) -> Group:
+        self._group = self._group or await cgroup.of_process(self.first.pid, self.site)
+        return self._group
 
     async def exec(
         self,
@@ -328,27 +323,6 @@ class Container:
         except HostCannot as error:
             raise MachineLost(f"its engine is gone: {error.what}", self.name) from error
         return _Exec(self, made["Id"], reader, writer, stdin)
-
-    async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
-        await lab_machine.put(self, content, path, mode)
-
-    async def get(self, path: str) -> bytes:
-        return await lab_machine.get(self, path)
-
-    async def reboot(self) -> None:
-        raise HostCannot(
-            "a container runs on the host's own kernel and cannot be rebooted",
-            self.name,
-            'use kind = "qemu", or kind = "ssh" for a machine that may be rebooted',
-        )
-
-    async def cost(self) -> Cost:
-        try:
-            self._group = self._group or await cgroup.of_process(self.first.pid, self.site)
-            return await cgroup.cost(self._group, self.site)
-        except HostCannot:
-            await self.first.require(self.site, self.name)
-            raise
 
 
 class _Exec:

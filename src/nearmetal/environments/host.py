@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import ClassVar
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut
+from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
 from nearmetal.lab import cgroup, network, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.findings import finding, programs, provided
 from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import placed
+from nearmetal.lab.shared_kernel import SharedKernelMachine
 from nearmetal.lab.site import available_cpus, must
 from nearmetal.model import (
     Completed,
-    Cost,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -180,24 +180,18 @@ def _show_groups(folder: str, group: Group) -> list[str]:
     ]
 
 
-class HostMachine:
+class HostMachine(SharedKernelMachine):
     """A `Machine` of processes on the host's own kernel."""
 
-    owned = True
-    interface = network.INSIDE
+    called = "a machine of kind 'host'"
     probe = probe.INSIDE
 
     def __init__(self, handle: Handle, site: Site) -> None:
-        port = Port.from_json(handle.data["port"]) if handle.data["port"] else None
-        self.name = handle.name
-        self.role: str = handle.data["role"]
-        self.site = site
-        self.arch = site.arch
-        self.address = port.address if port else ""
-        self.peer = network.peer(port)
-        self.first = FirstProcess(**handle.data["first"])
+        super().__init__(handle, site)
         self._group = Group(**handle.data["group"])
-        self.boot_id = self.first.boot_id(site)
+
+    async def group(self) -> Group:
+        return self._group
 
     async def exec(
         self,
@@ -222,26 +216,6 @@ class HostMachine:
         place = [*self.site.bound, "--enter", str(self.first.pid)]
         place += [word for directory in self._group.folders for word in ("--cgroup", directory)]
         return lab_machine.launch(self.site.probe, argv, env, *place)
-
-    async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
-        await lab_machine.put(self, content, path, mode)
-
-    async def get(self, path: str) -> bytes:
-        return await lab_machine.get(self, path)
-
-    async def reboot(self) -> None:
-        raise HostCannot(
-            "a machine of kind 'host' runs on the host's own kernel and cannot be rebooted",
-            self.name,
-            'use kind = "qemu", or kind = "ssh" for a machine that may be rebooted',
-        )
-
-    async def cost(self) -> Cost:
-        try:
-            return await cgroup.cost(self._group, self.site)
-        except HostCannot:
-            await self.first.require(self.site, self.name)
-            raise
 
 
 class _HostRunning:

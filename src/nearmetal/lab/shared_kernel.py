@@ -1,0 +1,55 @@
+"""A machine that runs on its host's kernel: what a container and a chroot in namespaces of its own have in common."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from nearmetal.errors import HostCannot
+from nearmetal.lab import cgroup, network
+from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.cgroup import Group
+from nearmetal.lab.identity import FirstProcess
+from nearmetal.model import Commands, Cost, Handle, Port, Site
+
+
+class SharedKernelMachine(Commands, ABC):
+    """A `Machine` but for its `probe`, and for how commands run in it, which those who inherit tell."""
+
+    owned = True
+    interface = network.INSIDE
+    called: ClassVar[str]
+    """What such a machine is called, with its article."""
+
+    def __init__(self, handle: Handle, site: Site) -> None:
+        port = Port.from_json(handle.data["port"]) if handle.data["port"] else None
+        self.name = handle.name
+        self.role: str = handle.data["role"]
+        self.site = site
+        self.arch = site.arch
+        self.address = port.address if port else ""
+        self.peer = network.peer(port)
+        self.first = FirstProcess(**handle.data["first"])
+        self.boot_id = self.first.boot_id(site)
+
+    @abstractmethod
+    async def group(self) -> Group:
+        """The control group that it runs in."""
+
+    async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
+        await lab_machine.put(self, content, path, mode)
+
+    async def get(self, path: str) -> bytes:
+        return await lab_machine.get(self, path)
+
+    async def reboot(self) -> None:
+        raise HostCannot(
+            f"{self.called} runs on the host's own kernel and cannot be rebooted",
+            self.name,
+            'use kind = "qemu", or kind = "ssh" for a machine that may be rebooted',
+        )
+
+    async def cost(self) -> Cost:
+        try:
+            return await cgroup.cost(await self.group(), self.site)
+        except HostCannot:
+            await self.first.require(self.site, self.name)
+            raise
