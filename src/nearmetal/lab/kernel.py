@@ -4,10 +4,10 @@ A machine with a kernel of its own shows that kernel's boot_id. One without show
 and what tells it apart from its neighbours (see identity.py).
 """
 
-from nearmetal.model import Machine
+from nearmetal.model import Machine, Site
 
 
-def boot_of(machine: Machine) -> str:
+def boot_of(machine: Machine | Site) -> str:
     """The boot_id of the kernel alone."""
     return machine.boot_id.partition("+")[0]
 

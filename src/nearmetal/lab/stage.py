@@ -74,13 +74,13 @@ class LabStage:
         return Completed(status=status, stdout=stdout, stderr=stderr, late=late)
 
 
-async def offsets(machines: Sequence[Machine], host_boot_id: str) -> dict[str, int]:
+async def offsets(machines: Sequence[Machine | Site], host_boot_id: str) -> dict[str, int]:
     """Each machine's clock against ours, measured before anything is timed. Ours is shared by those on our kernel."""
     found = await asyncio.gather(*(_offset(machine, host_boot_id) for machine in machines))
     return {machine.name: offset for machine, offset in zip(machines, found, strict=True)}
 
 
-async def _offset(machine: Machine, host_boot_id: str) -> int:
+async def _offset(machine: Machine | Site, host_boot_id: str) -> int:
     """How far a machine's clock is ahead of ours, in ns: the reading of the quickest of five exchanges."""
     if kernel.boot_of(machine) == host_boot_id:
         return 0
