@@ -117,10 +117,15 @@ def _as_capture(value: object) -> object:
     return {True: {}, False: None}[value] if isinstance(value, bool) else value
 
 
+def _as_interval(value: object) -> object:
+    """A factor's level says only whether: true is a sample a second."""
+    return {True: "1s", False: None}[value] if isinstance(value, bool) else value
+
+
 class ObserveSpec(Frozen):
     model_config = ConfigDict(frozen=True, extra="allow")  # an observer of somebody else's, by its name
 
-    usage: Annotated[Seconds, Field(ge=0.01, le=3600)] | None = None
+    usage: Annotated[Annotated[Seconds, Field(ge=0.01, le=3600)] | None, BeforeValidator(_as_interval)] = None
     noise: StrictBool = False
     capture: Annotated[CaptureSpec | None, BeforeValidator(_as_capture)] = None
 
