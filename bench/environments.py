@@ -1,10 +1,11 @@
 """How long each environment takes from nothing to the first HTTP 200, and what that costs the host.
 
-    .venv/bin/python bench/environments.py [KIND ...] [--rounds 5] [--set nic=e1000]
+    .venv/bin/python bench/environments.py [KIND ...] [--rounds 5] [--set nic=e1000] [--provision boot restore]
 
-Rounds alternate over the kinds; the table shows medians, and each kind's time against the first one's. An environment
-needs nothing done for it here: whatever makes machines on the lab's switch can be named. Seconds, as root, on an
-otherwise idle host; they are printed, never judged.
+Rounds alternate over the kinds, and over the ways of provisioning that each of them has; the table shows medians, and
+each one's time against the first one's. What is made once, such as a snapshot, is made before the first round. An
+environment needs nothing done for it here: whatever makes machines on the lab's switch can be named. Seconds, as root,
+on an otherwise idle host; they are printed, never judged.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import get_args
 
 from nearmetal import plugins
 from nearmetal.config import Paths
@@ -26,7 +28,7 @@ from nearmetal.lab import ledger, network
 from nearmetal.lab.lab import remove
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.site import LocalSite, must
-from nearmetal.model import Environment, MachineSpec, Order
+from nearmetal.model import Environment, EnvironmentSpec, MachineSpec, Order, Provision
 
 SERVER = ("lighttpd", "-D", "-f", "/etc/nearmetal/lighttpd.conf")
 CLIENT_ADDRESS = "10.111.255.254/16"
@@ -62,14 +64,27 @@ class Round:
     destroy: float
 
 
-async def measure(kind: str, spec: MachineSpec, name: str, lab: Ledger) -> Round:
-    environment: Environment = plugins.load("environments", kind)
-    site = LocalSite()
+@dataclass(frozen=True)
+class Contender:
+    kind: str
+    provision: Provision
+
+    @property
+    def environment(self) -> Environment:
+        found: Environment = plugins.load("environments", self.kind)
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.provision}"
+
+
+async def measure(contender: Contender, spec: MachineSpec, name: str, lab: Ledger) -> Round:
+    environment, site = contender.environment, LocalSite()
     await network.create_switch(name, site, lab)
     await must(site, "ip", "-netns", name, "address", "add", CLIENT_ADDRESS, "dev", network.BRIDGE)
     port = network.port(name, 1)
     order = Order(
-        name=f"{name}-1", role="server", spec=spec, options={}, provision=environment.provisions[0], port=port, cpus=""
+        name=f"{name}-1", role="server", spec=spec, options={}, provision=contender.provision, port=port, cpus=""
     )
     try:
         begin = time.monotonic()
@@ -93,25 +108,38 @@ async def measure(kind: str, spec: MachineSpec, name: str, lab: Ledger) -> Round
     return Round(created - begin, attached - begin, fetched - begin, cpu, destroyed - ending)
 
 
-async def measure_all(kinds: Sequence[str], spec: MachineSpec, rounds: int) -> dict[str, list[Round]]:
-    results: dict[str, list[Round]] = {kind: [] for kind in kinds}
+def contenders(kinds: Sequence[str], provisions: Sequence[Provision]) -> list[Contender]:
+    """Each kind by each of these ways that it has; by its own first one where none is given."""
+    found = []
+    for kind in kinds:
+        can = plugins.load("environments", kind).provisions
+        found += [Contender(kind, provision) for provision in provisions or can[:1] if provision in can]
+    return found
+
+
+async def measure_all(chosen: Sequence[Contender], spec: MachineSpec, rounds: int) -> dict[str, list[Round]]:
+    results: dict[str, list[Round]] = {str(contender): [] for contender in chosen}
+    for contender in chosen:
+        given = EnvironmentSpec(kind=contender.kind, provision=contender.provision)
+        await contender.environment.prepare(given, spec, LocalSite())
     for number in range(rounds):
-        for kind in kinds:
+        for contender in chosen:
             name = f"nm-bench-{os.getpid()}-{number}"
             with ledger.held(Paths.default().state / "ledgers" / f"{name}.jsonl") as lab:
-                results[kind].append(await measure(kind, spec, name, lab))
-                print(kind, json.dumps({key: round(value, 3) for key, value in asdict(results[kind][-1]).items()}))
+                one = await measure(contender, spec, name, lab)
+            results[str(contender)].append(one)
+            print(contender, json.dumps({key: round(value, 3) for key, value in asdict(one).items()}))
     return results
 
 
 def table(results: dict[str, list[Round]]) -> str:
     columns = ("create", "attach", "http", "cpu", "destroy")
-    lines = [f"{'kind':10}" + "".join(f"{column:>10}" for column in columns) + f"{'ratio':>10}"]
+    lines = [f"{'':16}" + "".join(f"{column:>10}" for column in columns) + f"{'ratio':>10}"]
     first: float | None = None
     for kind, rounds in results.items():
         medians = [statistics.median(getattr(one, column) for one in rounds) for column in columns]
         first = first or medians[2]
-        lines.append(f"{kind:10}" + "".join(f"{value:10.3f}" for value in medians) + f"{medians[2] / first:10.2f}")
+        lines.append(f"{kind:16}" + "".join(f"{value:10.3f}" for value in medians) + f"{medians[2] / first:10.2f}")
     return "\n".join(lines)
 
 
@@ -119,13 +147,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", default=["host", "docker", "qemu"], metavar="KIND")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--provision", nargs="+", default=[], choices=get_args(Provision), metavar="HOW")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a key of [machine]")
     arguments = parser.parse_args()
     load = Path("/proc/loadavg").read_text().split()[0]
     print(f"{subprocess.check_output(['nproc'], text=True).strip()} CPUs, load {load} before")
     try:
+        chosen = contenders(arguments.kinds, arguments.provision)
         spec = MachineSpec.model_validate(dict(pair.split("=", 1) for pair in arguments.set))
-        print(table(asyncio.run(measure_all(arguments.kinds, spec, arguments.rounds))))
+        print(table(asyncio.run(measure_all(chosen, spec, arguments.rounds))))
     except NearmetalError as error:
         print(error, file=sys.stderr)
         return error.exit_code

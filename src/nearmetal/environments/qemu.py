@@ -1,9 +1,10 @@
 """Virtual machines made by QEMU: the image as a copy-on-write disk, its kernel booted directly, reached by SSH.
 
-What "boot" means here: a fresh overlay over the image's disk, a fresh QEMU, a boot of the guest's kernel. QEMU runs in
-a control group of the machine's own, on exactly the CPUs that a container in its place would have, and dies with the
-process that made it; create it from a thread that lives as long as the machine shall. docs/adr/vcpus-and-cpusets.md
-says why the CPUs are shared out so.
+What "boot" means here: a fresh overlay over the image's disk, a fresh QEMU, a boot of the guest's kernel. "restore": a
+fresh overlay over a snapshot's disk, a fresh QEMU, the snapshot's memory; docs/adr/restored-guests.md says how. QEMU
+runs in a control group of the machine's own, on exactly the CPUs that a container in its place would have, and dies
+with the process that made it; create it from a thread that lives as long as the machine shall.
+docs/adr/vcpus-and-cpusets.md says why the CPUs are shared out so.
 
 Option in [environments.NAME]: `machine`, the machine type as QEMU calls it ("q35").
 """
@@ -11,13 +12,13 @@ Option in [environments.NAME]: `machine`, the machine type as QEMU calls it ("q3
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
 from nearmetal.config import LIMITS, Paths
-from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned, TimedOut, ToolFailed
+from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab import cgroup, cpus, network, probe, ssh
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
@@ -26,10 +27,11 @@ from nearmetal.lab.image import Image, placed
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import LabKeys, lab_keys
-from nearmetal.lab.qemu import accelerator, arguments, monitor
+from nearmetal.lab.qemu import accelerator, arguments, identity, monitor, snapshot, template
 from nearmetal.lab.qemu.accelerator import Proof
 from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.console import Console
+from nearmetal.lab.qemu.snapshot import Snapshot
 from nearmetal.lab.site import must
 from nearmetal.model import (
     Cost,
@@ -61,7 +63,7 @@ class Options(Frozen):
 class QemuEnvironment:
     kind: ClassVar[str] = "qemu"
     Options: ClassVar[type[Frozen]] = Options
-    provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart")
+    provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart", "restore")
     on_switch: ClassVar[bool] = True
     typical_ready: ClassVar[float] = 6.0
 
@@ -90,27 +92,30 @@ class QemuEnvironment:
     # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
-        """On another host the image's parts are sent once; every guest's disk is an overlay over the image's."""
-        await placed.parts(lab_machine.image(machine.image), site)
+        """On another host the image's parts are sent once; every guest's disk is an overlay over the image's.
+
+        Where machines are restored, the snapshot is made.
+        """
+        image = lab_machine.image(machine.image)
+        parts = await placed.parts(image, site)
+        if spec.provision == "restore":
+            guest = await _guest("", machine, _options(spec.options), parts, network.port("", 1), site)
+            await _snapshot(guest, image, parts, site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
-        options = _options(order.options)
         image = lab_machine.image(order.spec.image)
         parts = await placed.parts(image, site)
+        guest = await _guest(order.name, order.spec, _options(order.options), parts, order.port, site)
+        if order.provision != "restore":
+            return await self._start(order, _Start(arguments.command(guest), parts, parts.disk), site, ledger)
+        await _snapshot(guest, image, parts, site)
+        async with snapshot.used():
+            saved = await _snapshot(guest, image, parts, site)
+            command = arguments.restored(template.restored(guest))
+            return await self._start(order, _Start(command, parts, str(saved.disk), saved), site, ledger)
+
+    async def _start(self, order: Order, start: "_Start", site: Site, ledger: Recorder) -> Handle:
         folder = f"{site.state}/machines/{order.name}"
-        guest = Guest(
-            name=order.name,
-            machine=options.machine,
-            accel=await _accelerator(order.spec.accel, image, site),
-            vcpus=order.spec.vcpus,
-            memory=order.spec.memory,
-            kernel=parts.kernel,
-            disk=order.spec.disk,
-            nic=order.spec.nic,
-            port=order.port,
-            kernel_arguments=order.spec.kernel_arguments,
-        )
-        command = arguments.command(guest)
         handle = Handle(
             kind=self.kind,
             name=order.name,
@@ -119,31 +124,40 @@ class QemuEnvironment:
                 "folder": folder,
                 "role": order.role,
                 "port": order.port.model_dump(mode="json") if order.port else None,
-                "command": command,
+                "command": start.command,
+                "snapshot": start.snapshot.name if start.snapshot else None,
             },
         )
         ledger.creating(handle)
         await must(site, "mkdir", "-p", "-m", "700", "--", folder)
-        group = await _prepare(order, parts, folder, lab_keys(Paths.default().state), site)
-        self._monitors[order.name] = await site.spawn(_launched(command, folder, order.port, group, site))
-        found = await self._begin(order, folder, site)
+        group = await _prepare(order, start, folder, lab_keys(Paths.default().state), site)
+        self._monitors[order.name] = await site.spawn(_launched(start.command, folder, order.port, group, site))
+        try:
+            found = await self._begin(order, start.snapshot, folder, site)
+        except NotProvisioned as error:
+            raise NotProvisioned(error.what, order.name) from None
         whole = handle.model_copy(update={"data": {**handle.data, **found, "cgroup_version": group.version}})
         ledger.creating(whole)
         return whole
 
-    async def _begin(self, order: Order, folder: str, site: Site) -> dict[str, Any]:
+    async def _begin(self, order: Order, saved: Snapshot | None, folder: str, site: Site) -> dict[str, Any]:
         """Put the threads where they belong, let the guest run, and say what QEMU tells of it."""
         running = self._monitors[order.name]
-        try:
-            async with monitor.connected(site, folder, LIMITS.command, lambda: _last_words(running)) as qemu:
-                found = {
-                    "accel": await qemu.accelerator(),
-                    "ssh_port": await qemu.ssh_port(),
-                    "pinned": await monitor.pin(site, await qemu.threads(), cpus.parse(order.cpus)),
-                }
-                await qemu.go()
-        except NotProvisioned as error:
-            raise NotProvisioned(error.what, order.name) from None
+
+        async def ended() -> str | None:
+            return await template.last_words(running)
+
+        async with monitor.connected(site, folder, LIMITS.command, ended) as qemu:
+            found = {
+                "accel": await qemu.accelerator(),
+                "ssh_port": await qemu.ssh_port(),
+                "pinned": await monitor.pin(site, await qemu.threads(), cpus.parse(order.cpus)),
+            }
+            if saved:
+                await template.load(saved, qemu, ended)
+            await qemu.go()
+        if saved:
+            await identity.tell(order.name, order.port, site, folder, ended)
         return found
 
     # ── Reach, remove ────────────────────────────────────────────────────────────────────────────────────────────
@@ -197,7 +211,7 @@ class QemuMachine(ssh.SshMachine):
         try:
             await super().connect()
         except NotProvisioned as error:
-            said = await _last_words(self._running) if self._running else None
+            said = await template.last_words(self._running) if self._running else None
             what = f"{error.what}: {said}" if said else error.what
             raise NotProvisioned(f"{what}\n{await self._console.tail()}", self.name) from None
         if self._mtu != network.MTU:
@@ -224,7 +238,7 @@ class QemuMachine(ssh.SshMachine):
 
     async def _is_running(self) -> bool:
         if self.site.spec is not None and self._running is not None:
-            return await _last_words(self._running) is None  # costs nothing there
+            return await template.last_words(self._running) is None  # costs nothing there
         for folder in self._group.folders:
             with contextlib.suppress(FileNotFoundError, ToolFailed):
                 if await self.site.get(f"{folder}/cgroup.procs"):
@@ -261,22 +275,57 @@ async def _accelerator(asked: str, image: Image, site: Site) -> str:
     return (await accelerator.best(image, Paths.default().cache, site)).accel if asked == "auto" else asked
 
 
-async def _prepare(order: Order, parts: Parts, folder: str, keys: LabKeys, site: Site) -> Group:
+async def _guest(name: str, spec: MachineSpec, options: Options, parts: Parts, port: Port | None, site: Site) -> Guest:
+    return Guest(
+        name=name,
+        machine=options.machine,
+        accel=await _accelerator(spec.accel, lab_machine.image(spec.image), site),
+        vcpus=spec.vcpus,
+        memory=spec.memory,
+        kernel=parts.kernel,
+        disk=spec.disk,
+        nic=spec.nic,
+        port=port,
+        kernel_arguments=spec.kernel_arguments,
+    )
+
+
+async def _snapshot(guest: Guest, image: Image, parts: Parts, site: Site) -> Snapshot:
+    if site.spec is not None:
+        raise HostCannot(
+            "guests are restored on this host only, where their snapshots lie",
+            site.name,
+            'set provision = "boot" for environments on other hosts',
+        )
+    return await template.provided(guest, image, parts, lab_keys(Paths.default().state), site)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What a guest is started with; the snapshot when it is restored."""
+
+    command: list[str]
+    parts: Parts
+    disk: str
+    """What its disk is an overlay over."""
+    snapshot: Snapshot | None = None
+
+
+async def _prepare(order: Order, start: _Start, folder: str, keys: LabKeys, site: Site) -> Group:
     """All that QEMU is started with, made at the same time."""
-    seed = {
-        "ssh_host_ed25519_key": (keys.host_private, 0o600),
-        "authorized_keys": (keys.authorized, 0o600),
-        Path(probe.INSIDE).name: (probe.content(), 0o755),
-    }
-    overlay = ("qemu-img", "create", "-q", "-f", "qcow2", "-b", parts.disk, "-F", "qcow2")
+    seed = template.seed(keys, identity.again(order.port) if start.snapshot else None)
+    overlay = ("qemu-img", "create", "-q", "-f", "qcow2", "-b", start.disk, "-F", "qcow2")
     group = asyncio.create_task(cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=False))
     steps: list[Awaitable[object]] = [
         group,
         must(site, *overlay, f"{folder}/{arguments.DISK}"),
-        placed.initrd(parts.initrd, seed_archive(seed), f"{folder}/{arguments.INITRD}", site),
+        placed.initrd(start.parts.initrd, seed_archive(seed), f"{folder}/{arguments.INITRD}", site),
     ]
     if order.port:
         steps.append(network.plug_tap(order.port, site))
+    if start.snapshot:
+        # What was said before it was saved is part of what this guest has said.
+        steps.append(must(site, "cp", "--", str(start.snapshot.console), f"{folder}/{arguments.CONSOLE}"))
     for result in await asyncio.gather(*steps, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
@@ -290,15 +339,6 @@ def _launched(command: list[str], folder: str, port: Port | None, group: Group, 
         *(("--tap", f"{port.switch}:{port.outside}") if port else ()),
         *("--", *command),
     ]
-
-
-async def _last_words(running: Running) -> str | None:
-    """What QEMU said when it ended; None while it runs."""
-    try:
-        ended = await running.wait(0)
-    except TimedOut:
-        return None
-    return ended.stderr.decode("utf-8", "replace").strip()[-2000:] or f"status {ended.status}"
 
 
 def _memory(wanted: int, meminfo: bytes) -> Finding:

@@ -248,11 +248,15 @@ async def _look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, strea
         if index == 0:
             stream.emit(FactsSeen(treatment=task.boot.treatment, role="server", facts=facts))
             await _memory_overhead(booted, server, facts)
-        accel = next((handle.data.get("accel") for handle in booted.handles if handle.name == server.name), None)
-        _note(booted, "resources", verify.resources(booted.spec, facts, accel))
+        _note(booted, "resources", verify.resources(booted.spec, facts, _told(booted, server, "accel")))
     if stage.clients:
         stream.emit(FactsSeen(treatment=task.boot.treatment, role="client", facts=await _facts(stage.clients[0])))
     await _locate(booted, lab)
+
+
+def _told(booted: Booted, server: Machine, key: str) -> Any:
+    """What its environment wrote down of a machine; None where it has no such thing."""
+    return next((handle.data.get(key) for handle in booted.handles if handle.name == server.name), None)
 
 
 async def _locate(booted: Booted, lab: Lab) -> None:
@@ -381,7 +385,7 @@ def _record(
     return TrialRecord(
         trial=_address(task, trial),
         site=booted.spec.host,
-        boot=BootRecord(id=servers[0].boot_id, how=booted.provision) if servers else None,
+        boot=_boot(booted, servers[0]) if servers else None,
         machines=tuple(
             MachineRecord(
                 role="server" if machine in servers else "client",
@@ -398,6 +402,10 @@ def _record(
         readback=dict(booted.readback),
         warnings=tuple(booted.warnings),
     )
+
+
+def _boot(booted: Booted, server: Machine) -> BootRecord:
+    return BootRecord(id=server.boot_id, how=booted.provision, snapshot=_told(booted, server, "snapshot"))
 
 
 def _without_figures(task: BootTask, booted: Booted, trial: TrialPlan, error: NearmetalError) -> TrialRecord:

@@ -21,13 +21,14 @@ from nearmetal.lab.ledger import held
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.lab.sites import opener
-from nearmetal.model import Environment, Plan, Study
+from nearmetal.model import Environment, MachineSpec, Plan, Study
 from nearmetal.run import runner, shape
 from nearmetal.run.events import Event
 from nearmetal.run.missing import Missing, cannot_run
 from nearmetal.run.progress import Progress
 from nearmetal.store import runs
 from nearmetal.store.folder import Manifest, RunFolder
+from nearmetal.study import provision_of
 
 Say = Callable[[str], None]
 
@@ -140,17 +141,25 @@ async def _prepare_images(study: Study, say: Say) -> None:
 
 
 async def _prepare_environments(manifest: Manifest, open_site: OpenSite) -> None:
-    """What each environment does once for all its machines."""
-    prepared: set[str] = set()
+    """What each environment does once for all its machines of a shape."""
+    prepared: set[tuple[str, str]] = set()
     for treatment in manifest.plan.treatments:
         asked = words.ask(manifest.study, treatment, plugins.names("treatments"))
-        for level, host in ((asked.environment, asked.machine.host), (asked.clients.environment, asked.clients.host)):
-            key = f"{level} {host} {asked.machine.image}"
+        server, clients = manifest.study.environment(asked.environment), asked.clients
+        for given, provision, machine in (
+            (server, provision_of(manifest.study, server), shape.server(asked)),
+            (manifest.study.environment(clients.environment), "boot", _at(asked.machine, clients.host)),
+        ):
+            spec = given.model_copy(update={"provision": provision})
+            key = (spec.model_dump_json(), machine.model_dump_json())
             if key not in prepared:
                 prepared.add(key)
-                spec = manifest.study.environment(level)
                 environment: Environment = plugins.load("environments", spec.kind)
-                await environment.prepare(spec, asked.machine, await open_site(host))
+                await environment.prepare(spec, machine, await open_site(machine.host))
+
+
+def _at(machine: MachineSpec, host: str) -> MachineSpec:
+    return machine.model_copy(update={"host": host})
 
 
 # ── The manifest ──────────────────────────────────────────────────────────────────────────────────────────────────

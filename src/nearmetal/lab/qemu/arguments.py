@@ -18,6 +18,8 @@ DISK: Final = "disk.qcow2"
 INITRD: Final = "initrd"
 CONSOLE: Final = "console"
 MONITOR: Final = "qmp"
+IDENTITY: Final = "identity"
+"""The socket by which a restored guest is told who it is."""
 
 CONTROL_MAC: Final = "52:54:00:6e:6d:01"
 """Every guest's: its control network has nobody else on it."""
@@ -64,6 +66,8 @@ class Guest:
     nic: str
     port: Port | None
     kernel_arguments: Sequence[str] = ()
+    tap: str = "fd={tap0}"
+    """What QEMU's data network stands on; the default is a tap that exists already, by its descriptor."""
 
 
 def command(guest: Guest) -> list[str]:
@@ -77,12 +81,27 @@ def command(guest: Guest) -> list[str]:
         # restrict: the guest reaches nothing by its control network, it is only reached. Port 0: one that is free.
         *("-netdev", "user,id=control,restrict=on,hostfwd=tcp:127.0.0.1:0-:22"),
         *("-device", f"virtio-net-pci,netdev=control,mac={CONTROL_MAC},romfile="),
-        *(_data_network(guest.nic, guest.port) if guest.port else ()),
+        *(_data_network(guest, guest.port) if guest.port else ()),
         *("-device", "virtio-rng-pci"),
-        *("-chardev", f"file,id=console,path={CONSOLE}", "-serial", "chardev:console"),
+        *("-chardev", f"file,id=console,path={CONSOLE},append=on", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,path={MONITOR},server=on,wait=off", "-mon", "chardev=monitor,mode=control"),
         "-S",  # until its threads are where they belong
     ]
+
+
+def saved(guest: Guest) -> list[str]:
+    """The argument vector of a guest that is to be saved: beside its devices, the two that a restored one needs."""
+    return [
+        *command(guest),
+        # Its number changes with each restore, upon which the guest's kernel draws fresh random numbers.
+        *("-device", "vmgenid,guid=auto"),
+        *("-chardev", f"socket,id=identity,path={IDENTITY},server=on,wait=off", "-serial", "chardev:identity"),
+    ]
+
+
+def restored(guest: Guest) -> list[str]:
+    """The argument vector of a guest that waits for the memory of one that was started by `saved`."""
+    return [*saved(guest), "-incoming", "defer"]
 
 
 def common(machine: str, accel: str, vcpus: int, memory: int) -> list[str]:
@@ -104,10 +123,10 @@ def kernel_command_line(guest: Guest) -> str:
     return " ".join([*words, *guest.kernel_arguments])
 
 
-def _data_network(nic: str, port: Port) -> list[str]:
+def _data_network(guest: Guest, port: Port) -> list[str]:
     return [
-        *("-netdev", "tap,id=data,fd={tap0}"),
-        *("-device", f"{_device(nic)},netdev=data,mac={port.mac},romfile="),
+        *("-netdev", f"tap,id=data,{guest.tap}"),
+        *("-device", f"{_device(guest.nic)},netdev=data,mac={port.mac},romfile="),
     ]
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Final
 
 from qemu.qmp import ConnectError, QMPClient, QMPError
 
@@ -16,6 +16,8 @@ from nearmetal.model import Site
 from .arguments import MONITOR
 
 _AGAIN = 0.005
+_GIVEN: Final = "memory"
+"""What QEMU calls the file that it is given."""
 _FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+22\b")
 
 
@@ -42,6 +44,40 @@ class Monitor:
 
     async def go(self) -> None:
         await self._ask("cont")
+
+    async def halt(self) -> None:
+        """Stop the vCPUs where they are."""
+        await self._ask("stop")
+
+    async def save(self, memory: BinaryIO, limit: float) -> None:
+        """Write a halted guest's state to a file, and its disk out. ToolFailed with QEMU's reason."""
+        await self._give(memory)
+        await self._ask("migrate", {"uri": f"fd:{_GIVEN}"})
+        await self._moved(limit)
+
+    async def load(self, memory: BinaryIO, limit: float) -> None:
+        """Read the state of a guest that waits for it. ToolFailed with QEMU's reason."""
+        await self._give(memory)
+        await self._ask("migrate-incoming", {"uri": f"fd:{_GIVEN}"})
+        await self._moved(limit)
+
+    async def _give(self, file: BinaryIO) -> None:
+        self._client.send_fd_scm(file.fileno())
+        await self._ask("getfd", {"fdname": _GIVEN})
+
+    async def _moved(self, limit: float) -> None:
+        try:
+            async with asyncio.timeout(limit):
+                while True:
+                    answer: Any = await self._ask("query-migrate")
+                    match answer.get("status"):
+                        case "completed":
+                            return
+                        case "failed" | "cancelled":
+                            raise ToolFailed(f"QEMU says: {answer.get('error-desc', answer['status'])}")
+                    await asyncio.sleep(_AGAIN)
+        except TimeoutError:
+            raise ToolFailed(f"QEMU did not end it within {limit:g} s") from None
 
     async def _ask(self, command: str, arguments: dict[str, object] | None = None) -> object:
         try:

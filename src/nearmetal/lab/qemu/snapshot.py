@@ -1,0 +1,188 @@
+"""Snapshots of guests on this host: one folder each, whole or not there at all, called after all it depends on."""
+
+import asyncio
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from nearmetal.config import Paths
+from nearmetal.errors import HostCannot
+
+UNFINISHED: Final = ".unfinished-"
+"""What folders are called that are being made or removed; nobody else's, whoever holds the lock."""
+KEPT: Final = 8
+"""How many are kept, those that were used last: each takes some 100 MiB."""
+
+_SCHEMA: Final = "snapshot.v1"
+_MANIFEST: Final = "snapshot.json"
+_AGAIN: Final = 0.02
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A guest that was stopped: `memory` as QEMU's migration writes it, and its `disk` of that moment."""
+
+    key: str
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """The key, as short as records have it."""
+        return self.key[:16]
+
+    @property
+    def memory(self) -> Path:
+        return self.folder / "memory"
+
+    @property
+    def disk(self) -> Path:
+        """An overlay over the image's disk. Never write to it: lay an overlay on it."""
+        return self.folder / "disk.qcow2"
+
+    @property
+    def console(self) -> Path:
+        return self.folder / "console"
+
+    @property
+    def manifest(self) -> Path:
+        return self.folder / _MANIFEST
+
+    @property
+    def parts(self) -> tuple[Path, ...]:
+        return (self.memory, self.disk, self.console)
+
+
+def key(facts: Mapping[str, Any]) -> str:
+    """Hexadecimal SHA-256 over facts that serialise to JSON."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def folder() -> Path:
+    return Paths.default().cache / "snapshots"
+
+
+def find(key: str) -> Snapshot | None:
+    """None where there is none, or a part of it is missing or has another size."""
+    snapshot = Snapshot(key, folder() / key[:16])
+    try:
+        document = json.loads(snapshot.manifest.read_text())
+        if document["schema"] != _SCHEMA or document["key"] != key:
+            return None
+        whole = all(part.stat().st_size == document["sizes"][part.name] for part in snapshot.parts)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return snapshot if whole else None
+
+
+@asynccontextmanager
+async def used() -> AsyncIterator[None]:
+    """As long as it takes, none is removed. Waits while another process makes or removes one."""
+    async with _locked(fcntl.LOCK_SH):
+        yield
+
+
+@asynccontextmanager
+async def making() -> AsyncIterator[None]:
+    """As long as it takes, nobody else makes, uses or removes one. What nobody can use any more is removed."""
+    async with _locked(fcntl.LOCK_EX):
+        await asyncio.to_thread(_tidy)
+        yield
+
+
+@asynccontextmanager
+async def unfinished(key: str, image: Path) -> AsyncIterator[Snapshot]:
+    """A folder to make a snapshot in, of a guest whose disk lies over this image's; kept when nothing was raised.
+
+    Only for who is `making`.
+    """
+    made = Snapshot(key, folder() / f"{UNFINISHED}{key[:16]}")
+    try:
+        made.folder.mkdir(mode=0o700)
+        yield made
+        await asyncio.to_thread(_finish, made, image)
+    except OSError as error:
+        raise HostCannot(
+            f"the snapshot cannot be written: {error.strerror}", str(error.filename or folder()), "see: df, dmesg"
+        ) from error
+    finally:
+        await asyncio.to_thread(shutil.rmtree, made.folder, ignore_errors=True)
+
+
+def _finish(made: Snapshot, image: Path) -> None:
+    """On disk before it has its name: one that a power failure cut short must not pass for whole."""
+    document = {
+        "schema": _SCHEMA,
+        "key": made.key,
+        "image": str(image),
+        "sizes": {part.name: part.stat().st_size for part in made.parts},
+    }
+    made.manifest.write_text(json.dumps(document, indent=1) + "\n")
+    for file in (*made.parts, made.manifest):
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    target = folder() / made.key[:16]
+    if target.exists():
+        shutil.rmtree(target)
+    made.folder.rename(target)
+
+
+def touch(snapshot: Snapshot) -> None:
+    """Note that it is used."""
+    os.utime(snapshot.manifest)
+
+
+def _tidy() -> None:
+    """Remove what interrupted makings left, what has lost its image, and what has not been used for longest."""
+    found = [(_last_used(one), one) for one in folder().iterdir() if one.is_dir()]
+    found.sort(reverse=True)
+    for place, (last, one) in enumerate(found):
+        if last == 0 or place >= KEPT - 1:
+            doomed = one if one.name.startswith(UNFINISHED) else one.rename(one.with_name(UNFINISHED + one.name))
+            shutil.rmtree(doomed)
+
+
+def _last_used(one: Path) -> float:
+    """Seconds since the epoch; 0 for what nobody can use."""
+    if one.name.startswith(UNFINISHED):
+        return 0
+    try:
+        document = json.loads((one / _MANIFEST).read_text())
+        return (one / _MANIFEST).stat().st_mtime if Path(document["image"]).exists() else 0
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+@asynccontextmanager
+async def _locked(how: int) -> AsyncIterator[None]:
+    """The kernel frees the lock if we die."""
+    try:
+        folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(folder() / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise HostCannot(
+            f"the cache cannot be written: {error.strerror}", str(folder()), "run as root, or set NEARMETAL_HOME"
+        ) from error
+    try:
+        while not _try_lock(descriptor, how):  # noqa: ASYNC110 another process lets go of it
+            await asyncio.sleep(_AGAIN)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,142 @@
+"""The guest that a snapshot is made of: like those ordered in all that its memory depends on, and nobody."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from nearmetal.config import LIMITS
+from nearmetal.errors import HostCannot, MachineError, MachineLost, NotProvisioned, TimedOut, ToolFailed
+from nearmetal.lab import probe
+from nearmetal.lab.image import Image, placed
+from nearmetal.lab.image.initrd import seed_archive
+from nearmetal.lab.image.placed import Parts
+from nearmetal.lab.keys import LabKeys
+from nearmetal.lab.site import must
+from nearmetal.model import Running, Site
+
+from . import arguments, identity, monitor, snapshot
+from .arguments import Guest
+from .identity import Ended
+from .monitor import Monitor
+from .snapshot import Snapshot
+
+_NAME: Final = "nobody"
+# A network of its own, which goes with it: nothing of it has to be found again after we died.
+_ALONE: Final = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$0" "$@"')
+
+
+def of(guest: Guest) -> Guest:
+    """The guest to save for one that was ordered."""
+    port = identity.NOBODY if guest.port else None
+    return replace(guest, name=_NAME, port=port, tap="ifname=data,script=no,downscript=no")
+
+
+def restored(guest: Guest) -> Guest:
+    """What QEMU restores for a guest that was ordered: its NIC has the MAC that was saved with it."""
+    return replace(guest, port=guest.port.model_copy(update={"mac": identity.NOBODY.mac}) if guest.port else None)
+
+
+def key(guest: Guest, image: Image, keys: LabKeys) -> str:
+    """What stands for everything that the saved memory depends on."""
+    disk, qemu = image.disk.stat(), Path(shutil.which(arguments.PROGRAM) or "/").stat()
+    facts: dict[str, Any] = {
+        "command": arguments.saved(of(guest)),
+        "listen": identity.LISTEN,
+        "qemu": [qemu.st_size, qemu.st_mtime_ns],
+        "image": [image.digest, image.manifest["sha256"], str(image.disk), disk.st_size, disk.st_mtime_ns],
+        "keys": [keys.authorized.decode(), keys.host.export_public_key().decode()],
+        "probe": probe.sha256(),
+        # Emulation has a CPU of its own; an accelerator passes on what the host's is.
+        "cpu": "" if guest.accel == "tcg" else _host_cpu(),
+    }
+    return snapshot.key(facts)
+
+
+def _host_cpu() -> list[str]:
+    lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
+    wanted = ("vendor_id", "cpu family", "model", "stepping", "microcode", "flags")
+    return [line for line in lines if line.partition("\t")[0] in wanted]
+
+
+async def provided(guest: Guest, image: Image, parts: Parts, keys: LabKeys, site: Site) -> Snapshot:
+    """The snapshot for a guest, made now where there is none. HostCannot where it cannot be."""
+    wanted = key(guest, image, keys)
+    if found := snapshot.find(wanted):
+        return found
+    async with snapshot.making():
+        if found := snapshot.find(wanted):
+            return found  # another process made it while we waited
+        async with snapshot.unfinished(wanted, image.disk) as unfinished:
+            await _make(of(guest), parts, keys, unfinished, site)
+    made = snapshot.find(wanted)
+    if made is None:
+        raise ToolFailed("the snapshot was made but is not whole", str(snapshot.folder()))
+    return made
+
+
+async def _make(guest: Guest, parts: Parts, keys: LabKeys, unfinished: Snapshot, site: Site) -> None:
+    folder = str(unfinished.folder)
+    initrd = unfinished.folder / arguments.INITRD
+    overlay = ("qemu-img", "create", "-q", "-f", "qcow2", "-b", parts.disk, "-F", "qcow2")
+    await must(site, *overlay, str(unfinished.disk))
+    await placed.initrd(parts.initrd, seed_archive(seed(keys, identity.LISTEN)), str(initrd), site)
+    launch = [site.probe, "launch", *site.bound, "--chdir", folder, "--", *_ALONE, *arguments.saved(guest)]
+    running = await site.spawn(launch)
+    try:
+        await _save(unfinished, running, site)
+    except (MachineError, ToolFailed) as error:
+        raise HostCannot(
+            f"a guest of this kind cannot be saved: {error.what}",
+            guest.nic,
+            'choose another machine.nic or machine.accel, or provision = "boot"',
+        ) from None
+    finally:
+        await running.stop()
+    for left in (initrd, unfinished.folder / arguments.MONITOR, unfinished.folder / arguments.IDENTITY):
+        left.unlink(missing_ok=True)
+
+
+async def _save(unfinished: Snapshot, running: Running, site: Site) -> None:
+    folder = str(unfinished.folder)
+
+    async def ended() -> str | None:
+        return await last_words(running)
+
+    async with monitor.connected(site, folder, LIMITS.command, ended) as qemu:
+        await qemu.go()
+    await identity.waiting(site, folder, ended)
+    async with monitor.connected(site, folder, LIMITS.command, ended) as qemu:
+        await qemu.halt()
+        with unfinished.memory.open("wb") as memory:
+            await qemu.save(memory, LIMITS.boot)
+
+
+async def load(saved: Snapshot, qemu: Monitor, ended: Ended) -> None:
+    """Have a QEMU that waits for it take a snapshot's memory. NotProvisioned with its reason."""
+    snapshot.touch(saved)
+    try:
+        with saved.memory.open("rb") as memory:
+            await qemu.load(memory, LIMITS.command)
+    except (MachineLost, ToolFailed) as error:
+        said = await ended() or error.what
+        raise NotProvisioned(f"its snapshot {saved.folder} cannot be restored: {said}") from None
+
+
+def seed(keys: LabKeys, start: str | None = None) -> dict[str, tuple[bytes, int]]:
+    """What a guest is given at its boot, by name and with its permissions; `start` is what it runs at once."""
+    files = {
+        "ssh_host_ed25519_key": (keys.host_private, 0o600),
+        "authorized_keys": (keys.authorized, 0o600),
+        Path(probe.INSIDE).name: (probe.content(), 0o755),
+    }
+    return files | ({"start": (start.encode(), 0o755)} if start is not None else {})
+
+
+async def last_words(running: Running) -> str | None:
+    """What QEMU said when it ended; None while it runs."""
+    try:
+        ended = await running.wait(0)
+    except TimedOut:
+        return None
+    return ended.stderr.decode("utf-8", "replace").strip()[-2000:] or f"status {ended.status}"
