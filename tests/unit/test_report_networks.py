@@ -252,3 +252,21 @@ def test_the_interval_of_a_centre_covers_it_as_often_as_it_says() -> None:
     assert centre.interval(cell([1.0, 2.0, 3.0], "ratio"), 0.05) is None
     zeros = centre.interval(cell([0.0] * 8, "difference"), 0.05)
     assert zeros == (0.0, 0.0)
+
+
+def test_no_name_beside_the_verdicts_is_cut_however_many_factors_it_tells_of(
+    counted: RunFolder, shared: RunFolder
+) -> None:
+    for folder in (counted, shared):
+        (verdicts,) = [section for section in sections(read(folder)) if section.name == "verdicts"]
+        (chart,) = [block for block in verdicts.blocks if isinstance(block, Chart)]
+        texts = [
+            (layer["mark"]["limit"], row["label"])
+            for panel in chart.panels
+            for layer in panel.spec["layer"]
+            if layer["mark"]["type"] == "text"
+            for row in layer["data"]["values"]
+            if layer["encoding"]["text"]["field"] == "label"
+        ]
+        assert len(texts) == sum(contrast.primary for contrast in read(folder).analysis.contrasts)
+        assert [text for limit, text in texts if len(text) * 6.5 > limit] == []

@@ -9,11 +9,12 @@ from nearmetal.report.charts.axes import Axis, difference_axis, ratio_axis
 from nearmetal.report.charts.forest import Arm, Group, forest
 from nearmetal.report.charts.grammar import HALF, NARROW, WIDE, Spec
 from nearmetal.report.charts.lines import Line, lines, thinned
-from nearmetal.report.charts.strips import Strip, strips
+from nearmetal.report.charts.strips import ROOMY, Strip, strips
 
 __all__ = [
     "HALF",
     "NARROW",
+    "ROOMY",
     "WIDE",
     "Arm",
     "Axis",

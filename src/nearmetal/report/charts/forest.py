@@ -26,10 +26,10 @@ class Arm:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of a forest under one heading."""
+    """Rows of a forest under one heading. `better` is None where a heading above, perhaps without rows, has said it."""
 
     heading: str
-    better: Literal["higher", "lower"]
+    better: Literal["higher", "lower"] | None
     arms: tuple[Arm, ...]
 
 
@@ -39,16 +39,19 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
     A filled point was told from the reference, a diamond lies within the margin, a hollow one is undecided.
     """
     beside = width >= 600
-    pitch = 27.0 if beside else 46.0
+    crowded = not beside and any(_crowded(arm, width) for group in groups for arm in group.arms)
+    pitch = 27.0 if beside else 62.0 if crowded else 46.0
     rows: list[dict[str, Any]] = []
     headings: list[dict[str, Any]] = []
     tracks: list[dict[str, Any]] = []
     y = 0.0
     for group in groups:
         y += 12 if headings else 8
-        arrow = "↑ better" if group.better == "higher" else "↓ better"
-        headings.append({"y": y, "text": group.heading, "better": f"{group.better} is better" if beside else arrow})
-        y += 26 if beside else 38
+        headings.append({"y": y, "text": group.heading, "better": _direction(group, beside)})
+        if not group.arms:
+            y += 14
+            continue
+        y += 26 if beside else 54 if crowded else 38
         first = y
         for arm in group.arms:
             rows.append(_arm(arm, y, axis))
@@ -95,14 +98,27 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
         ),
         layer(
             headings,
-            {"type": "text", "align": "left", "fontWeight": "bold", "fontSize": 13, "color": palette.INK},
+            {
+                "type": "text",
+                "align": "left",
+                "fontWeight": "bold",
+                "fontSize": 13,
+                "color": palette.INK,
+                "limit": width - (120 if beside else 70),
+            },
             x=at_left,
             y=y_of,
             text=field("text", "nominal"),
         ),
         layer(
             rows,
-            {"type": "text", "align": "left", "dy": rise, "color": palette.INK, "limit": left - 14 if beside else 150},
+            {
+                "type": "text",
+                "align": "left",
+                "dy": 2 * rise if crowded else rise,
+                "color": palette.INK,
+                "limit": left - 14 if beside else width,
+            },
             x=at_left,
             y=y_of,
             text=field("label", "nominal"),
@@ -126,6 +142,19 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
         *_beyond(rows, axis, x, y_of),
     ]
     return chart(title, "", plot, height, layers)
+
+
+def _crowded(arm: Arm, width: int) -> bool:
+    """Whether its label and its figure have no room on one line."""
+    return room((arm.label,)) + room((arm.figure,)) > width
+
+
+def _direction(group: Group, beside: bool) -> str:
+    if group.better is None:
+        return ""
+    if beside:
+        return f"{group.better} is better"
+    return "↑ better" if group.better == "higher" else "↓ better"
 
 
 def _arm(arm: Arm, y: float, axis: Axis) -> dict[str, Any]:

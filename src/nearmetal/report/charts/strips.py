@@ -16,8 +16,8 @@ from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer, own
 _DRAWN_ONE_BY_ONE = 60
 """More values than this in one strip cannot be told apart: quartiles and 5 to 95 % are drawn instead."""
 
-_ROOMY = 12
-"""With more strips than this, names stand beside them instead of above: less pretty, half as tall."""
+ROOMY = 12
+"""With more strips than this, names stand beside them on a wide picture: less pretty than above, half as tall."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
     Within a row, dots climb with the blocks, so that a drift shows as a slope. The axis is logarithmic where the
     values span more than a factor of four, and does not start at zero otherwise: dots are compared, not lengths.
     """
-    beside = len(groups) > _ROOMY
+    beside = len(groups) > ROOMY and width > HALF
     pitch, rise = (25.0, 0) if beside else (48.0, -18)
     left, right = (room(g.label for g in groups), room(g.figure for g in groups)) if beside else (0, 0)
     plot = width - 34 - left - right

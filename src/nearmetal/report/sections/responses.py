@@ -47,24 +47,25 @@ def _primary_first(cells: Sequence[Cell], report: ReportInput) -> list[tuple[str
 def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
     """One response of one workload as strips, one a treatment."""
     first = cells[0]
-    return Panel(
-        f"{first.workload or 'boot'}-{first.response}",
-        charts.strips(
-            f"{words.workload(first.workload)}: {words.response(first.response)}",
-            words.direction(first.better),
-            first.unit,
-            [
-                charts.Strip(
-                    report.labels.treatment(cell.treatment),
-                    figures.quantity(cell.median, cell.unit),
-                    report.colour(cell.treatment),
-                    cell.values,
-                )
-                for cell in cells
-                if cell.values
-            ],
-        ),
-    )
+    name = f"{first.workload or 'boot'}-{first.response}"
+    strips = [
+        charts.Strip(
+            report.labels.treatment(cell.treatment),
+            figures.quantity(cell.median, cell.unit),
+            report.colour(cell.treatment),
+            cell.values,
+        )
+        for cell in cells
+        if cell.values
+    ]
+
+    def drawn(width: int) -> charts.Spec:
+        title = f"{words.workload(first.workload)}: {words.response(first.response)}"
+        return charts.strips(title, words.direction(first.better), first.unit, strips, width)
+
+    if len(strips) > charts.ROOMY:
+        return Panel(name, drawn(charts.WIDE), drawn(charts.NARROW))
+    return Panel(name, drawn(charts.HALF))
 
 
 def _described(cells: Sequence[Cell]) -> str:

@@ -22,6 +22,9 @@ from nearmetal.report.reading import ReportInput
 _CLOSE_UP = 1.12
 """A close-up shows ratios up to this, and down to its inverse."""
 
+_SHORT = 34
+"""Characters of a comparison's name that have room beside a picture."""
+
 _IN_SENTENCES = 24
 """More contrasts than this are told by the chart and the table alone."""
 
@@ -94,7 +97,7 @@ def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
     panels = []
     if ratios:
         axis = charts.ratio_axis([end for contrast in ratios for end in _ends(contrast)], margin)
-        panels.append(ratio_panel("ratios", f"{report.manifest.study.name}, against the reference", ratios, report))
+        panels.append(ratio_panel("ratios", "Against the reference", ratios, report))
         close = [contrast for contrast in ratios if all(1 / _CLOSE_UP < end < _CLOSE_UP for end in _ends(contrast))]
         if close and axis.domain[1] / axis.domain[0] > 3 and len(ratios) <= _IN_SENTENCES:
             near = charts.ratio_axis([end for contrast in close for end in _ends(contrast)], margin)
@@ -141,17 +144,7 @@ def _panel(
     report: ReportInput,
     ends: Callable[[Contrast], tuple[float, ...]],
 ) -> Panel:
-    of: dict[tuple[str, str], list[Contrast]] = {}
-    for contrast in contrasts:
-        of.setdefault((contrast.workload, contrast.response), []).append(contrast)
-    groups = [
-        charts.Group(
-            f"{words.workload(workload)}: {words.response(response)}",
-            members[0].better,
-            tuple(_arm(contrast, report, ends(contrast)) for contrast in members),
-        )
-        for (workload, response), members in of.items()
-    ]
+    groups = _grouped(contrasts, report, ends)
     return Panel(
         name,
         charts.forest(title, groups, axis, charts.WIDE),
@@ -159,10 +152,39 @@ def _panel(
     )
 
 
-def _arm(contrast: Contrast, report: ReportInput, ends: tuple[float, ...]) -> charts.Arm:
+def _grouped(
+    contrasts: Sequence[Contrast], report: ReportInput, ends: Callable[[Contrast], tuple[float, ...]]
+) -> list[charts.Group]:
+    """By response; and where names would be long, by what treatment and reference share, said once in a heading."""
+    groups: list[charts.Group] = []
+    for (workload, response), of_response in _by(contrasts, lambda one: (one.workload, one.response)).items():
+        heading, better = f"{words.workload(workload)}: {words.response(response)}", of_response[0].better
+        names = {id(one): report.labels.versus(one) for one in of_response}
+        if max(map(len, names.values())) <= _SHORT:
+            arms = tuple(_arm(one, names[id(one)], report, ends(one)) for one in of_response)
+            groups.append(charts.Group(heading, better, arms))
+            continue
+        groups.append(charts.Group(heading, better, ()))
+        for (shared,), members in _by(of_response, lambda one: report.labels.sides(one)[2:]).items():
+            arms = tuple(_arm(one, " vs ".join(report.labels.sides(one)[:2]), report, ends(one)) for one in members)
+            groups.append(charts.Group(shared, None, arms))
+    return groups
+
+
+def _by(
+    contrasts: Sequence[Contrast], key: Callable[[Contrast], tuple[str, ...]]
+) -> dict[tuple[str, ...], list[Contrast]]:
+    """In the order in which each key is first met."""
+    of: dict[tuple[str, ...], list[Contrast]] = {}
+    for contrast in contrasts:
+        of.setdefault(key(contrast), []).append(contrast)
+    return of
+
+
+def _arm(contrast: Contrast, label: str, report: ReportInput, ends: tuple[float, ...]) -> charts.Arm:
     low, high = ends[1:] if len(ends) == 3 else (None, None)
     return charts.Arm(
-        label=report.labels.versus(contrast),
+        label=label,
         figure=words.estimate(contrast),
         colour=report.colour(contrast.treatment),
         estimate=ends[0],
