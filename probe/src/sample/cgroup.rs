@@ -103,6 +103,7 @@ pub struct CgroupReader {
     blkio_bytes: Reader,
     pids_current: Reader,
     pids_max: Reader,
+    threads: Reader,
 }
 
 impl CgroupReader {
@@ -129,6 +130,7 @@ impl CgroupReader {
             ]),
             pids_current: open(&["pids.current"]),
             pids_max: open(&["pids.max"]),
+            threads: open(&["cgroup.threads", "tasks"]),
         }
     }
 
@@ -159,7 +161,7 @@ impl CgroupReader {
             field(memory, "total_inactive_file").or_else(|| field(memory, "inactive_file"));
         io(self.io_stat.text().unwrap_or_default(), &mut counters);
         io_version_1(self.blkio_bytes.text().unwrap_or_default(), &mut counters);
-        counters.processes = number(&mut self.pids_current);
+        counters.processes = number(&mut self.pids_current).or_else(|| lines(&mut self.threads));
         counters.processes_limit = number(&mut self.pids_max);
         counters
     }
@@ -167,6 +169,11 @@ impl CgroupReader {
 
 fn number(reader: &mut Reader) -> Option<u64> {
     reader.text()?.trim().parse().ok()
+}
+
+/// The controller that counts threads may be absent; every group lists its own.
+fn lines(reader: &mut Reader) -> Option<u64> {
+    Some(reader.text()?.lines().count() as u64)
 }
 
 fn field(text: &str, key: &str) -> Option<u64> {

@@ -1,6 +1,9 @@
 //! `sample`: what a machine, and control groups in it, use over time.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +15,7 @@ use serde::Serialize;
 use crate::kernel::Kernel;
 use crate::process::Usage;
 use crate::timing::{monotonic_ns, realtime_ns, sleep_until_monotonic};
-use crate::{interrupt, output, units};
+use crate::{interrupt, units};
 
 mod cgroup;
 mod model;
@@ -41,6 +44,9 @@ pub struct Args {
     /// Print JSON lines instead of text: a header (sample.header.v1), a sample.v1 for each interval, an end (sample.end.v1)
     #[arg(long)]
     json: bool,
+    /// Write to this file instead of stdout: nothing has to carry the samples away while they are taken
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 /// The first line: what is sampled.
@@ -66,6 +72,7 @@ pub struct End {
     /// Intervals that passed without a sample, because the sampler did not get to run.
     missed: u64,
     elapsed_ns: i64,
+    /// Of this process, since the first interval's begin.
     usage: Usage,
 }
 
@@ -81,14 +88,55 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag().context("cannot take signals")?;
     let kernel = Kernel::running();
     let mut sources = Sources::open(&kernel, open_cgroups(&kernel, &args.cgroup)?);
-    if args.json {
-        output::document(&header(&kernel, &args))?;
-    }
-    let end = sample(&mut sources, &args, stop)?;
-    if args.json {
-        output::document(&end)?;
-    }
+    let mut to = Teller::open(&args)?;
+    to.document(&header(&kernel, &args))?;
+    let end = sample(&mut sources, &args, stop, &mut to)?;
+    to.document(&end)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where samples are told, and in which form.
+struct Teller {
+    to: Box<dyn Write>,
+    json: bool,
+}
+
+impl Teller {
+    fn open(args: &Args) -> anyhow::Result<Teller> {
+        let to: Box<dyn Write> = match &args.output {
+            None => Box::new(std::io::stdout()),
+            Some(path) => Box::new(
+                File::create(path)
+                    .with_context(|| format!("cannot write to {}", path.display()))?,
+            ),
+        };
+        Ok(Teller {
+            to,
+            json: args.json,
+        })
+    }
+
+    fn sample(&mut self, sample: &Sample) -> anyhow::Result<()> {
+        match self.json {
+            true => self.document(sample),
+            false => self.line(&summary(sample)),
+        }
+    }
+
+    /// People are not told what only programs need.
+    fn document(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
+        match self.json {
+            true => self.line(&serde_json::to_string(value)?),
+            false => Ok(()),
+        }
+    }
+
+    /// In one write, so that a reader of the file sees whole lines.
+    fn line(&mut self, text: &str) -> anyhow::Result<()> {
+        self.to
+            .write_all(format!("{text}\n").as_bytes())
+            .context("cannot write the samples")
+    }
 }
 
 fn open_cgroups(
@@ -128,9 +176,16 @@ fn header(kernel: &Kernel, args: &Args) -> Header {
 }
 
 /// Sample on an absolute schedule, so that intervals do not add up their delays.
-fn sample(sources: &mut Sources, args: &Args, stop: &AtomicBool) -> anyhow::Result<End> {
+fn sample(
+    sources: &mut Sources,
+    args: &Args,
+    stop: &AtomicBool,
+    to: &mut Teller,
+) -> anyhow::Result<End> {
     let interval_ns = args.interval.as_nanos() as i64;
     let mut before = sources.read();
+    // Starting is paid once, before the first interval.
+    let started = Usage::of_this_process();
     let begin_ns = before.monotonic_ns;
     let last_ns = args.duration.map_or(i64::MAX, |duration| {
         begin_ns.saturating_add(duration.as_nanos() as i64)
@@ -143,11 +198,7 @@ fn sample(sources: &mut Sources, args: &Args, stop: &AtomicBool) -> anyhow::Resu
         next_ns += (due + 1) * interval_ns;
         sleep_until_monotonic(next_ns.min(last_ns));
         let after = sources.read();
-        if args.json {
-            output::document(&Sample::between(&before, &after))?;
-        } else {
-            output::line(&summary(&Sample::between(&before, &after)))?;
-        }
+        to.sample(&Sample::between(&before, &after))?;
         samples += 1;
         before = after;
     }
@@ -157,7 +208,7 @@ fn sample(sources: &mut Sources, args: &Args, stop: &AtomicBool) -> anyhow::Resu
         samples,
         missed,
         elapsed_ns,
-        usage: Usage::of_this_process(),
+        usage: Usage::of_this_process().since(&started),
     })
 }
 

@@ -223,3 +223,40 @@ fn people_get_a_line_for_each_interval() {
     assert_eq!(said.lines().count(), 2, "{said}");
     assert!(said.lines().all(|line| line.contains("idle")));
 }
+
+#[test]
+fn samples_go_to_a_file_where_one_is_named() {
+    let folder = Directory::new();
+    let file = folder.join("samples.jsonl");
+    let output = run(&[
+        "sample",
+        "--json",
+        "--interval",
+        "50ms",
+        "--duration",
+        "100ms",
+        "--output",
+        file.to_str().unwrap(),
+    ]);
+    assert!(output.stdout.is_empty());
+    let told = lines(&fs::read(&file).unwrap());
+    assert_eq!(
+        schemas(&told),
+        [
+            "sample.header.v1",
+            "sample.v1",
+            "sample.v1",
+            "sample.end.v1"
+        ]
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_named() {
+    let output = probe()
+        .args(["sample", "--output", "/nowhere/samples.jsonl"])
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("/nowhere/samples.jsonl"));
+}
