@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab import clean
 from nearmetal.lab.ledger import Ledger, held, outstanding, ownerless
 from nearmetal.model import Change, Handle
 
@@ -91,6 +92,22 @@ def test_a_line_in_the_middle_that_is_broken_is_told(tmp_path: Path) -> None:
     path.write_text("rubbish\n" + json.dumps({"op": "undone", "number": 0}) + "\n")
     with pytest.raises(BadInput, match="line 1 cannot be read: it is not JSON"):
         outstanding(path)
+
+
+async def test_one_that_is_damaged_is_told_and_keeps_clean_from_none_of_the_others() -> None:
+    folder = clean.ledgers_folder()
+    folder.mkdir(parents=True)
+    (folder / "a.jsonl").write_text("rubbish\n")
+    (folder / "b.jsonl").write_text('{"schema": "of another tool"}\n')
+    with held(folder / "c.jsonl") as ledger:
+        ledger.creating(
+            Handle(kind="mock", name="m", site="local", data={"folder": str(folder / "m"), "borrowed": True})
+        )
+    cleaned = await clean.clean()
+    assert cleaned.removed == ("mock m",)
+    assert [what.partition(": ")[0] for what in cleaned.left] == [str(folder / "a.jsonl"), str(folder / "b.jsonl")]
+    assert sorted(path.name for path in folder.iterdir()) == ["a.jsonl", "b.jsonl"]
+    assert (await clean.clean()).left == cleaned.left  # also when it is asked again
 
 
 def test_a_line_is_on_disk_before_the_call_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,9 @@ from pydantic import ConfigDict, Field
 
 from nearmetal.by_hand import kept
 from nearmetal.config import Paths
+from nearmetal.errors import BadInput
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import held, ownerless
+from nearmetal.lab.ledger import Ledger, held, ownerless
 from nearmetal.lab.sites import opener
 from nearmetal.model import Frozen
 
@@ -53,29 +54,40 @@ async def clean() -> Cleaned:
 async def clean_everything() -> Cleaned:
     """`clean`, and what was asked to stand after its command: an isolation of this host."""
     folder = standing_folder()
-    dead = await clean()
-    stood = await put_right(list(ownerless(folder)) if folder.exists() else [])
-    return Cleaned(
-        ledgers=dead.ledgers + stood.ledgers,
-        removed=dead.removed + stood.removed,
-        restored=dead.restored + stood.restored,
-        left=dead.left + stood.left,
-    )
+    return _sum([await clean(), await put_right(list(ownerless(folder)) if folder.exists() else [])])
 
 
 async def put_right(paths: Sequence[Path]) -> Cleaned:
-    """Replay these ledgers, whose owners are dead."""
-    removed: list[str] = []
+    """Replay these ledgers, whose owners are dead. One that cannot be read is told, and keeps none from the others."""
+    return _sum([await _replay(path) for path in paths])
+
+
+async def _replay(path: Path) -> Cleaned:
+    try:
+        with held(path) as ledger:
+            return await _undo(path.stem, ledger)
+    except BadInput as error:
+        return Cleaned(ledgers=1, left=(str(error),))
+
+
+async def _undo(token: str, ledger: Ledger) -> Cleaned:
     restored: list[str] = []
     left: list[str] = []
-    for path in paths:
-        with held(path) as ledger:
-            before = ledger.outstanding()
-            async with aclosing(opener(before.hosts)) as open_site:
-                lab = Lab(path.stem, ledger, open_site)
-                for undone in await lab.undo():
-                    (restored if undone.outcome in ("restored", "already so") else left).append(undone.told)
-                left += await lab.close()
-            after = ledger.outstanding()
-            removed += [f"{h.kind} {h.name}" for h in before.handles if h not in after.handles]
-    return Cleaned(ledgers=len(paths), removed=tuple(removed), restored=tuple(restored), left=tuple(left))
+    before = ledger.outstanding()
+    async with aclosing(opener(before.hosts)) as open_site:
+        lab = Lab(token, ledger, open_site)
+        for undone in await lab.undo():
+            (restored if undone.outcome in ("restored", "already so") else left).append(undone.told)
+        left += await lab.close()
+    after = ledger.outstanding()
+    removed = tuple(f"{h.kind} {h.name}" for h in before.handles if h not in after.handles)
+    return Cleaned(ledgers=1, removed=removed, restored=tuple(restored), left=tuple(left))
+
+
+def _sum(all_cleaned: Sequence[Cleaned]) -> Cleaned:
+    return Cleaned(
+        ledgers=sum(one.ledgers for one in all_cleaned),
+        removed=tuple(what for one in all_cleaned for what in one.removed),
+        restored=tuple(what for one in all_cleaned for what in one.restored),
+        left=tuple(what for one in all_cleaned for what in one.left),
+    )

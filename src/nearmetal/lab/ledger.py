@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nearmetal.errors import HostCannot
+from pydantic import ValidationError
+
+from nearmetal.errors import BadInput, HostCannot
 from nearmetal.model import Change, Handle, HostSpec
 from nearmetal.store.journal import Journal, lines
 
@@ -62,7 +64,7 @@ class Ledger:
     """Appends; every line is on disk before the call returns."""
 
     def __init__(self, path: Path) -> None:
-        """Open and lock. HostCannot when its owner lives."""
+        """Open and lock. HostCannot when its owner lives, BadInput when a line of it is damaged."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -71,8 +73,12 @@ class Ledger:
         except BlockingIOError:
             os.close(self._lock)
             raise HostCannot("another nearmetal holds this ledger", str(path), "wait until it ends") from None
-        self._journal = Journal(path)
-        self._account = _account(path)
+        try:
+            self._account = _account(path)
+            self._journal = Journal(path)
+        except BaseException:
+            os.close(self._lock)
+            raise
 
     def reached(self, name: str, spec: HostSpec) -> None:
         """Note how a host is reached, for whoever has to put it right: a study may not be at hand then."""
@@ -111,9 +117,15 @@ class Ledger:
 
 
 def _account(path: Path) -> _Account:
+    """BadInput, with the line's number, where one is damaged."""
     account = _Account()
-    for line in lines(path):
-        account.take(line)
+    for number, line in enumerate(lines(path), 1):
+        try:
+            account.take(line)
+        except (KeyError, ValidationError):
+            raise BadInput(
+                f"line {number} is none that a ledger has", str(path), "see by hand what it names, then remove the file"
+            ) from None
     return account
 
 
