@@ -1,16 +1,23 @@
 """Every test has a home of its own; only the image, which takes a minute to build, is shared."""
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from nearmetal.config import Paths
-from nearmetal.lab.engine import own_engine
+from tests.shared_engine import shared_engine
 
 SHARED_CACHE = Paths.default().cache
+
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""The number of this test process among those that share the tests."""
+
+CPUS = sorted(os.sched_getaffinity(0))
+OWN_CPU = CPUS[-1 - WORKER % len(CPUS)]
+"""Where machines of this test process run: workers do not crowd onto one CPU. The last if there is one process, because
+the first serves most of the host's interrupts."""
 
 
 @pytest.fixture(autouse=True)
@@ -23,10 +30,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield folder
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def engine() -> AsyncIterator[str]:
+@pytest.fixture(scope="session")
+def engine() -> Iterator[str]:
     """The URL of a Docker engine of the tests' own. Its data are kept, so that the image is imported only once."""
-    async with own_engine(SHARED_CACHE / "engine-of-tests") as url:
+    with shared_engine(SHARED_CACHE / "engine-of-tests") as url:
         yield url
 
 

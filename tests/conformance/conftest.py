@@ -12,9 +12,9 @@ from nearmetal.config import Paths
 from nearmetal.lab import clean
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
-from nearmetal.lab.site import available_cpus
 from nearmetal.lab.sites import opener
 from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec
+from tests.conftest import OWN_CPU
 
 SPEC = MachineSpec(vcpus=1, memory=512 * 2**20)
 
@@ -88,8 +88,7 @@ def make(lab: Lab, kind: str) -> Make:
         spec = EnvironmentSpec(kind=kind)
         provision = plugins.load("environments", kind).provisions[0]
         site = await lab.site("local")
-        cpus = str((await available_cpus(site))[-1])
-        handle = await lab.create(spec, SPEC, "server", provision, cpus, site)
+        handle = await lab.create(spec, SPEC, "server", provision, str(OWN_CPU), site)
         return handle, await lab.attach(handle)
 
     return one

@@ -16,6 +16,7 @@ from nearmetal.lab import machine, network
 from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Environment, Handle, Machine, MachineSpec, Order
+from tests.conftest import OWN_CPU
 
 Make = Callable[..., Awaitable[Machine]]
 
@@ -62,7 +63,7 @@ async def make(
     switch = await network.create_switch(token, site, Notes())
     made = 0
 
-    async def one(spec: MachineSpec | None = None, cpus: str = "0", **options: Any) -> Machine:
+    async def one(spec: MachineSpec | None = None, cpus: str = str(OWN_CPU), **options: Any) -> Machine:
         nonlocal made
         made += 1
         order = Order(

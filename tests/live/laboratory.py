@@ -10,6 +10,7 @@ from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.sites import opener
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, Role, TrialRecord
+from tests.conftest import OWN_CPU
 from tests.order import mock_run
 
 from .conftest import remains
@@ -35,7 +36,7 @@ def spec(**settings: object) -> MachineSpec:
     return MachineSpec.model_validate({"memory": "256MiB", "accel": "tcg", **settings})
 
 
-async def machine(lab: Lab, kind: str, spec: MachineSpec, role: Role = "server", cpus: str = "0") -> Machine:
+async def machine(lab: Lab, kind: str, spec: MachineSpec, role: Role = "server", cpus: str = str(OWN_CPU)) -> Machine:
     site = await lab.site("local")
     return await lab.attach(await lab.create(EnvironmentSpec(kind=kind), spec, role, "boot", cpus, site))
 

@@ -37,13 +37,12 @@ def up(kind: str) -> dict[str, Any]:
     return told
 
 
-@pytest.fixture
-def addressed(engine: str, lab_image: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", engine)
-
-
 @pytest.fixture(params=["host", "docker"])
-def machine(request: pytest.FixtureRequest, addressed: None) -> Iterator[dict[str, Any]]:
+def machine(
+    request: pytest.FixtureRequest, lab_image: object, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dict[str, Any]]:
+    if request.param == "docker":
+        monkeypatch.setenv("DOCKER_HOST", request.getfixturevalue("engine"))
     told = up(request.param)
     token = told["switch"].removeprefix("nm-")
     yield told

@@ -280,15 +280,22 @@ async def test_containers_die_with_their_controller_and_can_be_removed_by_anothe
     assert remains(name) == []
 
 
-async def test_an_engine_of_ones_own_leaves_nothing(tmp_path: Path) -> None:
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For an engine of one's own: sockets lie in it, whose paths have to be short."""
+    return tmp_path_factory.mktemp("engine")
+
+
+@pytest.mark.alone
+async def test_an_engine_of_ones_own_leaves_nothing(folder: Path) -> None:
     before = {
         path: Path(path).exists() for path in ("/etc/docker", "/run/docker", "/run/containerd", "/opt/containerd")
     }
-    async with own_engine(tmp_path) as url:
+    async with own_engine(folder) as url:
         assert (await Engine.connect(url)).client.ping()
-    assert not (tmp_path / "docker.sock").exists()
+    assert not (folder / "docker.sock").exists()
     assert {path: Path(path).exists() for path in before} == before
-    assert remains(str(tmp_path)) == []
+    assert remains(str(folder)) == []
 
 
 async def _on_an_own_engine(folder: Path, name: str) -> tuple[asyncio.subprocess.Process, Handle]:
@@ -320,11 +327,12 @@ async def _on_an_own_engine(folder: Path, name: str) -> tuple[asyncio.subprocess
     return controller, handle
 
 
+@pytest.mark.usefixtures("engine")  # places that both cover are there before either and after
 async def test_what_an_engine_that_was_killed_left_is_removed_by_the_next(
-    tmp_path: Path, site: LocalSite, lab_image: Image, token: str
+    folder: Path, site: LocalSite, lab_image: Image, token: str
 ) -> None:
     name = f"{token}-swept"
-    controller, handle = await _on_an_own_engine(tmp_path, name)
+    controller, handle = await _on_an_own_engine(folder, name)
     controller.kill()
     await controller.wait()
     first = FirstProcess(**handle.data["first"])
@@ -333,17 +341,18 @@ async def test_what_an_engine_that_was_killed_left_is_removed_by_the_next(
             break
         await asyncio.sleep(0.05)
     assert not await first.is_alive(site)
-    async with own_engine(tmp_path) as url:
+    async with own_engine(folder) as url:
         assert await _containers(url, "") == []
         await DockerEnvironment().destroy(handle, site)
-    assert remains(str(tmp_path)) == []
+    assert remains(str(folder)) == []
     assert remains(name) == []
 
 
-async def test_clean_removes_what_an_engine_that_was_killed_left(tmp_path: Path, lab_image: Image, token: str) -> None:
+@pytest.mark.usefixtures("engine")  # places that both cover are there before either and after
+async def test_clean_removes_what_an_engine_that_was_killed_left(folder: Path, lab_image: Image, token: str) -> None:
     """Its control groups too, which are named after its folder and nothing else would look for."""
-    controller, handle = await _on_an_own_engine(tmp_path, f"{token}-cleaned")
-    daemon = int((tmp_path / "docker.pid").read_text())
+    controller, handle = await _on_an_own_engine(folder, f"{token}-cleaned")
+    daemon = int((folder / "docker.pid").read_text())
     os.kill(daemon, signal.SIGKILL)
     controller.kill()
     await controller.wait()
@@ -352,30 +361,31 @@ async def test_clean_removes_what_an_engine_that_was_killed_left(tmp_path: Path,
     cleaned = await clean()
     assert (cleaned.removed, cleaned.left) == ((f"engine {engine.name}",), ())
     assert remains(engine.name) == []
-    assert remains(str(tmp_path)) == []
+    assert remains(str(folder)) == []
     assert remains(handle.name) == []
 
 
+@pytest.mark.usefixtures("engine")  # places that both cover are there before either and after
 @pytest.mark.parametrize("at_once", [True, False], ids=["engine killed", "starter killed"])
 async def test_the_containers_of_an_own_engine_that_died_can_be_destroyed(
-    tmp_path: Path, site: LocalSite, lab_image: Image, token: str, at_once: bool
+    folder: Path, site: LocalSite, lab_image: Image, token: str, at_once: bool
 ) -> None:
     name = f"{token}-buried"
-    controller, handle = await _on_an_own_engine(tmp_path, name)
+    controller, handle = await _on_an_own_engine(folder, name)
     if at_once:
-        os.kill(int((tmp_path / "docker.pid").read_text()), signal.SIGKILL)
+        os.kill(int((folder / "docker.pid").read_text()), signal.SIGKILL)
     controller.kill()
     await controller.wait()
     environment = DockerEnvironment()
     await asyncio.gather(environment.destroy(handle, site), environment.destroy(handle, site))
     for _ in range(100):  # one that still answered ends by itself
-        if not remains(str(tmp_path)):
+        if not remains(str(folder)):
             break
         await asyncio.sleep(0.05)
     await environment.destroy(handle, site)
     assert not await FirstProcess(**handle.data["first"]).is_alive(site)
-    assert not (tmp_path / "docker.sock").exists()
-    assert remains(str(tmp_path)) == []
+    assert not (folder / "docker.sock").exists()
+    assert remains(str(folder)) == []
     assert remains(name) == []
 
 

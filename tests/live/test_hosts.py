@@ -30,7 +30,7 @@ from nearmetal.model import EnvironmentSpec, Handle, HostSpec, Machine, MachineS
 from nearmetal.run import verify
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
-from tests.conftest import SHARED_CACHE
+from tests.conftest import SHARED_CACHE, WORKER
 
 from .conftest import remains
 from .far_host import FarHost, User, far_host, user
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.live
 
 Login = tuple[User, asyncssh.SSHKey]
 
-FAR_CACHE = SHARED_CACHE / "far-host-of-tests"
+FAR_CACHE = SHARED_CACHE / f"far-host-of-tests-{WORKER}"
 """Kept, so that the image is sent once and not in each test."""
 
 SPEC = MachineSpec(memory=256 * 2**20)

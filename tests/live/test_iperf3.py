@@ -20,6 +20,7 @@ from nearmetal.lab.sites import opener
 from nearmetal.lab.stage import LabStage, offsets
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, WorkloadSpec
 from nearmetal.study import workload_of
+from tests.conftest import OWN_CPU
 from tests.unit.test_workloads_live import life_on
 
 from .conftest import remains
@@ -39,7 +40,7 @@ class Made:
     async def machine(self, role: Any, link: LinkSpec, kind: str = "host") -> Machine:
         site = await self.lab.site("local")
         environment = EnvironmentSpec(kind=kind)
-        handle = await self.lab.create(environment, SPEC, role, "boot", "0", site, links.bridge(link, role))
+        handle = await self.lab.create(environment, SPEC, role, "boot", str(OWN_CPU), site, links.bridge(link, role))
         machine = await self.lab.attach(handle)
         await probe.ensure(machine)
         return machine
@@ -50,7 +51,7 @@ class Made:
         clients = tuple([await self.machine("client", link, kind) for kind in kinds])
         if link != LinkSpec():
             site = await self.lab.site("local")
-            await self.lab.lay(link, [(server.name, client.name) for client in clients], "0", site)
+            await self.lab.lay(link, [(server.name, client.name) for client in clients], str(OWN_CPU), site)
         known = await offsets((server, *clients), self.lab.host_boot_id)
         return LabStage((server,), clients, dict(self.lab.sites), SPEC, link, "shared", known)
 

@@ -22,7 +22,7 @@ from nearmetal.treatments.isolation import plugin
 
 from .laboratory import laboratory, machine, spec
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 DEFAULT = "/proc/irq/default_smp_affinity"
 

@@ -15,7 +15,7 @@ from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 from tests.live.snapshot import snapshot
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 STUDY = """
 name = "killed"

@@ -15,6 +15,7 @@ from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.link import Link
 from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, Running
+from tests.conftest import OWN_CPU
 
 from .conftest import remains
 
@@ -59,9 +60,9 @@ async def join(lab: Lab, spec: LinkSpec, image: Image) -> Joined:
     machine = MachineSpec(image=image.name, memory=256 * 2**20)
     made = {}
     for role in ("server", "client"):
-        handle = await lab.create(HOST, machine, role, "boot", "0", site, links.bridge(spec, role))
+        handle = await lab.create(HOST, machine, role, "boot", str(OWN_CPU), site, links.bridge(spec, role))
         made[role] = await lab.attach(handle)
-    link = await lab.lay(spec, [(made["server"].name, made["client"].name)], "0", site)
+    link = await lab.lay(spec, [(made["server"].name, made["client"].name)], str(OWN_CPU), site)
     assert (await link.verify()).ok
     return Joined(made["server"], made["client"], link)
 

@@ -19,6 +19,7 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.qemu import accelerator, arguments, monitor
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
+from tests.conftest import OWN_CPU
 
 from .conftest import Make, Notes, remains
 
@@ -30,10 +31,6 @@ MEBIBYTE = 2**20
 @pytest.fixture
 def environment() -> QemuEnvironment:
     return QemuEnvironment()
-
-
-LAST_CPU = max(os.sched_getaffinity(0))
-"""The first serves most of the host's interrupts."""
 
 
 def spec(**settings: object) -> MachineSpec:
@@ -89,7 +86,7 @@ async def test_an_accelerator_on_which_a_guest_hangs_does_not_work(lab_image: Im
 
 
 async def test_a_guest_is_what_was_ordered(make: Make, notes: Notes, token: str) -> None:
-    machine = await make(spec(kernel_arguments=["nearmetal.test=1"]), cpus=str(LAST_CPU))
+    machine = await make(spec(kernel_arguments=["nearmetal.test=1"]), cpus=str(OWN_CPU))
     assert isinstance(machine, QemuMachine)
     told = await machine.exec(
         ["sh", "-c", "nproc; grep MemTotal /proc/meminfo; cat /proc/cmdline /proc/sys/kernel/hostname; ip -o -4 addr"]
@@ -104,10 +101,10 @@ async def test_a_guest_is_what_was_ordered(make: Make, notes: Notes, token: str)
 
     handle = notes.handles[machine.name]
     assert handle.data["accel"] == "tcg"
-    assert handle.data["pinned"] == {0: LAST_CPU}
+    assert handle.data["pinned"] == {0: OWN_CPU}
     (pid,) = monitors(machine.name)
     affinity = {thread.name: os.sched_getaffinity(int(thread.name)) for thread in Path(f"/proc/{pid}/task").iterdir()}
-    assert set(map(frozenset, affinity.values())) == {frozenset({LAST_CPU})}
+    assert set(map(frozenset, affinity.values())) == {frozenset({OWN_CPU})}
 
     # The probe came with the guest.
     hashed = await machine.exec(["sha256sum", machine.probe])
@@ -150,14 +147,14 @@ for attempt in range(200):
     ],
 )
 async def test_each_nic_and_disk_is_the_one_ordered(make: Make, nic: str, driver: str, disk: str, device: str) -> None:
-    machine = await make(spec(nic=nic, disk=disk), cpus=str(LAST_CPU))
+    machine = await make(spec(nic=nic, disk=disk), cpus=str(OWN_CPU))
     told = await machine.exec(["sh", "-c", "readlink /sys/class/net/data/device/driver; mount"])
     assert told.text.splitlines()[0].rsplit("/", 1)[1] == driver
     assert f"/dev/{device} on / type ext4" in told.text
 
 
 async def test_a_reboot_is_another_boot_of_the_same_machine(make: Make) -> None:
-    machine = await make(spec(), cpus=str(LAST_CPU))
+    machine = await make(spec(), cpus=str(OWN_CPU))
     before = machine.boot_id
     await machine.put(b"kept", "/srv/kept")
     await machine.reboot()
@@ -171,7 +168,7 @@ async def test_a_reboot_is_another_boot_of_the_same_machine(make: Make) -> None:
 
 async def test_a_guest_that_does_not_boot_shows_its_console(make: Make) -> None:
     with pytest.raises(NotProvisioned, match="panicked") as caught:
-        await make(spec(kernel_arguments=["rdinit=/no/such/init", "init=/no/such/init"]), cpus=str(LAST_CPU))
+        await make(spec(kernel_arguments=["rdinit=/no/such/init", "init=/no/such/init"]), cpus=str(OWN_CPU))
     assert "Kernel panic - not syncing" in caught.value.what
 
 
@@ -181,11 +178,11 @@ async def test_a_guest_that_does_not_boot_shows_its_console(make: Make) -> None:
 )
 async def test_a_qemu_that_ends_at_once_tells_why(make: Make, settings: dict[str, object], said: str) -> None:
     with pytest.raises(NotProvisioned, match=f"(?s)ended at once: .*({said})"):
-        await make(spec(**settings), cpus=str(LAST_CPU))
+        await make(spec(**settings), cpus=str(OWN_CPU))
 
 
 async def test_a_guest_that_is_killed_is_lost(make: Make) -> None:
-    machine = await make(spec(), cpus=str(LAST_CPU))
+    machine = await make(spec(), cpus=str(OWN_CPU))
     assert isinstance(machine, QemuMachine)
     waiting = asyncio.create_task(machine.exec(["sleep", "300"]))
     await asyncio.sleep(1)
@@ -201,7 +198,7 @@ async def test_a_guest_that_is_killed_is_lost(make: Make) -> None:
 async def test_another_process_reaches_and_removes_it_by_its_handle(
     environment: QemuEnvironment, make: Make, notes: Notes, token: str, site: LocalSite
 ) -> None:
-    machine = await make(spec(), cpus=str(LAST_CPU))
+    machine = await make(spec(), cpus=str(OWN_CPU))
     whole = Handle.from_json(notes.handles[machine.name].model_dump(mode="json"))
     other = await QemuEnvironment().attach(whole, site)
     assert other.boot_id == machine.boot_id
@@ -224,10 +221,10 @@ class Out:
         print(handle.model_dump_json(), flush=True)
 
 async def main():
-    token, name = sys.argv[1:]
+    token, name, cpu = sys.argv[1:]
     order = Order(
         name=name, role="server", spec=MachineSpec(accel="tcg", memory=256 * 2**20), options={}, provision="boot",
-        port=network.port(token, 9), cpus="0",
+        port=network.port(token, 9), cpus=cpu,
     )
     await plugin.create(order, LocalSite(), Out())
     await asyncio.sleep(300)
@@ -243,7 +240,7 @@ async def test_it_ends_with_a_controller_that_is_killed(
     """Killed as soon as the ledger has one line, or when the machine runs: what the ledger holds suffices."""
     name = f"{token}-killed"
     controller = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", textwrap.dedent(CONTROLLER), token, name), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-c", textwrap.dedent(CONTROLLER), token, name, str(OWN_CPU)), stdout=asyncio.subprocess.PIPE
     )
     assert controller.stdout
     for _ in range(handles):
@@ -270,7 +267,7 @@ async def test_the_monitor_is_reached_however_long_the_folders_name_is(
     (home / "cache").symlink_to(Paths.default().cache)
     monkeypatch.setenv("NEARMETAL_HOME", str(home))
     order = Order(
-        name=f"{token}-long", role="server", spec=spec(), options={}, provision="boot", port=None, cpus=str(LAST_CPU)
+        name=f"{token}-long", role="server", spec=spec(), options={}, provision="boot", port=None, cpus=str(OWN_CPU)
     )
     try:
         handle = await environment.create(order, site, notes)

@@ -18,10 +18,10 @@ from nearmetal.lab import clean, probe
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
-from nearmetal.lab.site import available_cpus
 from nearmetal.lab.sites import opener
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec, Measurement
+from tests.conftest import OWN_CPU
 from tests.unit.test_workloads_live import ThisHost, life_on, stage_of
 
 pytestmark = pytest.mark.live
@@ -70,8 +70,8 @@ async def stage(kind: str, home: Path, request: pytest.FixtureRequest) -> AsyncI
 async def made(lab: Lab, kind: str, role: Any) -> Machine:
     site = await lab.site("local")
     provision = plugins.load("environments", kind).provisions[0]
-    cpus = str((await available_cpus(site))[-1])
-    machine = await lab.attach(await lab.create(EnvironmentSpec(kind=kind), SPEC, role, provision, cpus, site))
+    handle = await lab.create(EnvironmentSpec(kind=kind), SPEC, role, provision, str(OWN_CPU), site)
+    machine = await lab.attach(handle)
     await probe.ensure(machine)
     return machine
 

@@ -12,8 +12,12 @@ from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Completed, Cost, LinkSpec, Machine, MachineSpec, Measurement, Running, Site, WorkloadSpec
+from tests.conftest import WORKER
 
 pytestmark = pytest.mark.live
+
+LAST_BYTE = 77 + WORKER
+"""Of the address: tests in another process have another."""
 
 
 class ThisHost:
@@ -22,7 +26,7 @@ class ThisHost:
     role = "server"
     boot_id = "this host's"
     owned = False
-    address = "127.0.0.77"
+    address = f"127.0.0.{LAST_BYTE}"
     interface = "lo"
     peer: str | None = None
 
@@ -134,6 +138,6 @@ class TestSysbench:
 async def test_a_command_on_client_and_server() -> None:
     one: Mapping[str, Any] = {"kind": "command", "response": "last", "better": "higher"}
     found = await life(2, **one, argv=["echo", "$server"], on="client", match=r"([0-9]+)$")
-    assert found.responses["last"].value == 77
+    assert found.responses["last"].value == LAST_BYTE
     found = await life(**one, argv=["echo", '{"a": [7]}'], json="a.0")
     assert found.responses["last"].value == 7
