@@ -13,7 +13,7 @@ from statistics import NormalDist
 from typing import Any
 from urllib.parse import urlsplit
 
-from nearmetal.lab import probe
+from nearmetal.lab import mock_samples, probe
 from nearmetal.lab.change_kinds import GRUB_DROP_IN
 from nearmetal.lab.cpus import show
 from nearmetal.lab.ethtool import FEATURES
@@ -228,7 +228,14 @@ async def _sysbench(call: Call) -> Completed:
 
 
 async def _probe(call: Call) -> Completed:
-    verbs: Mapping[str, Program] = {"at": _at, "facts": _facts, "launch": _launch, "load": _load, "serve": serve}
+    verbs: Mapping[str, Program] = {
+        "at": _at,
+        "facts": _facts,
+        "launch": _launch,
+        "load": _load,
+        "sample": _sample,
+        "serve": serve,
+    }
     verb = verbs.get(call.argv[1]) if len(call.argv) > 1 else None
     return await verb(call) if verb else _refused(f"the pretended probe has no verb {call.argv[1:2]}", 2)
 
@@ -293,6 +300,26 @@ async def _facts(call: Call) -> Completed:
         "hashes": {},
     }
     return Completed(status=0, stdout=json.dumps(document).encode())
+
+
+async def _sample(call: Call) -> Completed:
+    """`sample --json --output FILE`: one interval, as long as it runs."""
+    began = time.monotonic_ns()
+    _tell(call, mock_samples.header(began))
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:  # SIGTERM, after which the probe tells of the interval that it broke off
+        _tell(call, mock_samples.whole(call.state, began, time.monotonic_ns()))
+    return Completed(status=0)
+
+
+def _tell(call: Call, lines: str) -> None:
+    """Into the machine's file, unless the machine is gone."""
+    state = call.world.read(call.state["name"])
+    if state is not None:
+        content = base64.b64encode(lines.encode()).decode()
+        state["files"][call.argv[call.argv.index("--output") + 1]] = {"content": content, "mode": 0o644}
+        call.world.save(state)
 
 
 def _spread(middle: float, count: int) -> dict[str, float]:

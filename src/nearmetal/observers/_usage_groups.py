@@ -1,0 +1,51 @@
+"""Where a machine's control groups lie on its site, whoever made them: what a container or a guest costs its host."""
+
+from typing import Protocol, runtime_checkable
+
+from nearmetal.lab import cgroup
+from nearmetal.lab.identity import FirstProcess
+from nearmetal.model import Machine, Site
+
+_CONTROLLERS = ("cpuacct", "memory", "blkio", "pids")
+"""Of version 1, those that count something."""
+
+_EXISTING = """
+for folder; do
+    [ ! -d "$folder" ] || echo "$folder"
+done
+"""
+
+
+@runtime_checkable
+class _Contained(Protocol):
+    """A machine whose first process the site sees: the engine that made it chose its control groups."""
+
+    first: FirstProcess
+
+
+async def folders(machine: Machine) -> list[str]:
+    """The machine's own groups; none where it has none, such as a machine that is not ours."""
+    site = machine.site
+    version = await cgroup.version(site)
+    named = cgroup.named(machine.name, version)
+    own = await _existing((named.cpuacct, named.memory), site)
+    if own or not isinstance(machine, _Contained):
+        return own
+    ended = await site.exec(["cat", f"/proc/{machine.first.pid}/cgroup"])
+    return await _existing(_of_lines(ended.text, version), site)
+
+
+def _of_lines(text: str, version: int) -> list[str]:
+    """From /proc/PID/cgroup, see cgroups(7). The root group is everybody's, and so is none of a machine's own."""
+    found: list[str] = []
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        counting = [one for one in (_CONTROLLERS if version == 1 else ("",)) if one in controllers.split(",")]
+        if path != "/":
+            found += [str(cgroup.ROOT / controller / path.lstrip("/")) for controller in counting]
+    return found
+
+
+async def _existing(wanted: tuple[str, ...] | list[str], site: Site) -> list[str]:
+    ended = await site.exec(["sh", "-c", _EXISTING, "existing", *dict.fromkeys(wanted)])
+    return ended.text.splitlines()

@@ -1,0 +1,220 @@
+"""The observer `usage`: what each server, and the host that carries it, use while a trial measures.
+
+The probe samples in the machine and on its site at once. In the machine it writes to a file on a tmpfs, so that
+nothing crosses the control plane meanwhile. Averages of the measuring alone stand in the record; the samples are kept.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
+from nearmetal.lab import kernel
+from nearmetal.lab.site import LocalSite
+from nearmetal.lab.stage import offsets
+from nearmetal.model import Completed, Machine, Observation, Running, Site, Stage
+from nearmetal.observers import _usage_groups
+from nearmetal.observers._usage_samples import Own, Sampled, Span, averages, parsed
+
+SHORTEST = 0.01
+"""Seconds: CPU time is counted in ticks of this length."""
+READY = 10.0
+"""Seconds within which a sampler has to have begun."""
+PAUSE = 0.05
+"""Seconds between two looks whether it has."""
+FILE = "/run/nearmetal-usage.jsonl"
+"""Where the samples lie in a machine until the trial is over."""
+_KILLED = 128 + 9
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """Instants of the controller: what the clocks of machines and sites are compared with."""
+
+    time: int
+    """ns since the epoch."""
+    monotonic: int
+    """ns of CLOCK_MONOTONIC, at the same instant."""
+
+    @classmethod
+    def now(cls) -> "_Clock":
+        return cls(time.time_ns(), time.monotonic_ns())
+
+
+@dataclass
+class _Sampler:
+    """One `nearmetal-probe sample`, in a machine or on a site."""
+
+    name: str
+    """"server-0", or "host"."""
+    running: Running
+    fetch: Callable[[bytes], Awaitable[bytes]]
+    """Its samples, from what it printed."""
+    own: Own
+    ahead: int
+    """How far its clock is ahead of the controller's, in ns."""
+
+
+class Usage:
+    name: ClassVar[str] = "usage"
+    around: ClassVar[bool] = False
+
+    def __init__(self, setting: float) -> None:
+        if isinstance(setting, bool) or not isinstance(setting, int | float) or setting < SHORTEST:
+            raise ValueError(f'it is true, or how often to sample, from "{SHORTEST * 1e3:g}ms"')
+        self._interval = float(setting)
+
+    async def start(self, stage: Stage) -> "UsageWatch":
+        """Return when all of them sample. ToolFailed when one does not begin."""
+        machines = (
+            self._in_machine(
+                f"server-{index}", server, Own(stage.cpus.get(server.name), not kernel.is_its_hosts(server))
+            )
+            for index, server in enumerate(stage.servers)
+        )
+        begun = await asyncio.gather(self._on_host(stage), *machines, return_exceptions=True)
+        watch = UsageWatch(self._interval, [one for one in begun if isinstance(one, _Sampler)])
+        failed = next((one for one in begun if isinstance(one, BaseException)), None)
+        if failed is not None:
+            await watch.stop()
+            raise failed
+        watch.begins()
+        return watch
+
+    async def _on_host(self, stage: Stage) -> _Sampler:
+        """Servers of a trial are all on one site. Its sampler ends with the controller, however that ends."""
+        site = stage.servers[0].site
+        groups = [
+            f"server-{index}={folder}"
+            for index, server in enumerate(stage.servers)
+            for folder in await _usage_groups.folders(server)
+        ]
+        given = [word for group in groups for word in ("--cgroup", group)]
+        ahead = await _ahead(site)
+        running = await site.spawn([site.probe, "launch", *site.bound, "--", *self._command(site.probe), *given])
+        if not await running.first_line(READY):
+            raise _did_not_begin(site.name, await running.stop())
+
+        async def printed(stdout: bytes) -> bytes:
+            return stdout
+
+        return _Sampler("host", running, printed, Own(), ahead)
+
+    async def _in_machine(self, name: str, machine: Machine, own: Own) -> _Sampler:
+        ahead = await _ahead(machine)
+        running = await machine.spawn([*self._command(machine.probe), "--output", FILE])
+        await _until_sampling(machine, running)
+
+        async def filed(stdout: bytes) -> bytes:
+            content = await machine.get(FILE)
+            await machine.exec(["rm", "-f", FILE])
+            return content
+
+        return _Sampler(name, running, filed, own, ahead)
+
+    def _command(self, probe: str) -> list[str]:
+        return [probe, "sample", "--json", "--interval", f"{self._interval:g}s"]
+
+
+async def _until_sampling(machine: Machine, running: Running) -> None:
+    """Until there is a line in its file, the header."""
+    until = time.monotonic() + READY
+    while time.monotonic() < until:
+        if (await machine.exec(["cat", FILE])).stdout:
+            return
+        with contextlib.suppress(TimedOut):
+            raise _did_not_begin(machine.name, await running.wait(PAUSE))
+    raise _did_not_begin(machine.name, await running.stop())
+
+
+def _did_not_begin(where: str, ended: Completed) -> ToolFailed:
+    said = ended.stderr.decode("utf-8", "replace").strip()[-300:] or "it said nothing"
+    return ToolFailed(f"the probe does not sample: {said}", where)
+
+
+async def _ahead(of: Machine | Site) -> int:
+    """How far its clock is ahead of the controller's, in ns."""
+    return (await offsets((of,), LocalSite().boot_id))[of.name]
+
+
+class UsageWatch:
+    """The samplers of a trial."""
+
+    def __init__(self, interval: float, samplers: Sequence[_Sampler]) -> None:
+        self._samplers = samplers
+        self._interval = interval
+        self._begun = _Clock.now()
+
+    def begins(self) -> None:
+        """What happens from now on is measured."""
+        self._begun = _Clock.now()
+
+    async def stop(self) -> Observation:
+        """Of each sampler its lines, and the averages of the time between `begins` and now.
+
+        It raises nothing: a sampler that was killed, or cannot be reached, is a `problem` in its counters.
+        """
+        over = time.monotonic_ns() - self._begun.monotonic
+        ended = await asyncio.gather(*map(_ended, self._samplers))
+        artifacts: dict[str, bytes] = {}
+        counters: dict[str, Any] = {}
+        for sampler, (content, problem) in zip(self._samplers, ended, strict=True):
+            artifacts[f"usage-{sampler.name}.jsonl"] = content
+            counters[sampler.name] = self._counters(sampler, parsed(content), over, problem)
+        return Observation(
+            artifacts={name: content for name, content in artifacts.items() if content}, counters=counters
+        )
+
+    def _counters(self, sampler: _Sampler, told: Sampled, over: int, problem: str | None) -> dict[str, Any]:
+        counters: dict[str, Any] = {"interval": self._interval}
+        if problem is not None:
+            counters["problem"] = problem
+        if told.header is None:
+            return counters
+        since_header = self._begun.time + sampler.ahead - int(told.header["time_ns"])
+        begin = int(told.header["monotonic_ns"]) + since_header
+        span = Span(begin, begin + over)
+        inside = [sample for sample in told.samples if span.shared_with(sample)]
+        counters |= {
+            "began_ns": begin,
+            "seconds": round(sum(map(span.shared_with, inside)), 3),
+            "samples": len(inside),
+            **({} if told.end is None else _costs(told.end)),
+            **averages(inside, span, sampler.own),
+        }
+        return counters
+
+
+def _costs(end: Any) -> dict[str, float | int]:
+    """What sampling itself took, in CPU seconds per second, and how often it came too late."""
+    used = int(end["usage"]["user_ns"]) + int(end["usage"]["system_ns"])
+    missed = {"missed": int(end["missed"])} if end["missed"] else {}
+    return {"cost": round(used / max(1, int(end["elapsed_ns"])), 5), **missed}
+
+
+async def _ended(sampler: _Sampler) -> tuple[bytes, str | None]:
+    """What it told, and why that is not all."""
+    stdout, problem = b"", None
+    try:
+        ended = await sampler.running.stop()
+        stdout = ended.stdout
+        if ended.status != 0:
+            problem = _died(ended.status, ended.stderr)
+    except (NearmetalError, OSError) as error:
+        problem = f"the sampler was lost: {error}"
+    try:
+        return await sampler.fetch(stdout), problem
+    except (NearmetalError, OSError) as error:
+        return stdout, problem or f"its samples cannot be fetched: {error}"
+
+
+def _died(status: int, stderr: bytes) -> str:
+    said = stderr.decode("utf-8", "replace").strip()[-300:]
+    how = "was killed" if status == _KILLED else f"ended with status {status}"
+    return f"the sampler {how} before the trial was over{': ' + said if said else ''}"
+
+
+plugin = Usage

@@ -1,0 +1,71 @@
+"""What CPUs did over time: the share of each state in each interval, stacked; what is blank was idle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nearmetal.report import palette
+from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer
+
+STATES: Mapping[str, tuple[str, ...]] = {
+    "user": ("usr", "nice"),
+    "kernel": ("sys",),
+    "irq": ("irq", "soft"),
+    "guests": ("guest", "gnice"),
+    "iowait": ("iowait",),
+    "steal": ("steal",),
+}
+"""What is drawn, from the bottom up, and the kernel's states that it is the sum of."""
+
+_COLOURS = ("#4a6fc9", "#c2517f", "#7c9a2f", "#2f9c95", "#dd9a25", palette.MUTED)
+"""None is an environment's; all are legible on light and dark."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Shares of each state of `STATES`, in percent, from one second to another."""
+
+    begin: float
+    end: float
+    shares: Mapping[str, float]
+
+
+def shares(title: str, subtitle: str, intervals: Sequence[Interval], until: float) -> Spec:
+    """One picture; `until` is the last second shown, so that pictures side by side have one axis."""
+    rows = []
+    for interval in intervals:
+        top = 0.0
+        for state in STATES:
+            bottom, top = top, top + interval.shares[state]
+            if top > bottom:
+                rows.append({"from": interval.begin, "to": interval.end, "low": bottom, "top": top, "state": state})
+    x = field(
+        "from",
+        title="seconds from the beginning of the measuring",
+        axis={"grid": False, "format": "~r", "tickCount": 6},
+        scale={"domain": [0, until], "nice": False},
+    )
+    y = field(
+        "low",
+        title="% of the CPUs",
+        axis={"values": [0, 25, 50, 75, 100], "format": "d"},
+        scale={"domain": [0, 100], "nice": False},
+    )
+    colour = field(
+        "state",
+        "nominal",
+        scale={"domain": list(STATES), "range": list(_COLOURS)},
+        legend={
+            "orient": "bottom",
+            "title": None,
+            "columns": len(STATES),
+            "columnPadding": 7,
+            "symbolType": "square",
+            "symbolSize": 70,
+            "offset": 4,
+        },
+    )
+    bars = layer(rows, {"type": "rect", "clip": True}, x=x, x2={"field": "to"}, y=y, y2={"field": "top"}, color=colour)
+    frame = layer([{"from": 0, "low": 0}, {"from": until, "low": 0}], {"type": "line", "color": palette.LINE}, x=x, y=y)
+    return chart(title, subtitle, HALF - 62, 120, [frame, bars])

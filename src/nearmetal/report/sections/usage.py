@@ -1,0 +1,167 @@
+"""What machines and their host used while trials measured: courses side by side, and averages in mpstat's columns."""
+
+from collections.abc import Iterator, Sequence
+
+from nearmetal.analysis.responses import arms_of
+from nearmetal.observers._usage_samples import STATES
+from nearmetal.report import figures, words
+from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Paragraph, Quantity, Section, Table, Value
+from nearmetal.report.charts.shares import shares
+from nearmetal.report.reading import ReportInput
+from nearmetal.report.usage import HOST, Used, course, observed, problems
+
+_DRAWN = 12
+"""Of more treatments and workloads than this the tables tell alone."""
+
+_KIBIBYTE = 1024
+
+_LEAD = (
+    "What the servers, and the host that carries them, did while a trial measured, and only then. In a container or on "
+    "the host itself “inside” are the CPUs that the machine may use, with all that runs on them."
+)
+
+
+class Usage:
+    name = "usage"
+    title = "What was used meanwhile"
+    order = 35
+
+    def render(self, report: ReportInput) -> Section | None:
+        used = observed(report, arms_of(report.records, report.manifest.study.design.repeats))
+        lost = problems(report)
+        if not used and not lost:
+            return None
+        blocks: list[Block] = []
+        if lost:
+            text = f"{figures.count(len(lost), 'sampler')} did not come to the end, for example: {lost[0]}"
+            blocks.append(Notice(text, "warning"))
+        if used:
+            blocks += [*_courses(used, report), _cpus(used, report), _disks(used, report), _machines(used, report)]
+            blocks += [_each_cpu(used, report), Paragraph(_cost(used))]
+        return Section(self.name, self.title, _LEAD, tuple(blocks))
+
+
+def _courses(used: Sequence[Used], report: ReportInput) -> Iterator[Chart]:
+    if len(used) > _DRAWN:
+        return
+    panels = []
+    for one in used:
+        label, workload = report.labels.treatment(one.treatment), words.workload(one.workload)
+        inside, outside = (course(one.typical, place, report) for place in ("server-0", HOST))
+        until = max((intervals[-1].end for intervals in (inside, outside) if intervals), default=0.0)
+        panels += [
+            Panel(f"{one.workload}-{label}-{name}", shares(f"{label}: {title}", workload, intervals, until))
+            for name, title, intervals in (("inside", "inside", inside), ("host", "its host", outside))
+            if intervals
+        ]
+    if panels:
+        caption = (
+            "One trial of each treatment, whose server was as busy as that of the middle one. Inside is what the "
+            "machine tells of its CPUs; its host, all CPUs of the host at the same time, on one clock. Blank is idle. "
+            "What a guest did is, on the host, time of guests under KVM, and of a user's program under emulation."
+        )
+        description = "Shares of CPU time over the seconds of a trial, inside and on the host; the table has averages."
+        yield Chart("usage", caption, description, tuple(panels))
+
+
+def _named(one: Used, report: ReportInput) -> tuple[Value, Value]:
+    return words.workload(one.workload), report.labels.treatment(one.treatment)
+
+
+_PLACE = (Column("workload"), Column("treatment"), Column("where"))
+
+
+def _states(told: dict[str, float], cpu: str) -> tuple[Value, ...]:
+    return tuple(round(told.get(f"cpu.{cpu}.{state}", 0.0), 2) for state in STATES)
+
+
+def _cpus(used: Sequence[Used], report: ReportInput) -> Table:
+    columns = (*_PLACE, *(Column(f"%{state}", numeric=True) for state in STATES))
+    rows = [
+        (*_named(one, report), where, *_states(dict(told), "all"))
+        for one in used
+        for where, told in (("inside", one.inside), ("host", one.host))
+    ]
+    caption = "All CPUs, in percent of their time: averages over the measuring and all trials, in mpstat's columns"
+    return Table("usage-cpu", caption, columns, tuple(rows), folded=len(rows) > 40)
+
+
+def _each_cpu(used: Sequence[Used], report: ReportInput) -> Table:
+    columns = (*_PLACE, Column("CPU", numeric=True), *(Column(f"%{state}", numeric=True) for state in STATES))
+    rows: list[tuple[Value, ...]] = []
+    for one in used:
+        for where, told in (("inside", one.inside), ("host", one.host)):
+            cpus = sorted({int(name.split(".")[1]) for name in told if name.startswith("cpu.") and ".all." not in name})
+            rows += [(*_named(one, report), where, cpu, *_states(dict(told), str(cpu))) for cpu in cpus]
+    return Table("usage-each-cpu", "Each CPU by itself", columns, tuple(rows), folded=True)
+
+
+def _disks(used: Sequence[Used], report: ReportInput) -> Table:
+    columns = (
+        *_PLACE,
+        Column("device"),
+        Column("tps", numeric=True),
+        Column("kB_read/s", numeric=True),
+        Column("kB_wrtn/s", numeric=True),
+        Column("% busy", numeric=True),
+    )
+    rows: list[tuple[Value, ...]] = []
+    for one in used:
+        for where, told in (("inside", one.inside), ("host", one.host)):
+            for disk in sorted({name.split(".")[1] for name in told if name.startswith("disk.")}):
+                tps, read, written, busy = (
+                    told.get(f"disk.{disk}.{figure}", 0.0) for figure in ("tps", "read", "written", "busy")
+                )
+                sizes = (read / _KIBIBYTE, written / _KIBIBYTE)
+                rows.append((*_named(one, report), where, disk, tps, *sizes, round(100 * busy, 2)))
+    caption = "Disks that did something, in iostat's columns (1 kB is 1,024 bytes); a container has the host's disks"
+    return Table("usage-disk", caption, columns, tuple(rows), folded=len(rows) > 40)
+
+
+def _machines(used: Sequence[Used], report: ReportInput) -> Table:
+    names = ("CPU %", "memory", "limit", "memory %", "net in/s", "net out/s", "block in/s", "block out/s", "PIDs")
+    columns = (Column("workload"), Column("treatment"), *(Column(name, numeric=True) for name in names))
+    rows = tuple((*_named(one, report), *_machine(one)) for one in used)
+    caption = (
+        "Each machine as its host sees it, in the columns of docker stats: CPU in percent of one CPU, memory without "
+        "page cache that can be dropped (a guest's own memory counts as its machine's), traffic of the data NIC"
+    )
+    return Table("usage-machines", caption, columns, rows, folded=len(rows) > 40)
+
+
+def _machine(one: Used) -> Iterator[Value]:
+    """Mean over the servers, where there are several."""
+    servers = sorted({name.split(".")[1] for name in one.host if name.startswith("group.")})
+    group = {
+        figure: sum(one.host[f"group.{server}.{figure}"] for server in servers) / len(servers)
+        for figure in ("cpu", "memory", "memory_limit", "read", "written", "processes")
+        if any(f"group.{server}.{figure}" in one.host for server in servers)
+    }
+    limit = group.get("memory_limit")
+    yield round(group["cpu"], 2) if "cpu" in group else None
+    yield _quantity(group.get("memory"), "B")
+    yield _quantity(limit, "B")
+    yield round(100 * group["memory"] / limit, 2) if limit and "memory" in group else None
+    yield _quantity(one.inside.get("nic.data.received"), "B/s")
+    yield _quantity(one.inside.get("nic.data.sent"), "B/s")
+    yield _quantity(group.get("read"), "B/s")
+    yield _quantity(group.get("written"), "B/s")
+    yield round(group["processes"], 1) if "processes" in group else None
+
+
+def _quantity(value: float | None, unit: str) -> Quantity | None:
+    return None if value is None else Quantity(value, unit)
+
+
+def _cost(used: Sequence[Used]) -> str:
+    inside, host = (
+        max(told.get("cost", 0.0) for told in told_of)
+        for told_of in zip(*((one.inside, one.host) for one in used), strict=True)
+    )
+    return (
+        f"Sampling itself took at most {figures.percent(round(host, 4))} of a CPU on the host and "
+        f"{figures.percent(round(inside, 4))} of a CPU in a server; it is contained in the figures above."
+    )
+
+
+plugin = Usage()

@@ -1,0 +1,143 @@
+"""What the observer `usage` left of a run: averages from the records, courses of few trials from their samples."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from nearmetal.analysis.responses import Arms, key_of
+from nearmetal.model import Assignment, TrialRecord
+from nearmetal.report.charts.shares import STATES, Interval
+from nearmetal.report.reading import ReportInput
+
+OBSERVER = "usage"
+HOST = "host"
+SERVER = "server-"
+"""What a place is called: the host that carries the servers, and each of these by its number."""
+
+_MOST_INTERVALS = 90
+"""More than this in one picture are joined: they are narrower than can be seen."""
+
+_NOT_AVERAGES = frozenset({"interval", "began_ns", "problem", "missed", "samples"})
+
+
+@dataclass(frozen=True)
+class Used:
+    """What one treatment used while one workload measured."""
+
+    workload: str
+    treatment: Assignment
+    inside: Mapping[str, float]
+    """Means over trials, and servers where there are several; by the names that docs/observers.md lists."""
+    host: Mapping[str, float]
+    typical: TrialRecord
+    """The trial whose server was as busy as the middle one."""
+
+
+def observed(report: ReportInput, arms: Arms) -> list[Used]:
+    """By workload, then treatment; only those that were observed."""
+    found = []
+    for workload in report.manifest.study.workloads:
+        for treatment in report.manifest.plan.treatments:
+            arm = arms.get((key_of(treatment), workload.name))
+            trials = [record for replicate in arm.first for record in replicate.records] if arm else []
+            observed = [record for record in trials if _places(record, SERVER)]
+            if observed:
+                found.append(
+                    Used(
+                        workload.name,
+                        treatment,
+                        _means(place for record in observed for place in _places(record, SERVER)),
+                        _means(place for record in observed for place in _places(record, HOST)),
+                        sorted(observed, key=_busy)[(len(observed) - 1) // 2],
+                    )
+                )
+    return found
+
+
+def problems(report: ReportInput) -> list[str]:
+    """What went wrong with samplers, one sentence for each, over all trials."""
+    return [
+        str(place["problem"])
+        for record in report.records
+        for place in record.observers.get(OBSERVER, {}).values()
+        if "problem" in place
+    ]
+
+
+def _places(record: TrialRecord, prefix: str) -> list[Mapping[str, Any]]:
+    """The figures of the places of this name, as far as there are any."""
+    observed = record.observers.get(OBSERVER, {})
+    return [place for name, place in observed.items() if name.startswith(prefix) and place.get("seconds")]
+
+
+def _means(places: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """What a record leaves out was nothing, and counts as such."""
+    sums: dict[str, float] = defaultdict(float)
+    count = 0
+    for place in places:
+        count += 1
+        for name, value in place.items():
+            if name not in _NOT_AVERAGES:
+                sums[name] += value
+    return {name: value / count for name, value in sums.items()}
+
+
+def _busy(record: TrialRecord) -> float:
+    """Percent of the servers' CPUs that did not idle."""
+    return 100 - statistics.fmean(place.get("cpu.all.idle", 0.0) for place in _places(record, SERVER))
+
+
+# ── Courses over time ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def course(record: TrialRecord, place: str, report: ReportInput) -> list[Interval]:
+    """The shares of a place's CPUs over the measuring; nothing where its samples cannot be read any more."""
+    counters = record.observers[OBSERVER].get(place, {})
+    samples = _samples(record, place, report)
+    if "began_ns" not in counters or not samples:
+        return []
+    cpus = sorted({name.split(".")[1] for name in counters if name.startswith("cpu.")} - {"all"})
+    intervals = [_interval(sample, int(counters["began_ns"]), cpus) for sample in samples]
+    whole = float(counters["seconds"])
+    inside = [one for one in intervals if one.end > 0 and one.begin < whole]
+    return _joined([Interval(max(0.0, one.begin), min(whole, one.end), one.shares) for one in inside])
+
+
+def _samples(record: TrialRecord, place: str, report: ReportInput) -> list[Mapping[str, Any]]:
+    for artifact in record.artifacts:
+        if PurePosixPath(artifact.path).name == f"usage-{place}.jsonl":
+            try:
+                lines = [json.loads(line) for line in (report.folder.path / artifact.path).read_bytes().splitlines()]
+            except (OSError, ValueError):
+                return []
+            return [line for line in lines if isinstance(line, dict) and line.get("schema") == "sample.v1"]
+    return []
+
+
+def _interval(sample: Mapping[str, Any], began: int, cpus: Sequence[str]) -> Interval:
+    end = (int(sample["monotonic_ns"]) - began) / 1e9
+    states = [sample["cpus"][cpu] for cpu in cpus if cpu in sample["cpus"]] or [sample["cpus"]["all"]]
+    summed = {
+        state: statistics.fmean(sum(one[part] for part in parts) for one in states) for state, parts in STATES.items()
+    }
+    return Interval(end - int(sample["elapsed_ns"]) / 1e9, end, summed)
+
+
+def _joined(intervals: Sequence[Interval]) -> list[Interval]:
+    """Neighbours as one, where there are more than can be seen."""
+    together = -(-len(intervals) // _MOST_INTERVALS) if intervals else 1
+    groups = [intervals[start : start + together] for start in range(0, len(intervals), together)]
+    return [
+        Interval(
+            group[0].begin,
+            group[-1].end,
+            {state: statistics.fmean(one.shares[state] for one in group) for state in STATES},
+        )
+        for group in groups
+    ]
