@@ -3,27 +3,35 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from nearmetal import cli
 from tests.unit.study_text import GOOD
 
-
-def nearmetal(*words: str) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run([sys.executable, "-m", "nearmetal", *words], capture_output=True, timeout=120)
+Refused = Callable[..., str]
 
 
-def refused(*words: str) -> str:
-    """What it said. Exactly one message, on stderr."""
-    ended = nearmetal(*words)
-    said = ended.stderr.decode()
-    assert ended.returncode == 2, said
-    assert ended.stdout == b""
-    assert "Traceback" not in said
-    assert said.count("nearmetal: ") == 1
-    assert "remedy: " in said
-    return said
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Refused:
+    """What a command said, in this process. Exactly one message, on stderr; a traceback would be the test's."""
+
+    def one(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["nearmetal", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        printed = capsys.readouterr()
+        said = printed.err
+        assert ended.value.code == 2, said
+        assert printed.out == ""
+        assert "Traceback" not in said
+        assert said.count("nearmetal: ") == 1
+        assert "remedy: " in said
+        return said
+
+    return one
 
 
 @pytest.fixture
@@ -42,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("verb", ["plan", "run"])
 @pytest.mark.parametrize("study", ["bad", "broken", "binary", "nul", "empty"])
-def test_a_file_that_is_no_study(folder: Path, verb: str, study: str) -> None:
+def test_a_file_that_is_no_study(refused: Refused, folder: Path, verb: str, study: str) -> None:
     if verb == "run" and study != "bad":
         return
     out = ["-o", str(folder / "out")] if verb == "run" else []
@@ -52,22 +60,22 @@ def test_a_file_that_is_no_study(folder: Path, verb: str, study: str) -> None:
 
 
 @pytest.mark.parametrize("study", [".", "missing.toml", "", "quikstart"])
-def test_what_is_no_file(folder: Path, study: str) -> None:
+def test_what_is_no_file(refused: Refused, folder: Path, study: str) -> None:
     refused("plan", str(folder / study) if study != "quikstart" else study)
 
 
-def test_a_name_that_is_too_long_for_a_file() -> None:
+def test_a_name_that_is_too_long_for_a_file(refused: Refused) -> None:
     refused("plan", "x" * 5000)
 
 
 @pytest.mark.parametrize("override", ["nonsense", "=", "machine.vcpus=0", "machine.nothing=1", "a.b.c=1"])
-def test_what_cannot_be_set(folder: Path, override: str) -> None:
+def test_what_cannot_be_set(refused: Refused, folder: Path, override: str) -> None:
     assert "--set" in refused("plan", str(folder / "good.toml"), "--set", override)
 
 
 @pytest.mark.parametrize("verb", ["report", "show", "resume"])
 @pytest.mark.parametrize("run", ["missing", "no-manifest", "good.toml", "run"])
-def test_a_folder_that_is_no_run(folder: Path, verb: str, run: str) -> None:
+def test_a_folder_that_is_no_run(refused: Refused, folder: Path, verb: str, run: str) -> None:
     assert str(folder / run) in refused(verb, str(folder / run))
 
 
@@ -75,12 +83,13 @@ def test_a_folder_that_is_no_run(folder: Path, verb: str, run: str) -> None:
     "words", [["plan"], ["plan", "quickstart", "--blocks", "0"], ["nothing"], ["report", "x", "--format", "doc"]]
 )
 def test_arguments_that_are_none(words: list[str]) -> None:
-    ended = nearmetal(*words)
+    """In a process of its own: with what a person sees."""
+    ended = subprocess.run([sys.executable, "-m", "nearmetal", *words], capture_output=True, timeout=120)
     assert ended.returncode == 2
     assert b"Traceback" not in ended.stderr
     assert b"Error: " in ended.stderr
 
 
-def test_quick_where_there_is_none(folder: Path) -> None:
+def test_quick_where_there_is_none(refused: Refused, folder: Path) -> None:
     (folder / "whole.toml").write_text(GOOD.replace("[quick.design]\nblocks = 2", ""))
     assert "no [quick] table" in refused("plan", str(folder / "whole.toml"), "--quick")
