@@ -8,6 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 mod at;
+mod awake;
 mod bystanders;
 mod clock;
 mod facts;
@@ -44,6 +45,7 @@ enum Verb {
     Load(load::Args),
     Serve(serve::Args),
     At(at::Args),
+    Awake(awake::Args),
     Bystanders(bystanders::Args),
     Clock(clock::Args),
     Facts(facts::Args),
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Verb::Load(args) => load::run(args),
         Verb::Serve(args) => serve::run(args),
         Verb::At(args) => at::run(args),
+        Verb::Awake(args) => awake::run(args),
         Verb::Bystanders(args) => bystanders::run(args),
         Verb::Clock(args) => clock::run(args),
         Verb::Facts(args) => facts::run(args),

@@ -7,7 +7,7 @@ use anyhow::Context;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
-use crate::{at, bystanders, clock, facts, hold, link, load, noise, sample, serve};
+use crate::{at, awake, bystanders, clock, facts, hold, link, load, noise, sample, serve};
 
 type Generate = fn() -> Schema;
 
@@ -18,6 +18,8 @@ const DOCUMENTS: &[(&str, Generate)] = &[
     ("load.step.v1", printed::<load::StepLine>),
     ("serve.v1", printed::<serve::Document>),
     ("at.v1", printed::<at::Document>),
+    ("awake.v1", printed::<awake::Awake>),
+    ("awake.waiting.v1", printed::<awake::Waiting>),
     ("bystanders.v1", printed::<bystanders::Document>),
     ("bystanders.moved.v1", printed::<bystanders::Moved>),
     ("bystanders.back.v1", printed::<bystanders::Back>),

@@ -31,6 +31,7 @@ from nearmetal.lab.qemu import accelerator, arguments, identity, monitor, snapsh
 from nearmetal.lab.qemu.accelerator import Proof
 from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.console import Console
+from nearmetal.lab.qemu.identity import Told
 from nearmetal.lab.qemu.snapshot import Snapshot
 from nearmetal.lab.site import must
 from nearmetal.model import (
@@ -70,6 +71,8 @@ class QemuEnvironment:
     def __init__(self) -> None:
         self._monitors: dict[str, Running] = {}
         """The QEMU of each machine made by this process, for what it says when it ends."""
+        self._told: dict[str, Told] = {}
+        """What each machine that was restored answered, until it is attached."""
 
     # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -157,7 +160,7 @@ class QemuEnvironment:
                 await template.load(saved, qemu, ended)
             await qemu.go()
         if saved:
-            await identity.tell(order.name, order.port, site, folder, ended)
+            self._told[order.name] = await identity.tell(order.name, order.port, site, folder, ended)
         return found
 
     # ── Reach, remove ────────────────────────────────────────────────────────────────────────────────────────────
@@ -167,7 +170,8 @@ class QemuEnvironment:
             raise NotProvisioned("its creation was interrupted", handle.name)
         port = await site.forward(handle.data["ssh_port"])
         keys = lab_keys(Paths.default().state)
-        machine = QemuMachine(handle, site, port, keys, self._monitors.get(handle.name))
+        told = self._told.pop(handle.name, None)
+        machine = QemuMachine(handle, site, port, keys, self._monitors.get(handle.name), told)
         await machine.connect()
         return machine
 
@@ -189,7 +193,15 @@ class QemuEnvironment:
 class QemuMachine(ssh.SshMachine):
     """A guest on a site, behind QEMU's user-mode network; `ssh_port` of our loopback leads to it."""
 
-    def __init__(self, handle: Handle, site: Site, ssh_port: int, keys: LabKeys, running: Running | None) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        site: Site,
+        ssh_port: int,
+        keys: LabKeys,
+        running: Running | None,
+        told: Told | None,
+    ) -> None:
         port = Port.from_json(handle.data["port"]) if handle.data["port"] else None
         super().__init__(
             name=handle.name,
@@ -205,6 +217,7 @@ class QemuMachine(ssh.SshMachine):
         self._console = Console(site, f"{handle.data['folder']}/{arguments.CONSOLE}")
         self._mtu = port.mtu if port else network.MTU
         self._running = running
+        self._told = told
 
     async def connect(self) -> None:
         """NotProvisioned with the end of the console when the guest does not come up."""
@@ -216,6 +229,14 @@ class QemuMachine(ssh.SshMachine):
             raise NotProvisioned(f"{what}\n{await self._console.tail()}", self.name) from None
         if self._mtu != network.MTU:
             await must(self, "ip", "link", "set", self.interface, "mtu", str(self._mtu))
+
+    async def _identify(self) -> None:
+        """A guest that was just restored has told already; a boot of its own makes it another."""
+        if self._told is None:
+            await super()._identify()
+        else:
+            self.boot_id, self.arch = self._told.boot_id, self._told.arch
+            self._told = None
 
     async def ready(self) -> bool:
         """Whether the guest's sshd may be up. An attempt before would be lost and repeated only seconds later."""

@@ -102,8 +102,15 @@ async def offered(site: Site) -> list[str]:
     return [line.strip() for line in listed.text.splitlines() if line and ":" not in line]
 
 
+_versions: dict[tuple[str, str], str] = {}
+"""Told once by each site since it booted: asking takes as long as making a machine's disk."""
+
+
 async def _version(site: Site) -> str:
-    return (await site.exec([PROGRAM, "--version"])).text.partition("\n")[0]
+    key = (site.name, site.boot_id)
+    if key not in _versions:
+        _versions[key] = (await site.exec([PROGRAM, "--version"])).text.partition("\n")[0]
+    return _versions[key]
 
 
 def _read(file: Path, circumstances: list[str]) -> dict[str, Proof]:
