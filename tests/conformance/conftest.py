@@ -13,8 +13,9 @@ from nearmetal.lab import clean
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.sites import opener
-from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec
+from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision
 from tests.conftest import OWN_CPU
+from tests.restored import share_cache
 
 SPEC = MachineSpec(vcpus=1, memory=512 * 2**20)
 
@@ -22,14 +23,17 @@ Make = Callable[[], Awaitable[tuple[Handle, Machine]]]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each test over each environment. Those that make real machines are live."""
+    """Each test over each environment, and over its restored machines. Those that make real machines are live."""
     if "kind" not in metafunc.fixturenames:
         return
     marked = []
     for name in plugins.names("environments"):
-        marks = [pytest.mark.live] if plugins.load("environments", name).on_switch else []
-        marked.append(pytest.param(name, marks=marks))
-    metafunc.parametrize("kind", marked, scope="module")
+        environment: Environment = plugins.load("environments", name)
+        marks = [pytest.mark.live] if environment.on_switch else []
+        marked.append(pytest.param(name, environment.provisions[0], marks=marks, id=name))
+        if "restore" in environment.provisions:
+            marked.append(pytest.param(name, "restore", marks=marks, id=f"{name}-restored"))
+    metafunc.parametrize(("kind", "provision"), marked, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +52,12 @@ def needs(kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
     """A home for the lab, and what an environment needs beside it: a Docker engine of the tests' own."""
     with pytest.MonkeyPatch.context() as patch:
         home = tmp_path_factory.mktemp("home")
-        (home / "cache").symlink_to(Paths.default().cache)
+        share_cache(home / "cache")
         patch.setenv("NEARMETAL_HOME", str(home))
         if kind == "docker" and shutil.which("dockerd"):
             patch.setenv("DOCKER_HOST", request.getfixturevalue("engine"))
         yield
+        shutil.rmtree(home / "cache")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -81,12 +86,11 @@ async def lab(kind: str, environment: Environment, needs: None) -> AsyncIterator
 
 
 @pytest.fixture(scope="module")
-def make(lab: Lab, kind: str) -> Make:
+def make(lab: Lab, kind: str, provision: Provision) -> Make:
     """Make and attach one more machine."""
 
     async def one() -> tuple[Handle, Machine]:
         spec = EnvironmentSpec(kind=kind)
-        provision = plugins.load("environments", kind).provisions[0]
         site = await lab.site("local")
         handle = await lab.create(spec, SPEC, "server", provision, str(OWN_CPU), site)
         return handle, await lab.attach(handle)

@@ -3,6 +3,7 @@
 import filecmp
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -108,6 +109,7 @@ def served() -> Iterator[tuple[Service, str]]:
 TRIED = {
     *("load.v1", "load.progress.v1", "load.step.v1", "serve.v1", "at.v1", "facts.v1", "clock.v1", "clock.serve.v1"),
     *("bystanders.v1", "bystanders.moved.v1", "bystanders.back.v1"),
+    *("awake.v1", "awake.waiting.v1"),
     *("noise.v1", "sample.v1", "sample.header.v1", "sample.end.v1", "hold.v1", "link.v1", "link.ready.v1"),
 }
 """The documents of which a real one is validated below."""
@@ -276,6 +278,21 @@ def test_bystanders_away() -> None:
     (moved,) = documents(ended.stdout)
     assert valid(moved) == "bystanders.moved.v1"
     assert (moved["moved"], moved["refused"]) == (1, [])
+
+
+def test_awake() -> None:
+    """On a terminal in place of a serial port; what is no identity changes nothing here."""
+    controller, port = pty.openpty()
+    with os.fdopen(controller, "r+b", buffering=0) as told:
+        awake = subprocess.Popen([probe.path(), "awake", "--port", os.ttyname(port)], stderr=subprocess.PIPE)
+        assert valid(json.loads(told.readline())) == "awake.waiting.v1"
+        told.write(b'{"hostname": "somebody"}\n')
+        answer = json.loads(told.readline())
+        assert valid(answer) == "awake.v1"
+        assert "this is no identity" in answer["problem"]
+        assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        assert awake.wait(LIMIT) == 2
+    os.close(port)
 
 
 def test_noise() -> None:
