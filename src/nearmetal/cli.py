@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from nearmetal import __version__
+from nearmetal import __version__, pipes
 from nearmetal.errors import ExitCode, NearmetalError
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -15,6 +15,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 def main() -> None:
     """The console script. Errors of ours become one message and their exit code; never a traceback."""
+    pipes.be_patient()
     try:
         status = cli.main(standalone_mode=False)
     except click.exceptions.Abort:
@@ -28,9 +29,6 @@ def main() -> None:
     except KeyboardInterrupt:
         click.echo("nearmetal: interrupted", err=True)
         status = ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()
-        status = ExitCode.DONE
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"nearmetal: {where}{error.strerror or error}\n  remedy: {_remedy(error)}", err=True)

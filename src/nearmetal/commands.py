@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from nearmetal import plan as planning
 from nearmetal import studies
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.factors import key
-from nearmetal.model import Plan, Study
+from nearmetal.model import Finding, Plan, Study
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
 from nearmetal.run.missing import Missing
@@ -30,6 +32,10 @@ from nearmetal.units import show_elapsed
 
 if TYPE_CHECKING:
     from nearmetal.report.write import Format
+
+
+_NAMED = 4
+"""Treatments that are named before the rest is counted."""
 
 
 def console_for(as_json: bool) -> Console:
@@ -141,12 +147,16 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     )
     _say_sequential(study, console)
     for contrast in plan.contrasts:
-        console.print(f"  {contrast.workload}: {key(contrast.treatment)}  against  {key(contrast.reference)}")
-    console.print(
-        f"{len(plan.contrasts)} primary contrasts, each at level {plan.level:.4g}; "
-        f"that takes at least {needed} blocks"
-        + ("" if len(plan.blocks) >= needed else f", and with {len(plan.blocks)} every verdict is undecided")
-    )
+        compared = f"{contrast.workload}: {key(contrast.treatment)} against {key(contrast.reference)}"
+        console.print(Padding(compared, (0, 0, 0, 2), expand=False))
+    if plan.contrasts:
+        console.print(
+            f"{len(plan.contrasts)} primary contrasts, each at level {plan.level:.4g}; "
+            f"that takes at least {needed} blocks"
+            + ("" if len(plan.blocks) >= needed else f", and with {len(plan.blocks)} every verdict is undecided")
+        )
+    else:
+        console.print("nothing is compared: there is no treatment beside its reference")
     console.print(f"the whole takes about {show_elapsed(seconds)}")
     _say_missing(missing, "left out" if available else "cannot run here", console)
     if refused and not available:
@@ -157,12 +167,19 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
 
 
 def _say_missing(missing: Missing, heading: str, console: Console) -> None:
+    """Each thing that is missing once, with the treatments that lack it, and what mends it."""
+    lacking: dict[Finding, list[str]] = {}
     for treatment, finding in missing:
+        lacking.setdefault(finding, []).append(key(treatment))
+    for finding, treatments in lacking.items():
         console.print(heading, style="yellow", end=": ")
-        detail = f": {finding.detail}" if finding.detail else ""
-        console.print(f"{key(treatment)}: {finding.what}{detail}")
-    for remedy in dict.fromkeys(finding.remedy for _, finding in missing if finding.remedy):
-        console.print(f"  remedy: {remedy}")
+        console.print(finding.what + (f": {finding.detail}" if finding.detail else ""))
+        for name in treatments[:_NAMED]:
+            console.print(Padding(name, (0, 0, 0, 4), expand=False))
+        if len(treatments) > _NAMED:
+            console.print(f"    and {len(treatments) - _NAMED} more")
+        if finding.remedy:
+            console.print(Padding(f"remedy: {finding.remedy}", (0, 0, 0, 2), expand=False))
 
 
 def _say_sequential(study: Study, console: Console) -> None:
@@ -195,6 +212,9 @@ def resume(path: Path, as_json: bool) -> int:
     folder = RunFolder.open(path)
     manifest = folder.manifest()
     console = console_for(as_json)
+    if not any(warning.code == "unfinished" for warning in _analysis(folder).warnings):
+        console.print("nothing is left to do: this run has come to its end")
+        return _conclude(folder, True, "", as_json)
     began = time.monotonic()
     with _watcher(manifest.study, manifest.plan, console) as watcher:
         finished = _until_interrupted(session.resume(folder, console.print, (watcher,)))
@@ -210,12 +230,12 @@ def _watcher(study: Study, plan: Plan, console: Console) -> Any:
 
 
 def _until_interrupted(work: Coroutine[Any, Any, object]) -> bool:
-    """Run to the end, or until SIGINT or SIGTERM: then tidy up first. Whether it came to the end."""
+    """Run to the end, or until SIGINT, SIGTERM or SIGHUP: then tidy up first. Whether it came to the end."""
 
     async def guarded() -> bool:
         task = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, task.cancel)
         try:
             await task
@@ -280,7 +300,11 @@ def report(path: Path, form: "Format", output: Path | None) -> None:
     content = render(folder, form)
     data = content.encode() if isinstance(content, str) else content
     if output is not None:
-        output.write_bytes(data)
+        try:
+            output.write_bytes(data)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            what = f"nothing can be written there: {error.strerror}"
+            raise BadInput(what, str(output), "name another file by -o") from None
     else:
         sys.stdout.buffer.write(data)
 
@@ -356,10 +380,11 @@ def doctor(as_json: bool) -> int:
     else:
         for finding in findings:
             mark, style = ("ok", "green") if finding.ok else (("no", "red") if finding.fatal else ("--", "yellow"))
-            console.print(f"{mark}  ", style=style, end="")
-            console.print(f"{finding.what}: {finding.detail}" if finding.detail else finding.what)
-            if not finding.ok and finding.remedy:
-                console.print(f"    remedy: {finding.remedy}", markup=False, highlight=False)
+            told = f"{finding.what}: {finding.detail}" if finding.detail else finding.what
+            remedy = f"\nremedy: {finding.remedy}" if finding.remedy and not finding.ok else ""
+            line = Table.grid(padding=(0, 2, 0, 0))
+            line.add_row(Text(mark, style=style), Text(told + remedy, overflow="fold"))
+            console.print(line)
     return ExitCode.DONE if able else ExitCode.HOST_CANNOT
 
 
@@ -377,6 +402,8 @@ def clean(as_json: bool) -> int:
         ):
             for thing in things:
                 click.echo(f"{verb}: {thing}")
-        if not cleaned.ledgers:
+        if cleaned.in_use:
+            click.echo(f"left alone: what {cleaned.in_use} running nearmetal made")
+        elif not cleaned.ledgers:
             click.echo("nothing of ours is left")
     return ExitCode.HOST_CANNOT if cleaned.left else ExitCode.DONE

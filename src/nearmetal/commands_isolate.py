@@ -15,6 +15,7 @@ from nearmetal.isolate import standing, tiers
 from nearmetal.isolate.host import Host
 from nearmetal.lab import cpus as cpu_lists
 from nearmetal.lab.hearing import Heard
+from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change
 from nearmetal.report import figures
@@ -101,7 +102,8 @@ async def _on(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_js
     changes = tiers.at_once(host, wanted, site.probe, strict)
     if boot:
         changes.insert(0, _told_to_grub(host, wanted))
-    applied = await standing.on(changes, site, standing.ledger_path())
+    with measuring():
+        applied = await standing.on(changes, site, standing.ledger_path())
     warnings = [warning.text for warning in applied.warnings]
     if as_json:
         print_json(
@@ -144,7 +146,8 @@ async def _off(site: LocalSite, as_json: bool) -> int:
     path = standing.ledger_path()
     if path.exists():
         _must_be_root()
-    undone = await standing.off(site, path)
+    with measuring():
+        undone = await standing.off(site, path)
     by_outcome = {
         outcome: [one.told.rstrip(": ") for one in undone if one.outcome in outcomes]
         for outcome, outcomes in (
@@ -205,7 +208,8 @@ async def _status(site: LocalSite, as_json: bool) -> None:
 
 
 def prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
-    asyncio.run(_prove(LocalSite(), cpus, rounds, seconds, as_json))
+    with measuring():
+        asyncio.run(_prove(LocalSite(), cpus, rounds, seconds, as_json))
 
 
 async def _prove(site: LocalSite, cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:

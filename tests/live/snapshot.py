@@ -21,19 +21,46 @@ _VOLATILE = (
 
 
 def snapshot() -> dict[str, list[str]]:
-    """Namespaces, links, mounts, control groups, processes of ours, sysctls, and the CPUs of every kernel thread."""
+    """Namespaces, links with their addresses, routes, mounts, control groups, processes of ours, sysctls, and where
+    interrupts and kernel threads may run."""
     return {
         "namespaces": _lines("ip", "netns", "list"),
         "links": [line.split(":")[1].strip() for line in _lines("ip", "-o", "link")],
+        "addresses": [" ".join(line.split()[1:4]) for line in _lines("ip", "-o", "address")],
+        "routes": _lines("ip", "route", "show", "table", "all"),
         "mounts": sorted(Path("/proc/mounts").read_text().splitlines()),
         "groups": sorted(str(path) for path in Path("/sys/fs/cgroup").rglob("nearmetal-nm-*")),
         "processes": _processes(),
+        "interrupts": sorted(
+            f"{file.parent.name} {_text(file)}" for file in Path("/proc/irq").glob("*/smp_affinity_list")
+        ),
+        "kernel threads": _kernel_threads(),
         "sysctls": [line for line in _lines("sysctl", "-a") if not line.startswith(_VOLATILE)],
     }
 
 
 def _lines(*argv: str) -> list[str]:
     return sorted(subprocess.run(argv, capture_output=True, text=True).stdout.splitlines())
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:  # an interrupt that only one CPU can have
+        return ""
+
+
+def _kernel_threads() -> list[str]:
+    """Each name with the CPUs it may have; workers come and go with the work, and are told as one."""
+    found: set[str] = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = dict(line.partition(":\t")[::2] for line in (process / "status").read_text().splitlines())
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if "VmSize" not in fields and fields.get("PPid") in ("0", "2") and not fields["Name"].startswith("kworker"):
+            found.add(f"{fields['Name']} {fields['Cpus_allowed_list']}")
+    return sorted(found)
 
 
 def _processes() -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearmetal.analysis.alike import grouped, merged
+from nearmetal.analysis.alike import grouped, merged, of_all, wording
 from nearmetal.model import Warned
 
 
@@ -51,3 +51,12 @@ def test_what_differs_becomes_a_range(texts: list[str], told: str) -> None:
 )
 def test_numbers_within_names_tell_things_apart(pair: tuple[str, str]) -> None:
     assert len(grouped([("a", Warned(code="x", text=text)) for text in pair])) == 2
+
+
+def test_what_all_are_warned_of_is_told_once_and_ranges_are_joined() -> None:
+    busy = [Warned(code="busy", text=f"in 16 of 16 trials: busy for {ends} %") for ends in ("4 to 9", "2.5")]
+    odd = Warned(code="odd", text="it drifted")
+    (found,) = of_all([[busy[0], odd], [busy[1]]])
+    assert found.text == "in 16 of 16 trials: busy for 2.5 to 9 %"
+    assert found.wording == wording(busy[0].text) == wording(busy[1].text)
+    assert of_all([[odd]]) == []  # one alone is told beside it

@@ -639,3 +639,16 @@ def test_strange_facts_do_not_break_the_diff() -> None:
     strange = {"schema": "facts.v1", "gpu": {"memory_bytes": None, "cards": []}, "interfaces": {}, "answer": 42}
     rows = fairness((HOST, strange), (DOCKER, facts()))
     assert rows["answer", "answer"] == {"host": "42"}
+
+
+def test_machines_that_were_emulated_are_named_whatever_was_asked_for() -> None:
+    accels = {"host": None, "docker": "tcg"}
+    of = manifest()
+    records = [
+        one.model_copy(update={"readback": {"resources": {"accel": accels[str(one.trial.treatment["environment"])]}}})
+        for one in whole_run(of, lambda block, environment, repeat: 1.0 + block)
+    ]
+    (warning,) = [warning for warning in run(of, records).warnings if warning.code == "emulated"]
+    assert warning.text.startswith("docker ran by emulation (tcg)")
+    native = [one.model_copy(update={"readback": {"resources": {"accel": "kvm"}}}) for one in records]
+    assert "emulated" not in [warning.code for warning in run(of, native).warnings]

@@ -40,7 +40,12 @@ def test_a_runs_end_tells_how_many_trials_in_what_time_and_ls_finds_it_anywhere(
     assert ended.returncode == 0, ended.stderr
     assert re.search(r"^4 trials ok in \d+ s$", ended.stdout, re.MULTILINE), ended.stdout
     again = nearmetal("resume", str(folder))
-    assert re.search(r"^4 trials ok; going on took \d+ s$", again.stdout, re.MULTILINE), again.stdout
+    assert again.returncode == 0
+    assert again.stdout.startswith("nothing is left to do"), again.stdout
+    journal = folder / "journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-8]))
+    went_on = nearmetal("resume", str(folder))
+    assert re.search(r"^4 trials ok; going on took \d+ s$", went_on.stdout, re.MULTILINE), went_on.stdout
     assert "4 trials ok" in nearmetal("show", str(folder)).stdout
 
     known = nearmetal("ls", cwd=tmp_path)
@@ -55,6 +60,37 @@ def test_a_runs_end_tells_how_many_trials_in_what_time_and_ls_finds_it_anywhere(
     assert nearmetal("ls", str(folder)).returncode == 2
 
 
+def test_a_run_whose_words_nobody_reads_goes_on_to_its_report(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    words = [sys.executable, "-m", "nearmetal", "run", str(study), "-o", str(folder)]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with subprocess.Popen(words, stdout=writer, stderr=writer) as running:
+        os.close(writer)
+        assert running.wait(120) == 0
+    assert (folder / "report.html").exists()
+
+
+def test_no_run_is_put_where_something_else_lies(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("\\begin{document}")
+    for output, what in ((folder, "holds something else"), (folder / "thesis.tex", "is not a folder")):
+        refused = nearmetal("run", str(study), "-o", str(output))
+        assert refused.returncode == 2
+        assert what in refused.stderr
+    assert [path.name for path in folder.iterdir()] == ["thesis.tex"]
+
+
+def test_a_report_for_a_folder_that_is_not_there_is_refused(study: Path, tmp_path: Path) -> None:
+    assert nearmetal("run", str(study), "-o", str(tmp_path / "run")).returncode == 0
+    refused = nearmetal(
+        "report", str(tmp_path / "run"), "--format", "md", "-o", str(tmp_path / "nowhere" / "report.md")
+    )
+    assert refused.returncode == 2
+    assert "nothing can be written there" in refused.stderr
+
+
 LACKING = mock_run.STUDY.replace("speed = 0.5", 'missing = "thing"')
 
 
@@ -66,7 +102,7 @@ def test_a_plan_that_run_would_refuse_is_told_by_the_exit_code(study: Path) -> N
     study.write_text(LACKING)
     refused = nearmetal("plan", str(study))
     assert refused.returncode == 3
-    assert "cannot run here: environment=slow: mock thing: as the study asked" in refused.stdout
+    assert "cannot run here: mock thing: as the study asked\n    environment=slow\n" in refused.stdout
     assert "remedy: remove `missing`" in refused.stdout
     assert nearmetal("run", str(study)).returncode == 3
 

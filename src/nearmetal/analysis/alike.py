@@ -10,8 +10,10 @@ from nearmetal.model import Warned
 About = TypeVar("About")
 """What a warning is about: a trial, a contrast, a treatment."""
 
-_VARYING = re.compile(r"\bnm-[0-9a-f]+-\d+\b|(?<![\w.,:/-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w:/-]|[.,]\d)")
-"""A name that the lab makes up for a machine, or a number that stands for itself: no part of a name or an address."""
+_NUMBER = r"(?<![\w.,:/-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w:/-]|[.,]\d)"
+_VARYING = re.compile(rf"\bnm-[0-9a-f]+-\d+\b|{_NUMBER}(?: to {_NUMBER})?")
+"""A name that the lab makes up for a machine; or a number that stands for itself, no part of a name or an address; or a
+range of such."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,8 @@ class Alike(Generic[About]):
     """Warnings of one code whose texts differ in nothing but numbers and machines' made-up names."""
 
     code: str
+    wording: str
+    """What their texts have in common; see `wording`."""
     text: str
     about: tuple[About, ...]
     """In the order in which they were warned of; each as often as it was."""
@@ -28,11 +32,23 @@ def grouped(warned: Iterable[tuple[About, Warned]]) -> list[Alike[About]]:
     """One group for each code and wording, in the order in which they first appear."""
     groups: dict[tuple[str, str], list[tuple[About, str]]] = {}
     for about, warning in warned:
-        groups.setdefault((warning.code, _VARYING.sub("\0", warning.text)), []).append((about, warning.text))
+        groups.setdefault((warning.code, wording(warning.text)), []).append((about, warning.text))
     return [
-        Alike(code, merged([text for _, text in members]), tuple(about for about, _ in members))
-        for (code, _), members in groups.items()
+        Alike(code, common, merged([text for _, text in members]), tuple(about for about, _ in members))
+        for (code, common), members in groups.items()
     ]
+
+
+def of_all(warned: Sequence[Sequence[Warned]]) -> list[Alike[int]]:
+    """Of several things' warnings those that each of them has; `about` are their places."""
+    every = set(range(len(warned)))
+    groups = grouped((place, warning) for place, warnings in enumerate(warned) for warning in warnings)
+    return [group for group in groups if len(every) > 1 and set(group.about) == every]
+
+
+def wording(text: str) -> str:
+    """A text without the numbers and made-up names that tell it from others of its kind."""
+    return _VARYING.sub("\0", text)
 
 
 def merged(texts: Sequence[str]) -> str:
@@ -49,5 +65,5 @@ def _range(found: Sequence[str]) -> str:
         return found[0]
     if not found[0][0].isdigit():
         return "the machine"
-    ascending = sorted(found, key=lambda number: float(number.replace(",", "")))
-    return f"{ascending[0]} to {ascending[-1]}"
+    ends = sorted((end for text in found for end in text.split(" to ")), key=lambda end: float(end.replace(",", "")))
+    return f"{ends[0]} to {ends[-1]}"

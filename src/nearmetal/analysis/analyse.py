@@ -8,6 +8,7 @@ from typing import Any
 from nearmetal.analysis.clients import about_clients
 from nearmetal.analysis.contrasts import matched_contrasts
 from nearmetal.analysis.diagnostics import about_run, diagnose, sharing_cpus
+from nearmetal.analysis.emulation import about_emulation
 from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of, count, key_of, with_boots_apart
 from nearmetal.analysis.results import Analysis, Cell
@@ -35,7 +36,11 @@ def analyse(
         contrasts=diagnose(matched, arms, sharing_cpus(kept, manifest.study), planned),
         cells=cells_of(manifest, arms, primaries),
         fairness=fairness_of(in_order_of_the_study(manifest), manifest.study.reference),
-        warnings=(*about_run(kept, events, left_out, planned), *about_clients(arms, primaries, design.margin)),
+        warnings=(
+            *about_run(kept, events, left_out, planned),
+            *about_emulation(kept),
+            *about_clients(arms, primaries, design.margin),
+        ),
     )
 
 

@@ -27,6 +27,8 @@ class Cleaned(Frozen):
     removed: tuple[str, ...] = ()
     restored: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    in_use: int = 0
+    """Ledgers of living owners, which were left alone."""
 
 
 def ledgers_folder() -> Path:
@@ -46,9 +48,11 @@ def new_token() -> str:
 async def clean() -> Cleaned:
     """Idempotent. Ledgers of living owners are not touched. Hosts are reached as the ledgers say."""
     folder = ledgers_folder()
-    cleaned = await put_right(list(ownerless(folder)) if folder.exists() else [])
+    dead = list(ownerless(folder)) if folder.exists() else []
+    alive = sum(1 for _ in folder.glob("*.jsonl")) - len(dead)
+    cleaned = await put_right(dead)
     await kept.forget_dead()
-    return cleaned
+    return cleaned.model_copy(update={"in_use": alive})
 
 
 async def clean_everything() -> Cleaned:
@@ -90,4 +94,5 @@ def _sum(all_cleaned: Sequence[Cleaned]) -> Cleaned:
         removed=tuple(what for one in all_cleaned for what in one.removed),
         restored=tuple(what for one in all_cleaned for what in one.restored),
         left=tuple(what for one in all_cleaned for what in one.left),
+        in_use=sum(one.in_use for one in all_cleaned),
     )

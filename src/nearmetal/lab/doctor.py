@@ -65,17 +65,18 @@ async def _tried(what: str, attempt: Callable[[], Awaitable[Any]], remedy: str, 
 
 
 async def _namespace(site: Site) -> None:
-    name = f"nm-{clean.new_token()}-try"
-    await must(site, "ip", "netns", "add", name)
-    await must(site, "ip", "netns", "delete", name)
+    await must(site, "unshare", "--net", "ip", "link", "show", "dev", "lo")
 
 
 def _space() -> Finding:
     cache = Paths.default().cache
     there = next(folder for folder in (cache, *cache.parents) if folder.exists())
     free = shutil.disk_usage(there).free
-    return finding(
-        "disk space", free >= DISK_NEEDED, f"{show_size(free)} free below {there}", f"free {show_size(DISK_NEEDED)}"
+    return Finding(
+        what="disk space",
+        ok=free >= DISK_NEEDED,
+        detail=f"{show_size(free)} free below {there}",
+        remedy=f"free {show_size(DISK_NEEDED)}",
     )
 
 
@@ -153,10 +154,11 @@ async def _machine(kind: str, site: Site) -> None:
 
 async def _accelerators(lab: Image) -> list[Finding]:
     """Boot a guest on each: a device that opens proves nothing."""
-    from nearmetal.lab.qemu import accelerator
+    from nearmetal.lab.qemu import accelerator, arguments
 
-    if shutil.which("qemu-system-x86_64") is None:
-        return []
+    emulator = program(arguments.PROGRAM, "qemu-system-x86")
+    if not emulator.ok:
+        return [emulator.model_copy(update={"what": f"environment qemu: {emulator.what}", "fatal": False})]
     findings: list[Finding] = []
     for accel in ("kvm", "tcg"):
         if accel == "kvm" and not Path("/dev/kvm").exists():

@@ -32,10 +32,12 @@ def ratio(value: float, spread: tuple[float, float] | None = None) -> str:
 
 
 def _decimals(value: float, spread: tuple[float, float] | None) -> int:
-    """Two to four: as many as the interval is narrow, and enough that an end beside 1 is not written as 1."""
+    """Two to four: as many as the interval is narrow, and enough that no end is written as 0, or one beside 1 as 1."""
     ends = spread if spread and all(map(math.isfinite, spread)) else ()
     width = abs(ends[1] - ends[0]) if ends else abs(value) / 10
-    least = min(4, max(2, math.ceil(-math.log10(width / 2)))) if width > 0 else 3
+    narrow = math.ceil(-math.log10(width / 2)) if width > 0 else 3
+    small = max((-math.floor(math.log10(abs(end))) for end in (value / 10, *ends) if end), default=2)
+    least = min(4, max(2, narrow, small))
     return next((digits for digits in range(least, 4) if all(end == 1 or round(end, digits) != 1 for end in ends)), 4)
 
 

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Tone
@@ -20,6 +21,9 @@ _STYLES: dict[Tone, str] = {
 }
 
 _SIGNS: dict[Tone, str] = {"better": "▲", "worse": "▼", "same": "=", "unknown": "?", "plain": " "}
+
+_WARNED = 4
+"""Warnings in full below the verdicts."""
 
 _BESIDE = 76
 """From this width on, the verdict stands beside the sentence; below, under it."""
@@ -44,6 +48,7 @@ def verdict_table(analysis: Analysis, width: int) -> RenderableType:
         parts.append(Text(words.plain(workload), style="bold", overflow="fold"))
         parts.append(_beside(chosen, labels) if width >= _BESIDE else _under(chosen, labels))
     parts.append(_small_print(primary))
+    parts += [Text(f"! {line}", style="yellow", overflow="fold") for line in _warned(primary)]
     return Group(*parts)
 
 
@@ -90,6 +95,20 @@ def _said(contrast: Contrast, labels: Labels) -> Text:
 def _small_print(primary: Sequence[Contrast]) -> Text:
     """What is the same for all of them, said once."""
     blocks = sorted({contrast.blocks for contrast in primary})
-    number = f"{blocks[0]}" if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
+    number = figures.count(blocks[0], "block") if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]} blocks"
+    if all(contrast.interval is None for contrast in primary):
+        return Text(number, style="dim")
     level = figures.percent(1 - primary[0].level)
-    return Text(f"{number} blocks; in brackets the {level} interval", style="dim")
+    return Text(f"{number}; in brackets the {level} interval", style="dim")
+
+
+def _warned(primary: Sequence[Contrast]) -> list[str]:
+    """What its contrasts are warned of, the most frequent first, in a few lines: the report has it all."""
+    groups = grouped((index, warning) for index, contrast in enumerate(primary) for warning in contrast.warnings)
+    groups.sort(key=lambda group: -len(set(group.about)))
+    lines = [
+        f"{len(set(group.about))} of {figures.count(len(primary), 'comparison')}: {words.plain(group.text)}"
+        for group in groups
+    ]
+    more = len(lines) - _WARNED
+    return lines[:_WARNED] + ([f"{figures.count(more, 'other warning')}: see the report"] if more > 0 else [])

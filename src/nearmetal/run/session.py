@@ -1,10 +1,11 @@
 """From a study to a finished run: check, lock, build what is needed, run, conclude. What the command line calls."""
 
+import contextlib
 import datetime
 import json
 import platform
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, aclosing
+from contextlib import aclosing
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,11 +15,13 @@ from nearmetal import factors as words
 from nearmetal import plan as planning
 from nearmetal import plugins
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput, HostCannot
+from nearmetal.errors import BadInput, HostCannot, NearmetalError
 from nearmetal.lab import clean, probe
+from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.ledger import held
-from nearmetal.lab.lock import exclusive
+from nearmetal.lab.lock import measuring
+from nearmetal.lab.qemu import arguments
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.lab.sites import opener
 from nearmetal.model import Environment, MachineSpec, Plan, Study
@@ -29,6 +32,9 @@ from nearmetal.run.progress import Progress
 from nearmetal.store import runs
 from nearmetal.store.folder import Manifest, RunFolder
 from nearmetal.study import provision_of
+
+_MEASURED_WITH = ("lighttpd", "php-cgi", "sysbench", "iperf3", "httperf")
+"""Debian packages of the image that serve, or measure."""
 
 Say = Callable[[str], None]
 
@@ -49,7 +55,7 @@ class Request:
 
 async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
     """Begin a run. Nothing is provisioned before everything that can be checked has been."""
-    with _measuring():
+    with measuring():
         _refuse_what_is_there(request.folder)
         await _put_right(say)
         await _prepare_images(request.study, say)
@@ -73,15 +79,22 @@ async def open_folder(request: Request, open_site: OpenSite) -> RunFolder:
 
 
 def _refuse_what_is_there(folder: Path) -> None:
-    """BadInput where a run lies already."""
+    """BadInput where a run lies already, or anything else that is not a run's."""
     if (folder / "manifest.json").exists():
         raise BadInput("a run is there already", str(folder), f"choose another -o, or: nearmetal resume {folder}")
+    try:
+        if next(folder.iterdir(), None) is not None:
+            raise BadInput("the folder holds something else", str(folder), "name a new one, or an empty one, by -o")
+    except FileNotFoundError:
+        pass
+    except NotADirectoryError:
+        raise BadInput("this is not a folder", str(folder), "name a new one, or an empty one, by -o") from None
 
 
 async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
     """Go on where the journal ends."""
     manifest = folder.manifest()
-    with _measuring():
+    with measuring():
         await _put_right(say)
         await _prepare_images(manifest.study, say)
         async with aclosing(opener(manifest.study.hosts, say)) as open_site:
@@ -96,12 +109,6 @@ async def _run(folder: RunFolder, open_site: OpenSite, listeners: tuple[Callable
     with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
         lab = Lab(token, ledger, open_site, host_boot_id, shape.mtu(folder.manifest().study))
         return await runner.run(folder, lab, listeners)
-
-
-def _measuring() -> AbstractContextManager[None]:
-    """One measurement at a time on a host."""
-    busy = "another run is measuring on this host, and two would disturb each other"
-    return exclusive(Paths.default().state / "measuring.lock", busy)
 
 
 async def _put_right(say: Say) -> None:
@@ -176,18 +183,40 @@ async def _manifest(request: Request, plan: Plan, missing: Missing) -> Manifest:
         plan=plan,
         left_out=tuple(treatment for treatment, _ in missing),
         left_out_why=tuple(f"{lacking.what}: {lacking.detail}" for _, lacking in missing),
-        versions=_versions(),
+        versions={**_versions(), **_image_versions(request.study), **await _emulator_version()},
         host=await host_facts(),
     )
 
 
 def _versions() -> Mapping[str, str]:
-    packages = ("nearmetal", "numpy", "scipy", "docker", "asyncssh", "qemu.qmp")
+    packages = ("numpy", "scipy", "docker", "asyncssh", "qemu.qmp")
     return {
-        "python": platform.python_version(),
+        "nearmetal": version("nearmetal"),
         "probe_sha256": probe.sha256(),
-        **{package: version(package) for package in packages},
+        "Python": platform.python_version(),
+        **{f"Python package {package}": version(package) for package in packages},
     }
+
+
+def _image_versions(study: Study) -> Mapping[str, str]:
+    """What runs in the machines; nothing where no machine of ours needs an image."""
+    try:
+        image = lab_machine.image(study.machine.image)
+    except HostCannot:
+        return {}
+    packages = image.manifest["packages"]
+    return {
+        f"image {image.name}": image.digest[:12],
+        "its kernel, for guests": image.manifest["kernel"],
+        **{f"its {name}": packages[name] for name in _MEASURED_WITH if name in packages},
+    }
+
+
+async def _emulator_version() -> Mapping[str, str]:
+    with contextlib.suppress(NearmetalError):
+        told = await must(LocalSite(), arguments.PROGRAM, "--version")
+        return {"QEMU": told.decode().partition("\n")[0].removeprefix("QEMU emulator version ")}
+    return {}
 
 
 async def host_facts() -> dict[str, Any]:

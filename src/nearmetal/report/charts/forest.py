@@ -67,7 +67,14 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
         "estimate",
         title=axis.title,
         scale={"type": axis.scale, "domain": list(axis.domain), "nice": False, "zero": False},
-        axis={"values": list(axis.ticks), "labelExpr": axis.labels, "labelFlush": True, "grid": beside},
+        axis={
+            "values": list(axis.ticks),
+            "labelExpr": axis.labels,
+            "labelFlush": True,
+            "grid": beside,
+            "labelOverlap": "greedy",
+            "labelSeparation": 6,
+        },
     )
     y_of = field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
     at_left = {"value": -left if beside else 0}

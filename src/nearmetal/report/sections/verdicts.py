@@ -1,7 +1,8 @@
 """What differs, by how much, how surely: the first thing a reader sees."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
+from nearmetal.analysis.alike import of_all, wording
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.report import charts, figures, words
 from nearmetal.report.blocks import (
@@ -48,8 +49,11 @@ class Verdicts:
             blocks.append(
                 Notice("No trial ended well, so nothing can be concluded. See Validity for the reasons.", "warning")
             )
+        common = of_all([contrast.warnings for contrast in primary])
         if len(primary) <= _IN_SENTENCES:
-            blocks.append(Statements(tuple(_statement(contrast, report) for contrast in primary)))
+            said = {one.wording for one in common}
+            blocks.append(Statements(tuple(_statement(contrast, said, report) for contrast in primary)))
+        blocks += [Notice(f"Of every comparison: {words.plain(one.text)}.", "note") for one in common]
         blocks += [chart for chart in (_chart(primary, report),) if chart.panels]
         blocks.append(
             contrast_table("verdicts", "Every primary contrast", primary, report, folded=len(primary) > _IN_SENTENCES)
@@ -78,8 +82,10 @@ def _lead(primary: Sequence[Contrast]) -> str:
     return f"{figures.count(len(primary), 'comparison')} fixed beforehand: {figures.listing(said)}."
 
 
-def _statement(contrast: Contrast, report: ReportInput) -> Statement:
-    detail = [words.small_print(contrast), *(words.plain(warning.text) for warning in contrast.warnings)]
+def _statement(contrast: Contrast, said: Container[str], report: ReportInput) -> Statement:
+    """A contrast in words, with what it is warned of; of what wording is `said` of all of them is not repeated."""
+    own = (words.plain(warning.text) for warning in contrast.warnings if wording(warning.text) not in said)
+    detail = [words.small_print(contrast), *own]
     return Statement(
         about=words.plain(contrast.workload),
         text=words.sentence(contrast, report.labels),
@@ -114,8 +120,8 @@ def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
     return Chart(
         name="verdicts",
         caption=f"Dashed line: the reference. Shaded: the margin of {margin_text} that the study calls equivalent. "
-        "Bar: the interval. Filled point: different; diamond: equivalent; hollow: undecided; triangle: beyond the "
-        "close-up.",
+        "Bar: the interval. Filled point: different; diamond: equivalent; hollow: undecided"
+        f"{'; triangle: beyond the close-up' if any(panel.name == 'close-up' for panel in panels) else ''}.",
         description="; ".join(
             f"{words.plain(c.workload)}: {words.sentence(c, report.labels)}: {c.verdict}"
             for c in primary[:_IN_SENTENCES]

@@ -1,0 +1,43 @@
+"""Output whose reader may go away, as `head` does: the work goes on, since trials are worth more than words."""
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+
+class Patient:
+    """A text stream that falls silent instead of failing once nobody reads it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self._fall_silent()
+            return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._fall_silent()
+
+    def _fall_silent(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def be_patient() -> None:
+    """Have both of this process's outputs so."""
+    sys.stdout, sys.stderr = Patient(sys.stdout), Patient(sys.stderr)

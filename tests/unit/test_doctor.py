@@ -1,0 +1,32 @@
+"""What doctor says of a host that lacks things."""
+
+from pathlib import Path
+
+import pytest
+
+from nearmetal.lab import doctor
+from nearmetal.lab.image import Image
+
+
+async def test_a_host_without_qemu_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (found,) = await doctor._accelerators(Image("lab", "key", "digest", tmp_path))
+    assert (found.what, found.ok, found.fatal) == ("environment qemu: qemu-system-x86_64", False, False)
+    assert found.remedy == "apt-get install qemu-system-x86"
+
+
+def test_free_space_is_told_in_either_case() -> None:
+    assert "free below" in doctor._space().detail
+
+
+@pytest.mark.parametrize(
+    ("virtual", "named"),
+    [
+        ({"hypervisor_flag": False}, None),
+        ({"hypervisor_flag": True, "hypervisor_signature": "KVMKVMKVM"}, "KVMKVMKVM"),
+        ({"hypervisor_flag": True, "hypervisor_signature": None, "product": "Box"}, "Box"),
+        ({"hypervisor_flag": True}, "of an unknown kind"),
+    ],
+)
+def test_what_the_host_runs_on(virtual: dict[str, object], named: str | None) -> None:
+    assert doctor.hypervisor_of({"virtualization": virtual}) == named
