@@ -131,10 +131,7 @@ async def test_server_and_host_are_sampled_at_once_and_averaged_over_the_measuri
     host, guest = places()
     watch = await Usage(0.5).start(stage(host, guest))
     seen = await watch.stop()
-    assert (
-        guest.ran[-2] == [guest.probe, "sample", "--json", "--interval", "0.5s", "--output", FILE]
-        or [guest.probe, "sample", "--json", "--interval", "0.5s", "--output", FILE] in guest.ran
-    )
+    assert [guest.probe, "sample", "--json", "--interval", "0.5s", "--output", FILE] in guest.ran
     (sampling,) = (argv for argv in host.ran if "sample" in argv)
     assert sampling[:4] == [host.probe, "launch", *host.bound, "--"]
     assert seen.artifacts.keys() == {"usage-host.jsonl", "usage-server-0.jsonl"}
