@@ -1,0 +1,151 @@
+"""The chapter on usage: courses of one trial, averages over all, and what it says when samples are missing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearmetal.model import Artifact, TrialRecord
+from nearmetal.observers._usage_samples import Own, Span, averages, parsed
+from nearmetal.report.blocks import Block, Chart, Notice, Paragraph, Table
+from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.sections.usage import plugin
+from nearmetal.report.usage import course
+from nearmetal.report.write import write
+from nearmetal.store.folder import RunFolder
+from tests import plausible_run
+
+from .workloads_stage import golden
+
+GUEST, HOST = golden("sample/guest.jsonl"), golden("sample/host.jsonl")
+
+
+def counters(content: bytes, more: dict[str, Any]) -> dict[str, Any]:
+    """As the observer makes them: the measuring is the golden samples' three seconds."""
+    samples = parsed(content).samples
+    began = samples[0]["monotonic_ns"] - samples[0]["elapsed_ns"]
+    span = Span(began, samples[-1]["monotonic_ns"])
+    seconds = (span.end - span.begin) / 1e9
+    told = {"interval": 1.0, "began_ns": began, "seconds": seconds, "samples": 3, "cost": 0.001}
+    return told | averages(samples, span, Own()) | more
+
+
+def observed(folder: RunFolder, index: int, record: TrialRecord, **more: Any) -> TrialRecord:
+    """A record with what a guest and its host told; the more blocks, the busier."""
+    kept = []
+    for name, content in (("usage-server-0.jsonl", GUEST), ("usage-host.jsonl", HOST)):
+        path = folder.path / "artifacts" / record.trial.id / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        kept.append(Artifact(path=str(path.relative_to(folder.path)), sha256="0" * 64))
+    guest = counters(GUEST, {"cpu.all.usr": float(index), "cpu.all.idle": 100.0 - index, **more})
+    usage = {"server-0": guest, "host": counters(HOST, {})}
+    return record.model_copy(update={"observers": {"usage": usage}, "artifacts": tuple(kept)})
+
+
+def made(path: Path, blocks: int = 3, factors: str = "", **more: Any) -> RunFolder:
+    folder = plausible_run.make(path, blocks, factors, faults=False)
+    lines = folder.journal.read_text().splitlines()
+    records = [TrialRecord.model_validate_json(line) for line in lines]
+    told = [observed(folder, record.trial.block, record, **more) for record in records]
+    folder.journal.write_text(
+        "".join(json.dumps(one.model_dump(mode="json"), separators=(",", ":")) + "\n" for one in told)
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:
+    return read(made(tmp_path_factory.mktemp("usage") / "run"))
+
+
+def blocks(report: ReportInput) -> dict[str, Block]:
+    section = plugin.render(report)
+    assert section is not None
+    return {getattr(block, "name", block.kind): block for block in section.blocks}
+
+
+def table(report: ReportInput, name: str) -> list[dict[str, Any]]:
+    block = blocks(report)[name]
+    assert isinstance(block, Table)
+    return [dict(zip((column.title for column in block.columns), row, strict=True)) for row in block.rows]
+
+
+def test_a_run_that_was_not_observed_has_no_such_chapter(tmp_path: Path) -> None:
+    assert plugin.render(read(plausible_run.make(tmp_path / "run", 2, faults=False))) is None
+
+
+def test_averages_are_over_all_trials_in_the_columns_of_mpstat(report: ReportInput) -> None:
+    rows = table(report, "usage-cpu")
+    assert len(rows) == 2 * 3 * 2  # workloads, treatments, inside and host
+    assert list(rows[0])[3:] == [
+        *("%usr", "%nice", "%sys", "%iowait", "%irq", "%soft", "%steal", "%guest", "%gnice", "%idle")
+    ]
+    indices = sorted({record.trial.block for record in report.records})
+    assert rows[0]["%usr"] == round(sum(indices) / len(indices), 2)
+    assert (rows[0]["where"], rows[1]["where"]) == ("inside", "host")
+
+
+def test_disks_are_in_the_columns_of_iostat(report: ReportInput) -> None:
+    row = next(row for row in table(report, "usage-disk") if row["where"] == "inside")
+    told = counters(GUEST, {})
+    assert row["device"] == "vda"
+    assert (row["tps"], row["kB_wrtn/s"] * 1024) == pytest.approx((told["disk.vda.tps"], told["disk.vda.written"]))
+
+
+def test_machines_are_in_the_columns_of_docker_stats(report: ReportInput) -> None:
+    row = table(report, "usage-machines")[0]
+    told = counters(HOST, {})
+    assert row["CPU %"] == round(told["group.server-0.cpu"], 2)
+    assert row["memory"].value == told["group.server-0.memory"]
+    assert row["limit"] is None, "a guest's group has none"
+
+
+def test_the_course_is_that_of_the_middle_trial_on_the_measurings_clock(report: ReportInput) -> None:
+    chart = blocks(report)["usage"]
+    assert isinstance(chart, Chart)
+    assert len(chart.panels) == 2 * 3 * 2
+    record = report.records[0]
+    inside = course(record, "server-0", report)
+    assert [round(one.begin) for one in inside] == [0, 1, 2]
+    assert inside[-1].end == pytest.approx(record.observers["usage"]["server-0"]["seconds"])
+    first = parsed(GUEST).samples[0]["cpus"]["0"]
+    assert inside[0].shares["user"] == pytest.approx(first["usr"] + first["nice"])
+    assert inside[0].shares["irq"] == pytest.approx(first["irq"] + first["soft"])
+
+
+def test_the_cost_of_sampling_is_told(report: ReportInput) -> None:
+    block = blocks(report)["paragraph"]
+    assert isinstance(block, Paragraph)
+    assert "0.1 % of a CPU on the host" in block.text
+
+
+def test_a_sampler_that_was_killed_is_told(tmp_path: Path) -> None:
+    found = blocks(read(made(tmp_path / "run", 2, problem="the sampler was killed before the trial was over")))
+    notice = found["notice"]
+    assert isinstance(notice, Notice)
+    assert "12 samplers did not come to the end" in notice.text
+    assert "was killed" in notice.text
+
+
+def test_samples_that_are_gone_cost_the_picture_alone(tmp_path: Path) -> None:
+    folder = made(tmp_path / "run", 2)
+    for path in folder.path.glob("artifacts/*/*.jsonl"):
+        path.write_bytes(b"\xff rubbish\n")
+    found = blocks(read(folder))
+    assert "usage" not in found
+    assert "usage-cpu" in found
+
+
+def test_many_treatments_are_told_by_tables_alone(tmp_path: Path) -> None:
+    found = blocks(read(made(tmp_path / "run", 1, "vcpus = [1, 2, 4]")))
+    assert "usage" not in found
+    assert "usage-cpu" in found
+
+
+def test_the_chapter_is_drawn(report: ReportInput) -> None:
+    write(report.folder)
+    assert (report.folder.report / "usage-cpu.csv").read_text().startswith("workload,treatment,where,%usr")
+    assert "What was used meanwhile" in report.folder.page.read_text()
+    assert len(list(report.folder.report.glob("usage-*.svg"))) == 12
