@@ -55,6 +55,7 @@ async def told(argv: Sequence[str]) -> tuple[Any, int]:
     return json.loads(printed)["sysstat"]["hosts"][0]["statistics"], time.monotonic_ns()
 
 
+@pytest.mark.alone
 @sysstat
 async def test_cpus_and_disks_are_those_of_mpstat_and_iostat() -> None:
     async with laboratory() as lab:
@@ -82,6 +83,7 @@ async def test_cpus_and_disks_are_those_of_mpstat_and_iostat() -> None:
         assert ours[f"{disk}.written"] / 1024 == pytest.approx(theirs["kB_wrtn/s"], rel=0.05)
 
 
+@pytest.mark.alone
 async def test_a_container_is_as_its_engine_sees_it(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under a fixed load: a program that always wants to run, and a quota of a quarter of a CPU."""
     monkeypatch.setenv("DOCKER_HOST", engine)
@@ -121,6 +123,7 @@ def _nanoseconds(instant: str) -> int:
     return int(seconds) * 10**9 + int(fraction[:9].ljust(9, "0"))
 
 
+@pytest.mark.alone
 async def test_guest_and_host_are_on_one_clock() -> None:
     """A guest that begins to work is seen to do so from inside and from outside at one time."""
     async with laboratory() as lab:
