@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal.lab.mock_world import World
 from nearmetal.model import TrialStatus
 from nearmetal.run.events import Event
 from nearmetal.store.folder import RunFolder
@@ -69,14 +70,26 @@ async def run_and_kill(folder: Path, study: Path, step: int) -> None:
     assert await asyncio.wait_for(controller.wait(), 60) == -9
 
 
-@pytest.mark.parametrize("text", [mock_run.STUDY, BORROWED], ids=["made", "borrowed"])
-async def test_killed_at_every_step(tmp_path: Path, text: str, home: Path) -> None:
-    from nearmetal.lab.mock_world import World
+STUDIES = pytest.mark.parametrize("text", [mock_run.STUDY, BORROWED], ids=["made", "borrowed"])
 
+
+@STUDIES
+async def test_killed_at_fifteen_steps(tmp_path: Path, text: str) -> None:
+    await killed_at_each(15, tmp_path, text)
+
+
+@pytest.mark.long
+@STUDIES
+async def test_killed_at_every_step(tmp_path: Path, text: str) -> None:
+    await killed_at_each(None, tmp_path, text)
+
+
+async def killed_at_each(steps: int | None, tmp_path: Path, text: str) -> None:
+    """At so many events spread over a run; None for all of them."""
     total = await count_events(tmp_path / "whole", text)
     study = tmp_path / "study.toml"
     study.write_text(text)
-    for step in range(2, total, max(1, total // 15)):
+    for step in range(2, total, max(1, total // steps) if steps else 1):
         folder = tmp_path / f"killed-{step}"
         await run_and_kill(folder, study, step)
         finished = {record.trial.id: record for record in records(RunFolder(folder).journal)}

@@ -9,6 +9,7 @@ from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.lab import clean
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import held
+from nearmetal.lab.mock_world import World
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site, TrialRecord, TrialStatus
 from nearmetal.run import runner, session
@@ -67,7 +68,10 @@ async def test_isolation_of_a_borrowed_machine_reboots_it_and_back(tmp_path: Pat
     contrast = primary(analysis, isolation="kernel")
     assert contrast.verdict is Verdict.DIFFERENT
     assert contrast.ratio == pytest.approx(1.5, rel=0.05)
-    assert any(warning.code for warning in contrast.warnings), "a reused machine concludes about that one boot only"
+    assert "one-boot" in [warning.code for warning in contrast.warnings], "a reused machine is but one boot"
+    after = World("local").read("lab3")
+    assert after is not None
+    assert (after["running_arguments"], after["files"]) == ([], {}), "it is as it was found"
 
 
 async def test_a_physical_server_with_virtual_clients(tmp_path: Path) -> None:
@@ -100,6 +104,7 @@ async def test_a_physical_server_with_virtual_clients(tmp_path: Path) -> None:
 async def test_five_clients_have_a_value_each_and_one_in_sum(tmp_path: Path) -> None:
     text = mock_run.STUDY.replace("[clients]", "[clients]\ncount = 5")
     _, found = await analysed(tmp_path / "run", text)
+    assert len(found) == 4
     for record in found:
         throughput = record.responses["throughput"]
         assert throughput.by_client is not None
@@ -112,6 +117,7 @@ async def test_forty_pairs_load_each_their_own_server(tmp_path: Path) -> None:
         "blocks = 2", "blocks = 1"
     )
     _, found = await analysed(tmp_path / "run", text)
+    assert len(found) == 2
     for record in found:
         assert sum(machine.role == "server" for machine in record.machines) == 40
         assert sum(machine.role == "client" for machine in record.machines) == 40
@@ -133,6 +139,7 @@ async def test_capture_as_a_factor(tmp_path: Path) -> None:
     {WEB}
     """
     analysis, found = await analysed(tmp_path / "run", text)
+    assert {record.trial.treatment["capture"] for record in found} == {False, True}
     for record in found:
         captured = [a.path for a in record.artifacts if a.path.endswith(".pcap")]
         assert len(captured) == (1 if record.trial.treatment["capture"] else 0)
