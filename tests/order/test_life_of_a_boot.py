@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal.lab.mock_world import World
 from nearmetal.model import TrialStatus
 from nearmetal.run.events import BlockEnded, BootEnded, BootStarted, Event, Step, TrialEnded, Withdrawn
 from tests.order import mock_run
@@ -73,6 +74,40 @@ async def test_a_machine_that_fails_is_undone_recorded_and_its_block_repeated(
     attempts = [(event.block, event.attempt, event.whole) for event in events if isinstance(event, BlockEnded)]
     assert attempts == [(0, 0, False), (0, 1, True), (1, 0, True)]
     assert await mock_run.left_over() == []
+
+
+async def test_what_was_changed_is_undone_also_when_what_follows_fails(tmp_path: Path) -> None:
+    text = """
+    name = "borrowed"
+    [environments.metal]
+    kind = "mock"
+    borrowed = true
+    address = "lab3"
+    provision = "reuse"
+    fault = "spawn"
+    [factors]
+    environment = ["metal"]
+    isolation = ["kernel+user"]
+    [machine]
+    vcpus = 2
+    [clients]
+    environment = "mock"
+    [[workloads]]
+    name = "web"
+    kind = "http"
+    duration = "1s"
+    [design]
+    blocks = 1
+    """
+    events, records = await mock_run.run(tmp_path / "run", text)
+    assert [record.status for record in records] == [TrialStatus.FAILED] * 3
+    assert all("does not start" in str(record.reason) for record in records)
+    for boot in boots(events):
+        assert begun(boot) == [*LIFE[: LIFE.index("prepare") + 1], "undo", "destroy"]
+    borrowed = World("local").read("lab3")
+    assert borrowed is not None
+    assert borrowed["boots"] > 1, "nothing was changed"
+    assert (borrowed["running_arguments"], borrowed["files"]) == ([], {})
 
 
 async def test_a_treatment_that_fails_three_attempts_running_is_withdrawn_and_the_others_go_on(tmp_path: Path) -> None:

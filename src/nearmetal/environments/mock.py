@@ -3,7 +3,7 @@
 Options in [environments.NAME]: `speed` (1 is the reference), `noise` (relative, 0.01), `drift` (relative, per
 machine), `effects` (a table: NIC, running server or kernel argument to a factor on the speed), `borrowed` (a machine
 that is not ours: reused, and rebooted only on request), and `fault` with the step that goes wrong (`create`,
-`attach` or `exec`) on the machines counted in `fault_on`.
+`attach`, `exec` or `spawn`) on the machines counted in `fault_on`.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, StrictBool
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
+from nearmetal.errors import MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab import mock_programs, probe
 from nearmetal.lab.mock_world import State, World
 from nearmetal.model import (
@@ -72,7 +72,10 @@ class MockMachine:
             raise TimedOut(f"`{' '.join(argv)}` did not end within {timeout:g} s", self.name) from None
 
     async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
-        call = mock_programs.Call(self._world, self._state(), argv, b"", env or {})
+        state = self._state()
+        if _faulty(state, "spawn"):
+            raise ToolFailed(f"`{argv[0]}` does not start", self.name)
+        call = mock_programs.Call(self._world, state, argv, b"", env or {})
         running = _MockRunning(asyncio.ensure_future(mock_programs.run(call)))
         await asyncio.sleep(0)  # let it begin, so that what it serves is there when we return
         return running
@@ -131,7 +134,7 @@ class Options(Frozen):
     borrowed: StrictBool = False
     address: str | None = None
     missing: str | None = None
-    fault: Literal["create", "attach", "exec"] | None = None
+    fault: Literal["create", "attach", "exec", "spawn"] | None = None
     fault_on: tuple[int, ...] = (1,)
 
 
