@@ -157,7 +157,8 @@ class QemuEnvironment:
                 "pinned": await monitor.pin(site, await qemu.threads(), cpus.parse(order.cpus)),
             }
             if saved:
-                await template.load(saved, qemu, ended)
+                snapshot.touch(saved)
+                await template.load(saved, qemu, running)
             await qemu.go()
         if saved:
             self._told[order.name] = await identity.tell(order.name, order.port, site, folder, ended)

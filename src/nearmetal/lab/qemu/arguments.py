@@ -68,6 +68,8 @@ class Guest:
     kernel_arguments: Sequence[str] = ()
     tap: str = "fd={tap0}"
     """What QEMU's data network stands on; the default is a tap that exists already, by its descriptor."""
+    nic_mac: str = ""
+    """The MAC that the NIC is made with, where it is another than the one by which a guest that boots finds it."""
 
 
 def command(guest: Guest) -> list[str]:
@@ -126,7 +128,7 @@ def kernel_command_line(guest: Guest) -> str:
 def _data_network(guest: Guest, port: Port) -> list[str]:
     return [
         *("-netdev", f"tap,id=data,{guest.tap}"),
-        *("-device", f"{_device(guest.nic)},netdev=data,mac={port.mac},romfile="),
+        *("-device", f"{_device(guest.nic)},netdev=data,mac={guest.nic_mac or port.mac},romfile="),
     ]
 
 

@@ -1,6 +1,7 @@
 """The guest that a snapshot is made of: like those ordered in all that its memory depends on, and nobody."""
 
 import shutil
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -17,11 +18,15 @@ from nearmetal.model import Running, Site
 
 from . import arguments, identity, monitor, snapshot
 from .arguments import Guest
-from .identity import Ended
 from .monitor import Monitor
 from .snapshot import Snapshot
 
 _NAME: Final = "nobody"
+_PARTING: Final = 2.0
+"""Seconds that a QEMU which has let go of its monitor may take to end."""
+_KEEP_MAC: Final = ("vmxnet3",)
+"""NICs that keep a MAC which they were given also when their guest restarts."""
+
 # A network of its own, which goes with it: nothing of it has to be found again after we died.
 _ALONE: Final = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$0" "$@"')
 
@@ -33,8 +38,11 @@ def of(guest: Guest) -> Guest:
 
 
 def restored(guest: Guest) -> Guest:
-    """What QEMU restores for a guest that was ordered: its NIC has the MAC that was saved with it."""
-    return replace(guest, port=guest.port.model_copy(update={"mac": identity.NOBODY.mac}) if guest.port else None)
+    """What QEMU restores for a guest that was ordered: the NIC is the one that was saved, and so is its MAC."""
+    if guest.port is None:
+        return guest
+    found_by = guest.port.mac if guest.nic in _KEEP_MAC else identity.NOBODY.mac
+    return replace(guest, port=guest.port.model_copy(update={"mac": found_by}), nic_mac=identity.NOBODY.mac)
 
 
 def key(guest: Guest, image: Image, keys: LabKeys) -> str:
@@ -76,25 +84,42 @@ async def provided(guest: Guest, image: Image, parts: Parts, keys: LabKeys, site
 
 
 async def _make(guest: Guest, parts: Parts, keys: LabKeys, unfinished: Snapshot, site: Site) -> None:
-    folder = str(unfinished.folder)
     initrd = unfinished.folder / arguments.INITRD
     overlay = ("qemu-img", "create", "-q", "-f", "qcow2", "-b", parts.disk, "-F", "qcow2")
     await must(site, *overlay, str(unfinished.disk))
     await placed.initrd(parts.initrd, seed_archive(seed(keys, identity.LISTEN)), str(initrd), site)
-    launch = [site.probe, "launch", *site.bound, "--chdir", folder, "--", *_ALONE, *arguments.saved(guest)]
-    running = await site.spawn(launch)
     try:
-        await _save(unfinished, running, site)
+        await _with_qemu(arguments.saved(guest), unfinished, site, _save)
+        await _with_qemu(arguments.restored(guest), unfinished, site, _try)
     except (MachineError, ToolFailed) as error:
         raise HostCannot(
             f"a guest of this kind cannot be saved: {error.what}",
             guest.nic,
             'choose another machine.nic or machine.accel, or provision = "boot"',
         ) from None
-    finally:
-        await running.stop()
     for left in (initrd, unfinished.folder / arguments.MONITOR, unfinished.folder / arguments.IDENTITY):
         left.unlink(missing_ok=True)
+
+
+async def _with_qemu(
+    command: list[str], unfinished: Snapshot, site: Site, work: Callable[[Snapshot, Running, Site], Awaitable[None]]
+) -> None:
+    launch = [site.probe, "launch", *site.bound, "--chdir", str(unfinished.folder), "--", *_ALONE, *command]
+    running = await site.spawn(launch)
+    try:
+        await work(unfinished, running, site)
+    finally:
+        await running.stop()
+
+
+async def _try(unfinished: Snapshot, running: Running, site: Site) -> None:
+    """Not every device that QEMU saves can it restore: one that cannot be had back is no snapshot."""
+
+    async def ended() -> str | None:
+        return await last_words(running)
+
+    async with monitor.connected(site, str(unfinished.folder), LIMITS.command, ended) as qemu:
+        await load(unfinished, qemu, running)
 
 
 async def _save(unfinished: Snapshot, running: Running, site: Site) -> None:
@@ -112,14 +137,13 @@ async def _save(unfinished: Snapshot, running: Running, site: Site) -> None:
             await qemu.save(memory, LIMITS.boot)
 
 
-async def load(saved: Snapshot, qemu: Monitor, ended: Ended) -> None:
+async def load(saved: Snapshot, qemu: Monitor, running: Running) -> None:
     """Have a QEMU that waits for it take a snapshot's memory. NotProvisioned with its reason."""
-    snapshot.touch(saved)
     try:
         with saved.memory.open("rb") as memory:
             await qemu.load(memory, LIMITS.command)
     except (MachineLost, ToolFailed) as error:
-        said = await ended() or error.what
+        said = await last_words(running, _PARTING) or error.what
         raise NotProvisioned(f"its snapshot {saved.folder} cannot be restored: {said}") from None
 
 
@@ -133,10 +157,10 @@ def seed(keys: LabKeys, start: str | None = None) -> dict[str, tuple[bytes, int]
     return files | ({"start": (start.encode(), 0o755)} if start is not None else {})
 
 
-async def last_words(running: Running) -> str | None:
-    """What QEMU said when it ended; None while it runs."""
+async def last_words(running: Running, within: float = 0) -> str | None:
+    """What QEMU said when it ended; None when it goes on for so many seconds."""
     try:
-        ended = await running.wait(0)
+        ended = await running.wait(within)
     except TimedOut:
         return None
     return ended.stderr.decode("utf-8", "replace").strip()[-2000:] or f"status {ended.status}"

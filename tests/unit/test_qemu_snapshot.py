@@ -1,0 +1,205 @@
+"""Snapshots of guests, without guests: what they depend on, what passes for one, and which are removed."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from nearmetal.errors import HostCannot
+from nearmetal.lab import probe
+from nearmetal.lab.image import Image
+from nearmetal.lab.keys import lab_keys
+from nearmetal.lab.qemu import arguments, identity, snapshot, template
+from nearmetal.lab.qemu.arguments import Guest
+from nearmetal.lab.qemu.snapshot import Snapshot
+from nearmetal.model import Port
+
+PORT = Port(address="10.111.0.7", prefix=16, mac="02:00:00:00:00:07", switch="/run/netns/lab", outside="port7")
+GUEST = Guest(
+    name="nm-a-1",
+    machine="q35",
+    accel="tcg",
+    vcpus=1,
+    memory=512 * 2**20,
+    kernel="/images/vmlinux",
+    disk="virtio-blk",
+    nic="virtio-net",
+    port=PORT,
+)
+KEY = "0123456789abcdef" * 4
+
+
+@pytest.fixture(autouse=True)
+def own_home(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a cache that is not shared with other tests."""
+    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "own"))
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Image:
+    folder = tmp_path / "image"
+    folder.mkdir()
+    (folder / "manifest.json").write_text('{"sha256": {"vmlinux": "a"}}')
+    (folder / "root.qcow2").write_bytes(b"disk")
+    return Image("lab", "key", "digest", folder)
+
+
+# ── What it depends on ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_guests_that_differ_only_in_who_they_are_share_a_snapshot(image: Image, tmp_path: Path) -> None:
+    keys = lab_keys(tmp_path)
+    elsewhere = PORT.model_copy(update={"mac": "02:00:00:00:00:08", "address": "10.111.0.8", "outside": "port8"})
+    other = replace(GUEST, name="nm-b-2", port=elsewhere)
+    assert template.key(other, image, keys) == template.key(GUEST, image, keys)
+
+
+@pytest.mark.parametrize(
+    "differing",
+    [
+        replace(GUEST, vcpus=2),
+        replace(GUEST, memory=2**30),
+        replace(GUEST, nic="e1000"),
+        replace(GUEST, disk="ide"),
+        replace(GUEST, machine="pc"),
+        replace(GUEST, accel="kvm"),
+        replace(GUEST, kernel_arguments=("isolcpus=1",)),
+        replace(GUEST, port=None),
+    ],
+)
+def test_every_other_difference_takes_another(differing: Guest, image: Image, tmp_path: Path) -> None:
+    keys = lab_keys(tmp_path)
+    assert template.key(differing, image, keys) != template.key(GUEST, image, keys)
+
+
+def test_another_image_probe_or_key_takes_another(
+    image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {template.key(GUEST, image, lab_keys(tmp_path / name)) for name in ("one", "another")}
+    os.utime(image.disk, (1, 1))
+    found.add(template.key(GUEST, image, lab_keys(tmp_path / "one")))
+    monkeypatch.setattr(probe, "sha256", lambda: "another")
+    found.add(template.key(GUEST, image, lab_keys(tmp_path / "one")))
+    assert len(found) == 4
+
+
+def test_nothing_of_who_is_ordered_is_saved() -> None:
+    words = " ".join(arguments.saved(template.of(GUEST)))
+    assert not any(word in words for word in (GUEST.name, PORT.mac, PORT.address, PORT.outside, "{tap0}"))
+
+
+@pytest.mark.parametrize("nic", ["virtio-net", "e1000", "vmxnet3"])
+def test_a_restored_guest_has_the_devices_of_the_saved_one_and_its_own_name(nic: str) -> None:
+    guest = replace(GUEST, nic=nic)
+    saved, restored = arguments.saved(template.of(guest)), arguments.restored(template.restored(guest))
+
+    def devices(words: list[str]) -> list[str]:
+        return [word for option, word in pairwise(words) if option == "-device"]
+
+    assert devices(saved) == devices(restored)
+    assert f"nearmetal.hostname={GUEST.name}" in " ".join(restored)
+    assert restored[-2:] == ["-incoming", "defer"]
+
+
+def test_a_nic_that_keeps_its_mac_is_looked_for_by_it_after_a_restart() -> None:
+    by_nic = {nic: template.restored(replace(GUEST, nic=nic)).port for nic in ("e1000", "vmxnet3")}
+    assert {nic: port.mac for nic, port in by_nic.items() if port} == {
+        "e1000": identity.NOBODY.mac,
+        "vmxnet3": PORT.mac,
+    }
+
+
+# ── What passes for one ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def make(key: str, image: Image) -> Snapshot:
+    async with snapshot.making(), snapshot.unfinished(key, image.disk) as unfinished:
+        for part in unfinished.parts:
+            part.write_bytes(b"content")
+        assert snapshot.find(key) is None
+    found = snapshot.find(key)
+    assert found is not None
+    return found
+
+
+async def test_what_was_made_is_found_and_nobody_else_may_read_it(image: Image) -> None:
+    made = await make(KEY, image)
+    assert made.folder.stat().st_mode & 0o777 == 0o700
+    assert snapshot.find("f" * 64) is None
+    assert snapshot.find(KEY[:16] + "f" * 48) is None, "another whose key begins alike"
+
+
+async def test_what_failed_in_the_making_is_not_there(image: Image) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with snapshot.making(), snapshot.unfinished(KEY, image.disk) as unfinished:
+            unfinished.memory.write_bytes(b"half")
+            raise ZeroDivisionError
+    assert snapshot.find(KEY) is None
+    assert [one.name for one in snapshot.folder().iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda made: made.memory.write_bytes(b"cut"),
+        lambda made: made.disk.unlink(),
+        lambda made: made.manifest.write_text("{"),
+        lambda made: made.manifest.write_text('{"schema": "snapshot.v0"}'),
+    ],
+)
+async def test_what_is_spoilt_is_not_found_and_made_anew(image: Image, spoil: Callable[[Snapshot], None]) -> None:
+    spoil(await make(KEY, image))
+    assert snapshot.find(KEY) is None
+    await make(KEY, image)
+
+
+async def test_where_nothing_can_be_written_it_says_so(image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "folder", lambda: Path("/proc/nowhere"))
+    with pytest.raises(HostCannot, match="cache cannot be written"):
+        await make(KEY, image)
+
+
+# ── Which are removed ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def key(number: int) -> str:
+    return f"{number:016x}" * 4
+
+
+async def test_those_that_were_used_last_are_kept(image: Image) -> None:
+    for number in range(snapshot.KEPT):
+        made = await make(key(number), image)
+        os.utime(made.manifest, (number + 1, number + 1))
+    first = snapshot.find(key(0))
+    assert first is not None
+    snapshot.touch(first)
+    await make(key(snapshot.KEPT), image)
+    assert [number for number in range(snapshot.KEPT + 1) if snapshot.find(key(number)) is None] == [1]
+
+
+async def test_those_of_an_image_that_is_gone_and_what_was_cut_short_are_removed(image: Image, tmp_path: Path) -> None:
+    await make(key(1), image)
+    (snapshot.folder() / f"{snapshot.UNFINISHED}{key(2)[:16]}").mkdir()
+    image.disk.unlink()
+    async with snapshot.making():
+        assert [one.name for one in snapshot.folder().iterdir()] == [".lock"]
+
+
+async def test_none_is_removed_while_one_is_used(image: Image) -> None:
+    await make(KEY, image)
+    image.disk.unlink()
+
+    async def tidy() -> None:
+        async with snapshot.making():
+            pass
+
+    async with snapshot.used(), snapshot.used():
+        waiting = asyncio.create_task(tidy())
+        await asyncio.sleep(0.1)
+        assert snapshot.find(KEY) is not None
+    await waiting
+    assert snapshot.find(KEY) is None
