@@ -189,6 +189,19 @@ async def test_those_of_an_image_that_is_gone_and_what_was_cut_short_are_removed
         assert [one.name for one in snapshot.folder().iterdir()] == [".lock"]
 
 
+async def test_what_was_cut_short_is_swept_unless_somebody_is_at_work(image: Image) -> None:
+    snapshot.sweep()  # where there are none
+    await make(key(1), image)
+    half = snapshot.folder() / f"{snapshot.UNFINISHED}{key(2)[:16]}"
+    half.mkdir()
+    async with snapshot.used():
+        snapshot.sweep()
+        assert half.exists()
+    snapshot.sweep()
+    assert not half.exists()
+    assert snapshot.find(key(1)) is not None
+
+
 async def test_none_is_removed_while_one_is_used(image: Image) -> None:
     await make(KEY, image)
     image.disk.unlink()

@@ -1,5 +1,6 @@
 """Putting right what a dead nearmetal left: every ledger without an owner is replayed."""
 
+import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import aclosing

@@ -92,7 +92,7 @@ async def used() -> AsyncIterator[None]:
 async def making() -> AsyncIterator[None]:
     """As long as it takes, nobody else makes, uses or removes one. What nobody can use any more is removed."""
     async with _locked(fcntl.LOCK_EX):
-        await asyncio.to_thread(_tidy)
+        await asyncio.to_thread(_tidy, KEPT - 1)
         yield
 
 
@@ -113,6 +113,19 @@ async def unfinished(key: str, image: Path) -> AsyncIterator[Snapshot]:
         ) from error
     finally:
         await asyncio.to_thread(shutil.rmtree, made.folder, ignore_errors=True)
+
+
+def sweep() -> None:
+    """Remove what nobody can use any more, unless somebody is at work there, who does so too."""
+    try:
+        descriptor = os.open(folder() / ".lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return  # none was ever made here, or it is not ours to remove
+    try:
+        if _try_lock(descriptor, fcntl.LOCK_EX):
+            _tidy(KEPT)
+    finally:
+        os.close(descriptor)
 
 
 def _finish(made: Snapshot, image: Path) -> None:
@@ -141,12 +154,12 @@ def touch(snapshot: Snapshot) -> None:
     os.utime(snapshot.manifest)
 
 
-def _tidy() -> None:
-    """Remove what interrupted makings left, what has lost its image, and what has not been used for longest."""
+def _tidy(kept: int) -> None:
+    """Remove what interrupted makings left, what has lost its image, and all but so many that were used last."""
     found = [(_last_used(one), one) for one in folder().iterdir() if one.is_dir()]
     found.sort(reverse=True)
     for place, (last, one) in enumerate(found):
-        if last == 0 or place >= KEPT - 1:
+        if last == 0 or place >= kept:
             doomed = one if one.name.startswith(UNFINISHED) else one.rename(one.with_name(UNFINISHED + one.name))
             shutil.rmtree(doomed)
 
