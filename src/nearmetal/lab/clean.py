@@ -53,6 +53,7 @@ async def clean() -> Cleaned:
     alive = sum(1 for _ in folder.glob("*.jsonl")) - len(dead)
     cleaned = await put_right(dead)
     await kept.forget_dead()
+    await asyncio.to_thread(snapshot.sweep)
     return cleaned.model_copy(update={"in_use": alive})
 
 
