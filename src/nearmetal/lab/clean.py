@@ -14,6 +14,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger, held, ownerless
+from nearmetal.lab.qemu import snapshot
 from nearmetal.lab.sites import opener
 from nearmetal.model import Frozen
 
