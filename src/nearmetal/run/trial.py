@@ -25,6 +25,7 @@ from nearmetal.model import (
     TrialRecord,
     TrialStatus,
     Warned,
+    Watch,
     WorkloadSpec,
 )
 from nearmetal.run import contention
@@ -94,16 +95,19 @@ class _Trial:
         """The measurement, and the host's CPU seconds meanwhile: of servers only, None where it cannot tell."""
         observers = [plugins.load("observers", name)(setting) for name, setting in self._task.observe.chosen.items()]
         await self._listen([observer for observer in observers if observer.around], "before")
-        watches = {observer.name: await observer.start(stage) for observer in observers if not observer.around}
+        watches: dict[str, Watch] = {}
         limit = workload.limit + LIMITS.trial_slack
         try:
+            # One within the other, so that none observes how another starts or stops; `usage`, the first, is innermost.
+            for observer in reversed([observer for observer in observers if not observer.around]):
+                watches[observer.name] = await observer.start(stage)
             before = await contention.accounts(stage)
             measurement: Measurement = await asyncio.wait_for(workload.run(stage), limit)
             after = await contention.accounts(stage)
         except TimeoutError:
             raise NearmetalError(f"the workload did not end within {limit:g} s") from None
         finally:
-            for name, watch in watches.items():
+            for name, watch in reversed(watches.items()):
                 observation = await watch.stop()
                 self.keep(observation.artifacts)
                 self._observed[name] = dict(observation.counters)
