@@ -13,8 +13,6 @@ class Paths:
     """Images and kernels: large, and can be made again."""
     state: Path
     """Ledgers, keys, machines that are up: small, and what `clean` needs."""
-    runtime: Path
-    """Sockets and the scratch disks of running machines."""
     runs: Path
     """Where `run` puts a new run when no folder is named."""
 
@@ -23,18 +21,14 @@ class Paths:
         home = os.environ.get("NEARMETAL_HOME")
         if home:
             base = Path(home)
-            return cls(base / "cache", base / "state", base / "runtime", base / "runs")
+            return cls(base / "cache", base / "state", base / "runs")
         from platformdirs import PlatformDirs
 
         system_wide = os.geteuid() == 0
         if system_wide:
-            return cls(
-                Path("/var/cache/nearmetal"), Path("/var/lib/nearmetal"), Path("/run/nearmetal"), Path.cwd() / "runs"
-            )
+            return cls(Path("/var/cache/nearmetal"), Path("/var/lib/nearmetal"), Path.cwd() / "runs")
         folders = PlatformDirs("nearmetal")
-        return cls(
-            folders.user_cache_path, folders.user_state_path, Path(folders.user_runtime_dir), Path.cwd() / "runs"
-        )
+        return cls(folders.user_cache_path, folders.user_state_path, Path.cwd() / "runs")
 
 
 @dataclass(frozen=True)

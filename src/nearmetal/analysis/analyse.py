@@ -8,8 +8,8 @@ from typing import Any
 from nearmetal.analysis.clients import about_clients
 from nearmetal.analysis.contrasts import matched_contrasts
 from nearmetal.analysis.diagnostics import about_run, diagnose, sharing_cpus
-from nearmetal.analysis.emulation import about_emulation
 from nearmetal.analysis.fairness import fairness_of
+from nearmetal.analysis.reality import about_reality
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of, count, key_of, with_boots_apart
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.model import Assignment, TrialRecord
@@ -38,7 +38,7 @@ def analyse(
         fairness=fairness_of(in_order_of_the_study(manifest), manifest.study.reference),
         warnings=(
             *about_run(kept, events, left_out, planned),
-            *about_emulation(kept),
+            *about_reality(manifest.study, kept),
             *about_clients(arms, primaries, design.margin),
         ),
     )

@@ -215,7 +215,7 @@ def _start(
         return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr)
     except FileNotFoundError:
         raise HostCannot(
-            f"there is no program {command[0]!r}", remedy="install it; `nearmetal doctor` names the package"
+            f"there is no program {command[0]!r}", remedy="install the package that has it"
         ) from None
 
 

@@ -58,7 +58,7 @@ def _with_own_streams(command: Sequence[str]) -> tuple[int, int]:
         process = subprocess.Popen(command)
     except FileNotFoundError:
         raise HostCannot(
-            f"there is no program {command[0]!r}", remedy="install it; `nearmetal doctor` names the package"
+            f"there is no program {command[0]!r}", remedy="install the package that has it"
         ) from None
     with _passing_on(process) as signals:
         status = process.wait()

@@ -31,7 +31,7 @@ async def start(
         )
     except FileNotFoundError:
         raise HostCannot(
-            f"there is no program {argv[0]!r}", remedy="install it; `nearmetal doctor` names the package"
+            f"there is no program {argv[0]!r}", remedy="install the package that has it"
         ) from None
     except PermissionError:
         raise HostCannot(f"{argv[0]!r} may not be run", remedy="run nearmetal as root") from None

@@ -15,7 +15,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u20
 COSTS = ("cpu_per_event", "memory_overhead", "ready")
 """Responses that every trial has, whatever its workload: what the machine cost its host."""
 
-FIRST = ("withdrawn", "unfinished", "emulated")
+FIRST = ("withdrawn", "unfinished", "pretended", "emulated")
 """Codes of warnings of the whole run that come before any verdict: they change what the verdicts are about."""
 
 _TITLES = {

@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import json
+import os
 import platform
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
@@ -58,6 +59,7 @@ async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], N
     with measuring():
         _refuse_what_is_there(request.folder)
         await _put_right(say)
+        _must_be_able_to_make(request.study)
         await _prepare_images(request.study, say)
         async with aclosing(opener(request.study.hosts, say)) as open_site:
             folder = await open_folder(request, open_site)
@@ -137,11 +139,22 @@ def _refusal(study: Study, missing: Missing) -> HostCannot:
     )
 
 
-async def _prepare_images(study: Study, say: Say) -> None:
-    """Build the lab image once, before the clock of the run starts, where a machine of ours needs it."""
+def _makes_machines(study: Study) -> bool:
+    """Whether any of its machines are made by us, of the image."""
     levels = {str(level) for level in study.factors["environment"].levels} | {study.clients.environment}
     kinds = {study.environment(level).kind for level in levels}
-    if any(plugins.load("environments", kind).on_switch for kind in kinds):
+    return any(plugins.load("environments", kind).on_switch for kind in kinds)
+
+
+def _must_be_able_to_make(study: Study) -> None:
+    """Before minutes are spent on an image: what is found out of each environment later needs one."""
+    if os.geteuid() != 0 and _makes_machines(study):
+        raise HostCannot("only root may make machines", study.name, "run nearmetal as root")
+
+
+async def _prepare_images(study: Study, say: Say) -> None:
+    """Build the lab image once, before the clock of the run starts, where a machine of ours needs it."""
+    if _makes_machines(study):
         from nearmetal.lab.image import Recipe, build
 
         await build(Recipe(), Paths.default().cache, say)

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -48,7 +49,11 @@ async def debian(
         if line.startswith("I: ") and "done" not in line:
             progress(line[3:].rstrip("."))
 
-    status, text = await tools.run(argv, environment=environment, folder=root.parent, heard=heard)
+    # mmdebstrap forgets a folder of its own there. Its name has to be short: sockets are made in it.
+    with tempfile.TemporaryDirectory(prefix="nearmetal-") as scratch:
+        Path(scratch).chmod(0o755)
+        there = {**environment, "TMPDIR": scratch}
+        status, text = await tools.run(argv, environment=there, folder=root.parent, heard=heard)
     if status != 0:
         raise explain(text, recipe)
 

@@ -1,0 +1,46 @@
+"""What the machines really were, where a verdict about them means something else than a reader would take it for."""
+
+from collections.abc import Iterable, Sequence
+
+from nearmetal.model import Study, TrialRecord, Warned
+
+_EMULATORS = ("tcg",)
+"""Accelerators, as QEMU calls them, that are none: they translate each of the guest's instructions."""
+
+
+def about_reality(study: Study, records: Sequence[TrialRecord]) -> Iterable[Warned]:
+    yield from _emulated(records)
+    yield from _pretended(study, records)
+
+
+def _emulated(records: Sequence[TrialRecord]) -> Iterable[Warned]:
+    """By what was read back of the accelerator, whatever was asked for."""
+    names = _environments(
+        record for record in records if record.readback.get("resources", {}).get("accel") in _EMULATORS
+    )
+    if names:
+        yield Warned(
+            code="emulated",
+            text=f"{' and '.join(names)} ran by emulation (tcg), without the processor's virtualization: its figures "
+            "say what emulation costs here, and nothing of the same guest with hardware acceleration",
+        )
+
+
+def _pretended(study: Study, records: Sequence[TrialRecord]) -> Iterable[Warned]:
+    names = _environments(
+        record
+        for record in records
+        if any(
+            machine.role == "server" and study.environment(machine.environment).kind == "mock"
+            for machine in record.machines
+        )
+    )
+    if names:
+        yield Warned(
+            code="pretended",
+            text=f"{' and '.join(names)}: a pretended machine (mock), whose figures say nothing of any real one",
+        )
+
+
+def _environments(records: Iterable[TrialRecord]) -> list[str]:
+    return list(dict.fromkeys(str(record.trial.treatment.get("environment", "the machine")) for record in records))
