@@ -39,10 +39,6 @@ duration = "1s"
 blocks = 4
 """
 
-LONGEST = 4.0
-"""Seconds that a controller lives at most before it is killed."""
-
-
 async def nearmetal(*arguments: str, engine: str, kill_after: float | None = None) -> int:
     """Run the command; -9 when it was killed in time, else its own status."""
     process = await asyncio.create_subprocess_exec(
@@ -57,12 +53,22 @@ async def nearmetal(*arguments: str, engine: str, kill_after: float | None = Non
         return await process.wait()
 
 
-@pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("environment", "kills", "longest", "blocks"),
+    [
+        ("docker", 10, 4.0, 4),
+        pytest.param("docker", 100, 4.0, 20, marks=pytest.mark.long),
+        pytest.param("qemu", 10, 25.0, 12, marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.timeout(0)
-async def test_killed_at_random_moments(tmp_path: Path, engine: str, kills: int) -> None:
+async def test_killed_at_random_moments(
+    tmp_path: Path, engine: str, environment: str, kills: int, longest: float, blocks: int
+) -> None:
+    """`longest`: seconds that a controller lives at most."""
     await build(Recipe(), Paths.default().cache, print)
     study = tmp_path / "study.toml"
-    study.write_text(STUDY.replace("blocks = 4", f"blocks = {max(4, kills // 5)}"))
+    study.write_text(STUDY.replace("blocks = 4", f"blocks = {blocks}").replace('"docker"', f'"{environment}"'))
     folder = tmp_path / "run"
     before = snapshot()
     moments = random.Random(kills)
@@ -72,7 +78,7 @@ async def test_killed_at_random_moments(tmp_path: Path, engine: str, kills: int)
         command = (
             ["resume", str(folder)] if (folder / "manifest.json").exists() else ["run", str(study), "-o", str(folder)]
         )
-        status = await nearmetal(*command, engine=engine, kill_after=moments.uniform(0.5, LONGEST))
+        status = await nearmetal(*command, engine=engine, kill_after=moments.uniform(0.5, longest))
         assert status == -9, f"it came to its end with status {status} after {killed} kills"
         killed += 1
         journal = RunFolder(folder).journal
