@@ -1,5 +1,6 @@
 """Links between real machines: what the study says of a link is what those at its ends see."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.link import Link
 from nearmetal.lab.sites import opener
-from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, Running
+from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec
 from tests.conftest import OWN_CPU
 
 from .conftest import remains
@@ -44,10 +45,15 @@ class Joined:
     def __init__(self, server: Machine, client: Machine, link: Link) -> None:
         self.server, self.client, self.link = server, client, link
 
-    async def serve(self, *options: str) -> Running:
-        return await self.server.spawn(
-            [self.server.probe, "serve", "--listen", f"{self.server.address}:9001", *options]
-        )
+    async def serve(self, *options: str) -> None:
+        """Return when the server answers, however long its start takes on a busy host."""
+        await self.server.spawn([self.server.probe, "serve", "--listen", f"{self.server.address}:9001", *options])
+        for _ in range(200):
+            document = await self.load("--requests", "1")
+            if document["requests"]["completed"] == 1:  # type: ignore[index]
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"the server does not answer: {document}")
 
     async def load(self, *options: str) -> dict[str, object]:
         url = f"http://{self.server.address}:9001/"
