@@ -113,7 +113,7 @@ class Tempdir:
         """Nothing: there is no image to import."""
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
-        folder = Paths.default().runtime / order.name
+        folder = Paths.default().state / "tempdir" / order.name
         handle = Handle(
             kind=self.kind,
             name=order.name,
