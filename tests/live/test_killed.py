@@ -39,6 +39,7 @@ duration = "1s"
 blocks = 4
 """
 
+
 async def nearmetal(*arguments: str, engine: str, kill_after: float | None = None) -> int:
     """Run the command; -9 when it was killed in time, else its own status."""
     process = await asyncio.create_subprocess_exec(
