@@ -80,7 +80,7 @@ def _cpus(used: Sequence[Used], report: ReportInput) -> Table:
     rows = [
         (*_named(one, report), where, *_states(dict(told), "all"))
         for one in used
-        for where, told in (("inside", one.inside), ("host", one.host))
+        for where, told in (("inside", one.inside), ("its host", one.host))
     ]
     caption = "All CPUs, in percent of their time: averages over the measuring and all trials, in mpstat's columns"
     return Table("usage-cpu", caption, columns, tuple(rows), folded=len(rows) > 40)
@@ -90,7 +90,7 @@ def _each_cpu(used: Sequence[Used], report: ReportInput) -> Table:
     columns = (*_PLACE, Column("CPU", numeric=True), *(Column(f"%{state}", numeric=True) for state in STATES))
     rows: list[tuple[Value, ...]] = []
     for one in used:
-        for where, told in (("inside", one.inside), ("host", one.host)):
+        for where, told in (("inside", one.inside), ("its host", one.host)):
             cpus = sorted({int(name.split(".")[1]) for name in told if name.startswith("cpu.") and ".all." not in name})
             rows += [(*_named(one, report), where, cpu, *_states(dict(told), str(cpu))) for cpu in cpus]
     return Table("usage-each-cpu", "Each CPU by itself", columns, tuple(rows), folded=True)
@@ -107,19 +107,24 @@ def _disks(used: Sequence[Used], report: ReportInput) -> Table:
     )
     rows: list[tuple[Value, ...]] = []
     for one in used:
-        for where, told in (("inside", one.inside), ("host", one.host)):
+        for where, told in (("inside", one.inside), ("its host", one.host)):
             for disk in sorted({name.split(".")[1] for name in told if name.startswith("disk.")}):
                 tps, read, written, busy = (
                     told.get(f"disk.{disk}.{figure}", 0.0) for figure in ("tps", "read", "written", "busy")
                 )
-                sizes = (read / _KIBIBYTE, written / _KIBIBYTE)
-                rows.append((*_named(one, report), where, disk, tps, *sizes, round(100 * busy, 2)))
+                rates = map(_legible, (tps, read / _KIBIBYTE, written / _KIBIBYTE))
+                rows.append((*_named(one, report), where, disk, *rates, round(100 * busy, 2)))
     caption = "Disks that did something, in iostat's columns (1 kB is 1,024 bytes); a container has the host's disks"
     return Table("usage-disk", caption, columns, tuple(rows), folded=len(rows) > 40)
 
 
+def _legible(rate: float) -> int | float:
+    """Never with an exponent."""
+    return round(rate) if rate >= 1000 else round(rate, 2)
+
+
 def _machines(used: Sequence[Used], report: ReportInput) -> Table:
-    names = ("CPU %", "memory", "limit", "memory %", "net in/s", "net out/s", "block in/s", "block out/s", "PIDs")
+    names = ("CPU %", "memory", "limit", "mem %", "net in", "net out", "block in", "block out", "PIDs")
     columns = (Column("workload"), Column("treatment"), *(Column(name, numeric=True) for name in names))
     rows = tuple((*_named(one, report), *_machine(one)) for one in used)
     caption = (
