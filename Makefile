@@ -70,13 +70,13 @@ check: .venv/python
 	cargo fmt --check
 	$(CARGO_STATIC) clippy $(CARGO_FLAGS) --all-targets -- -D warnings
 
-# What needs the host to itself comes last and alone; the rest shares the CPUs. Two at a time, because a guest that is
-# emulated takes a CPU; worksteal, because neighbours share machines. Tests start Python some hundred times: with its
-# bytecode kept, whatever the environment says, that takes less.
+# What needs the host to itself comes last and alone; the rest shares the CPUs, the live ones two at a time because a
+# guest that is emulated takes a CPU. worksteal, because neighbours share what takes long to make. Tests start Python some
+# hundred times: with its bytecode kept, whatever the environment says, that takes less.
 test: export PYTHONDONTWRITEBYTECODE =
 test: setup check
 	$(CARGO_STATIC) test $(CARGO_FLAGS)
-	$(PYTHON) -m pytest -q -n auto -m "not live and not long"
+	$(PYTHON) -m pytest -q -n auto --dist worksteal -m "not live and not long"
 	$(PYTHON) -m pytest -q -n 2 --dist worksteal -m "live and not long and not alone" --durations=10
 	$(PYTHON) -m pytest -q -m "live and alone and not long" --durations=10
 
