@@ -214,9 +214,7 @@ def _start(
     try:
         return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr)
     except FileNotFoundError:
-        raise HostCannot(
-            f"there is no program {command[0]!r}", remedy="install the package that has it"
-        ) from None
+        raise HostCannot(f"there is no program {command[0]!r}", remedy="install the package that has it") from None
 
 
 def _whole_file(kept: Kept, source: Path | None, work: Callable[[Machine], Awaitable[None]]) -> None:

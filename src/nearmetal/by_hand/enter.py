@@ -57,9 +57,7 @@ def _with_own_streams(command: Sequence[str]) -> tuple[int, int]:
     try:
         process = subprocess.Popen(command)
     except FileNotFoundError:
-        raise HostCannot(
-            f"there is no program {command[0]!r}", remedy="install the package that has it"
-        ) from None
+        raise HostCannot(f"there is no program {command[0]!r}", remedy="install the package that has it") from None
     with _passing_on(process) as signals:
         status = process.wait()
     return exit_status(status), signals[-1] if signals else 0

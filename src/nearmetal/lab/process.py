@@ -30,9 +30,7 @@ async def start(
             start_new_session=True,
         )
     except FileNotFoundError:
-        raise HostCannot(
-            f"there is no program {argv[0]!r}", remedy="install the package that has it"
-        ) from None
+        raise HostCannot(f"there is no program {argv[0]!r}", remedy="install the package that has it") from None
     except PermissionError:
         raise HostCannot(f"{argv[0]!r} may not be run", remedy="run nearmetal as root") from None
 
