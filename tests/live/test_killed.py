@@ -23,7 +23,7 @@ reference = { environment = "host" }
 [factors]
 environment = ["host", "docker"]
 [machine]
-memory = "128MiB"
+memory = "512MiB"
 [[workloads]]
 name = "web"
 kind = "http"
