@@ -108,7 +108,7 @@ class Watcher:
     def _on_BootEnded(self, event: BootEnded) -> None:
         if not self._bar:
             took = sum(event.phases_ns.values()) / 1e9
-            self._console.print(f"  {key(event.treatment)}: ready and back in {show_duration(took)}")
+            self._console.print(f"  {key(event.treatment)}: made and removed in {show_duration(took)}")
 
     def _on_BlockEnded(self, event: BlockEnded) -> None:
         if not event.whole:

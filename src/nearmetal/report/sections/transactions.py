@@ -46,7 +46,7 @@ def _measured(cells: Sequence[Cell], report: ReportInput) -> Table:
     """As the published table is laid out: a column for each number of workers, where that number is a factor."""
     study = report.manifest.study
     workers = {id(cell): settings(study, cell.treatment).parameter(cell.workload, "workers") for cell in cells}
-    numbers = list(dict.fromkeys(workers.values()))
+    numbers = sorted(dict.fromkeys(workers.values()), key=lambda number: number if isinstance(number, int) else 0)
     rows: dict[tuple[str, str], dict[object, Cell]] = {}
     for cell in cells:
         name = report.labels.treatment(_without_workers(cell, report))
