@@ -260,6 +260,12 @@ async def test_a_ramp_gives_the_saturation_and_whether_it_is_a_bound(
     assert found.invalid is None
 
 
+async def test_a_first_rate_that_was_kept_up_once_and_failed_twice_is_a_bound_too() -> None:
+    saturation = {**RAMPS["-below"]["saturation"], "interval": [None, None]}
+    found = await measured(workload(**RAMP), {**RAMPS["-below"], "saturation": saturation})
+    assert (value(found, "saturation"), found.responses["saturation"].censored) == (300, "left")
+
+
 async def test_ramps_of_several_clients_add_up_to_a_bound_if_one_is_a_bound() -> None:
     found = await measured(workload(**RAMP), RAMPS[""], RAMPS["-above"])
     assert (value(found, "saturation"), found.responses["saturation"].censored) == (200.0, "right")

@@ -15,7 +15,8 @@ use super::recorder::Recorder;
 use super::saturation::{Outcome, Purpose, Saturation, Search};
 use crate::units;
 
-/// Replies keep up when the last of them comes at most this share of the step's time later than the quickest would.
+/// Replies keep up when the last of them comes at most this share of the step's time later than the quickest would, or
+/// before the next request would have been due: no more than one has then piled up.
 const LAG: f64 = 0.05;
 /// When half of the requests are later than this, the generator has failed and not the server.
 const LATE: Nanoseconds = 10 * MILLISECOND;
@@ -157,14 +158,22 @@ fn outcome(found: &Recorder, max_errors: f64) -> Outcome {
     let quickest = found.latency.quantile(0.0).unwrap_or(0);
     let drained = found.last.saturating_sub(found.last_intended);
     let sending = found.last_intended.saturating_sub(found.first_intended);
-    let in_time = drained.saturating_sub(quickest) as f64 <= sending as f64 * LAG
-        // A single request has no time of sending: it keeps up by being answered.
-        || found.attempted == 1;
+    let in_time = in_time(drained.saturating_sub(quickest), sending, found.attempted);
     if in_time && found.completed > 0 && over(errors.total(), found.attempted) <= max_errors {
         Outcome::KeptUp
     } else {
         Outcome::Failed
     }
+}
+
+/// Whether the last reply came soon enough after so many requests were sent in so much time.
+fn in_time(lag: Nanoseconds, sending: Nanoseconds, requests: u64) -> bool {
+    // A single request has no time of sending: it keeps up by being answered.
+    let Some(intervals) = requests.checked_sub(1).filter(|&some| some > 0) else {
+        return true;
+    };
+    let interval = sending as f64 / intervals as f64;
+    lag as f64 <= (sending as f64 * LAG).max(interval)
 }
 
 fn over(part: u64, whole: u64) -> f64 {
@@ -210,6 +219,17 @@ fn add(mut sum: Measured, next: Measured) -> Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replies_keep_up_within_a_share_of_the_step_or_one_interval_of_a_slow_one() {
+        assert!(in_time(u64::MAX, 0, 1));
+        let (two_in_a_second, sending) = (2, 500 * MILLISECOND);
+        assert!(in_time(500 * MILLISECOND, sending, two_in_a_second));
+        assert!(!in_time(501 * MILLISECOND, sending, two_in_a_second));
+        let (hundred, sending) = (101, 1000 * MILLISECOND);
+        assert!(in_time(50 * MILLISECOND, sending, hundred));
+        assert!(!in_time(51 * MILLISECOND, sending, hundred));
+    }
 
     #[test]
     fn the_length_of_a_step_is_a_factor_or_a_time() {

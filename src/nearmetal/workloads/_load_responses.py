@@ -59,7 +59,7 @@ def of_ramp(documents: Documents) -> dict[str, Response]:
         if limit is None and any(step.generator_failed for step in document.steps):
             return {"errors": _errors(documents)}
         if limit is None:
-            raise ToolFailed("the load generator told no saturation", remedy="see the artifact load-0.json")
+            raise ToolFailed("the load generator told no saturation: its ramp was interrupted")
         total += limit
     ends = {document.saturation.censored for document in documents if document.saturation}
     censored = "right" if "above" in ends else "left" if "below" in ends else None
@@ -72,7 +72,7 @@ def _limit(document: LoadDocument) -> float | None:
     found = document.saturation
     if found is None or found.censored == "interrupted":
         return None
-    return found.interval[1] if found.censored == "below" else found.rate
+    return document.steps[0].offered if found.censored == "below" else found.rate
 
 
 def _something_served(documents: Documents) -> None:
