@@ -1,8 +1,6 @@
 """A host of the user's own, reached by SSH: `[hosts.NAME]` in a study.
 
-Who it is and who we are is the user's business: their known_hosts says which host key is right, their agent and key
-files log in, and their ~/.ssh/config may say the rest. What is started there ends when the connection does, so nothing
-outlives the controller but what the ledger knows of.
+What is started there ends when the connection does, so nothing outlives the controller but what the ledger knows of.
 
 An sshd serves ten commands at once on a connection by default, and every machine takes one for as long as it lives.
 Where one connection is full, the next one is opened.
@@ -11,7 +9,6 @@ Where one connection is full, the next one is opened.
 import asyncio
 import contextlib
 import os
-import re
 import shlex
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -20,12 +17,12 @@ from pathlib import Path, PurePosixPath
 
 import asyncssh
 
-from nearmetal.config import LIMITS
-from nearmetal.errors import BadInput, HostCannot
+from nearmetal.errors import HostCannot
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
 from nearmetal.lab.site import must
 from nearmetal.lab.ssh_commands import SshCommands
+from nearmetal.lab.ssh_login import log_in
 from nearmetal.model import HostSpec
 from nearmetal.units import show_size
 
@@ -33,10 +30,6 @@ CACHE = "/var/cache/nearmetal"
 """What is sent to a host once and may be removed at any time: probe and images, by their hashes."""
 STATE = "/var/lib/nearmetal"
 
-_TARGET = re.compile(
-    r"(?:(?P<user>[^@]+)@)?(?:\[(?P<bracketed>[^\]]+)\]|(?P<host>[^\[\]]+?))(?::(?P<port>[0-9]{1,5}))?"
-)
-_KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
 _IDENTITY = "uname -s && uname -m && id -u && cat /proc/sys/kernel/random/boot_id"
 _CHUNK = 8 * 2**20
 """Bytes of a file that are sent at a time."""
@@ -55,18 +48,6 @@ mv -f -- "$unfinished" "$1"
 """
 
 Say = Callable[[str], None]
-
-
-def parse(spec: HostSpec) -> tuple[str, str | None, int | None]:
-    """Host, user and port of "user@host:port", "user@[address]:port" or an address alone. BadInput."""
-    text = spec.ssh
-    user, _, rest = text.rpartition("@")
-    if rest.count(":") > 1 and not rest.startswith("["):
-        return rest, user or None, None  # an IPv6 address without brackets
-    found = _TARGET.fullmatch(text)
-    if not found or int(found["port"] or 22) > 65535:
-        raise BadInput(f"{text!r} is no address of an SSH server", "[hosts] ssh", 'write it as "user@host:port"')
-    return found["bracketed"] or found["host"], found["user"], int(found["port"]) if found["port"] else None
 
 
 class SshSite(SshCommands):
@@ -96,7 +77,7 @@ class SshSite(SshCommands):
         """Log in, see what it is, and have the probe there. BadInput, or HostCannot with what helps."""
         site = cls(name, spec, say)
         try:
-            site._connection = await site._log_in()
+            site._connection = await log_in(spec, site.where)
             await site._identify()
             await site._bring_probe()
         except BaseException:
@@ -114,33 +95,6 @@ class SshSite(SshCommands):
         return str(self.spec.trunk or self.connection.get_extra_info("peername")[0])
 
     # ── Reach ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def _log_in(self) -> asyncssh.SSHClientConnection:
-        host, user, port = parse(self.spec)
-        given = {"username": user, "port": port}
-        try:
-            options = asyncssh.SSHClientConnectionOptions(
-                host=host,
-                login_timeout=LIMITS.command,
-                **{key: value for key, value in given.items() if value is not None},
-            )
-            # Without any file of known hosts asyncssh would trust whoever answers.
-            known = options.known_hosts or [str(path) for name in _KNOWN_HOSTS if (path := _file(name)).is_file()]
-            async with asyncio.timeout(LIMITS.command):
-                return await asyncssh.connect(host, options=options, known_hosts=known or b"")
-        except asyncssh.HostKeyNotVerifiable as error:
-            raise HostCannot(
-                f"its host key is not one that you know: {error}",
-                self.where,
-                f"log in once by hand and compare the key (ssh {self.spec.ssh}), so that it is in ~/.ssh/known_hosts",
-            ) from None
-        except asyncssh.PermissionDenied:
-            raise HostCannot(
-                "it accepts none of your keys", self.where, f"ssh-copy-id {self.spec.ssh}; or add the key to ssh-agent"
-            ) from None
-        except (asyncssh.Error, OSError, ValueError) as error:
-            said = str(error) or f"no answer within {LIMITS.command:g} s"
-            raise HostCannot(f"it cannot be reached: {said}", self.where, f"try: ssh {self.spec.ssh}") from None
 
     async def _identify(self) -> None:
         told = await self.connection.run(_IDENTITY, stdin=asyncssh.DEVNULL)
@@ -165,7 +119,7 @@ class SshSite(SshCommands):
             if len(self._more) >= _MOST_CONNECTIONS:
                 raise asyncssh.ChannelOpenError(asyncssh.OPEN_RESOURCE_SHORTAGE, "too many commands at once")
             try:
-                connection = await self._log_in()
+                connection = await log_in(self.spec, self.where)
             except HostCannot as error:
                 raise asyncssh.ConnectionLost(error.what) from None
             if self.connection.is_closed():
@@ -257,7 +211,3 @@ class SshSite(SshCommands):
                 sent += len(chunk)
                 if telling and (sent == size or sent // _CHUNK % 8 == 0):
                     self._say(f"{self.where}: {file.name}: {show_size(sent)} of {show_size(size)} sent")
-
-
-def _file(name: str) -> Path:
-    return Path(name).expanduser()

@@ -68,11 +68,20 @@ class LinkSpec(Frozen):
         return any(given is not None for given in (self.rate, self.delay, self.jitter, self.loss, self.reorder))
 
 
+SshTarget = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[][A-Za-z0-9_.@:%\[\]-]*$", max_length=300)]
+"""Where an SSH server answers: "user@10.0.0.2". Never an option of some program."""
+
+
 class HostSpec(Frozen):
-    ssh: Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[][A-Za-z0-9_.@:%\[\]-]*$", max_length=300)]
-    """Where its SSH server answers: "user@10.0.0.2". Never an option of some program."""
+    ssh: SshTarget
     trunk: IPvAnyAddress | None = None
     """The address by which other hosts reach it for a tunnel, when it is not the one that SSH reached."""
+    key: str | None = None
+    """A key file to log in with, in place of what the user's agent and configuration have."""
+    host_key: str | None = None
+    """The only public key that is accepted of it, in place of what the user's known_hosts has."""
+    jump: SshTarget | None = None
+    """The SSH server through which it is reached, in place of what the user's configuration says."""
 
 
 class EnvironmentSpec(Frozen):
