@@ -110,20 +110,21 @@ Measured = tuple[dict[str, Response], dict[str, bytes]]
 
 def transactions(path: Path, blocks: int = 12) -> RunFolder:
     """A run of every environment, card, offload and number of workers."""
-    return _make(path, TRANSACTIONS, blocks, _transactions)
+    return make(path, TRANSACTIONS, blocks, _transactions)
 
 
 def shared(path: Path, blocks: int = 10) -> RunFolder:
     """A run of one to five clients, with the documents of its ramps."""
-    return _make(path, SHARED, blocks, _shared)
+    return make(path, SHARED, blocks, _shared)
 
 
-def _make(
+def make(
     path: Path,
     source: str,
     blocks: int,
     measure: Callable[[str, Treatment, np.random.Generator], Measured],
 ) -> RunFolder:
+    """A run of a study whose text has @BLOCKS@ for their number."""
     source = source.replace("@BLOCKS@", str(blocks))
     raw = tomllib.loads(source)
     raw["factors"] = {

@@ -6,9 +6,8 @@ from nearmetal import factors, units
 from nearmetal.analysis import centre
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment
-from nearmetal.report import charts, figures, words
-from nearmetal.report.blocks import Block, Chart, Column, Panel, Section, Table, Value
-from nearmetal.report.charts.beside import Pair, beside
+from nearmetal.report import against, figures, words
+from nearmetal.report.blocks import Block, Column, Section, Table, Value
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.settings import settings
 from nearmetal.studies import published
@@ -37,8 +36,7 @@ class Transactions:
         blocks: list[Block] = [_measured(cells, report)]
         contrasts = [contrast for contrast in report.analysis.contrasts if contrast.response == _RESPONSE]
         if contrasts:
-            blocks += _drawn(contrasts, counts, report)
-            blocks.append(_beside(contrasts, counts, report))
+            blocks += _compared(contrasts, counts, report)
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
 
@@ -141,75 +139,20 @@ def _ratio(contrast: Contrast, counts: Published, report: ReportInput) -> float 
     return None if one is None or other is None or other.mean == 0 else one.mean / other.mean
 
 
-def _beside(contrasts: Sequence[Contrast], counts: Published, report: ReportInput) -> Table:
-    columns = (
-        Column("workload", where="data"),
-        Column("comparison"),
-        Column("measured", numeric=True, where="page"),
-        Column("published", numeric=True, where="page"),
-        Column("measured ratio", numeric=True, where="data"),
-        Column("low", numeric=True, where="data"),
-        Column("high", numeric=True, where="data"),
-        Column("published ratio", numeric=True, where="data"),
-        Column("verdict"),
-        Column("published is"),
-    )
-    rows = []
-    for contrast in contrasts:
-        ratio = _ratio(contrast, counts, report)
-        low, high = contrast.interval or (None, None)
-        rows.append(
-            (
-                words.workload(contrast.workload),
-                report.labels.versus(contrast),
-                words.estimate(contrast),
-                None if ratio is None else f"{figures.ratio(ratio)} ×",
-                contrast.ratio,
-                low,
-                high,
-                ratio,
-                words.verdict(contrast),
-                _agreement(contrast, ratio),
-            )
-        )
-    caption = "Each comparison beside the published one, as ratios of transactions"
-    return Table("transactions-published", caption, columns, tuple(rows), folded=len(rows) > 12)
+def _compared(contrasts: Sequence[Contrast], counts: Published, report: ReportInput) -> list[Block]:
+    def ratio(contrast: Contrast) -> float | None:
+        return _ratio(contrast, counts, report)
 
-
-def _agreement(contrast: Contrast, ratio: float | None) -> str:
-    """What the interval says of the published ratio, of which no interval is known."""
-    if ratio is None:
-        return "not published"
-    if contrast.interval is None:
-        return "cannot be told"
-    low, high = contrast.interval
-    return "within the interval" if low <= ratio <= high else "higher" if ratio > high else "lower"
-
-
-def _drawn(contrasts: Sequence[Contrast], counts: Published, report: ReportInput) -> list[Block]:
-    pairs = [
-        Pair(
-            heading=report.labels.sides(contrast)[2],
-            label=" vs ".join(report.labels.sides(contrast)[:2]),
-            figure=f"{figures.ratio(contrast.ratio, contrast.interval)} ×",
-            colour=report.colour(contrast.treatment),
-            measured=contrast.ratio,
-            interval=contrast.interval,
-            published=_ratio(contrast, counts, report),
-        )
-        for contrast in contrasts
-        if contrast.ratio is not None and contrast.ratio > 0
-    ]
-    if not any(pair.published for pair in pairs):
-        return []
     caption = (
         "A point is the ratio measured here on its interval, a hollow square the published one. The published link "
         "looks full in most rows, which pulls its ratios to 1."
     )
-    description = "Measured and published ratios of transactions; the table below has the same figures."
-    title = "Ratios, measured and published"
-    panel = Panel("ratios", beside(title, pairs, charts.WIDE), beside(title, pairs, charts.NARROW))
-    return [Chart("transactions", caption, description, (panel,))]
+    title = "Ratios of transactions, measured and published"
+    told = "Each comparison beside the published one, as ratios of transactions"
+    return [
+        *against.chart("transactions", title, caption, contrasts, ratio, report),
+        against.table("transactions-published", told, contrasts, ratio, report),
+    ]
 
 
 plugin = Transactions()

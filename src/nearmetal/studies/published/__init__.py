@@ -93,6 +93,16 @@ class Statement(Frozen):
         return self
 
 
+class Claim(Frozen):
+    """A sentence of the source that its own figures can be held against, and so can ours: one of them over another."""
+
+    said: str
+    """In our words."""
+    table: str
+    of: Mapping[str, Level]
+    against: Mapping[str, Level]
+
+
 class Counterpart(Frozen):
     """What the source's name for an environment is here: its kind, and its network card where that matters."""
 
@@ -116,6 +126,7 @@ class Published(Frozen):
     environments: Mapping[str, Counterpart]
     tables: tuple[Table, ...] = ()
     statements: tuple[Statement, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
     @model_validator(mode="after")
     def _units_are_known(self) -> "Published":
@@ -133,6 +144,19 @@ class Published(Frozen):
             if "environment" in at and at["environment"] not in self.environments:
                 raise ValueError(f"no word about the environment {at['environment']!r}")
         return self
+
+    @model_validator(mode="after")
+    def _claims_have_figures(self) -> "Published":
+        for claim in self.claims:
+            self.ratio(claim.table, claim.of, claim.against)
+        return self
+
+    def ratio(self, table: str, of: Mapping[str, Level], against: Mapping[str, Level]) -> float:
+        """The mean of one figure over that of another, in one table. ValueError when either was not published."""
+        one, other = (self.table(table).at(**levels) for levels in (of, against))
+        if one is None or other is None:
+            raise ValueError(f"the table {table!r} has no figure at {dict(of if one is None else against)}")
+        return one.mean / other.mean
 
     def table(self, name: str) -> Table:
         """The table of that name. KeyError."""

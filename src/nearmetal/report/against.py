@@ -1,0 +1,94 @@
+"""Measured comparisons beside what somebody else published of the same two, as ratios: a table, and a chart."""
+
+from collections.abc import Callable, Sequence
+
+from nearmetal.analysis.results import Contrast
+from nearmetal.report import charts, figures, words
+from nearmetal.report.blocks import Chart, Column, Panel, Table, Value
+from nearmetal.report.charts.beside import Pair, beside
+from nearmetal.report.reading import ReportInput
+
+PublishedRatio = Callable[[Contrast], float | None]
+"""Published treatment over published reference; None where one of them was not published."""
+
+
+def table(name: str, caption: str, contrasts: Sequence[Contrast], ratio: PublishedRatio, report: ReportInput) -> Table:
+    """One row a comparison; what is compared is named where that is more than one response."""
+    several = len({contrast.response for contrast in contrasts}) > 1
+    columns = (
+        Column("workload", where="both" if several else "data"),
+        *((Column("response"),) if several else ()),
+        Column("comparison"),
+        Column("measured", numeric=True, where="page"),
+        Column("published", numeric=True, where="page"),
+        Column("measured ratio", numeric=True, where="data"),
+        Column("low", numeric=True, where="data"),
+        Column("high", numeric=True, where="data"),
+        Column("published ratio", numeric=True, where="data"),
+        Column("verdict"),
+        Column("published is"),
+    )
+    rows = tuple(
+        (
+            words.workload(contrast.workload),
+            *((words.response(contrast.response),) if several else ()),
+            *_row(contrast, ratio(contrast), report),
+        )
+        for contrast in contrasts
+    )
+    return Table(name, caption, columns, rows, folded=len(rows) > 12)
+
+
+def _row(contrast: Contrast, published: float | None, report: ReportInput) -> tuple[Value, ...]:
+    low, high = contrast.interval or (None, None)
+    return (
+        report.labels.versus(contrast),
+        words.estimate(contrast),
+        None if published is None else f"{figures.ratio(published)} ×",
+        contrast.ratio,
+        low,
+        high,
+        published,
+        words.verdict(contrast),
+        _agreement(contrast, published),
+    )
+
+
+def _agreement(contrast: Contrast, ratio: float | None) -> str:
+    """What the interval says of the published ratio, of which no interval is known."""
+    if ratio is None:
+        return "not published"
+    if contrast.interval is None:
+        return "cannot be told"
+    low, high = contrast.interval
+    return "within the interval" if low <= ratio <= high else "higher" if ratio > high else "lower"
+
+
+def chart(
+    name: str, title: str, caption: str, contrasts: Sequence[Contrast], ratio: PublishedRatio, report: ReportInput
+) -> list[Chart]:
+    """The same drawn; nothing where there is no published ratio to draw."""
+    several = len({(contrast.workload, contrast.response) for contrast in contrasts}) > 1
+    pairs = [
+        Pair(
+            heading=_heading(contrast, report, several=several),
+            label=" vs ".join(report.labels.sides(contrast)[:2]),
+            figure=f"{figures.ratio(contrast.ratio, contrast.interval)} ×",
+            colour=report.colour(contrast.treatment),
+            measured=contrast.ratio,
+            interval=contrast.interval,
+            published=ratio(contrast),
+        )
+        for contrast in contrasts
+        if contrast.ratio is not None and contrast.ratio > 0
+    ]
+    if not any(pair.published for pair in pairs):
+        return []
+    description = f"{title}; the table below has the same figures."
+    panel = Panel("ratios", beside(title, pairs, charts.WIDE), beside(title, pairs, charts.NARROW))
+    return [Chart(name, caption, description, (panel,))]
+
+
+def _heading(contrast: Contrast, report: ReportInput, *, several: bool) -> str:
+    shared = report.labels.sides(contrast)[2]
+    return f"{words.workload(contrast.workload)}, {words.response(contrast.response)}" if several else shared

@@ -1,0 +1,215 @@
+"""What sysbench measured in the published study's own statistics and beside them, and what it claimed, tested."""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+
+from nearmetal.analysis.results import Cell, Contrast
+from nearmetal.model import Assignment, Level
+from nearmetal.report import against, figures, words
+from nearmetal.report.blocks import Badge, Block, Column, Quantity, Section, Statement, Statements, Table, Value
+from nearmetal.report.reading import ReportInput
+from nearmetal.report.settings import settings
+from nearmetal.studies import published
+from nearmetal.studies.published import Claim, Published
+
+_SUMMARY = "summary"
+_TABLES = {"cpu": {"events": "cpu"}, "fileio": {"read": "read", "written": "written", "latency_mean": "latency"}}
+"""Test of sysbench and response to the published table of the five values each."""
+_STATISTICS = ("Min", "Max", "Avg", "StdDev")
+_MEMORY = {2 * 2**30: "2G", 2**30: "1G"}
+_EMULATION, _HARDWARE = "tcg", "whpx"
+"""The published accelerators. Ours in hardware is another, and the nearest there is."""
+
+_LEAD = (
+    "The published statistics of each test beside the same ones of what was measured here, a block for a run. The "
+    "machines are others, so figures are not to be compared from one to the other; ratios are."
+)
+
+
+class SystemVsOs:
+    name = "system-vs-os"
+    title = "System against OS virtualization"
+    order = 16
+
+    def render(self, report: ReportInput) -> Section | None:
+        found = published.of(report.manifest.study.name)
+        if found is None or _SUMMARY not in {table.name for table in found.tables}:
+            return None
+        tables = [one for workload in _tests(report) if (one := _statistics(workload, found, report)) is not None]
+        if not tables:
+            return None
+        return Section(self.name, self.title, _LEAD, (_claims(found, report), *_ratios(found, report), *tables))
+
+
+# ── Which published figure a treatment's is ───────────────────────────────────────────────────────────────────────
+
+
+def _tests(report: ReportInput) -> dict[str, str]:
+    """Workload to the test of sysbench that it is."""
+    return {
+        spec.name: str(spec.parameters.get("test"))
+        for spec in report.manifest.study.workloads
+        if spec.kind == "sysbench" and spec.parameters.get("test") in _TABLES
+    }
+
+
+def _table_of(workload: str, response: str, report: ReportInput) -> str | None:
+    """The published table with values of a response; None where there is none."""
+    return _TABLES.get(_tests(report).get(workload, ""), {}).get(response)
+
+
+def _place(treatment: Assignment, found: Published, report: ReportInput) -> dict[str, Level] | None:
+    """Which of the published tests a treatment is; None where it is none of them."""
+    asked = settings(report.manifest.study, treatment)
+    machine = asked.asked.machine
+    environment, memory = found.named(asked.kind, asked.nic), _MEMORY.get(machine.memory)
+    if environment is None or memory is None or machine.accel == "auto":
+        return None
+    place: dict[str, Level] = {"environment": environment, "memory": memory, "cpus": machine.vcpus}
+    if environment == "QEMU":
+        place["accelerator"] = _EMULATION if machine.accel == _EMULATION else _HARDWARE
+    return place
+
+
+# ── Minimum, maximum, average, standard deviation ─────────────────────────────────────────────────────────────────
+
+
+def _statistics(workload: str, found: Published, report: ReportInput) -> Table | None:
+    cells = [
+        cell
+        for cell in report.analysis.cells
+        if cell.workload == workload and _table_of(workload, cell.response, report) is not None
+    ]
+    if not cells:
+        return None
+    columns = (
+        Column("treatment"),
+        Column("figure"),
+        Column("blocks", numeric=True),
+        *(Column(name, numeric=True) for name in ("min", "max", "average", "stddev")),
+        *(Column(f"published {name}", numeric=True) for name in ("min", "max", "average", "stddev")),
+        Column("unit", where="data"),
+    )
+    rows = tuple(_row(cell, found, report) for cell in sorted(cells, key=lambda cell: _order(workload, cell, report)))
+    caption = (
+        f"{words.workload(workload)}{_size(workload, report)}: the standard deviation is the population's, as published"
+    )
+    return Table(f"statistics-{workload}", caption, columns, rows)
+
+
+def _order(workload: str, cell: Cell, report: ReportInput) -> tuple[int, int]:
+    """Responses as published, and in each the treatments as planned."""
+    listed = list(_TABLES[_tests(report)[workload]])
+    return listed.index(cell.response), list(report.manifest.plan.treatments).index(dict(cell.treatment))
+
+
+def _size(workload: str, report: ReportInput) -> str:
+    """Of its files, and of the published ones, for a test of files."""
+    given = settings(report.manifest.study, report.manifest.plan.treatments[0]).parameter(workload, "total_size")
+    return "" if given is None else f", on {given} of files (published: on 2 GiB of the 4 GiB that were prepared)"
+
+
+def _row(cell: Cell, found: Published, report: ReportInput) -> tuple[Value, ...]:
+    ours = (cell.minimum, cell.maximum, cell.mean, statistics.pstdev(cell.values))
+    return (
+        report.labels.treatment(cell.treatment),
+        words.response(cell.response),
+        len(cell.values),
+        *(Quantity(value, cell.unit) for value in ours),
+        *_printed(cell, found, report),
+        cell.unit,
+    )
+
+
+def _printed(cell: Cell, found: Published, report: ReportInput) -> Iterator[Quantity | None]:
+    """As the source's own tables have them, which are rounded."""
+    place = _place(cell.treatment, found, report)
+    table = found.table(_SUMMARY)
+    for statistic in _STATISTICS:
+        test = _table_of(cell.workload, cell.response, report) or ""
+        figure = None if place is None else table.at(**place, test=test, statistic=statistic)
+        yield None if figure is None else Quantity(found.si(table, figure)[0], cell.unit)
+
+
+# ── As ratios ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _compared(report: ReportInput) -> list[Contrast]:
+    return [
+        contrast
+        for contrast in report.analysis.contrasts
+        if _table_of(contrast.workload, contrast.response, report) is not None
+    ]
+
+
+def _ratios(found: Published, report: ReportInput) -> list[Block]:
+    contrasts = _compared(report)
+    if not contrasts:
+        return []
+
+    def ratio(contrast: Contrast) -> float | None:
+        return _published_ratio(contrast, found, report)
+
+    caption = "A point is the ratio measured here on its interval, a hollow square the published one."
+    title = "Ratios, measured and published"
+    told = "Each comparison beside the same one of the published averages"
+    drawn = [contrast for contrast in contrasts if contrast.primary]
+    return [
+        *against.chart("system-vs-os", title, caption, drawn, ratio, report),
+        against.table("system-vs-os-ratios", told, contrasts, ratio, report),
+    ]
+
+
+def _published_ratio(contrast: Contrast, found: Published, report: ReportInput) -> float | None:
+    table = _table_of(contrast.workload, contrast.response, report)
+    one, other = (_place(side, found, report) for side in (contrast.treatment, contrast.reference))
+    return None if table is None or one is None or other is None else found.ratio(table, one, other)
+
+
+# ── What it claimed ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _claims(found: Published, report: ReportInput) -> Statements:
+    """Each with every comparison here that it can be held against; with none, that is said."""
+    contrasts = _compared(report)
+    return Statements(
+        tuple(
+            statement
+            for claim in found.claims
+            for statement in (_tested(claim, contrasts, found, report) or [_untested(claim, found)])
+        )
+    )
+
+
+def _tested(claim: Claim, contrasts: Sequence[Contrast], found: Published, report: ReportInput) -> list[Statement]:
+    return [
+        Statement(
+            about=f"{claim.said} Published: {_told(claim, found)}.",
+            text=f"{words.workload(contrast.workload)}: {words.sentence(contrast, report.labels)}.",
+            badge=words.verdict(contrast),
+            detail=words.small_print(contrast),
+        )
+        for contrast in contrasts
+        if _table_of(contrast.workload, contrast.response, report) == claim.table
+        and _is(claim.of, _place(contrast.treatment, found, report))
+        and _is(claim.against, _place(contrast.reference, found, report))
+    ]
+
+
+def _is(wanted: Mapping[str, Level], place: Mapping[str, Level] | None) -> bool:
+    return place is not None and dict(wanted) == dict(place)
+
+
+def _untested(claim: Claim, found: Published) -> Statement:
+    return Statement(
+        about=f"{claim.said} Published: {_told(claim, found)}.",
+        text="This run compares no such two.",
+        badge=Badge("not asked", "unknown"),
+    )
+
+
+def _told(claim: Claim, found: Published) -> str:
+    return f"{figures.ratio(found.ratio(claim.table, claim.of, claim.against))} ×"
+
+
+plugin = SystemVsOs()

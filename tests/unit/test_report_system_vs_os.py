@@ -1,0 +1,124 @@
+"""The chapter on sysbench: the published statistics beside the same ones of ours, and what was claimed, tested."""
+
+import statistics
+from pathlib import Path
+
+import pytest
+
+from nearmetal.report.blocks import Chart, Quantity, Section, Statements, Table
+from nearmetal.report.reading import read, sections
+from nearmetal.report.write import write
+from nearmetal.store.folder import RunFolder
+from tests import plausible_run, plausible_sysbench
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return plausible_sysbench.sysbench(tmp_path_factory.mktemp("run") / "sysbench")
+
+
+def chapter(folder: RunFolder) -> Section | None:
+    return next((section for section in sections(read(folder)) if section.name == "system-vs-os"), None)
+
+
+def table(folder: RunFolder, name: str) -> list[dict[str, object]]:
+    section = chapter(folder)
+    assert section is not None
+    (found,) = [block for block in section.blocks if isinstance(block, Table) and block.name == name]
+    return [dict(zip([column.title for column in found.columns], row, strict=True)) for row in found.rows]
+
+
+def claims(folder: RunFolder) -> dict[str, list[str]]:
+    """What is said of each claim, with its badge, by the claim's first words."""
+    section = chapter(folder)
+    assert section is not None
+    (found,) = [block for block in section.blocks if isinstance(block, Statements)]
+    told: dict[str, list[str]] = {}
+    for item in found.items:
+        told.setdefault(item.about, []).append(f"{item.badge.text}: {item.text}")
+    return told
+
+
+def said(told: dict[str, list[str]], begin: str) -> list[str]:
+    (found,) = [texts for about, texts in told.items() if about.startswith(begin)]
+    return found
+
+
+def test_other_studies_have_no_such_chapter(tmp_path: Path) -> None:
+    assert chapter(plausible_run.make(tmp_path / "quickstart", blocks=2)) is None
+    mine = plausible_sysbench.SOURCE.replace("system-vs-os", "mine")
+    assert chapter(plausible_sysbench.sysbench(tmp_path / "mine", 2, mine)) is None
+
+
+def test_every_test_stands_beside_the_published_one(folder: RunFolder) -> None:
+    rows = table(folder, "statistics-cpu")
+    assert len(rows) == 7  # the seven cells that were published
+    docker = next(row for row in rows if row["treatment"] == "docker, vcpus 2, memory 2GiB")
+    assert docker["published min"] == Quantity(1062.10, "1/s")
+    assert docker["published stddev"] == Quantity(398.7, "1/s")
+    accelerated = next(row for row in rows if "kvm" in str(row["treatment"]))
+    assert accelerated["published average"] == Quantity(2062.8, "1/s")
+    one = next(row for row in rows if row["treatment"] == "qemu, vcpus 1")
+    assert one["published average"] == Quantity(280.4, "1/s")
+
+
+def test_the_standard_deviation_is_the_populations_as_published(folder: RunFolder) -> None:
+    row = table(folder, "statistics-cpu")[0]
+    treatment = {"environment": "docker", "vcpus": 2, "memory": "2GiB"}
+    (cell,) = [
+        cell
+        for cell in read(folder).analysis.cells
+        if (cell.workload, cell.response, cell.treatment) == ("cpu", "events", treatment)
+    ]
+    assert row["stddev"] == Quantity(statistics.pstdev(cell.values), "1/s")
+    assert row["min"] == Quantity(min(cell.values), "1/s") and row["blocks"] == 10
+
+
+def test_files_are_told_in_bytes_and_seconds_and_arithmetic_has_no_published_latency(folder: RunFolder) -> None:
+    rows = table(folder, "statistics-fileio-2g")
+    assert [row["figure"] for row in rows[::7]] == ["read rate", "write rate", "mean latency"]
+    emulated = next(row for row in rows if row["treatment"] == "qemu, vcpus 2, memory 2GiB, accel tcg")
+    assert emulated["published average"] == Quantity(6.37 * 2**20, "B/s")
+    latency = next(row for row in rows if row["figure"] == "mean latency")
+    assert isinstance(latency["published average"], Quantity)
+    assert latency["published average"].value == pytest.approx(0.18e-3)
+    assert {row["figure"] for row in table(folder, "statistics-cpu")} == {"events"}
+
+
+def test_comparisons_are_put_beside_the_published_ones_as_ratios(folder: RunFolder) -> None:
+    rows = table(folder, "system-vs-os-ratios")
+    half = next(
+        row
+        for row in rows
+        if row["response"] == "read rate" and row["comparison"] == "memory 1GiB vs memory 2GiB (docker, vcpus 2)"
+    )
+    assert half["published ratio"] == pytest.approx(375.56 / 223.56)
+    assert half["measured ratio"] == pytest.approx(plausible_sysbench.HALF_MEMORY, rel=0.03)
+    assert half["published is"] == "higher"
+    section = chapter(folder)
+    assert section is not None
+    (chart,) = [block for block in section.blocks if isinstance(block, Chart)]
+    assert "published" in chart.caption
+
+
+def test_what_was_claimed_is_tested(folder: RunFolder) -> None:
+    told = claims(folder)
+    (memory,) = said(told, "With half of the memory Docker reads files faster")
+    assert memory.startswith("different, worse") and "1.68 ×" in next(iter(told))
+    (files,) = said(told, "With hardware acceleration QEMU reads files no faster")
+    assert files.startswith("equivalent")
+    (arithmetic,) = said(told, "With hardware acceleration QEMU's arithmetic")
+    assert arithmetic.startswith("equivalent")
+
+
+def test_a_claim_that_nothing_was_measured_for_is_said_to_be_untested(tmp_path: Path) -> None:
+    without = plausible_sysbench.SOURCE.replace('["tcg", "kvm"]', '["tcg"]')
+    told = claims(plausible_sysbench.sysbench(tmp_path / "emulated", 2, without))
+    assert said(told, "With hardware acceleration QEMU reads files") == ["not asked: This run compares no such two."]
+    assert not said(told, "QEMU does far less")[0].startswith("not asked")
+
+
+def test_it_is_written_to_the_page_and_to_data_files(folder: RunFolder) -> None:
+    write(folder)
+    assert "System against OS virtualization" in folder.page.read_text()
+    assert (folder.report / "statistics-fileio-2g.csv").is_file()
