@@ -264,11 +264,11 @@ def isolate_plan(cpus: str | None, as_json: bool) -> None:
 @click.option("--boot", is_flag=True, help="Also tell the boot loader (GRUB), for after the next boot.")
 @click.option("--strict", is_flag=True, help="Isolate nothing when something cannot be changed or moved.")
 @_json_option
-def isolate_on(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> None:
-    """Isolate CPUs until `isolate off`."""
+def isolate_on(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
+    """Isolate CPUs until `isolate off`. Exit code 1: done, but not everything could be moved or changed."""
     from nearmetal import commands_isolate
 
-    commands_isolate.on(cpus, boot, strict, as_json)
+    return commands_isolate.on(cpus, boot, strict, as_json)
 
 
 @isolate.command("status")

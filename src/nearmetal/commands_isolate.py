@@ -14,6 +14,7 @@ from nearmetal.isolate import prove as proving
 from nearmetal.isolate import standing, tiers
 from nearmetal.isolate.host import Host
 from nearmetal.lab import cpus as cpu_lists
+from nearmetal.lab.bound import Bound
 from nearmetal.lab.hearing import Heard
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite
@@ -91,11 +92,11 @@ def _say(changes: Iterable[Change], host: Host, there: hosts.Bystanders, console
 # ── On and off ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def on(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> None:
-    asyncio.run(_on(LocalSite(), cpus, boot, strict, as_json))
+def on(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
+    return asyncio.run(_on(LocalSite(), cpus, boot, strict, as_json))
 
 
-async def _on(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_json: bool) -> None:
+async def _on(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
     host = await hosts.survey(site)
     wanted = hosts.chosen(cpus, host)
     _must_be_root()
@@ -103,7 +104,7 @@ async def _on(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_js
     if boot:
         changes.insert(0, _told_to_grub(host, wanted))
     with measuring():
-        applied = await standing.on(changes, site, standing.ledger_path())
+        applied = await standing.on(changes, Bound(site), standing.ledger_path())
     warnings = [warning.text for warning in applied.warnings]
     if as_json:
         print_json(
@@ -114,14 +115,19 @@ async def _on(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_js
                 "reboot": bool(applied.reboot),
             }
         )
-        return
+    else:
+        _say_applied(wanted, warnings, bool(applied.reboot))
+    return ExitCode.NOT_ALL_OF_IT if warnings else ExitCode.DONE
+
+
+def _say_applied(wanted: Iterable[int], warnings: Iterable[str], reboot: bool) -> None:
     console = console_for(False)
     for warning in warnings:
         console.print("not all of it", style="yellow", end=": ")
         console.print(warning, soft_wrap=True)
     console.print(f"CPU {cpu_lists.show(wanted)} is kept free until `nearmetal isolate off`")
     console.print(f"run there what is to have it: taskset -c {cpu_lists.show(wanted)} COMMAND")
-    if applied.reboot:
+    if reboot:
         console.print(BOOT_AGAIN)
 
 
@@ -147,7 +153,7 @@ async def _off(site: LocalSite, as_json: bool) -> int:
     if path.exists():
         _must_be_root()
     with measuring():
-        undone = await standing.off(site, path)
+        undone = await standing.off(Bound(site), path)
     by_outcome = {
         outcome: [one.told.rstrip(": ") for one in undone if one.outcome in outcomes]
         for outcome, outcomes in (
@@ -170,7 +176,9 @@ async def _off(site: LocalSite, as_json: bool) -> int:
         console.print(f"{len(by_outcome['restored'])} values are as they were" if undone else "nothing is isolated")
         if reboot:
             console.print("boot this host again to be rid of the kernel's part")
-    return ExitCode.HOST_CANNOT if by_outcome["failed"] else ExitCode.DONE
+    if by_outcome["failed"]:
+        return ExitCode.HOST_CANNOT
+    return ExitCode.NOT_ALL_OF_IT if by_outcome["left"] else ExitCode.DONE
 
 
 def status(as_json: bool) -> None:
@@ -233,18 +241,18 @@ async def _prove(site: LocalSite, cpus: str | None, rounds: int, seconds: float,
         try:
             pairs = await proving.rounds(rounds, lambda: hear(cpu), _within(changes, site, lambda: hear(cpu)))
         finally:
-            await standing.off(site, path)
+            await standing.off(Bound(site), path)
         what = f"CPU {cpu} isolated against the same CPU before"
     _show(what, pairs, as_json)
 
 
 def _within(changes: list[Change], site: LocalSite, hear: Callable[[], Awaitable[Heard]]) -> proving.Listen:
     async def listen() -> Heard:
-        await standing.on(changes, site, standing.ledger_path())
+        await standing.on(changes, Bound(site), standing.ledger_path())
         try:
             return await hear()
         finally:
-            await standing.off(site, standing.ledger_path())
+            await standing.off(Bound(site), standing.ledger_path())
 
     return listen
 

@@ -14,6 +14,7 @@ class Pretended:
     """Its sysctls, its files, and where each of its tasks may run."""
 
     probe = PROBE
+    bound = ("--bound",)
 
     def __init__(self) -> None:
         self.sysctls = {"kernel.timer_migration": "1", "kernel.sched_rt_runtime_us": "950000", "vm.stat_interval": "1"}
@@ -45,6 +46,8 @@ class Pretended:
         if self.dies_at is not None and self.dies_at in argv:
             raise MachineLost("killed", "here")
         match list(argv):
+            case ["probe", "launch", "--bound", "--", *bound]:
+                return await self.exec(bound, stdin=stdin)
             case ["sysctl", "-n", name]:
                 return told(self.sysctls.get(name))
             case ["sysctl", "-q", "-w", setting]:

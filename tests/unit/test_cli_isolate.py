@@ -85,7 +85,7 @@ def test_what_stands_is_shown_and_put_back_and_what_others_set_is_left(tmp_path:
     assert status["on"] is True
     assert [change["state"] for change in changes] == ["holds", "changed since"]
     ended = nearmetal("off")
-    assert ended.returncode == 0
+    assert ended.returncode == 1
     assert "changed by somebody else meanwhile, and left" in ended.stdout
     assert [file.read_text() for file in files] == ["old", "newer"]
     assert document("status")["on"] is False
@@ -134,8 +134,13 @@ def test_on_status_and_off(box: Pretended, run: Run) -> None:
 def test_what_does_not_move_is_told_and_strictly_too_much(box: Pretended, run: Run) -> None:
     box.immovable = {"irq:5"}
     status, told, _ = run("on")
-    assert status == 0
+    assert status == 1
     assert "not all of it: " in told and "tirq:5" in told
+    assert "CPU 1 is kept free until" in told
+    assert run("off")[0] == 0
+    status, told, _ = run("on", "--json")
+    assert status == 1
+    assert len(json.loads(told)["warnings"]) == 1
     assert run("off")[0] == 0
     status, told, said = run("on", "--strict")
     assert (status, told) == (3, "")

@@ -8,6 +8,7 @@ from nearmetal.errors import MachineGone, NearmetalError
 from nearmetal.lab import changes, network
 from nearmetal.lab import link as links
 from nearmetal.lab import trunk as trunks
+from nearmetal.lab.bound import Bound
 from nearmetal.lab.changes import Applied, Undone
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.link import Link
@@ -25,6 +26,7 @@ from nearmetal.model import (
     Port,
     Provision,
     Role,
+    SharedNetwork,
     Site,
 )
 
@@ -75,12 +77,16 @@ class Lab:
         cpuset: str,
         site: Site,
         bridge: str | None = network.BRIDGE,
+        shared: SharedNetwork | None = None,
     ) -> Handle:
-        """One machine, running. Its name and its place on the switch follow from how many there have been."""
+        """One machine, running. Its name and its place on the switch follow from how many there have been.
+
+        `shared`: it has its site's own network instead of a place on the switch.
+        """
         plugin: Environment = plugins.load("environments", environment.kind)
         self._made += 1
         name = f"nm-{self.token}-{self._made}"
-        if plugin.on_switch:
+        if plugin.on_switch and shared is None:
             self._ports[name] = await self._port(site, self._made, bridge)
         order = Order(
             name=name,
@@ -89,6 +95,7 @@ class Lab:
             options=environment.options,
             provision=provision,
             port=self._ports.get(name),
+            shared=shared,
             cpus=cpuset,
         )
         return await plugin.create(order, site, self.ledger)
@@ -156,7 +163,7 @@ class Lab:
     async def reach(self, on: str) -> Commands:
         """What a change is made on: "site:NAME", or a machine's name. MachineGone when it has been removed."""
         if on.startswith("site:"):
-            return await self.site(on.removeprefix("site:"))
+            return Bound(await self.site(on.removeprefix("site:")))
         if on not in self._machines:
             held = [handle for handle in self.ledger.outstanding().handles if handle.name == on]
             if not held:
