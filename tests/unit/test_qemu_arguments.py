@@ -68,6 +68,11 @@ def test_the_kernel_is_told_who_it_is_and_what_was_ordered_comes_last() -> None:
     assert words.index("audit=0") < words.index("audit=1")
 
 
+def test_only_an_emulated_kernel_lays_programs_out_alike() -> None:
+    assert "norandmaps" in kernel_command_line(GUEST).split()
+    assert "norandmaps" not in kernel_command_line(replace(GUEST, accel="kvm")).split()
+
+
 @pytest.mark.parametrize("field", ["nic", "disk", "machine", "accel"])
 @pytest.mark.parametrize("name", ["e1000,romfile=/etc/passwd", "", "a b", "$(id)"])
 def test_a_name_cannot_smuggle_in_another_option(field: str, name: str) -> None:

@@ -63,4 +63,6 @@ async def get(commands: Commands, path: str) -> bytes:
 
 
 def _said(ended: Completed) -> str:
-    return ended.stderr.decode("utf-8", "replace").strip()[-500:] or f"status {ended.status}"
+    # An engine that cannot start a program says why where the program's own output would be.
+    said = (ended.stderr.strip() or ended.stdout.strip()).decode("utf-8", "replace")
+    return f"status {ended.status}, {said[-500:]}" if said else f"status {ended.status}"

@@ -14,7 +14,9 @@ from nearmetal.model import Port
 
 PROGRAM: Final = "qemu-system-x86_64"
 
-DISK: Final = "disk.qcow2"
+DISK: Final = "disk"
+DISK_ID: Final = "root"
+"""The disk's name at the monitor."""
 INITRD: Final = "initrd"
 CONSOLE: Final = "console"
 MONITOR: Final = "qmp"
@@ -48,6 +50,8 @@ _KERNEL: Final = (
     "nowatchdog",
 )
 """The CPU's mitigations are left as they are: the guest decides by what its CPU says, as the host does."""
+_EMULATED: Final = ("norandmaps",)
+"""QEMU keeps what it has translated by address: programs that lie elsewhere each time are translated each time."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,15 @@ class Guest:
     name: str
     machine: str
     accel: str
+    cpu_model: str
     vcpus: int
     memory: int
     """Bytes."""
     kernel: str
     disk: str
     """The disk controller, as a study calls it."""
+    disk_format: str
+    disk_cache: str
     nic: str
     port: Port | None
     kernel_arguments: Sequence[str] = ()
@@ -75,11 +82,11 @@ class Guest:
 def command(guest: Guest) -> list[str]:
     """The argument vector; `{tap0}` in it stands for the tap's descriptor. BadInput for a name that cannot be one."""
     return [
-        *common(guest.machine, guest.accel, guest.vcpus, guest.memory),
+        *common(guest.machine, guest.accel, guest.cpu_model, guest.vcpus, guest.memory),
         *("-name", f"{guest.name},debug-threads=on"),
         *("-kernel", guest.kernel, "-initrd", INITRD, "-append", kernel_command_line(guest)),
-        *("-drive", f"if=none,id=root,file={DISK},format=qcow2,cache=writeback"),
-        *("-device", f"{_device(guest.disk)},drive=root"),
+        *("-drive", f"if=none,id={DISK_ID},file={DISK},format={guest.disk_format},cache={guest.disk_cache}"),
+        *("-device", f"{_device(guest.disk)},drive={DISK_ID}"),
         # restrict: the guest reaches nothing by its control network, it is only reached. Port 0: one that is free.
         *("-netdev", "user,id=control,restrict=on,hostfwd=tcp:127.0.0.1:0-:22"),
         *("-device", f"virtio-net-pci,netdev=control,mac={CONTROL_MAC},romfile="),
@@ -106,20 +113,25 @@ def restored(guest: Guest) -> list[str]:
     return [*saved(guest), "-incoming", "defer"]
 
 
-def common(machine: str, accel: str, vcpus: int, memory: int) -> list[str]:
+def common(machine: str, accel: str, cpu_model: str, vcpus: int, memory: int) -> list[str]:
     """What a guest with disk and network and the one that only proves an accelerator have in common."""
     multithreaded = ",thread=multi" if accel == "tcg" else ""
     return [
         PROGRAM,
         *("-no-user-config", "-nodefaults", "-display", "none"),
-        *("-machine", _model(machine), "-accel", f"{_model(accel)}{multithreaded}", "-cpu", "max"),
+        *("-machine", _model(machine), "-accel", f"{_model(accel)}{multithreaded}", "-cpu", _model(cpu_model)),
         *("-smp", f"cpus={vcpus},sockets=1,cores={vcpus},threads=1", "-m", f"{memory}B"),
     ]
 
 
 def kernel_command_line(guest: Guest) -> str:
     """The guest's /init reads the words that begin with `nearmetal.`; what was ordered comes last and so prevails."""
-    words = [*_KERNEL, f"nearmetal.control={CONTROL_MAC}", f"nearmetal.hostname={guest.name[:63]}"]
+    words = [
+        *_KERNEL,
+        *(_EMULATED if guest.accel == "tcg" else ()),
+        f"nearmetal.control={CONTROL_MAC}",
+        f"nearmetal.hostname={guest.name[:63]}",
+    ]
     if guest.port:
         words.append(f"nearmetal.data={guest.port.mac},{guest.port.address}/{guest.port.prefix}")
     return " ".join([*words, *guest.kernel_arguments])
