@@ -3,10 +3,11 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
 
+from nearmetal import hosts
 from nearmetal.model import (
     Assignment,
     ClientsSpec,
@@ -328,7 +329,21 @@ class Asked:
 
 
 def ask(study: Study, assignment: Assignment, treatments: tuple[str, ...]) -> Asked:
-    """What a combination asks for. pydantic's ValidationError when a level does not fit the key it sets."""
+    """What a combination asks for. pydantic's ValidationError when a level does not fit the key it sets.
+
+    Machines that are hosts of their own are placed there.
+    """
+    asked = as_written(study, assignment, treatments)
+    machine, clients = asked.machine, asked.clients
+    if hosts.reached(study, asked.environment) is not None:
+        machine = machine.model_copy(update={"host": asked.environment})
+    if hosts.reached(study, clients.environment) is not None:
+        clients = clients.model_copy(update={"host": clients.environment})
+    return replace(asked, machine=machine, clients=clients)
+
+
+def as_written(study: Study, assignment: Assignment, treatments: tuple[str, ...]) -> Asked:
+    """The same, with the hosts that the study names."""
     tables: dict[str, dict[str, Any]] = {table: {} for table in _TABLES}
     chosen = {name: level for name, level in study.machine.settings.items() if name in treatments}
     for name, level in assignment.items():

@@ -8,11 +8,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from nearmetal import factors as words
-from nearmetal import plugins
+from nearmetal import hosts, plugins
 from nearmetal.errors import BadInput
 from nearmetal.lab import cpus
 from nearmetal.lines import KeyPath
-from nearmetal.model import EnvironmentSpec, Level, Provision, Study, Workload, WorkloadSpec
+from nearmetal.model import EnvironmentSpec, Level, Provision, Reached, Study, Workload, WorkloadSpec
 from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
 from nearmetal.units import AS_WRITTEN
 
@@ -109,8 +109,10 @@ def _environments(study: Study, where: StudyText) -> None:
         _options(name, spec, where)
     for level in study.factors["environment"].levels:
         _is_environment(("factors", "environment"), level, study, where)
+        _is_declared(("factors", "environment"), str(level), study, where)
         _provision(study, str(level), where)
     _is_environment(("clients", "environment"), study.clients.environment, study, where)
+    _is_declared(("clients", "environment"), study.clients.environment, study, where)
     for table, host in (("machine", study.machine.host), ("clients", study.clients.host)):
         _is_host((table, "host"), host, study, where)
     for table, given in (("machine", study.machine.cpus), ("clients", study.clients.cpus)):
@@ -122,6 +124,18 @@ def _is_environment(path: KeyPath, level: Level, study: Study, where: StudyText)
     if level not in known:
         what = f"there is no environment {shown(level)}"
         raise where.wrong(path, what, did_you_mean(str(level), known, "environments"))
+
+
+def _is_declared(path: KeyPath, level: str, study: Study, where: StudyText) -> None:
+    """A machine that is a host of its own has to be said how to reach, under a name that no other host has."""
+    if not isinstance(plugins.load("environments", study.environment(level).kind), Reached):
+        return
+    if level not in study.environments:
+        what = f"{shown(level)} is a kind of machine that exists already, and the study does not say which one"
+        raise where.wrong(path, what, f'name one: [environments.metal] kind = "{level}", address = "user@address"')
+    if level in study.hosts or level == "local":
+        what = f"{shown(level)} is the name of a host already"
+        raise where.wrong(("environments", level), what, "rename it: the machine is a host of its own")
 
 
 def _is_host(path: KeyPath, level: Level, study: Study, where: StudyText) -> None:
@@ -427,6 +441,17 @@ def _counterparts(study: Study, where: StudyText) -> None:
                     raise where.wrong(("reference",), str(error), error.remedy) from None
 
 
+def _places(study: Study, where: StudyText) -> None:
+    """A machine that is a host of its own cannot be placed on another."""
+    for treatment in islice(words.treatments_of(study), _LOOKED_AT):
+        asked = words.as_written(study, treatment, plugins.names("treatments"))
+        placed = (("machine", asked.environment, asked.machine), ("clients", asked.clients.environment, asked.clients))
+        for table, level, spec in placed:
+            if spec.host != "local" and hosts.reached(study, level) is not None:
+                what = f"{table}.host places {shown(level)} on {shown(spec.host)}, but it is a host of its own"
+                raise where.wrong((table, "host"), what, "leave it out, or give the factor a `when`")
+
+
 def _cables(study: Study, where: StudyText) -> None:
     """A direct cable has two ends."""
     for treatment in islice(words.treatments_of(study), _LOOKED_AT):
@@ -455,5 +480,6 @@ CHECKS: Sequence[Check] = (
     _levels,
     _workload_parameters,
     _counterparts,
+    _places,
     _cables,
 )

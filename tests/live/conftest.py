@@ -1,8 +1,7 @@
 """A switch and machines on this host, and what must be gone when a test is over."""
 
 import os
-import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,10 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Environment, Handle, Machine, MachineSpec, Order
 from tests.conftest import OWN_CPU
+
+from .far_host import FarHost, far_host, user
+from .remains import remains as remains
+from .two_hosts import FAR_CACHE, Login, Pair, free_port, joined
 
 Make = Callable[..., Awaitable[Machine]]
 
@@ -86,21 +89,29 @@ async def make(
     assert remains(token) == []
 
 
-def remains(token: str) -> list[str]:
-    """Everything on this host that carries the token: processes, mounts, namespaces, links, groups, folders."""
-    found: list[str] = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes().split(b"\0")
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if any(token.encode() in word for word in words) and process.name != str(os.getpid()):
-            found.append(f"process {process.name}: {b' '.join(words)[:200]!r}")
-    found += [f"mount {line}" for line in Path("/proc/mounts").read_text().splitlines() if token in line]
-    found += [f"group {path}" for path in Path("/sys/fs/cgroup").glob(f"*/nearmetal-{token}*")]
-    found += [f"group {path}" for path in Path("/sys/fs/cgroup").glob(f"nearmetal-{token}*")]
-    found += [f"folder {path}" for path in Paths.default().state.glob(f"machines/*{token}*")]
-    for argv in (["ip", "netns", "list"], ["ip", "link"]):
-        listed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-        found += [f"{argv[1]} {line}" for line in listed.splitlines() if token in line]
-    return found
+@pytest.fixture
+def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Login:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    return user(tmp_path / "user")
+
+
+@pytest.fixture
+def far(lab_image: Image, tmp_path: Path, login: Login) -> Iterator[FarHost]:
+    """On loopback; its key is known."""
+    someone, key = login
+    with far_host(lab_image, tmp_path / "far", key, port=free_port(), cache=FAR_CACHE) as host:
+        someone.know(host)
+        yield host
+
+
+@pytest.fixture
+def pair(lab_image: Image, tmp_path: Path, login: Login) -> Iterator[Pair]:
+    with joined(lab_image, tmp_path / "far", login) as two:
+        yield two
+
+
+@pytest.fixture
+def pair_with_qemu(lab_image: Image, tmp_path: Path, login: Login) -> Iterator[Pair]:
+    with joined(lab_image, tmp_path / "far", login, programs_of_this_host=True) as two:
+        yield two

@@ -8,9 +8,9 @@ from nearmetal.lab.lab import Lab
 from nearmetal.observers.usage import Usage
 
 from .laboratory import stage
-from .test_hosts import far, lab, login, made_on
+from .test_hosts import lab, made_on
 
-__all__ = ["far", "lab", "login"]  # fixtures
+__all__ = ["lab"]  # a fixture
 
 pytestmark = pytest.mark.live
 

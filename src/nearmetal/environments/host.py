@@ -5,6 +5,9 @@ and an empty overlay over the image's files. The kernel is not booted, so its bo
 every machine: ours is the kernel's, "+", and the identity of the machine's first process (pid and start time in clock
 ticks, which no two processes share while a kernel runs).
 
+A machine that is not to hang on the lab's switch has the network of its host instead of one of its own: so do the
+clients of servers that are reached by that network, and the image as a chroot on a machine of the user's.
+
 A machine lives as long as its holder, `nearmetal-probe hold`, which ends with the process that made it, or with its
 connection to the host; create it from a thread that lives as long as the machine shall.
 """
@@ -68,25 +71,13 @@ class HostEnvironment:
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         user = (await must(site, "id", "-u")).decode().strip()
-        available = len(await available_cpus(site))
         packages = {**network.TOOLS, "unshare": "util-linux", "tar": "tar"}
         return [
             finding("root", user == "0", "namespaces and control groups take root", "run nearmetal as root"),
             *await programs(site, packages),
             provided("probe", probe.path),
             lab_machine.image_found(machine.image),
-            finding(
-                f"{machine.vcpus} CPUs",
-                machine.vcpus <= available,
-                f"the host has {available}",
-                f"set machine.vcpus to at most {available}",
-            ),
-            finding(
-                "control groups",
-                await _has_groups(site),
-                f"{cgroup.ROOT} lacks the controllers cpuset, cpuacct or memory",
-                "mount them, and boot without cgroup_disable",
-            ),
+            *await limits_found(machine, site),
         ]
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
@@ -104,6 +95,7 @@ class HostEnvironment:
                 "folder": folder,
                 "role": order.role,
                 "port": order.port.model_dump(mode="json") if order.port else None,
+                "shared": order.shared.model_dump(mode="json") if order.shared else None,
             },
         )
         ledger.creating(handle)
@@ -112,7 +104,7 @@ class HostEnvironment:
             group = await cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=True)
         finally:
             await laid_out
-        pid = await self._hold(order.name, root, folder, group, site)
+        pid = await self._hold(order, root, folder, group, site)
         if order.port:
             await network.plug_veth(order.port, pid, site)
         first = await FirstProcess.of(pid, site)
@@ -122,11 +114,13 @@ class HostEnvironment:
         ledger.creating(whole)
         return whole
 
-    async def _hold(self, name: str, root: str, folder: str, group: Group, site: Site) -> int:
+    async def _hold(self, order: Order, root: str, folder: str, group: Group, site: Site) -> int:
         """Start the holder; the pid of the machine's first process. NotProvisioned with what it said."""
+        name = order.name
         holder = self._holders[name] = await site.spawn(
             [
-                *("unshare", "--net", "--", site.probe, "hold", *site.bound),
+                *(() if order.shared else ("unshare", "--net", "--")),
+                *(site.probe, "hold", *site.bound),
                 *("--root", root, "--scratch", folder, "--hostname", name[:63]),
                 *("--bind", f"{folder}/nearmetal-probe:{probe.INSIDE}"),
                 *(word for bind in _show_groups(folder, group) for word in ("--bind", bind)),
@@ -162,6 +156,25 @@ class HostEnvironment:
         if handle.data["port"]:
             await network.unplug(Port.from_json(handle.data["port"]), site)
         await must(site, "rm", "-rf", "--", handle.data["folder"], timeout=_REMOVING)
+
+
+async def limits_found(machine: MachineSpec, site: Site) -> list[Finding]:
+    """Whether a machine's CPUs and memory can be limited on a site."""
+    available = len(await available_cpus(site))
+    return [
+        finding(
+            f"{machine.vcpus} CPUs",
+            machine.vcpus <= available,
+            f"the host has {available}",
+            f"set machine.vcpus to at most {available}",
+        ),
+        finding(
+            "control groups",
+            await _has_groups(site),
+            f"{cgroup.ROOT} lacks the controllers cpuset, cpuacct or memory",
+            "mount them, and boot without cgroup_disable",
+        ),
+    ]
 
 
 async def _has_groups(site: Site) -> bool:

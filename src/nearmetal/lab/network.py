@@ -7,9 +7,10 @@ same on this host and on one reached by SSH. Deleting the namespace deletes ever
 
 import hashlib
 import ipaddress
+import json
 
 from nearmetal.lab.site import must
-from nearmetal.model import Handle, Port, Recorder, Site
+from nearmetal.model import Handle, Port, Recorder, SharedNetwork, Site
 
 KIND = "network"
 BRIDGE = "switch"
@@ -114,3 +115,16 @@ async def plug_tap(port: Port, site: Site) -> None:
 async def unplug(port: Port, site: Site) -> None:
     """Remove a machine's link. Idempotent: a veth goes by itself with its machine's namespace."""
     await site.exec(["ip", "-netns", namespace(port), "link", "delete", port.outside])
+
+
+async def facing(address: str, site: Site) -> SharedNetwork:
+    """Where a site's own network leads to an address. HostCannot when nowhere."""
+    route = json.loads(await must(site, "ip", "-json", "route", "get", address))[0]
+    return SharedNetwork(address=route["prefsrc"], interface=route["dev"])
+
+
+async def holding(address: str, site: Site) -> SharedNetwork | None:
+    """Which interface of a site's own network has this address; None when none has."""
+    told = json.loads(await must(site, "ip", "-json", "address", "show", "to", address))
+    interfaces = [one["ifname"] for one in told if one]
+    return SharedNetwork(address=address, interface=interfaces[0]) if interfaces else None

@@ -8,14 +8,13 @@ from nearmetal.lab import cgroup, network
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.identity import FirstProcess
-from nearmetal.model import Commands, Cost, Handle, Port, Site
+from nearmetal.model import Commands, Cost, Handle, Port, SharedNetwork, Site
 
 
 class SharedKernelMachine(Commands, ABC):
     """A `Machine` but for its `probe`, and for how commands run in it, which those who inherit tell."""
 
     owned = True
-    interface = network.INSIDE
     called: ClassVar[str]
     """What such a machine is called, with its article."""
 
@@ -25,7 +24,9 @@ class SharedKernelMachine(Commands, ABC):
         self.role: str = handle.data["role"]
         self.site = site
         self.arch = site.arch
-        self.address = port.address if port else ""
+        shared = SharedNetwork.from_json(handle.data["shared"]) if handle.data.get("shared") else None
+        self.address = port.address if port else shared.address if shared else ""
+        self.interface = shared.interface if shared else network.INSIDE
         self.peer = network.peer(port)
         self.first = FirstProcess(**handle.data["first"])
         self.boot_id = self.first.boot_id(site)

@@ -129,6 +129,14 @@ class SshSite(SshCommands):
                 self._more.append(connection)
             return connection
 
+    async def log_in_again(self) -> None:
+        """On a connection of its own, and see which boot it is: what went on over the others has ended. HostCannot."""
+        for connection in (self.connection, *self._more):
+            connection.abort()
+        self._more.clear()
+        self._connection = await log_in(self.spec, self.where)
+        await self._identify()
+
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         # Who has the probe launch something has told it how to end; and words in braces are for that launch alone.
         if self.probe and list(argv[:2]) != [self.probe, "launch"]:

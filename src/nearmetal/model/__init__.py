@@ -15,8 +15,10 @@ from nearmetal.model.machines import (
     Machine,
     Order,
     Port,
+    Reached,
     Recorder,
     Running,
+    SharedNetwork,
     Site,
     SiteRunning,
     Stage,
@@ -44,6 +46,7 @@ from nearmetal.model.seams import (
     Watch,
     Workload,
 )
+from nearmetal.model.share import Share
 from nearmetal.model.study import (
     CaptureSpec,
     ClientsSpec,
@@ -97,6 +100,7 @@ __all__ = [
     "Plan",
     "Port",
     "Provision",
+    "Reached",
     "Readback",
     "Recorder",
     "Response",
@@ -105,6 +109,8 @@ __all__ = [
     "Running",
     "Scale",
     "SequentialBlocks",
+    "SharedNetwork",
+    "Share",
     "Site",
     "SiteRunning",
     "Stage",

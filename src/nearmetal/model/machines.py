@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from nearmetal.model.study import EnvironmentSpec, HostSpec, LinkSpec, MachineSpec
 from nearmetal.model.words import Frozen, Provision, Role
@@ -146,6 +146,13 @@ class Port(Frozen):
     """Bytes that a packet of the machine may have."""
 
 
+class SharedNetwork(Frozen):
+    """A machine's place in its site's own network, which it has in common with all else that runs there."""
+
+    address: str
+    interface: str
+
+
 class Order(Frozen):
     """Everything an environment needs to make one machine."""
 
@@ -157,6 +164,8 @@ class Order(Frozen):
     """What stands in [environments.NAME] besides the kind."""
     provision: Provision
     port: Port | None
+    shared: SharedNetwork | None = None
+    """For a machine that is not to have a network of its own, and so no port."""
     cpus: str
     """Host CPUs it may use, in cpuset notation; "" for all."""
 
@@ -245,6 +254,15 @@ class Environment(Protocol):
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         """Remove all that `create` made, however far it came. Idempotent; also for a handle of a dead process."""
+        ...
+
+
+@runtime_checkable
+class Reached(Protocol):
+    """An environment whose machines are hosts of the user's, each a site of its own."""
+
+    def host(self, options: Mapping[str, Any]) -> HostSpec:
+        """Pure: how the host is reached, from what stands in [environments.NAME]."""
         ...
 
 

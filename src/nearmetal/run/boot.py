@@ -16,7 +16,7 @@ from nearmetal import factors as words
 from nearmetal import plugins
 from nearmetal.errors import MachineError, NearmetalError
 from nearmetal.factors import Asked
-from nearmetal.lab import cpus, kernel, link, probe
+from nearmetal.lab import cpus, kernel, link, network, probe
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.stage import LabStage, offsets
@@ -30,8 +30,11 @@ from nearmetal.model import (
     MachineRecord,
     MachineSpec,
     Provision,
+    Reached,
     Readback,
     Response,
+    SharedNetwork,
+    Site,
     Study,
     TrialAddress,
     TrialPlan,
@@ -182,10 +185,21 @@ async def _create_clients(task: BootTask, booted: Booted, share: cpus.Share, lab
     environment = task.study.environment(clients.environment)
     spec = shape.client(booted.spec, share)
     hung = link.bridge(booted.asked.link, "client")
+    shared = await _shared(booted, site, lab)
+    provision = shape.client_provision(environment)
     creations = [
-        lab.create(environment, spec, "client", "boot", share.clients, site, hung) for _ in range(clients.count)
+        lab.create(environment, spec, "client", provision, share.clients, site, hung, shared)
+        for _ in range(clients.count)
     ]
     return await _all(booted, [share.clients] * clients.count, creations)
+
+
+async def _shared(booted: Booted, clients: Site, lab: Lab) -> SharedNetwork | None:
+    """The clients' site's own network, where that is the way to servers that do not hang on the lab's switch."""
+    if not isinstance(plugins.load("environments", booted.environment.kind), Reached):
+        return None
+    servers = await lab.site(booted.spec.host)
+    return await network.facing(str(servers.underlay), clients)
 
 
 async def _crowd(task: BootTask, booted: Booted, share: cpus.Share, lab: Lab) -> None:

@@ -10,8 +10,9 @@ from nearmetal.lab import cpus, trunk
 from nearmetal.lab.findings import finding
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.site import available_cpus, must
-from nearmetal.model import Environment, Finding, Level, LinkSpec, MachineSpec, Site, Study
+from nearmetal.model import Environment, Finding, Level, LinkSpec, MachineSpec, Reached, Site, Study
 from nearmetal.run import shape
+from nearmetal.study import provision_of
 from nearmetal.units import show_size
 
 Missing = list[tuple[dict[str, Level], Finding]]
@@ -60,10 +61,32 @@ class _Here:
         servers = [_cpus(spec.cpus, host, "machine.cpus"), _memory(spec.memory, host.memory)]
         clients = [_cpus(asked.clients.cpus, clients_host, "clients.cpus")]
         return (
-            await self._of(asked.environment, spec, host, servers, asked.link)
+            self._apart(asked)
+            or await self._of(asked.environment, spec, host, servers, asked.link)
             or await self._of(asked.clients.environment, client, clients_host, clients, asked.link)
             or await self._between(asked, host, clients_host)
         )
+
+    def _apart(self, asked: Asked) -> Finding | None:
+        """Clients that have no way to the servers: one side is on the lab's switch, and the other is not."""
+        kind = self._study.environment(asked.clients.environment).kind
+        server = plugins.load("environments", self._study.environment(asked.environment).kind)
+        client = plugins.load("environments", kind)
+        if isinstance(server, Reached) and client.on_switch and kind not in shape.CAN_SHARE_NETWORK:
+            return finding(
+                f"clients of kind {kind}",
+                False,
+                f"they hang on the lab's switch, and {asked.environment!r} is reached by its host's own network",
+                'set clients.environment to "host", or to another machine that is reached by SSH',
+            )
+        if isinstance(client, Reached) and not isinstance(server, Reached):
+            return finding(
+                f"clients of kind {kind}",
+                False,
+                f"they are on a network of their own, from which no way leads to {asked.environment!r}",
+                'set clients.environment to "host"',
+            )
+        return None
 
     async def _between(self, asked: Asked, host: _Host, clients_host: _Host) -> Finding | None:
         """What the way from host to host lacks."""
@@ -101,8 +124,10 @@ class _Here:
             return _off_the_switch(level)
         key = (level, host.site.name, spec.model_dump_json())
         if key not in self._checked:
-            self._checked[key] = _first(await plugin.check(environment, spec, host.site))
-        return (_first(asked) if plugin.on_switch else None) or self._checked[key]
+            given = environment.model_copy(update={"provision": provision_of(self._study, environment)})
+            self._checked[key] = _first(await plugin.check(given, spec, host.site))
+        is_sited = plugin.on_switch or isinstance(plugin, Reached)
+        return (_first(asked) if is_sited else None) or self._checked[key]
 
 
 def _first(findings: list[Finding]) -> Finding | None:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal import factors as words
+from nearmetal import hosts, plugins
 from nearmetal import plan as planning
-from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot, NearmetalError
 from nearmetal.lab import clean, probe
@@ -61,7 +61,7 @@ async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], N
         await _put_right(say)
         _must_be_able_to_make(request.study)
         await _prepare_images(request.study, say)
-        async with aclosing(opener(request.study.hosts, say)) as open_site:
+        async with aclosing(opener(hosts.of(request.study), say)) as open_site:
             folder = await open_folder(request, open_site)
             return await _run(folder, open_site, listeners)
 
@@ -99,7 +99,7 @@ async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event],
     with measuring():
         await _put_right(say)
         await _prepare_images(manifest.study, say)
-        async with aclosing(opener(manifest.study.hosts, say)) as open_site:
+        async with aclosing(opener(hosts.of(manifest.study), say)) as open_site:
             return await _run(folder, open_site, listeners)
 
 
@@ -125,7 +125,7 @@ async def _put_right(say: Say) -> None:
 
 
 async def what_is_missing(study: Study) -> Missing:
-    async with aclosing(opener(study.hosts)) as open_site:
+    async with aclosing(opener(hosts.of(study))) as open_site:
         return await cannot_run(study, open_site)
 
 
@@ -166,9 +166,10 @@ async def _prepare_environments(manifest: Manifest, open_site: OpenSite) -> None
     for treatment in manifest.plan.treatments:
         asked = words.ask(manifest.study, treatment, plugins.names("treatments"))
         server, clients = manifest.study.environment(asked.environment), asked.clients
+        client = manifest.study.environment(clients.environment)
         for given, provision, machine in (
             (server, provision_of(manifest.study, server), shape.server(asked)),
-            (manifest.study.environment(clients.environment), "boot", _at(asked.machine, clients.host)),
+            (client, shape.client_provision(client), _at(asked.machine, clients.host)),
         ):
             spec = given.model_copy(update={"provision": provision})
             key = (spec.model_dump_json(), machine.model_dump_json())

@@ -5,10 +5,14 @@ from collections.abc import Iterator
 from nearmetal import plugins
 from nearmetal.factors import Asked, target
 from nearmetal.lab import cpus, network, trunk
-from nearmetal.model import Level, MachineSpec, Study, Treatment
+from nearmetal.model import EnvironmentSpec, Level, MachineSpec, Provision, Study, Treatment
 
 _CLIENT_MEMORY = 2**30
 """Bytes that a client may take: no study is about them, so it is as much as a load generator could ever need."""
+
+
+CAN_SHARE_NETWORK = ("host",)
+"""Kinds of machines on the lab's switch that can have their site's own network instead."""
 
 
 def treatments(asked: Asked) -> Iterator[tuple[Treatment, Level]]:
@@ -49,6 +53,12 @@ def mtu(study: Study) -> int:
         if aim.kind in hosts and aim.key == "host":
             hosts[aim.kind] = set(factor.levels)
     return network.MTU if len(hosts["machine"] | hosts["clients"]) == 1 else trunk.DATA_MTU
+
+
+def client_provision(environment: EnvironmentSpec) -> Provision:
+    """Clients are made anew where they can be: they are not what is under study."""
+    can: tuple[Provision, ...] = plugins.load("environments", environment.kind).provisions
+    return "boot" if "boot" in can else can[0]
 
 
 def client(spec: MachineSpec, shared: cpus.Share) -> MachineSpec:

@@ -1,0 +1,296 @@
+"""A machine of the user's own, reached by SSH: bare metal, a cloud instance, a guest of whatever hypervisor.
+
+Options in [environments.NAME]:
+`address`  where its SSH server answers, "user@host:port", or a name of ~/.ssh/config
+`data`     the address on it that is measured, where that is not the one that SSH reaches
+`image`    "own": what is measured are the programs that the machine has (the default); "chroot": those of the lab's
+           image, which is sent there once and changes nothing of the machine's own
+`key`, `host_key`, `jump`   in place of what the user's agent, known_hosts and configuration say
+
+The machine is a site of its own, and it is used as it is: never destroyed, and booted again only with
+`provision = "restart"`. What is measured runs in a control group with the CPUs and the memory that the study asks
+for, in the machine's own network; docs/adr/machines-of-the-users.md says why, and how clients reach it. A chroot is a
+machine of kind `host` there, and says so in the ledger.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from ipaddress import ip_address
+from typing import Any, ClassVar, Literal
+
+from pydantic import IPvAnyAddress
+
+from nearmetal import plugins
+from nearmetal.config import LIMITS
+from nearmetal.environments.host import limits_found
+from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut
+from nearmetal.lab import borrowed, cgroup, network
+from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.cgroup import Group
+from nearmetal.lab.findings import finding, programs
+from nearmetal.lab.site import must
+from nearmetal.lab.ssh_site import SshSite
+from nearmetal.model import (
+    Commands,
+    Completed,
+    Cost,
+    Environment,
+    EnvironmentSpec,
+    Finding,
+    Frozen,
+    Handle,
+    HostSpec,
+    MachineSpec,
+    Order,
+    Provision,
+    Recorder,
+    Running,
+    SharedNetwork,
+    Site,
+)
+from nearmetal.model.study import SshTarget
+
+ANSWER = LIMITS.boot
+"""Seconds that a machine may be away, as one is that somebody boots again, before a trial is lost for it."""
+BOOT = 900.0
+"""Seconds that a machine may take to boot: the firmware of a server takes minutes by itself."""
+_PAUSE = 1.0
+"""Seconds between two attempts to reach it."""
+_TOOLS = {"ip": "iproute2", "flock": "util-linux", "ethtool": "ethtool"}
+_ENDED_WITH_GROUP = (128 + 9, 125)
+"""How a program ends when its control group is removed, and how one does not start that has none."""
+
+
+class Options(Frozen):
+    address: SshTarget
+    data: IPvAnyAddress | None = None
+    image: Literal["own", "chroot"] = "own"
+    key: str | None = None
+    host_key: str | None = None
+    jump: SshTarget | None = None
+
+
+class SshEnvironment:
+    kind: ClassVar[str] = "ssh"
+    Options: ClassVar[type[Frozen]] = Options
+    provisions: ClassVar[tuple[Provision, ...]] = ("reuse", "restart")
+    on_switch: ClassVar[bool] = False
+    typical_ready: ClassVar[float] = 0.5
+
+    def host(self, options: Mapping[str, Any]) -> HostSpec:
+        given = Options.model_validate(dict(options))
+        return HostSpec(ssh=given.address, trunk=given.data, key=given.key, host_key=given.host_key, jump=given.jump)
+
+    async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+        options = Options.model_validate(dict(spec.options))
+        found = [
+            *await programs(site, _TOOLS),
+            *_permitted(options, spec.provision, machine),
+            *await limits_found(machine, site),
+            await borrowed.found(site),
+        ]
+        if found[0].ok:
+            found.append(await _address_found(site))
+        if options.image == "chroot":
+            found.append(lab_machine.image_found(machine.image))
+        return found
+
+    async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
+        """From here on nobody else measures on it; and it has the image, where it is to have it."""
+        await borrowed.hold(site)
+        if Options.model_validate(dict(spec.options)).image == "chroot":
+            await _host().prepare(spec, machine, site)
+
+    async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
+        await _answered(site, ANSWER)
+        await borrowed.hold(site)
+        shared = await network.holding(str(site.underlay), site)
+        if shared is None:
+            raise HostCannot(f"none of its interfaces has the address {site.underlay} any more", site.name)
+        if Options.model_validate(dict(order.options)).image == "chroot":
+            return await _host().create(order.model_copy(update={"shared": shared}), site, ledger)
+        handle = Handle(
+            kind=self.kind,
+            name=order.name,
+            site=site.name,
+            data={
+                "role": order.role,
+                "shared": shared.model_dump(mode="json"),
+                "spec": order.spec.model_dump(mode="json"),
+                "cpus": order.cpus,
+            },
+        )
+        ledger.creating(handle)
+        group = await cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=True)
+        whole = handle.model_copy(update={"data": {**handle.data, "group": asdict(group)}})
+        ledger.creating(whole)
+        return whole
+
+    async def attach(self, handle: Handle, site: Site) -> "BorrowedMachine":
+        if "group" not in handle.data:
+            raise NotProvisioned("its creation was interrupted", handle.name)
+        assert isinstance(site, SshSite)
+        return BorrowedMachine(handle, site)
+
+    async def destroy(self, handle: Handle, site: Site) -> None:
+        """What was made there goes; the machine stays."""
+        await cgroup.remove(handle.name, site)
+
+
+class BorrowedMachine(Commands):
+    """A `Machine` of the user's own: all of a site, but for the limits."""
+
+    owned = False
+    peer = None
+
+    def __init__(self, handle: Handle, site: SshSite) -> None:
+        shared = SharedNetwork.from_json(handle.data["shared"])
+        self.name = handle.name
+        self.role: str = handle.data["role"]
+        self.site = site
+        self.arch = site.arch
+        self.boot_id = site.boot_id
+        self.address = shared.address
+        self.interface = shared.interface
+        self.probe = site.probe
+        self._group = Group(**handle.data["group"])
+        self._spec = MachineSpec.from_json(handle.data["spec"])
+        self._cpus: str = handle.data["cpus"]
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float = LIMITS.command,
+    ) -> Completed:
+        return await self.judged(await self.site.exec(self._launch(argv, env), stdin=stdin, timeout=timeout))
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
+        running = await self.site.spawn(self._launch(argv, env))
+        self._require_its_boot()
+        return _BorrowedRunning(self, running)
+
+    def _launch(self, argv: Sequence[str], env: Mapping[str, str] | None) -> list[str]:
+        place = [word for folder in self._group.folders for word in ("--cgroup", folder)]
+        return lab_machine.launch(self.probe, argv, env, *self.site.bound, *place)
+
+    async def judged(self, ended: Completed) -> Completed:
+        """How a program ended, unless that says of the machine that it is not the one it was: MachineLost."""
+        self._require_its_boot()
+        if ended.status in _ENDED_WITH_GROUP:
+            there = await self.site.exec(["test", "-d", self._group.cpuset])
+            if there.status != 0:
+                raise MachineLost("its control group is gone", self.name)
+        return ended
+
+    def _require_its_boot(self) -> None:
+        """A connection that was lost is made again, perhaps to another boot."""
+        if self.site.boot_id != self.boot_id:
+            raise MachineLost("it was booted again meanwhile", self.name)
+
+    async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
+        await lab_machine.put(self, content, path, mode)
+
+    async def get(self, path: str) -> bytes:
+        return await lab_machine.get(self, path)
+
+    async def reboot(self) -> None:
+        with contextlib.suppress(MachineLost, TimedOut):
+            await self.site.exec(["reboot"], timeout=LIMITS.stop)
+        before = self.boot_id
+        try:
+            async with asyncio.timeout(BOOT):
+                while self.site.boot_id == before:
+                    await asyncio.sleep(_PAUSE)
+                    with contextlib.suppress(HostCannot, MachineLost):
+                        await self.site.log_in_again()
+        except TimeoutError:
+            raise NotProvisioned(f"it did not come back within {BOOT:g} s", self.name) from None
+        self.boot_id = self.site.boot_id
+        await borrowed.hold(self.site)
+        self._group = await cgroup.create(self.name, self._spec, self._cpus, self.site, limit_memory=True)
+
+    async def cost(self) -> Cost:
+        try:
+            return await cgroup.cost(self._group, self.site)
+        except HostCannot:
+            raise MachineLost("its control group is gone", self.name) from None
+
+
+class _BorrowedRunning:
+    def __init__(self, on: BorrowedMachine, running: Running) -> None:
+        self._on = on
+        self._running = running
+
+    async def wait(self, timeout: float) -> Completed:
+        return await self._on.judged(await self._running.wait(timeout))
+
+    async def stop(self) -> Completed:
+        return await self._running.stop()
+
+
+def _host() -> Environment:
+    found: Environment = plugins.load("environments", "host")
+    return found
+
+
+async def _answered(site: Site, within: float) -> None:
+    """NotProvisioned when it does not answer in time."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + within
+    while True:
+        try:
+            await must(site, "true")
+            return
+        except MachineLost as error:
+            if loop.time() > until:
+                raise NotProvisioned(f"it does not answer any more: {error.what}", site.name) from None
+        await asyncio.sleep(_PAUSE)
+
+
+# ── What is missing ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _permitted(options: Options, provision: Provision | None, machine: MachineSpec) -> list[Finding]:
+    """What a study asks for that is not done to a machine of the user's unless they allow it. Pure."""
+    is_chroot = options.image == "chroot"
+    return [
+        finding(
+            "a chroot that is booted",
+            not (is_chroot and provision == "restart"),
+            "a chroot runs on the machine's kernel, which is not booted for it",
+            'set provision = "reuse", or image = "own"',
+        ),
+        finding(
+            "kernel arguments",
+            not machine.kernel_arguments or (provision == "restart" and not is_chroot),
+            "they take a boot of the machine, which is not booted unless you say so",
+            'set provision = "restart" and image = "own", or leave isolation by the kernel out',
+        ),
+        finding(
+            "neighbours",
+            not machine.neighbours or is_chroot,
+            "what goes on beside it comes from the lab's image, and the machine is to use its own programs",
+            'set image = "chroot", or leave contention out',
+        ),
+    ]
+
+
+async def _address_found(site: Site) -> Finding:
+    """Whether what is measured can be reached by an address of the machine's own."""
+    what, remedy = "an address to measure", 'name one that its clients reach: data = "192.168.7.2"'
+    try:
+        ip_address(str(site.underlay))
+    except ValueError:
+        return finding(what, False, "SSH goes by way of another host, so its own address is not known", remedy)
+    there = await network.holding(str(site.underlay), site)
+    return finding(
+        what, there is not None, f"none of its interfaces has {site.underlay}, by which SSH reaches it", remedy
+    )
+
+
+plugin = SshEnvironment()

@@ -1,0 +1,115 @@
+"""A second host on loopback, and two hosts joined by a cable: what tests of hosts by SSH stand on."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncssh
+
+from nearmetal.lab import clean
+from nearmetal.lab.image import Image
+from tests.conftest import SHARED_CACHE, WORKER
+
+from .far_host import FarHost, User, far_host
+from .remains import remains
+
+Login = tuple[User, asyncssh.SSHKey]
+
+FAR_CACHE = SHARED_CACHE / f"far-host-of-tests-{WORKER}"
+"""Kept, so that the image is sent once and not in each test."""
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two hosts joined by a cable: the controller runs in the network namespace `near`."""
+
+    near: str
+    far: FarHost
+    tokens: set[str]
+    """Of all labs that there have been, by their ledgers: others may be at work on this host too."""
+
+    async def nearmetal(self, *arguments: str, kill_after: float | None = None) -> tuple[int, str, str]:
+        """Status and output of the command, run on the near host; killed so many seconds after its lab began (-9)."""
+        begun = asyncio.ensure_future(self._new_token())
+        process = await asyncio.create_subprocess_exec(
+            *("nsenter", f"--net=/run/netns/{self.near}", "--", sys.executable, "-m", "nearmetal", *arguments),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "COLUMNS": "200"},
+        )
+        reading = asyncio.ensure_future(process.communicate())
+        try:
+            async with asyncio.timeout(240) as limit:
+                if kill_after is not None:
+                    await asyncio.wait([reading, begun], return_when=asyncio.FIRST_COMPLETED)
+                    limit.reschedule(asyncio.get_running_loop().time() + kill_after)
+                await asyncio.shield(reading)
+        except TimeoutError:
+            process.kill()
+        stdout, stderr = await reading
+        begun.cancel()
+        return process.returncode or 0, stdout.decode(), stderr.decode()
+
+    async def _new_token(self) -> None:
+        """Return when a lab begins that is not known yet."""
+        while True:
+            new = {ledger.stem for ledger in clean.ledgers_folder().glob("*.jsonl")} - self.tokens
+            self.tokens.update(new)
+            if new:
+                return
+            await asyncio.sleep(0.05)
+
+    def left(self) -> list[str]:
+        """What is still on either host that a lab made."""
+        assert self.tokens
+        found = [what for token in self.tokens for what in remains(token)]
+        for links in (ip("-netns", self.near, "-brief", "link"), self.far.run("ip", "-brief", "link")):
+            found += [line for line in links.splitlines() if line.split()[0].split("@")[0] not in ("lo", "cable")]
+        found += [line for line in self.far.run("ps", "-eo", "args").splitlines() if "nm-" in line]
+        found += self.far.run("ip", "netns", "list").split()
+        return [*found, *map(str, (self.far.folder / "state").glob("machines/*"))]
+
+
+@contextlib.contextmanager
+def joined(image: Image, folder: Path, login: Login, programs_of_this_host: bool = False) -> Iterator[Pair]:
+    near, far = f"nmt{os.getpid()}-near", f"nmt{os.getpid()}-far"
+    someone, key = login
+    with contextlib.ExitStack() as made:
+        for name in (near, far):
+            ip("netns", "add", name)
+            made.callback(ip, "netns", "delete", name)
+            ip("-netns", name, "link", "set", "lo", "up")
+        ip("-netns", near, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", far)
+        for name, address in ((near, "10.112.0.1/30"), (far, "10.112.0.2/30")):
+            ip("-netns", name, "address", "add", address, "dev", "cable")
+            ip("-netns", name, "link", "set", "cable", "up")
+        host = made.enter_context(
+            far_host(
+                image,
+                folder,
+                key,
+                address="10.112.0.2",
+                port=22,
+                netns=far,
+                cache=FAR_CACHE,
+                programs_of_this_host=programs_of_this_host,
+            )
+        )
+        someone.know(host)
+        yield Pair(near, host, set())
+
+
+def ip(*words: str) -> str:
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
