@@ -1,5 +1,6 @@
 """Machines of every environment that is installed, third parties' included, for one set of tests."""
 
+import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -10,14 +11,20 @@ import pytest_asyncio
 from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.lab import clean
+from nearmetal.lab.image import Recipe, build
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.sites import opener
-from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision
+from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision, Reached
 from tests.conftest import OWN_CPU
+from tests.live.far_host import far_host, user
+from tests.live.two_hosts import FAR_CACHE, free_port
 from tests.restored import share_cache
 
 SPEC = MachineSpec(vcpus=1, memory=512 * 2**20)
+
+PLACE = "there"
+"""The site of machines that are hosts of their own."""
 
 Make = Callable[[], Awaitable[tuple[Handle, Machine]]]
 
@@ -29,11 +36,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marked = []
     for name in plugins.names("environments"):
         environment: Environment = plugins.load("environments", name)
-        marks = [pytest.mark.live] if environment.on_switch else []
+        marks = [pytest.mark.live] if environment.on_switch or isinstance(environment, Reached) else []
         marked.append(pytest.param(name, environment.provisions[0], marks=marks, id=name))
         if "restore" in environment.provisions:
             marked.append(pytest.param(name, "restore", marks=marks, id=f"{name}-restored"))
     metafunc.parametrize(("kind", "provision"), marked, scope="module")
+
+
+def place(environment: Environment) -> str:
+    return PLACE if isinstance(environment, Reached) else "local"
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +72,36 @@ def needs(kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab(kind: str, environment: Environment, needs: None) -> AsyncIterator[Lab]:
+async def spec(
+    kind: str, environment: Environment, needs: None, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[EnvironmentSpec]:
+    """What a study would say of the environment: nothing, but for one whose machines exist already."""
+    if not isinstance(environment, Reached):
+        yield EnvironmentSpec(kind=kind)
+        return
+    if os.geteuid() != 0 or kind != "ssh":
+        pytest.skip(f"{kind}: there is no such machine to reach")
+    folder = tmp_path_factory.mktemp("far")
+    someone, key = user(folder / "user")
+    image = await build(Recipe(), Paths.default().cache, print)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        far_host(image, folder, key, port=free_port(), cache=FAR_CACHE) as host,
+    ):
+        patch.setenv("HOME", str(someone.home))
+        patch.delenv("SSH_AUTH_SOCK", raising=False)
+        someone.know(host)
+        yield EnvironmentSpec.model_validate({"kind": kind, "address": host.ssh})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lab(kind: str, environment: Environment, spec: EnvironmentSpec) -> AsyncIterator[Lab]:
     """One lab for an environment. Skips, with the reason, where this host lacks what the environment needs."""
     if environment.on_switch:
-        from nearmetal.lab.image import Recipe, build
-
         await build(Recipe(), Paths.default().cache, print)
-    open_site = opener({})
-    findings = await environment.check(EnvironmentSpec(kind=kind), SPEC, await open_site("local"))
+    hosts = {PLACE: environment.host(spec.options)} if isinstance(environment, Reached) else {}
+    open_site = opener(hosts)
+    findings = await environment.check(spec, SPEC, await open_site(place(environment)))
     lacking = [finding for finding in findings if not finding.ok and finding.fatal]
     if lacking:
         pytest.skip(f"{kind} cannot run here: {lacking[0].what}: {lacking[0].detail}. {lacking[0].remedy}")
@@ -81,17 +114,17 @@ async def lab(kind: str, environment: Environment, needs: None) -> AsyncIterator
     finally:
         left = await lab.close()
         ledger.close()
+        await open_site.aclose()
     assert left == []
     assert not ledger.path.exists()
 
 
 @pytest.fixture(scope="module")
-def make(lab: Lab, kind: str, provision: Provision) -> Make:
+def make(lab: Lab, spec: EnvironmentSpec, environment: Environment, provision: Provision) -> Make:
     """Make and attach one more machine."""
 
     async def one() -> tuple[Handle, Machine]:
-        spec = EnvironmentSpec(kind=kind)
-        site = await lab.site("local")
+        site = await lab.site(place(environment))
         handle = await lab.create(spec, SPEC, "server", provision, str(OWN_CPU), site)
         return handle, await lab.attach(handle)
 

@@ -8,9 +8,10 @@ import contextlib
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import asyncssh
 
@@ -25,7 +26,7 @@ ListenAddress {address}
 HostKey /etc/far/host_key
 AuthorizedKeysFile /etc/far/authorized_keys
 UsePAM no
-PasswordAuthentication no
+PasswordAuthentication {passwords}
 PermitRootLogin yes
 UseDNS no
 """
@@ -91,8 +92,13 @@ def far_host(
     netns: str | None = None,
     cache: Path | None = None,
     programs_of_this_host: bool = False,
+    in_place_of: Mapping[str, Path] = MappingProxyType({}),
+    passwords: bool = False,
 ) -> Iterator[FarHost]:
-    """`netns`: the name of a network namespace that has the address. QEMU is not in the image, but here."""
+    """`netns`: the name of a network namespace that has the address. QEMU is not in the image, but here.
+
+    `in_place_of`: files of this host that stand where others of the image are. `passwords`: it asks for one.
+    """
     settings = folder / "far"
     settings.mkdir(parents=True)
     cache, state = cache or folder / "cache", folder / "state"
@@ -102,12 +108,14 @@ def far_host(
     host_key.write_private_key(str(settings / "host_key"))
     (settings / "host_key").chmod(0o600)
     user_key.write_public_key(str(settings / "authorized_keys"))
-    (settings / "sshd_config").write_text(CONFIG.format(address=address, port=port))
+    asks = "yes" if passwords else "no"
+    (settings / "sshd_config").write_text(CONFIG.format(address=address, port=port, passwords=asks))
     bound = {
         settings: "/etc/far",
         cache: "/var/cache/nearmetal",
         state: "/var/lib/nearmetal",
         Path("/sys/fs/cgroup"): "/sys/fs/cgroup",
+        **{here: there for there, here in in_place_of.items()},
     }
     if programs_of_this_host:
         wrappers = next(image.root.glob("usr/lib/*/libwrap.so.0"))  # of all that sshd needs, this host may lack it
