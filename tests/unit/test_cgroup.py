@@ -45,6 +45,31 @@ async def test_version_1_copies_nodes_and_takes_all_cpus_when_none_are_named(roo
     assert list((root / "memory/nearmetal-m").iterdir()) == []
 
 
+LIMITED = SPEC.model_copy(update={"quota": 0.25, "vcpus": 2})
+
+
+async def test_a_quota_is_of_all_its_cpus_and_is_read_back(root: Path) -> None:
+    lay_out(root, {"cgroup.controllers": "cpuset cpu memory\n"})
+    group = await cgroup.create("m", LIMITED, "0-1", LocalSite(), limit_memory=True)
+    assert (root / "nearmetal-m/cpu.max").read_text() == "50000 100000\n"
+    assert await cgroup.quota(group, LocalSite()) == 0.5
+    (root / "nearmetal-m/cpu.max").write_text("max 100000\n")
+    assert await cgroup.quota(group, LocalSite()) is None
+
+
+async def test_version_1_has_a_group_for_the_quota_only_where_there_is_one(root: Path) -> None:
+    lay_out(root, {"cpuset/cpuset.cpus": "0-3\n", "cpuset/cpuset.mems": "0\n", "memory/x": "", "cpuacct/x": ""})
+    without = await cgroup.create("m", SPEC, "0-1", LocalSite(), limit_memory=True)
+    assert without.cpu == "" and not (root / "cpu").exists()
+    assert await cgroup.quota(without, LocalSite()) is None
+    group = await cgroup.create("n", LIMITED, "0-1", LocalSite(), limit_memory=True)
+    assert group == cgroup.with_quota("n", 1) and str(root / "cpu/nearmetal-n") in group.folders
+    assert (root / "cpu/nearmetal-n/cpu.cfs_quota_us").read_text() == "50000\n"
+    assert await cgroup.quota(group, LocalSite()) == 0.5
+    (root / "cpu/nearmetal-n/cpu.cfs_quota_us").write_text("-1\n")
+    assert await cgroup.quota(group, LocalSite()) is None
+
+
 async def test_a_missing_controller_is_one_clear_error(root: Path) -> None:
     lay_out(root, {"cpuset/cpuset.cpus": "0\n", "cpuset/cpuset.mems": "0\n"})
     with pytest.raises(HostCannot, match="memory"):

@@ -15,10 +15,13 @@ GUEST = Guest(
     name="nm-a-1",
     machine="q35",
     accel="tcg",
+    cpu_model="max",
     vcpus=2,
     memory=512 * 2**20,
     kernel="/images/vmlinux",
     disk="virtio-blk",
+    disk_format="qcow2",
+    disk_cache="writeback",
     nic="virtio-net",
     port=PORT,
 )
@@ -34,6 +37,15 @@ def test_the_resources_are_those_ordered() -> None:
     assert values(words, "-m") == ["536870912B"]
     assert values(words, "-accel") == ["tcg,thread=multi"]
     assert values(command(replace(GUEST, accel="kvm")), "-accel") == ["kvm"]
+
+
+def test_cpu_model_and_disk_are_those_ordered() -> None:
+    words = command(replace(GUEST, cpu_model="Haswell", disk="ide", disk_format="raw", disk_cache="none"))
+    assert values(words, "-cpu") == ["Haswell"]
+    assert values(words, "-drive") == ["if=none,id=root,file=disk.raw,format=raw,cache=none"]
+    assert "ide-hd,drive=root" in values(words, "-device")
+    with pytest.raises(BadInput, match="no name that QEMU knows"):
+        command(replace(GUEST, cpu_model="max,pmu=on"))
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,13 @@ GUEST = Guest(
     name="nm-a-1",
     machine="q35",
     accel="tcg",
+    cpu_model="max",
     vcpus=1,
     memory=512 * 2**20,
     kernel="/images/vmlinux",
     disk="virtio-blk",
+    disk_format="qcow2",
+    disk_cache="writeback",
     nic="virtio-net",
     port=PORT,
 )

@@ -1,4 +1,4 @@
-"""Whether a machine is what was asked for: its network card."""
+"""Whether a machine is what was asked for: read back from inside, and from its monitor."""
 
 from typing import Any
 
@@ -9,35 +9,107 @@ from nearmetal.run import verify
 from nearmetal.study_checks import _MODELS
 
 SPEC = MachineSpec(nic="e1000")
+GUEST: dict[str, Any] = {
+    "accel": "tcg",
+    "cpu_model": {"name": "max", "lacking": ()},
+    "disk": {"format": "qcow2", "cache": "writeback"},
+    "quota": None,
+}
+"""What is written down of a virtual machine that is as `SPEC` asks."""
 
 
-def facts(interfaces: dict[str, Any]) -> dict[str, Any]:
+def facts(driver: str | None = "e1000", root: str = "/dev/vda", **limits: float) -> dict[str, Any]:
     return {
         "processor": {"allowed_count": 1, "online": "0"},
         "memory": {"total_bytes": SPEC.memory},
-        "limits": {},
-        "interfaces": interfaces,
+        "limits": limits,
+        "interfaces": {"data": {"driver": driver}},
+        "filesystems": {"/": {"source": root}},
     }
 
 
 def test_every_model_that_a_study_can_name_has_a_driver_to_be_read_back() -> None:
     assert verify.DRIVERS.keys() == set(_MODELS["nic"])
+    assert verify.DISKS.keys() == set(_MODELS["disk"])
 
 
-def test_the_card_that_was_ordered_counts() -> None:
-    readback = verify.resources(SPEC, facts({"data": {"driver": "e1000"}}), "tcg")
-    assert readback.ok
-    assert readback.values["nic"] == "e1000"
+def test_the_hardware_that_was_ordered_counts() -> None:
+    readback = verify.resources(SPEC, facts(), GUEST)
+    assert readback.ok and not readback.warnings
+    assert readback.values == {
+        "vcpus": 1,
+        "memory": SPEC.memory,
+        "quota": None,
+        "accel": "tcg",
+        "cpu_model": "max",
+        "nic": "e1000",
+        "disk": "vd",
+        "disk_format": "qcow2",
+        "disk_cache": "writeback",
+    }
 
 
-@pytest.mark.parametrize("interfaces", [{"data": {"driver": "virtio_net"}}, {"data": {"driver": None}}, {}])
-def test_another_one_does_not(interfaces: dict[str, Any]) -> None:
-    readback = verify.resources(SPEC, facts(interfaces), "tcg")
+@pytest.mark.parametrize("driver", ["virtio_net", None])
+def test_another_card_does_not(driver: str | None) -> None:
+    readback = verify.resources(SPEC, facts(driver), GUEST)
     assert not readback.ok
     assert "instead of e1000" in readback.reason
 
 
-def test_where_there_is_no_virtual_machine_there_is_no_model() -> None:
-    readback = verify.resources(SPEC, facts({"data": {"driver": "veth"}}), None)
+def test_a_guest_without_any_card_has_not_the_one_that_was_asked_for() -> None:
+    assert not verify.resources(SPEC, {**facts(), "interfaces": {}}, GUEST).ok
+
+
+@pytest.mark.parametrize(
+    ("key", "asked", "reason"),
+    [
+        ("accel", "kvm", "accelerator is tcg instead of kvm"),
+        ("cpu_model", "Haswell", "CPU model is max instead of Haswell"),
+        ("disk", "ide", "disk is vd instead of sd"),
+        ("disk_format", "raw", "format is qcow2 instead of raw"),
+        ("disk_cache", "none", "cache mode is writeback instead of none"),
+        ("quota", 0.5, "any of their time instead of 0.5 CPUs"),
+    ],
+)
+def test_each_setting_that_did_not_stick_is_named(key: str, asked: Any, reason: str) -> None:
+    readback = verify.resources(SPEC.model_copy(update={key: asked}), facts(), GUEST)
+    assert not readback.ok
+    assert reason in readback.reason
+
+
+def test_what_a_model_lacks_is_a_warning() -> None:
+    model = {"name": "Haswell", "lacking": ("hle", "rtm")}
+    readback = verify.resources(
+        SPEC.model_copy(update={"cpu_model": "Haswell"}), facts(), {**GUEST, "cpu_model": model}
+    )
     assert readback.ok
-    assert "nic" not in readback.values
+    (warned,) = readback.warnings
+    assert warned.code == "cpu-model-partial" and "hle, rtm" in warned.text
+
+
+def test_where_there_is_no_virtual_machine_there_is_no_hardware() -> None:
+    readback = verify.resources(SPEC, facts("veth"), {})
+    assert readback.ok
+    assert not {"nic", "cpu_model", "disk"} & readback.values.keys()
+
+
+# ── The quota ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_quota_is_of_each_cpu() -> None:
+    spec = MachineSpec(quota=0.25, vcpus=2)
+    seen = {**facts("veth", cpu_quota=0.5), "processor": {"allowed_count": 2, "online": "0-1"}}
+    assert verify.resources(spec, seen, {}).ok
+    wrong = verify.resources(spec, {**seen, "limits": {"cpu_quota": 0.25}}, {})
+    assert "0.25 CPUs of their time instead of 0.5 CPUs" in wrong.reason
+
+
+def test_a_guests_quota_is_its_monitors_whatever_the_guest_sees() -> None:
+    spec = SPEC.model_copy(update={"quota": 0.5})
+    assert verify.resources(spec, facts(), {**GUEST, "quota": 0.5}).ok
+    assert not verify.resources(spec, facts(cpu_quota=0.5), GUEST).ok
+
+
+def test_a_quota_that_nobody_asked_for_counts_only_where_it_bites() -> None:
+    assert verify.resources(SPEC, facts("veth", cpu_quota=1.0), {}).ok
+    assert "instead of no limit" in verify.resources(SPEC, facts("veth", cpu_quota=0.9), {}).reason

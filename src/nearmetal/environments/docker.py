@@ -233,6 +233,8 @@ def _make(client: Any, order: Order, tag: str) -> Any:
             network_mode="none",
             cpuset_cpus=order.cpus or None,
             mem_limit=order.spec.memory,
+            cpu_period=cgroup.PERIOD if order.spec.quota is not None else None,
+            cpu_quota=cgroup.microseconds(order.spec),
             memswap_limit=order.spec.memory,
             tmpfs=_TMPFS,
             mounts=[Mount(probe.INSIDE, str(probe.path()), type="bind", read_only=True)],

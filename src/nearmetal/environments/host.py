@@ -53,7 +53,7 @@ _REMOVING = 120.0
 # that is started here costs time.
 _LAY_OUT = """
 set -e
-mkdir -p -- "$2/cgroup/cpuset" "$2/cgroup/cpuacct" "$2/cgroup/memory"
+mkdir -p -- "$2/cgroup/cpuset" "$2/cgroup/cpuacct" "$2/cgroup/memory" "$2/cgroup/cpu"
 exec cp -- "$1" "$2/nearmetal-probe"
 """
 
@@ -190,6 +190,8 @@ def _show_groups(folder: str, group: Group) -> list[str]:
     return [
         f"{folder}/cgroup:{cgroup.ROOT}",
         *(f"{directory}:{cgroup.ROOT}/{controller}" for controller, directory in shown.items()),
+    if group.cpu:
+        shown["cpu"] = group.cpu
     ]
 
 

@@ -11,8 +11,9 @@ Option in [environments.NAME]: `machine`, the machine type as QEMU calls it ("q3
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+import difflib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
@@ -33,7 +34,7 @@ from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.console import Console
 from nearmetal.lab.qemu.identity import Told
 from nearmetal.lab.qemu.snapshot import Snapshot
-from nearmetal.lab.site import must
+from nearmetal.lab.site import available_cpus, must
 from nearmetal.model import (
     Cost,
     EnvironmentSpec,
@@ -89,11 +90,13 @@ class QemuEnvironment:
             _memory(machine.memory, await must(site, "cat", "/proc/meminfo")),
         ]
         if all(found.ok for found in findings):
-            findings += await _accelerators(machine, site)
+            findings += [await _cpu_model(machine, site), *await _accelerators(machine, site)]
         return findings
 
     # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
 
+        if spec.provision == "restore":
+            _refuse_to_save(machine)
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """On another host the image's parts are sent once; every guest's disk is an overlay over the image's.
 
@@ -110,12 +113,12 @@ class QemuEnvironment:
         parts = await placed.parts(image, site)
         guest = await _guest(order.name, order.spec, _options(order.options), parts, order.port, site)
         if order.provision != "restore":
-            return await self._start(order, _Start(arguments.command(guest), parts, parts.disk), site, ledger)
+            return await self._start(order, _Start(arguments.command(guest), guest, parts, parts.disk), site, ledger)
         await _snapshot(guest, image, parts, site)
         async with snapshot.used():
             saved = await _snapshot(guest, image, parts, site)
             command = arguments.restored(template.restored(guest))
-            return await self._start(order, _Start(command, parts, str(saved.disk), saved), site, ledger)
+            return await self._start(order, _Start(command, guest, parts, str(saved.disk), saved), site, ledger)
 
     async def _start(self, order: Order, start: "_Start", site: Site, ledger: Recorder) -> Handle:
         folder = f"{site.state}/machines/{order.name}"
@@ -136,23 +139,26 @@ class QemuEnvironment:
         group = await _prepare(order, start, folder, lab_keys(Paths.default().state), site)
         self._monitors[order.name] = await site.spawn(_launched(start.command, folder, order.port, group, site))
         try:
-            found = await self._begin(order, start.snapshot, folder, site)
+            found = await self._begin(order, start, folder, site)
+            found["quota"] = await cgroup.quota(group, site)
         except NotProvisioned as error:
             raise NotProvisioned(error.what, order.name) from None
-        whole = handle.model_copy(update={"data": {**handle.data, **found, "cgroup_version": group.version}})
+        whole = handle.model_copy(update={"data": {**handle.data, **found, "group": asdict(group)}})
         ledger.creating(whole)
         return whole
 
-    async def _begin(self, order: Order, saved: Snapshot | None, folder: str, site: Site) -> dict[str, Any]:
+    async def _begin(self, order: Order, start: "_Start", folder: str, site: Site) -> dict[str, Any]:
         """Put the threads where they belong, let the guest run, and say what QEMU tells of it."""
-        running = self._monitors[order.name]
+        running, saved = self._monitors[order.name], start.snapshot
 
         async def ended() -> str | None:
             return await template.last_words(running)
 
         async with monitor.connected(site, folder, LIMITS.command, ended) as qemu:
             found = {
-                "accel": await qemu.accelerator(),
+                "accel": await qemu.accelerator(start.guest.accel),
+                "cpu_model": asdict(await qemu.cpu_model()),
+                "disk": asdict(await qemu.disk()),
                 "ssh_port": await qemu.ssh_port(),
                 "pinned": await monitor.pin(site, await qemu.threads(), cpus.parse(order.cpus)),
             }
@@ -214,7 +220,7 @@ class QemuMachine(ssh.SshMachine):
             peer=network.peer(port),
         )
         self.accel: str = handle.data["accel"]
-        self._group = cgroup.named(handle.name, handle.data["cgroup_version"])
+        self._group = Group(**handle.data["group"])
         self._console = Console(site, f"{handle.data['folder']}/{arguments.CONSOLE}")
         self._mtu = port.mtu if port else network.MTU
         self._running = running
@@ -329,21 +335,24 @@ class _Start:
     command: list[str]
     parts: Parts
     disk: str
-    """What its disk is an overlay over."""
+    """What its disk is made of, in the format qcow2."""
     snapshot: Snapshot | None = None
 
 
 async def _prepare(order: Order, start: _Start, folder: str, keys: LabKeys, site: Site) -> Group:
     """All that QEMU is started with, made at the same time."""
     seed = template.seed(keys, identity.again(order.port) if start.snapshot else None)
-    overlay = ("qemu-img", "create", "-q", "-f", "qcow2", "-b", start.disk, "-F", "qcow2")
+    disk = f"{folder}/{arguments.disk_file(start.guest.disk_format)}"
     group = asyncio.create_task(cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=False))
     steps: list[Awaitable[object]] = [
         group,
-        must(site, *overlay, f"{folder}/{arguments.DISK}"),
+        cpu_model=spec.cpu_model,
+        must(site, *_DISKS[start.guest.disk_format](start.disk), disk, timeout=LIMITS.boot),
         placed.initrd(start.parts.initrd, seed_archive(seed), f"{folder}/{arguments.INITRD}", site),
     ]
     if order.port:
+        disk_format=spec.disk_format,
+        disk_cache=spec.disk_cache,
         steps.append(network.plug_tap(order.port, site))
     if start.snapshot:
         # What was said before it was saved is part of what this guest has said.
@@ -366,6 +375,7 @@ def _launched(command: list[str], folder: str, port: Port | None, group: Group, 
 def _memory(wanted: int, meminfo: bytes) -> Finding:
     lines = meminfo.decode().splitlines()
     available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    guest: Guest
     return finding(
         f"{wanted >> 20} MiB of memory",
         wanted + _OVERHEAD <= available,

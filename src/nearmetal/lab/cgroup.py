@@ -14,19 +14,22 @@ from nearmetal.lab.site import must
 from nearmetal.model import Cost, MachineSpec, Site
 
 ROOT = Path("/sys/fs/cgroup")
-_CONTROLLERS = ("cpuset", "cpuacct", "memory")
+_CONTROLLERS = ("cpuset", "cpuacct", "memory", "cpu")
+PERIOD = 100_000
+"""Microseconds in which a quota is counted, as by `docker run --cpus`."""
 
 # One script, because a program a step would cost more time than all the rest of making a machine. It tells the version.
 _CREATE = """
 set -e
 # tee says why the kernel refuses a value, which the shell cannot.
 write() { echo "$2" 2>/dev/null >"$1" || echo "$2" | tee "$1" >/dev/null; }
-root=$1 name=$2 cpus=$3 bytes=$4
+root=$1 name=$2 cpus=$3 bytes=$4 quota=$5 period=$6
 if [ -f "$root/cgroup.controllers" ]; then
     version=2 cpuset=$root/$name memory=$root/$name
     write "$root/cgroup.subtree_control" "+cpuset +cpu +memory"
     [ -d "$cpuset" ] || mkdir "$cpuset"
     swap=memory.swap.max swap_bytes=0 limit=memory.max
+    [ -z "$quota" ] || write "$cpuset/cpu.max" "$quota $period"
 else
     version=1 cpuset=$root/cpuset/$name memory=$root/memory/$name
     [ -d "$memory" ] || mkdir "$cpuset" "$root/cpuacct/$name" "$memory"
@@ -34,6 +37,11 @@ else
     write "$cpuset/cpuset.mems" "$nodes"
     [ "$cpus" ] || read -r cpus <"$root/cpuset/cpuset.cpus"
     swap=memory.memsw.limit_in_bytes swap_bytes=$bytes limit=memory.limit_in_bytes
+    if [ "$quota" ]; then
+        mkdir -p "$root/cpu/$name"
+        write "$root/cpu/$name/cpu.cfs_period_us" "$period"
+        write "$root/cpu/$name/cpu.cfs_quota_us" "$quota"
+    fi
 fi
 [ -z "$cpus" ] || write "$cpuset/cpuset.cpus" "$cpus"
 if [ "$bytes" ]; then
@@ -71,10 +79,12 @@ class Group:
     cpuacct: str
     memory: str
     version: int
+    cpu: str = ""
+    """Where a quota is; "" on version 1 for a machine of ours without one, whose processes are nobody's equals."""
 
     @property
     def folders(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((self.cpuset, self.cpuacct, self.memory)))
+        return tuple(dict.fromkeys(filter(None, (self.cpuset, self.cpuacct, self.memory, self.cpu))))
 
 
 async def version(site: Site) -> int:
@@ -83,10 +93,16 @@ async def version(site: Site) -> int:
 
 
 def named(name: str, version: int) -> Group:
-    """The group of a machine of ours, whether it exists or not."""
+    """The group of a machine of ours without a quota, whether it exists or not."""
     if version == 2:
-        folder = str(ROOT / _folder_name(name))
-        return Group(folder, folder, folder, 2)
+        return _second_version(_folder_name(name))
+    return _first_version(dict.fromkeys(_CONTROLLERS[:-1], _folder_name(name)))
+
+
+def with_quota(name: str, version: int) -> Group:
+    """The same of a machine that has one."""
+    if version == 2:
+        return _second_version(_folder_name(name))
     return _first_version(dict.fromkeys(_CONTROLLERS, _folder_name(name)))
 
 
@@ -98,24 +114,48 @@ def _folder_name(name: str) -> str:
 
 def _first_version(paths: Mapping[str, str]) -> Group:
     """A group of version 1, from its path within each controller's hierarchy."""
-    cpuset, cpuacct, memory = (str(ROOT / controller / paths.get(controller, "")) for controller in _CONTROLLERS)
-    return Group(cpuset, cpuacct, memory, 1)
+    cpuset, cpuacct, memory, _ = (str(ROOT / controller / paths.get(controller, "")) for controller in _CONTROLLERS)
+    return Group(cpuset, cpuacct, memory, 1, str(ROOT / "cpu" / paths["cpu"]) if "cpu" in paths else "")
+
+
+def _second_version(path: str) -> Group:
+    folder = str(ROOT / path)
+    return Group(folder, folder, folder, 2, folder)
 
 
 async def create(name: str, spec: MachineSpec, cpus: str, site: Site, *, limit_memory: bool) -> Group:
-    """Make a group with the machine's CPUs and, for what is no virtual machine, its memory (and no swap) as limits.
+    """Make a group with the machine's CPUs, its quota of them and, for what is no virtual machine, its memory (and no
+    swap) as limits.
 
     A virtual machine has its memory from its monitor, whose own needs must not be taken out of the guest's.
     HostCannot with what the kernel said, for example to CPUs that are not there.
     """
-    limits = (cpus, str(spec.memory) if limit_memory else "")
+    limits = (cpus, str(spec.memory) if limit_memory else "", str(microseconds(spec) or ""), str(PERIOD))
     ended = await site.exec(["sh", "-c", _CREATE, "create", str(ROOT), _folder_name(name), *limits])
     if ended.status != 0:
         said = ended.stderr.decode("utf-8", "replace").strip()
         raise HostCannot(
             f"the control group of {name} could not be made: {said}", remedy="`nearmetal doctor` says what is missing"
         )
-    return named(name, int(ended.stdout))
+    return (named if spec.quota is None else with_quota)(name, int(ended.stdout))
+
+
+def microseconds(spec: MachineSpec) -> int | None:
+    """CPU time that a machine may use in each `PERIOD`: its quota of each of its CPUs; None for no limit."""
+    return None if spec.quota is None else round(spec.quota * spec.vcpus * PERIOD)
+
+
+async def quota(group: Group, site: Site) -> float | None:
+    """CPUs' worth of time that a group may use, as the kernel tells; None for no limit."""
+    if not group.cpu:
+        return None
+    if group.version == 2:
+        told = (await must(site, "cat", f"{group.cpu}/cpu.max")).decode().split()
+    else:
+        files = (f"{group.cpu}/cpu.cfs_quota_us", f"{group.cpu}/cpu.cfs_period_us")
+        told = (await must(site, "cat", *files)).decode().split()
+    allowed, period = told
+    return None if allowed in ("max", "-1") else int(allowed) / int(period)
 
 
 async def of_process(pid: int, site: Site) -> Group:
@@ -128,10 +168,7 @@ async def of_process(pid: int, site: Site) -> Group:
             paths[controller] = path.lstrip("/")
         if not controllers:
             unified = path.lstrip("/")
-    if await version(site) == 2:
-        folder = str(ROOT / unified)
-        return Group(folder, folder, folder, 2)
-    return _first_version(paths)
+    return _second_version(unified) if await version(site) == 2 else _first_version(paths)
 
 
 async def cost(group: Group, site: Site) -> Cost:
@@ -169,7 +206,7 @@ async def processes(group: Group, site: Site) -> list[int]:
 
 async def remove(name: str, site: Site) -> None:
     """Kill what still runs in a machine's group and remove it. Idempotent. HostCannot when something cannot die."""
-    folders = [*named(name, 1).folders, *named(name, 2).folders]
+    folders = [folder for version in (1, 2) for folder in with_quota(name, version).folders]
     ended = await site.exec(["sh", "-c", _REMOVE, "remove", *folders])
     if ended.status != 0:
         raise HostCannot(f"the control group of {name} could not be removed: {ended.stderr.decode().strip()}")

@@ -20,10 +20,16 @@ class MachineSpec(Frozen):
     vcpus: Whole = 1
     memory: Annotated[Bytes, Field(ge=16 * 2**20)] = 512 * 2**20
     accel: str = "auto"
+    quota: Annotated[Share, Field(ge=0.01, le=1)] | None = None
+    """The most that it may use of its CPUs' time, of each of its periods of 100 ms; None for no such limit."""
     nic: str = "virtio-net"
+    cpu_model: str = "max"
+    """Of a virtual machine's CPU."""
     cpus: str | None = None
     disk: str = "virtio-blk"
     host: str = "local"
+    disk_format: Literal["qcow2", "raw"] = "qcow2"
+    disk_cache: Literal["writeback", "none", "writethrough", "directsync", "unsafe"] = "writeback"
     kernel_arguments: tuple[str, ...] = ()
     alone: StrictBool = False
     """What is measured runs on the last of its CPUs and on no other, away from the rest."""

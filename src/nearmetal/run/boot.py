@@ -6,7 +6,7 @@ Whatever happens, each of its trials gets a record: with its figures, or with th
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -268,9 +268,9 @@ async def _look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, strea
     await _locate(booted, lab)
 
 
-def _told(booted: Booted, server: Machine, key: str) -> Any:
-    """What its environment wrote down of a machine; None where it has no such thing."""
-    return next((handle.data.get(key) for handle in booted.handles if handle.name == server.name), None)
+def _told(booted: Booted, server: Machine) -> Mapping[str, Any]:
+    """What its environment wrote down of a machine."""
+    return next(handle.data for handle in booted.handles if handle.name == server.name)
 
 
 async def _locate(booted: Booted, lab: Lab) -> None:
@@ -419,7 +419,7 @@ def _record(
 
 
 def _boot(booted: Booted, server: Machine) -> BootRecord:
-    return BootRecord(id=server.boot_id, how=booted.provision, snapshot=_told(booted, server, "snapshot"))
+    return BootRecord(id=server.boot_id, how=booted.provision, snapshot=_told(booted, server).get("snapshot"))
 
 
 def _without_figures(task: BootTask, booted: Booted, trial: TrialPlan, error: NearmetalError) -> TrialRecord:

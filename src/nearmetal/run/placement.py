@@ -43,8 +43,8 @@ async def _processes(handle: Handle, site: Site) -> list[int]:
     """The machine's first process, or all those of its monitor."""
     if "first" in handle.data:
         return [int(handle.data["first"]["pid"])]
-    if "cgroup_version" in handle.data:
-        return await cgroup.processes(cgroup.named(handle.name, handle.data["cgroup_version"]), site)
+    if "pinned" in handle.data:
+        return await cgroup.processes(cgroup.Group(**handle.data["group"]), site)
     return []
 
 

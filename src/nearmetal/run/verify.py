@@ -5,7 +5,7 @@ from typing import Any
 
 from nearmetal.lab import cpus as cpu_lists
 from nearmetal.lab.network import INSIDE
-from nearmetal.model import MachineSpec, Readback
+from nearmetal.model import MachineSpec, Readback, Warned
 
 MEMORY_SHARE = (0.80, 1.02)
 """What a guest's kernel and firmware keep to themselves is missing from what it shows: up to a fifth of 256 MiB."""
@@ -20,29 +20,74 @@ DRIVERS = {
 """Model of a virtual network card to the driver that a guest's kernel has for it."""
 
 
-def resources(spec: MachineSpec, facts: Mapping[str, Any], accel: str | None) -> Readback:
-    """CPUs, memory, accelerator and network card against the study.
+DISKS = {"virtio-blk": "vd", "ide": "sd"}
+"""Model of a disk to how a guest's kernel calls it."""
 
-    `accel`: as the monitor of a virtual machine tells, None where there is none; then there is no model of a card
-    either.
+QUOTA_STEP = 0.001
+"""CPUs by which a quota may be off: kernels count it in microseconds of a period."""
+
+
+def resources(spec: MachineSpec, facts: Mapping[str, Any], told: Mapping[str, Any]) -> Readback:
+    """CPUs and their quota, memory and, of a virtual machine, its hardware against the study.
+
+    `facts` are the probe's, from inside; `told` is what the environment wrote down when it made the machine, in which
+    a virtual machine has what its monitor says.
     """
+    is_guest = "accel" in told
     # In a guest all that are online are the machine's, also one that its kernel keeps its programs away from.
     processor = facts["processor"]
-    cpus = int(processor["allowed_count"]) if accel is None else len(cpu_lists.parse(processor["online"]))
+    cpus = len(cpu_lists.parse(processor["online"])) if is_guest else int(processor["allowed_count"])
     memory = memory_of(facts)
-    values: dict[str, Any] = {"vcpus": cpus, "memory": memory, "accel": accel}
+    # A guest does not see what its monitor may use.
+    quota = told["quota"] if is_guest else facts["limits"].get("cpu_quota")
+    values: dict[str, Any] = {"vcpus": cpus, "memory": memory, "quota": quota, "accel": told.get("accel")}
     problems: list[str] = []
     if cpus != spec.vcpus:
         problems.append(f"it may use {cpus} CPUs instead of {spec.vcpus}")
     if not MEMORY_SHARE[0] * spec.memory <= memory <= MEMORY_SHARE[1] * spec.memory:
         problems.append(f"it has {memory} bytes of memory instead of {spec.memory}")
-    if accel is not None and spec.accel not in ("auto", accel):
-        problems.append(f"its accelerator is {accel} instead of {spec.accel}")
-    if accel is not None:
-        values["nic"] = _driver(facts)
-        if values["nic"] != DRIVERS.get(spec.nic, values["nic"]):
-            problems.append(f"its network card's driver is {values['nic']} instead of {DRIVERS[spec.nic]}")
+    if not _is_quota(quota, spec):
+        asked = "no limit" if spec.quota is None else f"{spec.quota * spec.vcpus:g} CPUs"
+        problems.append(f"it may use {'any' if quota is None else f'{quota:g} CPUs'} of their time instead of {asked}")
+    if is_guest:
+        found = hardware(spec, facts, told)
+        values |= found.values
+        problems += [found.reason] if found.reason else []
+        return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=found.warnings)
     return Readback(values=values, ok=not problems, reason="; ".join(problems))
+
+
+def _is_quota(found: float | None, spec: MachineSpec) -> bool:
+    """One that was not asked for, such as that of a container which all of this is in, matters only where it bites."""
+    if spec.quota is None:
+        return found is None or found >= spec.vcpus
+    return found is not None and abs(found - spec.quota * spec.vcpus) < QUOTA_STEP
+
+
+def hardware(spec: MachineSpec, facts: Mapping[str, Any], told: Mapping[str, Any]) -> Readback:
+    """What a virtual machine is made of: its monitor's word, and what the guest's kernel has drivers for."""
+    model, disk = told["cpu_model"], told["disk"]
+    pairs = {
+        "accel": (told["accel"], told["accel"] if spec.accel == "auto" else spec.accel, "accelerator"),
+        "cpu_model": (model["name"], spec.cpu_model, "CPU model"),
+        "nic": (_driver(facts), DRIVERS.get(spec.nic, _driver(facts)), "network card's driver"),
+        "disk": (_root_disk(facts), DISKS.get(spec.disk, _root_disk(facts)), "disk"),
+        "disk_format": (disk["format"], spec.disk_format, "disk's format"),
+        "disk_cache": (disk["cache"], spec.disk_cache, "disk's cache mode"),
+    }
+    problems = [f"its {name} is {found} instead of {asked}" for found, asked, name in pairs.values() if found != asked]
+    warnings: tuple[Warned, ...] = ()
+    if model["lacking"]:
+        text = f"the CPU model {model['name']} is without {', '.join(model['lacking'])}, which this host cannot give"
+        warnings = (Warned(code="cpu-model-partial", text=text),)
+    values = {key: found for key, (found, _, _) in pairs.items()}
+    return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=warnings)
+
+
+def _root_disk(facts: Mapping[str, Any]) -> str | None:
+    """What the guest's kernel calls the disk of its root, but for its letter: "vd" is virtio's, "sd" all others'."""
+    source = str(facts["filesystems"].get("/", {}).get("source", ""))
+    return source.removeprefix("/dev/")[:2] or None
 
 
 def _driver(facts: Mapping[str, Any]) -> str | None:

@@ -76,7 +76,7 @@ async def prove(accel: str, image: Image, limit: float, site: Site) -> Proof:
     initrd = f"{site.state}/proof-{os.urandom(4).hex()}"
     argv = [
         *(site.probe, "launch", *site.bound, "--"),
-        *common("q35", accel, 1, _MEMORY),
+        *common("q35", accel, "max", 1, _MEMORY),
         *("-kernel", parts.kernel, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1"),
         *("-serial", "stdio", "-no-reboot"),
     ]
@@ -100,6 +100,12 @@ async def offered(site: Site) -> list[str]:
     """The accelerators that the site's QEMU was built with."""
     listed = await site.exec([PROGRAM, "-accel", "help"])
     return [line.strip() for line in listed.text.splitlines() if line and ":" not in line]
+
+
+async def cpu_models(site: Site) -> list[str]:
+    """The CPU models that the site's QEMU knows."""
+    listed = await site.exec([PROGRAM, "-cpu", "help"])
+    return [words[1] for line in listed.text.splitlines() if len(words := line.split()) > 1 and words[0] == "x86"]
 
 
 _versions: dict[tuple[str, str], str] = {}

@@ -14,7 +14,6 @@ from nearmetal.model import Port
 
 PROGRAM: Final = "qemu-system-x86_64"
 
-DISK: Final = "disk"
 DISK_ID: Final = "root"
 """The disk's name at the monitor."""
 INITRD: Final = "initrd"
@@ -85,7 +84,7 @@ def command(guest: Guest) -> list[str]:
         *common(guest.machine, guest.accel, guest.cpu_model, guest.vcpus, guest.memory),
         *("-name", f"{guest.name},debug-threads=on"),
         *("-kernel", guest.kernel, "-initrd", INITRD, "-append", kernel_command_line(guest)),
-        *("-drive", f"if=none,id={DISK_ID},file={DISK},format={guest.disk_format},cache={guest.disk_cache}"),
+        *("-drive", f"if=none,id={DISK_ID},file={disk_file(guest.disk_format)},format={guest.disk_format},cache={guest.disk_cache}"),
         *("-device", f"{_device(guest.disk)},drive={DISK_ID}"),
         # restrict: the guest reaches nothing by its control network, it is only reached. Port 0: one that is free.
         *("-netdev", "user,id=control,restrict=on,hostfwd=tcp:127.0.0.1:0-:22"),
@@ -102,6 +101,11 @@ def saved(guest: Guest) -> list[str]:
     """The argument vector of a guest that is to be saved: beside its devices, the two that a restored one needs."""
     return [
         *command(guest),
+def disk_file(disk_format: str) -> str:
+    """Where a guest's disk lies in the machine's folder."""
+    return f"disk.{disk_format}"
+
+
         # Its number changes with each restore, upon which the guest's kernel draws fresh random numbers.
         *("-device", "vmgenid,guid=auto"),
         *("-chardev", f"socket,id=identity,path={IDENTITY},server=on,wait=off", "-serial", "chardev:identity"),

@@ -4,21 +4,48 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from qemu.qmp import ConnectError, QMPClient, QMPError
+from qemu.qmp import ConnectError, ExecuteError, QMPClient, QMPError
 
 from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab.site import must
 from nearmetal.model import Site
 
-from .arguments import MONITOR
+from .arguments import DISK_ID, MONITOR
 
 _AGAIN = 0.005
 _GIVEN: Final = "memory"
 """What QEMU calls the file that it is given."""
 _FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+22\b")
+
+
+CACHES: Final = {
+    "writeback": (True, False, False),
+    "none": (True, True, False),
+    "writethrough": (False, False, False),
+    "directsync": (False, True, False),
+    "unsafe": (True, False, True),
+}
+"""Cache mode to what it stands for: a write cache that the guest sees, around the host's page cache, flushes ignored
+(qemu-system-x86_64(1), -drive cache=)."""
+_CPU_TYPE: Final = "-x86_64-cpu"
+
+
+@dataclass(frozen=True)
+class CpuModel:
+    name: str
+    lacking: tuple[str, ...]
+    """Features of that model which this accelerator cannot give, on this host."""
+
+
+@dataclass(frozen=True)
+class Disk:
+    format: str
+    cache: str
+    """The mode, as in `CACHES`."""
 
 
 class Monitor:
@@ -27,15 +54,48 @@ class Monitor:
     def __init__(self, client: QMPClient) -> None:
         self._client = client
 
-    async def accelerator(self) -> str:
-        """What runs the guest, whatever the command line said."""
+    async def accelerator(self, asked: str) -> str:
+        """What runs the guest. Only KVM and emulation tell of themselves; QEMU falls back to neither unasked."""
         answer: Any = await self._ask("query-kvm")
-        return "kvm" if answer["enabled"] else "tcg"
+        if answer["enabled"]:
+            return "kvm"
+        return "tcg" if await self._emulates() else asked
+
+    async def _emulates(self) -> bool:
+        """Only emulation has translated anything."""
+        try:
+            await self._client.execute("x-query-jit")
+        except ExecuteError:
+            return False
+        except QMPError as error:
+            raise MachineLost(f"QEMU does not answer 'x-query-jit': {error}") from error
+        return True
+
+    async def cpu_model(self) -> CpuModel:
+        """The model of the first CPU, all being alike."""
+        (first, *_) = await self._cpus()
+        type_name: Any = await self._ask("qom-get", {"path": first["qom-path"], "property": "type"})
+        defined: Any = await self._ask("query-cpu-definitions")
+        lacking = next((one["unavailable-features"] for one in defined if one["typename"] == type_name), ())
+        return CpuModel(str(type_name).removesuffix(_CPU_TYPE), tuple(lacking))
+
+    async def disk(self) -> Disk:
+        """The format and the cache mode of the guest's disk."""
+        answer: Any = await self._ask("query-block")
+        inserted = next(one["inserted"] for one in answer if one["device"] == DISK_ID)
+        cache = inserted["cache"]
+        mode = next(
+            name for name, bits in CACHES.items() if bits == (cache["writeback"], cache["direct"], cache["no-flush"])
+        )
+        return Disk(inserted["drv"], mode)
 
     async def threads(self) -> list[int]:
         """The host's thread of each vCPU, by its number."""
+        return [cpu["thread-id"] for cpu in await self._cpus()]
+
+    async def _cpus(self) -> list[Any]:
         answer: Any = await self._ask("query-cpus-fast")
-        return [cpu["thread-id"] for cpu in sorted(answer, key=lambda cpu: int(cpu["cpu-index"]))]
+        return sorted(answer, key=lambda cpu: int(cpu["cpu-index"]))
 
     async def ssh_port(self) -> int:
         """The port on this host's loopback that leads to the guest's sshd."""
