@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
@@ -20,6 +20,16 @@ use rustix::mount::{
 pub struct Bind {
     host: PathBuf,
     machine: PathBuf,
+    is_read_only: bool,
+}
+
+impl Bind {
+    pub fn read_only(self) -> Bind {
+        Bind {
+            is_read_only: true,
+            ..self
+        }
+    }
 }
 
 impl FromStr for Bind {
@@ -37,6 +47,7 @@ impl FromStr for Bind {
                 Ok(Bind {
                     host: host.into(),
                     machine: machine.into(),
+                    is_read_only: false,
                 })
             }
             _ => Err(format!(
@@ -138,7 +149,7 @@ pub fn enter(root: &Path, scratch: Option<&Path>, binds: &[Bind]) -> anyhow::Res
         .collect();
     let trees = binds
         .iter()
-        .map(|bind| clone_tree(&bind.host))
+        .map(tree_of)
         .collect::<anyhow::Result<Vec<_>>>()?;
     let root = root.canonicalize().with_context(|| {
         format!(
@@ -181,6 +192,45 @@ fn device_of(path: impl AsRef<Path>) -> anyhow::Result<u64> {
     Ok(fs::metadata(path)
         .with_context(|| format!("cannot look at {} in the machine", path.display()))?
         .dev())
+}
+
+/// A copy of the mounts that a machine is to see.
+fn tree_of(bind: &Bind) -> anyhow::Result<OwnedFd> {
+    let tree = clone_tree(&bind.host)?;
+    if bind.is_read_only {
+        forbid_writing(&tree).with_context(|| {
+            format!(
+                "cannot show {} read-only; it takes Linux 5.12",
+                bind.host.display()
+            )
+        })?;
+    }
+    Ok(tree)
+}
+
+/// To all mounts of a tree, those below included.
+fn forbid_writing(tree: &OwnedFd) -> std::io::Result<()> {
+    let attributes = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_RDONLY,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    // SAFETY: the descriptor is open, the path is a C string, and the attributes are of the size that is told.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 /// A copy of the mounts at `path` that no path leads to yet.

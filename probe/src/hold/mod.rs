@@ -42,6 +42,9 @@ pub struct Args {
     /// Show this file or directory of the host inside the machine, writable. May be repeated
     #[arg(long, value_name = "HOSTPATH:PATH", requires = "root")]
     bind: Vec<Bind>,
+    /// The same, and nothing in the machine can write to it. May be repeated
+    #[arg(long, value_name = "HOSTPATH:PATH", requires = "root")]
+    bind_read_only: Vec<Bind>,
     /// End also when standard input does, as it does when whoever holds its other end dies
     #[arg(long, conflicts_with = "root")]
     until_eof: bool,
@@ -126,7 +129,9 @@ fn hold_machine(root: &Path, args: &Args, signals: &Signals) -> anyhow::Result<E
 }
 
 fn become_machine(root: &Path, args: &Args) -> anyhow::Result<()> {
-    filesystem::enter(root, args.scratch.as_deref(), &args.bind)?;
+    let read_only = args.bind_read_only.iter().cloned().map(Bind::read_only);
+    let binds: Vec<Bind> = args.bind.iter().cloned().chain(read_only).collect();
+    filesystem::enter(root, args.scratch.as_deref(), &binds)?;
     if let Some(name) = &args.hostname {
         rustix::system::sethostname(name.as_bytes())
             .with_context(|| format!("cannot set the host name '{name}'"))?;

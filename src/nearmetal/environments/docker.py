@@ -21,6 +21,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut
 from nearmetal.lab import cgroup, network, probe
 from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import share as shares
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.engine import bury, is_own
 from nearmetal.lab.engine_api import Engine, Refused, address, demultiplex, feed
@@ -90,6 +91,7 @@ class DockerEnvironment:
                 f"the host has {available}",
                 f"set machine.vcpus to at most {available}",
             ),
+            *await shares.findings(machine, site),
         ]
 
     async def _check_engine(self, options: Mapping[str, Any]) -> list[Finding]:
@@ -220,7 +222,6 @@ class DockerEnvironment:
 
 
 def _make(client: Any, order: Order, tag: str) -> Any:
-    from docker.types import Mount
 
     return client.create_container(
         tag,
@@ -232,16 +233,24 @@ def _make(client: Any, order: Order, tag: str) -> Any:
         host_config=client.create_host_config(
             network_mode="none",
             cpuset_cpus=order.cpus or None,
-            mem_limit=order.spec.memory,
             cpu_period=cgroup.PERIOD if order.spec.quota is not None else None,
             cpu_quota=cgroup.microseconds(order.spec),
+            mem_limit=order.spec.memory,
             memswap_limit=order.spec.memory,
             tmpfs=_TMPFS,
-            mounts=[Mount(probe.INSIDE, str(probe.path()), type="bind", read_only=True)],
+            mounts=_mounts(order),
             cap_add=["NET_ADMIN"],
             runtime=order.options.get("runtime"),
         ),
     )
+
+
+def _mounts(order: Order) -> list[Any]:
+    from docker.types import Mount
+
+    share = shares.of(order.spec)
+    shared = [Mount(share.mountpoint, share.source, type="bind", read_only=True)] if share else []
+    return [Mount(probe.INSIDE, str(probe.path()), type="bind", read_only=True), *shared]
 
 
 async def _last_words(engine: Engine, container: str) -> str:

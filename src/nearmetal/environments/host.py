@@ -24,6 +24,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
 from nearmetal.lab import cgroup, network, probe
 from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import share as shares
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.findings import finding, programs, provided
 from nearmetal.lab.identity import FirstProcess
@@ -78,6 +79,7 @@ class HostEnvironment:
             provided("probe", probe.path),
             lab_machine.image_found(machine.image),
             *await limits_found(machine, site),
+            *await shares.findings(machine, site),
         ]
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
@@ -124,6 +126,7 @@ class HostEnvironment:
                 *("--root", root, "--scratch", folder, "--hostname", name[:63]),
                 *("--bind", f"{folder}/nearmetal-probe:{probe.INSIDE}"),
                 *(word for bind in _show_groups(folder, group) for word in ("--bind", bind)),
+                *(("--bind-read-only", order.spec.share) if order.spec.share else ()),
                 *(word for directory in group.folders for word in ("--cgroup", directory)),
             ]
         )
@@ -187,11 +190,11 @@ def _show_groups(folder: str, group: Group) -> list[str]:
     if group.version == 2:
         return [f"{group.memory}:{cgroup.ROOT}"]
     shown = {"cpuset": group.cpuset, "cpuacct": group.cpuacct, "memory": group.memory}
+    if group.cpu:
+        shown["cpu"] = group.cpu
     return [
         f"{folder}/cgroup:{cgroup.ROOT}",
         *(f"{directory}:{cgroup.ROOT}/{controller}" for controller, directory in shown.items()),
-    if group.cpu:
-        shown["cpu"] = group.cpu
     ]
 
 

@@ -22,6 +22,7 @@ from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab import cgroup, cpus, network, probe, ssh
 from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import share as shares
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.findings import finding, programs, provided
 from nearmetal.lab.image import Image, placed
@@ -47,6 +48,7 @@ from nearmetal.model import (
     Provision,
     Recorder,
     Running,
+    SharedFolder,
     Site,
 )
 
@@ -54,6 +56,20 @@ _TOOLS = {arguments.PROGRAM: "qemu-system-x86", "qemu-img": "qemu-utils", "ip": 
 """Program to Debian package."""
 _FAR_PAUSE = 0.25
 """Seconds between two looks at a guest that boots on another host: each look starts programs beside it."""
+# What the host changes is seen at once: nothing is cached. A machine that is attached again has it already.
+_MOUNT = """
+set -e
+while read -r tag at rest; do [ "$tag" != "$1" ] || exit 0; done </proc/mounts
+modprobe -a 9pnet_virtio 9p
+mkdir -p -- "$2"
+exec mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288,cache=none,ro "$1" "$2"
+"""
+_DISKS: Mapping[str, Callable[[str], tuple[str, ...]]] = {
+    "qcow2": lambda base: ("qemu-img", "create", "-q", "-f", "qcow2", "-b", base, "-F", "qcow2"),
+    # A copy, since a raw disk has nothing below it: it is written to every machine anew.
+    "raw": lambda base: ("qemu-img", "convert", "-q", "-f", "qcow2", "-O", "raw", base),
+}
+"""A disk's format to what makes one of the image's."""
 _OVERHEAD = 256 * 2**20
 """Bytes that QEMU is given beyond the guest's memory when it is asked whether there is enough."""
 
@@ -79,6 +95,8 @@ class QemuEnvironment:
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         _options(spec.options)
+        if spec.provision == "restore":
+            _refuse_to_save(machine)
         user = (await must(site, "id", "-u")).decode().strip()
         has_tun = (await site.exec(["test", "-c", "/dev/net/tun"])).status == 0
         findings = [
@@ -88,6 +106,14 @@ class QemuEnvironment:
             lab_machine.image_found(machine.image),
             finding("/dev/net/tun", has_tun, "there is no such device", "run: modprobe tun"),
             _memory(machine.memory, await must(site, "cat", "/proc/meminfo")),
+            _cpus(machine.vcpus, len(await available_cpus(site))),
+            finding(
+                f"a {machine.disk_format} disk",
+                machine.disk_format != "raw" or spec.provision != "restore",
+                "a guest is restored on an overlay over its snapshot's disk, which a raw disk cannot be",
+                'set machine.disk_format = "qcow2", or provision = "boot"',
+            ),
+            *await shares.findings(machine, site),
         ]
         if all(found.ok for found in findings):
             findings += [await _cpu_model(machine, site), *await _accelerators(machine, site)]
@@ -95,8 +121,6 @@ class QemuEnvironment:
 
     # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-        if spec.provision == "restore":
-            _refuse_to_save(machine)
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """On another host the image's parts are sent once; every guest's disk is an overlay over the image's.
 
@@ -131,6 +155,7 @@ class QemuEnvironment:
                 "role": order.role,
                 "port": order.port.model_dump(mode="json") if order.port else None,
                 "command": start.command,
+                "share": order.spec.share,
                 "snapshot": start.snapshot.name if start.snapshot else None,
             },
         )
@@ -223,6 +248,7 @@ class QemuMachine(ssh.SshMachine):
         self._group = Group(**handle.data["group"])
         self._console = Console(site, f"{handle.data['folder']}/{arguments.CONSOLE}")
         self._mtu = port.mtu if port else network.MTU
+        self._share = SharedFolder.parse(handle.data["share"]) if handle.data.get("share") else None
         self._running = running
         self._told = told
 
@@ -236,6 +262,8 @@ class QemuMachine(ssh.SshMachine):
             raise NotProvisioned(f"{what}\n{await self._console.tail()}", self.name) from None
         if self._mtu != network.MTU:
             await must(self, "ip", "link", "set", self.interface, "mtu", str(self._mtu))
+        if self._share:
+            await must(self, "sh", "-c", _MOUNT, "mount", arguments.SHARE, self._share.mountpoint)
 
     async def _identify(self) -> None:
         """A guest that was just restored has told already; a boot of its own makes it another."""
@@ -299,6 +327,16 @@ def _options(given: Any) -> Options:
         ) from None
 
 
+def _refuse_to_save(machine: MachineSpec) -> None:
+    """QEMU neither saves nor restores a guest that has a directory of the host mounted."""
+    if machine.share:
+        raise BadInput(
+            "a guest with a share cannot be restored: QEMU saves none that sees a directory of its host",
+            "machine.share",
+            'leave it out, or set provision = "boot"',
+        )
+
+
 async def _accelerator(asked: str, image: Image, site: Site) -> str:
     return (await accelerator.best(image, Paths.default().cache, site)).accel if asked == "auto" else asked
 
@@ -308,12 +346,16 @@ async def _guest(name: str, spec: MachineSpec, options: Options, parts: Parts, p
         name=name,
         machine=options.machine,
         accel=await _accelerator(spec.accel, lab_machine.image(spec.image), site),
+        cpu_model=spec.cpu_model,
         vcpus=spec.vcpus,
         memory=spec.memory,
         kernel=parts.kernel,
         disk=spec.disk,
+        disk_format=spec.disk_format,
+        disk_cache=spec.disk_cache,
         nic=spec.nic,
         port=port,
+        share=shares.of(spec),
         kernel_arguments=spec.kernel_arguments,
     )
 
@@ -333,6 +375,7 @@ class _Start:
     """What a guest is started with; the snapshot when it is restored."""
 
     command: list[str]
+    guest: Guest
     parts: Parts
     disk: str
     """What its disk is made of, in the format qcow2."""
@@ -346,13 +389,10 @@ async def _prepare(order: Order, start: _Start, folder: str, keys: LabKeys, site
     group = asyncio.create_task(cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=False))
     steps: list[Awaitable[object]] = [
         group,
-        cpu_model=spec.cpu_model,
         must(site, *_DISKS[start.guest.disk_format](start.disk), disk, timeout=LIMITS.boot),
         placed.initrd(start.parts.initrd, seed_archive(seed), f"{folder}/{arguments.INITRD}", site),
     ]
     if order.port:
-        disk_format=spec.disk_format,
-        disk_cache=spec.disk_cache,
         steps.append(network.plug_tap(order.port, site))
     if start.snapshot:
         # What was said before it was saved is part of what this guest has said.
@@ -375,12 +415,34 @@ def _launched(command: list[str], folder: str, port: Port | None, group: Group, 
 def _memory(wanted: int, meminfo: bytes) -> Finding:
     lines = meminfo.decode().splitlines()
     available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    guest: Guest
     return finding(
         f"{wanted >> 20} MiB of memory",
         wanted + _OVERHEAD <= available,
         f"{available >> 20} MiB are available, and QEMU itself takes up to {_OVERHEAD >> 20}",
         "set machine.memory lower, or end something",
+    )
+
+
+def _cpus(wanted: int, available: int) -> Finding:
+    return finding(
+        f"{wanted} CPUs",
+        wanted <= available,
+        f"the host has {available}, and vCPUs that share one wait for each other",
+        f"set machine.vcpus to at most {available}",
+    )
+
+
+async def _cpu_model(machine: MachineSpec, site: Site) -> Finding:
+    """Whether QEMU knows it, and can have it with that accelerator: "host" is what only hardware can pass on."""
+    known = await accelerator.cpu_models(site)
+    is_passed_on = machine.cpu_model == "host" and machine.accel == "tcg"
+    near = difflib.get_close_matches(machine.cpu_model, known, n=1)
+    return finding(
+        f"CPU model {machine.cpu_model}",
+        machine.cpu_model in known and not is_passed_on,
+        "emulation has no such CPU" if is_passed_on else "this QEMU does not have it",
+        f"set machine.cpu_model to {near[0] if near and not is_passed_on else 'max'!r}; "
+        f"`{arguments.PROGRAM} -cpu help` lists all",
     )
 
 

@@ -46,7 +46,7 @@ from nearmetal.model.seams import (
     Watch,
     Workload,
 )
-from nearmetal.model.share import Share
+from nearmetal.model.shared_folder import SharedFolder
 from nearmetal.model.study import (
     CaptureSpec,
     ClientsSpec,
@@ -109,8 +109,8 @@ __all__ = [
     "Running",
     "Scale",
     "SequentialBlocks",
+    "SharedFolder",
     "SharedNetwork",
-    "Share",
     "Site",
     "SiteRunning",
     "Stage",

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, IPvAnyAddress, StrictBool, StrictInt
 
+from nearmetal.model.shared_folder import SharedFolderText
 from nearmetal.model.words import Frozen, Level, Name, Provision, Whole
 from nearmetal.units import BitRate, Bytes, Seconds, Share
 
@@ -19,17 +20,19 @@ class MachineSpec(Frozen):
     image: str = "lab"
     vcpus: Whole = 1
     memory: Annotated[Bytes, Field(ge=16 * 2**20)] = 512 * 2**20
-    accel: str = "auto"
     quota: Annotated[Share, Field(ge=0.01, le=1)] | None = None
     """The most that it may use of its CPUs' time, of each of its periods of 100 ms; None for no such limit."""
-    nic: str = "virtio-net"
+    accel: str = "auto"
     cpu_model: str = "max"
     """Of a virtual machine's CPU."""
+    nic: str = "virtio-net"
     cpus: str | None = None
     disk: str = "virtio-blk"
-    host: str = "local"
     disk_format: Literal["qcow2", "raw"] = "qcow2"
     disk_cache: Literal["writeback", "none", "writethrough", "directsync", "unsafe"] = "writeback"
+    host: str = "local"
+    share: SharedFolderText | None = None
+    """A directory of its host that it sees, read-only: "PATH:MOUNTPOINT"."""
     kernel_arguments: tuple[str, ...] = ()
     alone: StrictBool = False
     """What is measured runs on the last of its CPUs and on no other, away from the rest."""

@@ -17,6 +17,7 @@ from nearmetal import plugins
 from nearmetal.errors import MachineError, NearmetalError
 from nearmetal.factors import Asked
 from nearmetal.lab import cpus, kernel, link, network, probe
+from nearmetal.lab import share as shares
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.stage import LabStage, offsets
@@ -262,7 +263,8 @@ async def _look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, strea
         if index == 0:
             stream.emit(FactsSeen(treatment=task.boot.treatment, role="server", facts=facts))
             await _memory_overhead(booted, server, facts)
-        _note(booted, "resources", verify.resources(booted.spec, facts, _told(booted, server, "accel")))
+        _note(booted, "resources", verify.resources(booted.spec, facts, _told(booted, server)))
+        _note(booted, "share", await shares.verify(server, booted.spec))
     if stage.clients:
         stream.emit(FactsSeen(treatment=task.boot.treatment, role="client", facts=await _facts(stage.clients[0])))
     await _locate(booted, lab)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nearmetal.errors import BadInput
-from nearmetal.model import Port
+from nearmetal.model import Port, SharedFolder
 
 PROGRAM: Final = "qemu-system-x86_64"
 
@@ -19,6 +19,8 @@ DISK_ID: Final = "root"
 INITRD: Final = "initrd"
 CONSOLE: Final = "console"
 MONITOR: Final = "qmp"
+SHARE: Final = "share"
+"""What the guest's kernel mounts a directory of the host by."""
 IDENTITY: Final = "identity"
 """The socket by which a restored guest is told who it is."""
 
@@ -71,6 +73,7 @@ class Guest:
     disk_cache: str
     nic: str
     port: Port | None
+    share: SharedFolder | None = None
     kernel_arguments: Sequence[str] = ()
     tap: str = "fd={tap0}"
     """What QEMU's data network stands on; the default is a tap that exists already, by its descriptor."""
@@ -90,6 +93,7 @@ def command(guest: Guest) -> list[str]:
         *("-netdev", "user,id=control,restrict=on,hostfwd=tcp:127.0.0.1:0-:22"),
         *("-device", f"virtio-net-pci,netdev=control,mac={CONTROL_MAC},romfile="),
         *(_data_network(guest, guest.port) if guest.port else ()),
+        *(_shared(guest.share) if guest.share else ()),
         *("-device", "virtio-rng-pci"),
         *("-chardev", f"file,id=console,path={CONSOLE},append=on", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,path={MONITOR},server=on,wait=off", "-mon", "chardev=monitor,mode=control"),
@@ -97,15 +101,15 @@ def command(guest: Guest) -> list[str]:
     ]
 
 
-def saved(guest: Guest) -> list[str]:
-    """The argument vector of a guest that is to be saved: beside its devices, the two that a restored one needs."""
-    return [
-        *command(guest),
 def disk_file(disk_format: str) -> str:
     """Where a guest's disk lies in the machine's folder."""
     return f"disk.{disk_format}"
 
 
+def saved(guest: Guest) -> list[str]:
+    """The argument vector of a guest that is to be saved: beside its devices, the two that a restored one needs."""
+    return [
+        *command(guest),
         # Its number changes with each restore, upon which the guest's kernel draws fresh random numbers.
         *("-device", "vmgenid,guid=auto"),
         *("-chardev", f"socket,id=identity,path={IDENTITY},server=on,wait=off", "-serial", "chardev:identity"),
@@ -145,6 +149,15 @@ def _data_network(guest: Guest, port: Port) -> list[str]:
     return [
         *("-netdev", f"tap,id=data,{guest.tap}"),
         *("-device", f"{_device(guest.nic)},netdev=data,mac={guest.nic_mac or port.mac},romfile="),
+    ]
+
+
+def _shared(share: SharedFolder) -> list[str]:
+    """Owners and permissions are shown as they are; a comma in the path is written twice."""
+    path = share.source.replace(",", ",,")
+    return [
+        *("-fsdev", f"local,id=share,path={path},security_model=none,readonly=on,multidevs=remap"),
+        *("-device", f"virtio-9p-pci,fsdev=share,mount_tag={SHARE}"),
     ]
 
 
