@@ -85,12 +85,13 @@ def _statistics(workload: str, found: Published, report: ReportInput) -> Table |
     columns = (
         Column("treatment"),
         Column("figure"),
-        Column("blocks", numeric=True),
+        Column("from"),
+        Column("runs", numeric=True),
         *(Column(name, numeric=True) for name in ("min", "max", "average", "stddev")),
-        *(Column(f"published {name}", numeric=True) for name in ("min", "max", "average", "stddev")),
         Column("unit", where="data"),
     )
-    rows = tuple(_row(cell, found, report) for cell in sorted(cells, key=lambda cell: _order(workload, cell, report)))
+    ordered = sorted(cells, key=lambda cell: _order(workload, cell, report))
+    rows = tuple(row for cell in ordered for row in _rows(cell, found, report))
     caption = (
         f"{words.workload(workload)}{_size(workload, report)}: the standard deviation is the population's, as published"
     )
@@ -109,26 +110,26 @@ def _size(workload: str, report: ReportInput) -> str:
     return "" if given is None else f", on {given} of files (published: on 2 GiB of the 4 GiB that were prepared)"
 
 
-def _row(cell: Cell, found: Published, report: ReportInput) -> tuple[Value, ...]:
+def _rows(cell: Cell, found: Published, report: ReportInput) -> Iterator[tuple[Value, ...]]:
+    """Ours, and below it the published one where there is one."""
+    what = (report.labels.treatment(cell.treatment), words.response(cell.response))
     ours = (cell.minimum, cell.maximum, cell.mean, statistics.pstdev(cell.values))
-    return (
-        report.labels.treatment(cell.treatment),
-        words.response(cell.response),
-        len(cell.values),
-        *(Quantity(value, cell.unit) for value in ours),
-        *_printed(cell, found, report),
-        cell.unit,
-    )
+    yield *what, "here", len(cell.values), *(Quantity(value, cell.unit) for value in ours), cell.unit
+    printed = _printed(cell, found, report)
+    if printed:
+        runs = len(found.table(_table_of(cell.workload, cell.response, report) or "").figures[0].values)
+        yield *what, "published", runs, *(Quantity(value, cell.unit) for value in printed), cell.unit
 
 
-def _printed(cell: Cell, found: Published, report: ReportInput) -> Iterator[Quantity | None]:
-    """As the source's own tables have them, which are rounded."""
+def _printed(cell: Cell, found: Published, report: ReportInput) -> list[float]:
+    """As the source's own tables have them, which are rounded, in SI units; nothing for what was not published."""
     place = _place(cell.treatment, found, report)
+    test = _table_of(cell.workload, cell.response, report)
+    if place is None or test is None:
+        return []
     table = found.table(_SUMMARY)
-    for statistic in _STATISTICS:
-        test = _table_of(cell.workload, cell.response, report) or ""
-        figure = None if place is None else table.at(**place, test=test, statistic=statistic)
-        yield None if figure is None else Quantity(found.si(table, figure)[0], cell.unit)
+    printed = (table.at(**place, test=test, statistic=statistic) for statistic in _STATISTICS)
+    return [found.si(table, figure)[0] for figure in printed if figure is not None]
 
 
 # ── As ratios ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -184,7 +185,7 @@ def _claims(found: Published, report: ReportInput) -> Statements:
 def _tested(claim: Claim, contrasts: Sequence[Contrast], found: Published, report: ReportInput) -> list[Statement]:
     return [
         Statement(
-            about=f"{claim.said} Published: {_told(claim, found)}.",
+            about=_told(claim, found),
             text=f"{words.workload(contrast.workload)}: {words.sentence(contrast, report.labels)}.",
             badge=words.verdict(contrast),
             detail=words.small_print(contrast),
@@ -202,14 +203,15 @@ def _is(wanted: Mapping[str, Level], place: Mapping[str, Level] | None) -> bool:
 
 def _untested(claim: Claim, found: Published) -> Statement:
     return Statement(
-        about=f"{claim.said} Published: {_told(claim, found)}.",
+        about=_told(claim, found),
         text="This run compares no such two.",
         badge=Badge("not asked", "unknown"),
     )
 
 
 def _told(claim: Claim, found: Published) -> str:
-    return f"{figures.ratio(found.ratio(claim.table, claim.of, claim.against))} ×"
+    ratio = figures.ratio(found.ratio(claim.table, claim.of, claim.against))
+    return f"{claim.said.removesuffix('.')} (published: {ratio} ×)"
 
 
 plugin = SystemVsOs()
