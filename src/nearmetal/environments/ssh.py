@@ -15,7 +15,7 @@ machine of kind `host` there, and says so in the ledger.
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from ipaddress import ip_address
 from typing import Any, ClassVar, Literal
@@ -49,6 +49,7 @@ from nearmetal.model import (
     Running,
     SharedNetwork,
     Site,
+    SiteRunning,
 )
 from nearmetal.model.study import SshTarget
 
@@ -63,6 +64,28 @@ _ENDED_WITH_GROUP = (128 + 9, 125)
 """How a program ends when its control group is removed, and how one does not start that has none."""
 
 
+# What is told to die with its parent does not when it gives up root, as web servers do. So a program that does holds
+# the one end of a pipe, and what waits at the other removes the group. $1: the pipe. $2: a script. The rest: its words.
+_WATCH = """
+set -e
+mkdir -p -- "${1%/*}"
+mkfifo -m 600 -- "$1"
+(
+    exec <"$1" >/dev/null 2>&1
+    rm -f -- "$1"
+    shift
+    script=$1
+    shift
+    trap '' HUP
+    cat
+    exec sh -c "$script" remove "$@"
+) &
+exec 9>"$1"
+echo watching
+exec sleep 2147483647
+"""
+
+
 class Options(Frozen):
     address: SshTarget
     data: IPvAnyAddress | None = None
@@ -72,12 +95,20 @@ class Options(Frozen):
     jump: SshTarget | None = None
 
 
+Confine = Callable[[str, MachineSpec, str, Site], Awaitable[Group]]
+"""From a machine's name, limits and CPUs, on its site."""
+
+
 class SshEnvironment:
     kind: ClassVar[str] = "ssh"
     Options: ClassVar[type[Frozen]] = Options
     provisions: ClassVar[tuple[Provision, ...]] = ("reuse", "restart")
     on_switch: ClassVar[bool] = False
     typical_ready: ClassVar[float] = 0.5
+
+    def __init__(self) -> None:
+        self._watchmen: dict[str, SiteRunning] = {}
+        """By machine name: what ends its programs when the connection ends."""
 
     def host(self, options: Mapping[str, Any]) -> HostSpec:
         given = Options.model_validate(dict(options))
@@ -123,7 +154,7 @@ class SshEnvironment:
             },
         )
         ledger.creating(handle)
-        group = await cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=True)
+        group = await self._confine(order.name, order.spec, order.cpus, site)
         whole = handle.model_copy(update={"data": {**handle.data, "group": asdict(group)}})
         ledger.creating(whole)
         return whole
@@ -132,11 +163,26 @@ class SshEnvironment:
         if "group" not in handle.data:
             raise NotProvisioned("its creation was interrupted", handle.name)
         assert isinstance(site, SshSite)
-        return BorrowedMachine(handle, site)
+        return BorrowedMachine(handle, site, self._confine)
+
+    async def _confine(self, name: str, spec: MachineSpec, cpus: str, site: Site) -> Group:
+        """A control group for a machine's programs, which goes with the connection, and they with it."""
+        group = await cgroup.create(name, spec, cpus, site, limit_memory=True)
+        pipe = f"{borrowed.FILE}-{name}"
+        watchman = await site.spawn(["sh", "-c", _WATCH, "watch", pipe, cgroup.REMOVE, *group.folders])
+        self._watchmen[name] = watchman
+        if await watchman.first_line(LIMITS.command) != b"watching":
+            said = (await watchman.stop()).stderr.decode("utf-8", "replace")
+            raise NotProvisioned(f"nothing would end its programs with the connection: {said.strip()}", name)
+        return group
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         """What was made there goes; the machine stays."""
         await cgroup.remove(handle.name, site)
+        watchman = self._watchmen.pop(handle.name, None)
+        if watchman:
+            with contextlib.suppress(MachineLost):
+                await watchman.stop()
 
 
 class BorrowedMachine(Commands):
@@ -145,7 +191,7 @@ class BorrowedMachine(Commands):
     owned = False
     peer = None
 
-    def __init__(self, handle: Handle, site: SshSite) -> None:
+    def __init__(self, handle: Handle, site: SshSite, confine: Confine) -> None:
         shared = SharedNetwork.from_json(handle.data["shared"])
         self.name = handle.name
         self.role: str = handle.data["role"]
@@ -158,6 +204,7 @@ class BorrowedMachine(Commands):
         self._group = Group(**handle.data["group"])
         self._spec = MachineSpec.from_json(handle.data["spec"])
         self._cpus: str = handle.data["cpus"]
+        self._confine = confine
 
     async def exec(
         self,
@@ -184,7 +231,7 @@ class BorrowedMachine(Commands):
         if ended.status in _ENDED_WITH_GROUP:
             there = await self.site.exec(["test", "-d", self._group.cpuset])
             if there.status != 0:
-                raise MachineLost("its control group is gone", self.name)
+                raise MachineLost("what ran on it has ended, as with a connection that was lost", self.name)
         return ended
 
     def _require_its_boot(self) -> None:
@@ -212,13 +259,13 @@ class BorrowedMachine(Commands):
             raise NotProvisioned(f"it did not come back within {BOOT:g} s", self.name) from None
         self.boot_id = self.site.boot_id
         await borrowed.hold(self.site)
-        self._group = await cgroup.create(self.name, self._spec, self._cpus, self.site, limit_memory=True)
+        self._group = await self._confine(self.name, self._spec, self._cpus, self.site)
 
     async def cost(self) -> Cost:
         try:
             return await cgroup.cost(self._group, self.site)
         except HostCannot:
-            raise MachineLost("its control group is gone", self.name) from None
+            raise MachineLost("what ran on it has ended, as with a connection that was lost", self.name) from None
 
 
 class _BorrowedRunning:

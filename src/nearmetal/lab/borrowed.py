@@ -3,6 +3,8 @@
 import getpass
 import os
 import socket
+from asyncio import AbstractEventLoop, get_running_loop
+from weakref import WeakKeyDictionary
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, TimedOut
@@ -22,8 +24,8 @@ exec sleep 2147483647
 """
 _LOOK = '[ ! -e "$1" ] || flock -n "$1" true || cat "$1"'
 
-_held: dict[str, SiteRunning] = {}
-"""By the boot_id of a host: one that a study reaches under two names is held once."""
+_held: WeakKeyDictionary[AbstractEventLoop, dict[str, SiteRunning]] = WeakKeyDictionary()
+"""By the boot_id of a host: one that a study reaches under two names is held once. Connections are of one loop."""
 
 
 async def hold(site: Site) -> None:
@@ -35,7 +37,7 @@ async def hold(site: Site) -> None:
     if said != "held":
         ended = await running.wait(LIMITS.command)
         raise _busy(site, said or ended.stderr.decode("utf-8", "replace"))
-    _held[site.boot_id] = running
+    _held.setdefault(get_running_loop(), {})[site.boot_id] = running
 
 
 async def found(site: Site) -> Finding:
@@ -53,7 +55,7 @@ def _busy(site: Site, holder: str) -> HostCannot:
 
 async def _is_held(site: Site) -> bool:
     """A holder that went with its connection holds nothing any more."""
-    running = _held.get(site.boot_id)
+    running = _held.get(get_running_loop(), {}).get(site.boot_id)
     if running is None:
         return False
     try:

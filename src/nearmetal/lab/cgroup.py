@@ -50,9 +50,9 @@ if [ "$bytes" ]; then
 fi
 echo "$version"
 """
-# A process that forks while the list is read escapes the round, so there are rounds until the group can be removed.
-# A machine may have made groups below its own.
-_REMOVE = """
+# Its words are the folders of groups. A process that forks while the list is read escapes the round, so there are
+# rounds until the group can be removed. A machine may have made groups below its own.
+REMOVE = """
 for round in $(seq 500); do
     left=
     for group; do
@@ -207,6 +207,6 @@ async def processes(group: Group, site: Site) -> list[int]:
 async def remove(name: str, site: Site) -> None:
     """Kill what still runs in a machine's group and remove it. Idempotent. HostCannot when something cannot die."""
     folders = [folder for version in (1, 2) for folder in with_quota(name, version).folders]
-    ended = await site.exec(["sh", "-c", _REMOVE, "remove", *folders])
+    ended = await site.exec(["sh", "-c", REMOVE, "remove", *folders])
     if ended.status != 0:
         raise HostCannot(f"the control group of {name} could not be removed: {ended.stderr.decode().strip()}")
