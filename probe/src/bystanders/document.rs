@@ -16,6 +16,9 @@ pub struct Document {
     /// Key to where it may run. A key is `task:TID:START` with the start in ticks since boot, `irq:NUMBER`,
     /// `irq:default` (for interrupts to come) or `workqueue` (for the kernel's unbound work).
     pub movable: BTreeMap<String, Bystander>,
+    /// Keys of those among them that are interrupt lines, and that are served elsewhere for now.
+    #[serde(default)]
+    pub elsewhere: Vec<String>,
     /// Kernel threads that the kernel has bound and lets nobody move.
     pub fixed: BTreeMap<String, Bystander>,
 }

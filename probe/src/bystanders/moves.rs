@@ -223,6 +223,16 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_is_served_elsewhere_is_told() {
+        let laid = Laid::out("elsewhere");
+        laid.write("proc/irq/5/effective_affinity_list", "0");
+        laid.write("proc/irq/6/effective_affinity_list", "1");
+        assert_eq!(laid.list().elsewhere, ["irq:5"]);
+        laid.write("proc/irq/5/effective_affinity_list", "1");
+        assert!(laid.list().elsewhere.is_empty());
+    }
+
+    #[test]
     fn lines_go_away_and_come_back() {
         let laid = Laid::out("come-back");
         let before = laid.list();

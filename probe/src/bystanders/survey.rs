@@ -94,7 +94,11 @@ pub fn list(kernel: &Kernel, kept: CpuList) -> anyhow::Result<Document> {
         };
         kind.insert(shown.thread.key(), bystander(&shown.name, &shown.cpus));
     }
+    let mut elsewhere = Vec::new();
     for (key, name, cpus) in interrupts(kernel).filter(|(_, _, cpus)| stands_by(cpus)) {
+        if served_by(kernel, &key).is_some_and(|cpus| !cpus.touches(&kept)) {
+            elsewhere.push(key.clone());
+        }
         movable.insert(key, bystander(&name, &cpus));
     }
     Ok(Document {
@@ -102,6 +106,7 @@ pub fn list(kernel: &Kernel, kept: CpuList) -> anyhow::Result<Document> {
         cpus: kept.to_string(),
         at_ticks,
         movable,
+        elsewhere,
         fixed,
     })
 }
@@ -145,6 +150,15 @@ pub fn where_now(kernel: &Kernel, key: &str) -> Option<CpuList> {
 pub fn irq_file(key: &str) -> Option<String> {
     let number: u32 = key.strip_prefix("irq:")?.parse().ok()?;
     Some(format!("/proc/irq/{number}/smp_affinity_list"))
+}
+
+/// The CPUs that an interrupt line is served by, of those that may; nothing where the kernel does not tell.
+fn served_by(kernel: &Kernel, key: &str) -> Option<CpuList> {
+    let number: u32 = key.strip_prefix("irq:")?.parse().ok()?;
+    kernel
+        .text(format!("/proc/irq/{number}/effective_affinity_list"))?
+        .parse()
+        .ok()
 }
 
 fn now_ticks(kernel: &Kernel) -> anyhow::Result<u64> {

@@ -3,12 +3,11 @@
 A value is text. Reading gives None where there is nothing yet; writing None takes away what was not there before.
 """
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab import ethtool
+from nearmetal.lab import bystanders, ethtool
 from nearmetal.lab.site import must
 from nearmetal.model import Change, ChangeKind, Commands
 
@@ -23,6 +22,10 @@ def _is_equal(actual: str | None, value: str) -> bool:
     return actual == value
 
 
+def _unmet(change: Change) -> str:
+    return f"{change.kind} {change.target} could not be set to {change.after!r}"
+
+
 @dataclass(frozen=True)
 class Kind:
     read: Read
@@ -33,6 +36,8 @@ class Kind:
     """Whether what has the value comes and goes: a process, a network card. What is gone is owed nothing."""
     shown: Callable[[str | None], str] = repr
     """A value, for people."""
+    unmet: Callable[[Change], str] = _unmet
+    """What was wished for and did not come about, for people."""
     put_back: Callable[[Commands, Change], Awaitable[str]] | None = None
     """For a value that is made of many: put each back that is still as we set it; what is not, in words, or ""."""
 
@@ -135,43 +140,6 @@ async def _put_ethtool_back(commands: Commands, change: Change) -> str:
     )
 
 
-CLEAR = "clear"
-"""Nothing that could be moved may run there."""
-
-
-async def _read_bystanders(commands: Commands, target: str) -> str | None:
-    """`target` is "PROBE CPUS", the CPUs to keep free; the value "clear", or the probe's list of who may run there."""
-    probe, cpus = target.split()
-    ended = await commands.exec([probe, "bystanders", "list", "--json", "--cpus", cpus])
-    if ended.status != 0:
-        return None
-    return ended.text.strip() if json.loads(ended.text)["movable"] else CLEAR
-
-
-async def _write_bystanders(commands: Commands, target: str, value: str | None) -> None:
-    probe, cpus = target.split()
-    await must(commands, probe, "bystanders", "away", "--json", "--cpus", cpus)
-
-
-async def _put_bystanders_back(commands: Commands, change: Change) -> str:
-    probe, _ = change.target.split()
-    before = str(change.before).encode()
-    done = json.loads(await must(commands, probe, "bystanders", "back", "--json", stdin=before))
-    return "; ".join(f"{one['name']}: {one['why']}" for one in [*done["left"], *done["refused"]])
-
-
-def _show_bystanders(value: str | None) -> str:
-    if value is None or value == CLEAR:
-        return repr(value)
-    there = json.loads(value)
-    names = sorted({one["name"] for one in there["movable"].values()})
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"still there: {', '.join(names[:_NAMED])}{more}"
-
-
-_NAMED = 10
-
-
 async def _read_boot(commands: Commands, target: str) -> str | None:
     """The kernel arguments that our drop-in adds; "" when there is none."""
     text = await _read_file(commands, GRUB_DROP_IN)
@@ -202,5 +170,7 @@ KINDS: Mapping[ChangeKind, Kind] = {
     "irq": Kind(_read_irq, _write_irq),
     "ethtool": Kind(_read_ethtool, _write_ethtool, _is_switched, passes=True, put_back=_put_ethtool_back),
     "boot": Kind(_read_boot, _write_boot),
-    "bystanders": Kind(_read_bystanders, _write_bystanders, shown=_show_bystanders, put_back=_put_bystanders_back),
+    "bystanders": Kind(
+        bystanders.read, bystanders.away, shown=bystanders.shown, unmet=bystanders.unmet, put_back=bystanders.put_back
+    ),
 }

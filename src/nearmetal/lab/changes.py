@@ -64,7 +64,7 @@ async def apply(changes: Sequence[Change], ledger: Ledger, reach: Reach) -> Appl
         else:
             problem = "there is no such thing here"
         if problem:
-            text = f"{change.on}: {change.kind} {change.target} could not be set to {change.after!r}: {problem}"
+            text = f"{change.on}: {kind.unmet(change)}: {problem}"
             if change.required:
                 refused.append(text)
             else:

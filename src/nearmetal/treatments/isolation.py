@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from nearmetal.lab import kernel
+from nearmetal.lab.bystanders import still_there
 from nearmetal.model import Change, Commands, Level, Machine, MachineSpec, Readback, Stage, Warned
 
 LEVELS = ("none", "user", "kernel", "kernel+user")
@@ -103,8 +104,7 @@ async def _kernel_says(server: Machine) -> dict[str, str]:
 async def _stayed(commands: Commands, probe: str, cpu: str) -> list[str]:
     """Names of all that could be moved, and still may run there."""
     ended = await commands.exec([probe, "bystanders", "list", "--json", "--cpus", cpu])
-    there = json.loads(ended.stdout)["movable"].values() if ended.status == 0 else ()
-    return sorted({one["name"] for one in there})
+    return still_there(json.loads(ended.stdout)) if ended.status == 0 else []
 
 
 def _told(server: Machine, cpu: str, stayed: list[str]) -> list[Warned]:
