@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from nearmetal import plugins
 from nearmetal.environments import ssh as environment
-from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned
+from nearmetal.errors import BadInput, HostCannot, NotProvisioned
 from nearmetal.lab import borrowed, clean
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
@@ -239,16 +239,6 @@ async def test_a_chroot_is_the_labs_image_in_the_machines_own_network(make: Make
     assert networks[0].stdout == networks[1].stdout
     await machine.put(b"x", "/etc/ours")
     assert "ours" not in far.run("ls", "/etc")
-
-
-async def test_it_ends_with_its_boot(make: Make) -> None:
-    """A connection that was made again may lead to another boot, of which nothing may be believed."""
-    machine = await make()
-    site = machine.site
-    assert isinstance(site, SshSite)
-    site.boot_id = "another"
-    with pytest.raises(MachineLost, match="booted again"):
-        await machine.exec(["true"])
 
 
 async def test_a_machine_that_stays_away_is_not_waited_for_without_end(

@@ -12,7 +12,7 @@ from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import cpus
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.site import available_cpus
-from nearmetal.model import EnvironmentSpec, MachineSpec, Provision, Study
+from nearmetal.model import EnvironmentSpec, MachineSpec, Provision, Reached, Study
 from nearmetal.run import shape
 from nearmetal.run.missing import cannot_run
 from nearmetal.study import read
@@ -49,6 +49,8 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
     known = plugins.names("environments")
     if environment not in known:
         raise BadInput(f"there is no environment {environment[:100]!r}", remedy=f"choose one of: {', '.join(known)}")
+    if isinstance(plugins.load("environments", environment), Reached):
+        raise BadInput(f"machines of kind {environment!r} are up already", remedy="log in: ssh USER@HOST")
     for text in overrides:
         if not text.startswith(_SETTABLE):
             raise BadInput(

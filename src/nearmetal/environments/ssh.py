@@ -20,21 +20,22 @@ from dataclasses import asdict
 from ipaddress import ip_address
 from typing import Any, ClassVar, Literal
 
+import asyncssh
 from pydantic import IPvAnyAddress
 
 from nearmetal import plugins
 from nearmetal.config import LIMITS
 from nearmetal.environments.host import limits_found
-from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut
+from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, TimedOut
 from nearmetal.lab import borrowed, cgroup, network
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.site import must
+from nearmetal.lab.ssh_commands import SshCommands
+from nearmetal.lab.ssh_login import log_in
 from nearmetal.lab.ssh_site import SshSite
 from nearmetal.model import (
-    Commands,
-    Completed,
     Cost,
     Environment,
     EnvironmentSpec,
@@ -46,7 +47,6 @@ from nearmetal.model import (
     Order,
     Provision,
     Recorder,
-    Running,
     SharedNetwork,
     Site,
     SiteRunning,
@@ -60,8 +60,6 @@ BOOT = 900.0
 _PAUSE = 1.0
 """Seconds between two attempts to reach it."""
 _TOOLS = {"ip": "iproute2", "flock": "util-linux", "ethtool": "ethtool"}
-_ENDED_WITH_GROUP = (128 + 9, 125)
-"""How a program ends when its control group is removed, and how one does not start that has none."""
 
 
 # What is told to die with its parent does not when it gives up root, as web servers do. So a program that does holds
@@ -84,6 +82,9 @@ exec 9>"$1"
 echo watching
 exec sleep 2147483647
 """
+
+
+_JOIN = 'pid=$1; shift; for group; do echo "$pid" >"$group/cgroup.procs"; done'
 
 
 class Options(Frozen):
@@ -109,6 +110,7 @@ class SshEnvironment:
     def __init__(self) -> None:
         self._watchmen: dict[str, SiteRunning] = {}
         """By machine name: what ends its programs when the connection ends."""
+        self._machines: dict[str, BorrowedMachine] = {}
 
     def host(self, options: Mapping[str, Any]) -> HostSpec:
         given = Options.model_validate(dict(options))
@@ -163,7 +165,10 @@ class SshEnvironment:
         if "group" not in handle.data:
             raise NotProvisioned("its creation was interrupted", handle.name)
         assert isinstance(site, SshSite)
-        return BorrowedMachine(handle, site, self._confine)
+        machine = BorrowedMachine(handle, site, self._confine)
+        await machine.connect()
+        self._machines[handle.name] = machine
+        return machine
 
     async def _confine(self, name: str, spec: MachineSpec, cpus: str, site: Site) -> Group:
         """A control group for a machine's programs, which goes with the connection, and they with it."""
@@ -178,6 +183,9 @@ class SshEnvironment:
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         """What was made there goes; the machine stays."""
+        machine = self._machines.pop(handle.name, None)
+        if machine:
+            machine.close()
         await cgroup.remove(handle.name, site)
         watchman = self._watchmen.pop(handle.name, None)
         if watchman:
@@ -185,15 +193,19 @@ class SshEnvironment:
                 await watchman.stop()
 
 
-class BorrowedMachine(Commands):
-    """A `Machine` of the user's own: all of a site, but for the limits."""
+class BorrowedMachine(SshCommands):
+    """A `Machine` of the user's own: all of a site, but for the limits.
+
+    It has a connection of its own, whose far end is in the machine's control group, and so is all that is started
+    there: joining a group takes a kernel ten milliseconds, which would be a command's time over again.
+    """
 
     owned = False
     peer = None
 
     def __init__(self, handle: Handle, site: SshSite, confine: Confine) -> None:
+        super().__init__(handle.name)
         shared = SharedNetwork.from_json(handle.data["shared"])
-        self.name = handle.name
         self.role: str = handle.data["role"]
         self.site = site
         self.arch = site.arch
@@ -206,78 +218,46 @@ class BorrowedMachine(Commands):
         self._cpus: str = handle.data["cpus"]
         self._confine = confine
 
-    async def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes = b"",
-        env: Mapping[str, str] | None = None,
-        timeout: float = LIMITS.command,
-    ) -> Completed:
-        return await self.judged(await self.site.exec(self._launch(argv, env), stdin=stdin, timeout=timeout))
+    async def connect(self) -> None:
+        """NotProvisioned when it does not answer, or is not confined."""
+        try:
+            self._connection = await log_in(self.site.spec, self.site.where)
+            async with asyncio.timeout(LIMITS.command):
+                far_end = int(str((await self._connection.run("echo $PPID")).stdout))
+            await must(self.site, "sh", "-c", _JOIN, "join", str(far_end), *self._group.folders)
+        except (NearmetalError, asyncssh.Error, OSError, ValueError) as error:
+            raise NotProvisioned(f"what runs on it cannot be confined: {error}", self.name) from None
 
-    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
-        running = await self.site.spawn(self._launch(argv, env))
-        self._require_its_boot()
-        return _BorrowedRunning(self, running)
-
-    def _launch(self, argv: Sequence[str], env: Mapping[str, str] | None) -> list[str]:
-        place = [word for folder in self._group.folders for word in ("--cgroup", folder)]
-        return lab_machine.launch(self.probe, argv, env, *self.site.bound, *place)
-
-    async def judged(self, ended: Completed) -> Completed:
-        """How a program ended, unless that says of the machine that it is not the one it was: MachineLost."""
-        self._require_its_boot()
-        if ended.status in _ENDED_WITH_GROUP:
-            there = await self.site.exec(["test", "-d", self._group.cpuset])
-            if there.status != 0:
-                raise MachineLost("what ran on it has ended, as with a connection that was lost", self.name)
-        return ended
-
-    def _require_its_boot(self) -> None:
-        """A connection that was lost is made again, perhaps to another boot."""
-        if self.site.boot_id != self.boot_id:
-            raise MachineLost("it was booted again meanwhile", self.name)
-
-    async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
-        await lab_machine.put(self, content, path, mode)
-
-    async def get(self, path: str) -> bytes:
-        return await lab_machine.get(self, path)
+    def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+        return lab_machine.launch(self.probe, argv, env, *self.site.bound)
 
     async def reboot(self) -> None:
         with contextlib.suppress(MachineLost, TimedOut):
             await self.site.exec(["reboot"], timeout=LIMITS.stop)
-        before = self.boot_id
         try:
             async with asyncio.timeout(BOOT):
-                while self.site.boot_id == before:
+                while self.site.boot_id == self.boot_id:
                     await asyncio.sleep(_PAUSE)
                     with contextlib.suppress(HostCannot, MachineLost):
                         await self.site.log_in_again()
         except TimeoutError:
             raise NotProvisioned(f"it did not come back within {BOOT:g} s", self.name) from None
+        self.close()
         self.boot_id = self.site.boot_id
         await borrowed.hold(self.site)
         self._group = await self._confine(self.name, self._spec, self._cpus, self.site)
+        await self.connect()
 
     async def cost(self) -> Cost:
         try:
             return await cgroup.cost(self._group, self.site)
         except HostCannot:
-            raise MachineLost("what ran on it has ended, as with a connection that was lost", self.name) from None
+            raise self.lost() from None
 
-
-class _BorrowedRunning:
-    def __init__(self, on: BorrowedMachine, running: Running) -> None:
-        self._on = on
-        self._running = running
-
-    async def wait(self, timeout: float) -> Completed:
-        return await self._on.judged(await self._running.wait(timeout))
-
-    async def stop(self) -> Completed:
-        return await self._running.stop()
+    def close(self) -> None:
+        """Let go of the connection; the machine goes on."""
+        if self._connection:
+            self._connection.abort()
 
 
 def _host() -> Environment:

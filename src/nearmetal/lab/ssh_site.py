@@ -141,6 +141,8 @@ class SshSite(SshCommands):
         # Who has the probe launch something has told it how to end; and words in braces are for that launch alone.
         if self.probe and list(argv[:2]) != [self.probe, "launch"]:
             return lab_machine.launch(self.probe, argv, env, *self.bound)
+        if "--clear-env" in argv[: argv.index("--") if "--" in argv else 0]:
+            return list(argv)  # which is `launch` too: `env` would be one more program to start
         variables = {**lab_machine.ENVIRONMENT, **env}
         return ["env", "-i", *(f"{name}={value}" for name, value in variables.items()), *argv]
 
