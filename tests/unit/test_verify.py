@@ -113,3 +113,10 @@ def test_a_guests_quota_is_its_monitors_whatever_the_guest_sees() -> None:
 def test_a_quota_that_nobody_asked_for_counts_only_where_it_bites() -> None:
     assert verify.resources(SPEC, facts("veth", cpu_quota=1.0), {}).ok
     assert "instead of no limit" in verify.resources(SPEC, facts("veth", cpu_quota=0.9), {}).reason
+
+
+def test_the_storage_driver_that_an_engine_has_is_told_and_another_does_not_count() -> None:
+    told = {"storage_driver": "vfs", "storage_driver_asked": None}
+    assert verify.resources(SPEC, facts("veth"), told).values["storage_driver"] == "vfs"
+    readback = verify.resources(SPEC, facts("veth"), {**told, "storage_driver_asked": "overlay2"})
+    assert "storage driver is vfs instead of overlay2" in readback.reason

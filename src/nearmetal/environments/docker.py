@@ -1,7 +1,8 @@
 """A Docker container, made of the lab's image, on the lab's switch instead of a network of the engine's.
 
-Options in [environments.NAME]: `engine`, the URL of its socket (else DOCKER_HOST, else the usual one), and `runtime`,
-one that the engine knows ("runc", "runsc", …; else the engine's default).
+Options in [environments.NAME]: `engine`, the URL of its socket (else DOCKER_HOST, else the usual one); `runtime`,
+one that the engine knows ("runc", "runsc", …; else the engine's default); and `storage_driver`, the one that the engine
+has to have ("overlay2", "vfs", …): an engine has one for all its containers.
 
 A container lives as long as its standard input, whose other end the creating process holds: its first process, the
 probe's `hold --until-eof`, ends with it. So none outlives its controller, whatever happens to that. Security is the
@@ -24,7 +25,7 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import share as shares
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.engine import bury, is_own
-from nearmetal.lab.engine_api import Engine, Refused, address, demultiplex, feed
+from nearmetal.lab.engine_api import DOCKER, Brand, Engine, Refused, demultiplex, feed
 from nearmetal.lab.findings import finding, program, provided
 from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import Image
@@ -55,10 +56,12 @@ _CONFLICT = 409
 class Options(Frozen):
     engine: str | None = None
     runtime: str | None = None
+    storage_driver: str | None = None
 
 
 class DockerEnvironment:
     kind: ClassVar[str] = "docker"
+    brand: ClassVar[Brand] = DOCKER
     Options: ClassVar[type[Frozen]] = Options
     provisions: ClassVar[tuple[Provision, ...]] = ("boot",)
     on_switch: ClassVar[bool] = True
@@ -72,7 +75,7 @@ class DockerEnvironment:
 
     async def _engine(self, address: str) -> Engine:
         if address not in self._engines:
-            self._engines[address] = await Engine.connect(address)
+            self._engines[address] = await Engine.connect(address, self.brand)
         return self._engines[address]
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
@@ -96,18 +99,25 @@ class DockerEnvironment:
 
     async def _check_engine(self, options: Mapping[str, Any]) -> list[Finding]:
         try:
-            engine = await self._engine(address(options))
+            engine = await self._engine(self.brand.address(options))
             told = await engine.call(engine.client.info)
         except HostCannot as error:
-            return [Finding(what="Docker engine", ok=False, detail=error.what, remedy=error.remedy)]
-        runtime = options.get("runtime", told["DefaultRuntime"])
+            return [Finding(what=self.brand.called, ok=False, detail=error.what, remedy=error.remedy)]
+        runtime = options.get("runtime") or told["DefaultRuntime"]
+        known = self.runtimes(told)
         return [
-            Finding(what="Docker engine", ok=True, detail=f"{told['ServerVersion']}, storage {told['Driver']}"),
+            Finding(what=self.brand.called, ok=True, detail=f"{told['ServerVersion']}, storage {told['Driver']}"),
             finding(
                 f"runtime {runtime}",
-                runtime in told["Runtimes"],
-                f"the engine knows {', '.join(sorted(told['Runtimes']))}",
-                "add it to the engine's daemon.json",
+                runtime in known,
+                f"the engine knows {', '.join(known)}",
+                f"name one of these, or install it and tell the engine of it in {self.brand.runtimes}",
+            ),
+            finding(
+                f"storage driver {options.get('storage_driver', told['Driver'])}",
+                options.get("storage_driver", told["Driver"]) == told["Driver"],
+                f"the engine has {told['Driver']}, and one for all its containers",
+                "name an engine that has it: engine in [environments.NAME]",
             ),
             finding(
                 "limits",
@@ -117,15 +127,19 @@ class DockerEnvironment:
             ),
         ]
 
+    def runtimes(self, told: Mapping[str, Any]) -> list[str]:
+        """Those that can be asked for, from what the engine tells of itself. Pure."""
+        return sorted(told["Runtimes"])
+
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """Have the engine take the image over, which takes some seconds the first time."""
-        engine = await self._engine(address(spec.options))
+        engine = await self._engine(self.brand.address(spec.options))
         await engine.call(self._imported, engine.client, lab_machine.image(machine.image))
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         if site.name != "local":
             raise HostCannot("containers are made on this host only", site.name, "run nearmetal there")
-        engine = await self._engine(address(order.options))
+        engine = await self._engine(self.brand.address(order.options))
         image = lab_machine.image(order.spec.image)
         handle = Handle(
             kind=self.kind,
@@ -161,6 +175,7 @@ class DockerEnvironment:
                     "first": asdict(first),
                     "runtime": told["HostConfig"]["Runtime"],
                     "storage_driver": told["Driver"],
+                    "storage_driver_asked": order.options.get("storage_driver"),
                 }
             }
         )
@@ -171,8 +186,7 @@ class DockerEnvironment:
         """The image's tag in the engine, which takes it over once. Blocks."""
         from docker.errors import ImageNotFound
 
-        repository, version = f"nearmetal/{image.name.lower()}", image.digest[:12]
-        tag = f"{repository}:{version}"
+        tag = f"nearmetal/{image.name.lower()}:{image.digest[:12]}"
         with self._importing:
             try:
                 labels = client.inspect_image(tag)["Config"]["Labels"] or {}
@@ -181,7 +195,7 @@ class DockerEnvironment:
                 present = False
             if not present:
                 client.import_image_from_file(
-                    str(image.tarball), repository=repository, tag=version, changes=[f"LABEL {_DIGEST}={image.digest}"]
+                    str(image.tarball), repository=tag, changes=[f"LABEL {_DIGEST}={image.digest}"]
                 )
         return tag
 

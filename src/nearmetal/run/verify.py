@@ -42,6 +42,10 @@ def resources(spec: MachineSpec, facts: Mapping[str, Any], told: Mapping[str, An
     quota = told["quota"] if is_guest else facts["limits"].get("cpu_quota")
     values: dict[str, Any] = {"vcpus": cpus, "memory": memory, "quota": quota, "accel": told.get("accel")}
     problems: list[str] = []
+    if "storage_driver" in told:
+        values["storage_driver"] = told["storage_driver"]
+        if told.get("storage_driver_asked") not in (None, told["storage_driver"]):
+            problems.append(f"its storage driver is {told['storage_driver']} instead of {told['storage_driver_asked']}")
     if cpus != spec.vcpus:
         problems.append(f"it may use {cpus} CPUs instead of {spec.vcpus}")
     if not MEMORY_SHARE[0] * spec.memory <= memory <= MEMORY_SHARE[1] * spec.memory:

@@ -1,0 +1,104 @@
+"""Resources of real machines: quotas, CPU models and disks come about, and what did not is found out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearmetal.environments.qemu import QemuEnvironment
+from nearmetal.lab.image import Image
+from nearmetal.lab.lab import Lab
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import EnvironmentSpec, Machine, MachineSpec, Readback
+from nearmetal.run import verify
+
+from . import laboratory
+
+pytestmark = pytest.mark.live
+
+UNUSUAL = {
+    "quota": "50%",
+    "cpu_model": "Nehalem",
+    "disk": "ide",
+    "disk_format": "raw",
+    "disk_cache": "directsync",
+}
+
+
+async def read_back(machine: Machine, spec: MachineSpec, lab: Lab) -> Readback:
+    told = next(handle.data for handle in lab.machines() if handle.name == machine.name)
+    ended = await machine.exec([machine.probe, "facts", "--json"])
+    facts: dict[str, Any] = json.loads(ended.stdout)
+    return verify.resources(spec, facts, told)
+
+
+def group(machine: Machine) -> Path:
+    """Where this host's kernel keeps the machine's quota."""
+    root, name = Path("/sys/fs/cgroup"), f"nearmetal-{machine.name}"
+    return root / name if (root / "cgroup.controllers").exists() else root / "cpu" / name
+
+
+async def test_the_quota_of_a_machine_on_the_hosts_kernel_is_seen_inside(lab_image: Image) -> None:
+    spec = laboratory.spec(quota="25%")
+    async with laboratory.laboratory() as lab:
+        machine = await laboratory.machine(lab, "host", spec)
+        readback = await read_back(machine, spec, lab)
+        assert readback.ok, readback.reason
+        assert readback.values["quota"] == 0.25
+        burnt = await machine.exec(["timeout", "2", "sh", "-c", "while :; do :; done"])
+        assert burnt.status == 124
+        cost = await machine.cost()
+        assert cost is not None and cost.cpu_seconds < 0.25 * 2 * 1.2
+        file = group(machine)
+        if (file / "cpu.max").exists():
+            (file / "cpu.max").write_text("max 100000")
+        else:
+            (file / "cpu.cfs_quota_us").write_text("-1")
+        assert "any of their time instead of 0.25 CPUs" in (await read_back(machine, spec, lab)).reason
+
+
+async def test_a_guest_is_made_of_what_was_ordered(lab_image: Image) -> None:
+    spec = laboratory.spec(**UNUSUAL)
+    async with laboratory.laboratory() as lab:
+        machine = await laboratory.machine(lab, "qemu", spec)
+        readback = await read_back(machine, spec, lab)
+        assert readback.ok, readback.reason
+        assert {key: readback.values[key] for key in ("cpu_model", "disk", "disk_format", "disk_cache", "quota")} == {
+            "cpu_model": "Nehalem",
+            "disk": "sd",
+            "disk_format": "raw",
+            "disk_cache": "directsync",
+            "quota": 0.5,
+        }
+        said = (await machine.exec(["grep", "-m1", "model name", "/proc/cpuinfo"])).text
+        assert "Nehalem" in said
+        written = (await machine.exec(["cat", "/sys/block/sda/queue/write_cache"])).text
+        assert written.strip() == "write through"
+        usual = laboratory.spec()
+        found = await read_back(machine, usual, lab)
+        for problem in ("CPU model is Nehalem", "disk is sd", "format is raw", "mode is directsync", "0.5 CPUs"):
+            assert problem in found.reason
+
+
+@pytest.mark.parametrize(
+    ("settings", "what", "remedy"),
+    [
+        ({"vcpus": 4096}, "4096 CPUs", "at most"),
+        ({"cpu_model": "Haswel"}, "CPU model Haswel", "'Haswell'"),
+        ({"cpu_model": "host"}, "CPU model host", "'max'"),
+    ],
+)
+async def test_what_cannot_be_is_told_before_anything_is_made(
+    lab_image: Image, settings: dict[str, Any], what: str, remedy: str
+) -> None:
+    findings = await QemuEnvironment().check(EnvironmentSpec(kind="qemu"), laboratory.spec(**settings), LocalSite())
+    (bad,) = [finding for finding in findings if not finding.ok]
+    assert bad.what == what and remedy in bad.remedy
+
+
+async def test_a_raw_disk_is_not_restored(lab_image: Image) -> None:
+    asked = EnvironmentSpec(kind="qemu", provision="restore")
+    findings = await QemuEnvironment().check(asked, laboratory.spec(disk_format="raw"), LocalSite())
+    (bad,) = [finding for finding in findings if not finding.ok]
+    assert 'disk_format = "qcow2"' in bad.remedy
