@@ -23,7 +23,7 @@ from nearmetal.environments.docker import plugin
 from nearmetal.errors import HostCannot, NearmetalError
 from nearmetal.lab import ledger, network
 from nearmetal.lab.engine import own_engine
-from nearmetal.lab.engine_api import Engine, address
+from nearmetal.lab.engine_api import DOCKER, Engine
 from nearmetal.lab.lab import remove
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.site import LocalSite, must
@@ -34,7 +34,7 @@ from nearmetal.model import MachineSpec, Order
 async def some_engine() -> AsyncIterator[str]:
     """One that answers, else one for this run."""
     try:
-        url = (await Engine.connect(address({}))).address
+        url = (await Engine.connect(DOCKER.address({}))).address
     except HostCannot:
         with tempfile.TemporaryDirectory(prefix="nearmetal-bench-") as folder:
             async with own_engine(Path(folder)) as url:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.config import Paths
+from tests.podman_service import podman_service
 from tests.shared_engine import shared_engine
 
 SHARED_CACHE = Paths.default().cache
@@ -34,6 +35,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def engine() -> Iterator[str]:
     """The URL of a Docker engine of the tests' own. Its data are kept, so that the image is imported only once."""
     with shared_engine(SHARED_CACHE / "engine-of-tests") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def podman() -> Iterator[str]:
+    """The URL of a Podman service of this test process' own."""
+    with podman_service(SHARED_CACHE / f"podman-of-tests-{WORKER}") as url:
         yield url
 
 

@@ -20,10 +20,10 @@ _HINT = {"NEARMETAL_RESUME_HINT": "make demo RESUME="}
 
 async def main(command: Sequence[str]) -> int:
     from nearmetal.lab.engine import own_engine
-    from nearmetal.lab.engine_api import Engine, address
+    from nearmetal.lab.engine_api import DOCKER, Engine
 
     try:
-        await Engine.connect(address({}))
+        await Engine.connect(DOCKER.address({}))
         return await _run(command, {})
     except HostCannot:
         print("no Docker engine answers here: the demo starts one, and stops it at its end", flush=True)

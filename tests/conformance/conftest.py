@@ -67,6 +67,8 @@ def needs(kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
         patch.setenv("NEARMETAL_HOME", str(home))
         if kind == "docker" and shutil.which("dockerd"):
             patch.setenv("DOCKER_HOST", request.getfixturevalue("engine"))
+        if kind == "podman" and shutil.which("podman"):
+            patch.setenv("CONTAINER_HOST", request.getfixturevalue("podman"))
         yield
         shutil.rmtree(home / "cache")
 

@@ -33,7 +33,7 @@ MEBIBYTE = 2**20
 
 ORPHAN = textwrap.dedent("""
     import asyncio, json, sys
-    from nearmetal.environments.docker import plugin
+    from nearmetal import plugins
     from nearmetal.lab.site import LocalSite
     from nearmetal.model import Order
 
@@ -42,7 +42,7 @@ ORPHAN = textwrap.dedent("""
             self.last = handle
 
     async def orphan():
-        notes = Notes()
+        notes, plugin = Notes(), plugins.load("environments", sys.argv[-1])
         order = Order.from_json(json.loads(sys.argv[1]))
         machine = await plugin.attach(await plugin.create(order, LocalSite(), notes), LocalSite())
         await machine.spawn(["sleep", "600"])
@@ -264,7 +264,7 @@ async def test_containers_die_with_their_controller_and_can_be_removed_by_anothe
         asyncio.run(main())
     """)
     controller = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", ORPHAN + script, order), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-c", ORPHAN + script, order, environment.kind), stdout=asyncio.subprocess.PIPE
     )
     try:
         assert controller.stdout
@@ -316,7 +316,7 @@ async def _on_an_own_engine(folder: Path, name: str) -> tuple[asyncio.subprocess
         asyncio.run(main())
     """)
     controller = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", ORPHAN + script, order, str(folder)), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-c", ORPHAN + script, order, str(folder), "docker"), stdout=asyncio.subprocess.PIPE
     )
     try:
         assert controller.stdout

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.engine_api import Engine, Refused, address, demultiplex
+from nearmetal.lab.engine_api import DOCKER, Engine, Refused, demultiplex
 
 
 class Client:
@@ -72,7 +72,7 @@ async def test_an_engine_that_is_gone_is_told_with_the_remedy(tmp_path: Path) ->
 
 def test_the_nearest_choice_of_an_engine_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
-    assert address({}) == "unix:///var/run/docker.sock"
+    assert DOCKER.address({}) == "unix:///var/run/docker.sock"
     monkeypatch.setenv("DOCKER_HOST", "unix:///a")
-    assert address({}) == "unix:///a"
-    assert address({"engine": "unix:///b"}) == "unix:///b"
+    assert DOCKER.address({}) == "unix:///a"
+    assert DOCKER.address({"engine": "unix:///b"}) == "unix:///b"

@@ -50,7 +50,8 @@ _DIGEST = "nearmetal.digest"
 _TMPFS = {"/run": "rw,exec,nosuid,nodev,mode=755", "/tmp": "rw,exec,nosuid,nodev,mode=1777"}
 """As in the other environments; the engine's own default would forbid programs there."""
 _NOT_FOUND = 404
-_CONFLICT = 409
+_NOT_YET = (409, 500)
+"""What Docker says while a container is being removed, and Podman while it is ending."""
 
 
 class Options(Frozen):
@@ -111,7 +112,7 @@ class DockerEnvironment:
                 f"runtime {runtime}",
                 runtime in known,
                 f"the engine knows {', '.join(known)}",
-                f"name one of these, or install it and tell the engine of it in {self.brand.runtimes}",
+                self.brand.other_runtime,
             ),
             finding(
                 f"storage driver {options.get('storage_driver', told['Driver'])}",
@@ -130,6 +131,10 @@ class DockerEnvironment:
     def runtimes(self, told: Mapping[str, Any]) -> list[str]:
         """Those that can be asked for, from what the engine tells of itself. Pure."""
         return sorted(told["Runtimes"])
+
+    async def runtime_of(self, engine: Engine, told: Mapping[str, Any]) -> str:
+        """The one that a container runs by, from what its inspection told."""
+        return str(told["HostConfig"]["Runtime"])
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """Have the engine take the image over, which takes some seconds the first time."""
@@ -159,8 +164,11 @@ class DockerEnvironment:
             self._lifelines[order.name] = writer
             await engine.call(engine.client.start, container)
             told = await engine.call(engine.client.inspect_container, container)
+            runtime = await self.runtime_of(engine, told)
         except Refused as error:
             raise NotProvisioned(error.what, order.name) from error
+        if order.options.get("runtime") not in (None, runtime):
+            raise NotProvisioned(f"the engine took the runtime {runtime} instead of the one asked for", order.name)
         pid = told["State"]["Pid"]
         first = await FirstProcess.of(pid, site) if pid else None
         if first is None:
@@ -173,7 +181,7 @@ class DockerEnvironment:
                     **handle.data,
                     "container": container,
                     "first": asdict(first),
-                    "runtime": told["HostConfig"]["Runtime"],
+                    "runtime": runtime,
                     "storage_driver": told["Driver"],
                     "storage_driver_asked": order.options.get("storage_driver"),
                 }
@@ -276,6 +284,7 @@ async def _last_words(engine: Engine, container: str) -> str:
 
 async def _remove(engine: Engine, name: str) -> None:
     """Remove a container of ours; one of that name that is somebody else's stays."""
+    said = ""
     for _ in range(100):
         try:
             told = await engine.call(engine.client.inspect_container, name)
@@ -285,11 +294,11 @@ async def _remove(engine: Engine, name: str) -> None:
         except Refused as error:
             if error.status == _NOT_FOUND:
                 return
-            # A removal that somebody else began is waited for.
-            if error.status != _CONFLICT:
-                raise HostCannot(f"the container could not be removed: {error.what}", name) from error
+            said = error.what
+            if error.status not in _NOT_YET:
+                break
             await asyncio.sleep(0.1)
-    raise HostCannot("the container does not go away", name, f"docker rm --force {name}")
+    raise HostCannot(f"the container could not be removed: {said}", name, f"{engine.brand.client} rm --force {name}")
 
 
 def _only_here(site: Site) -> Finding:

@@ -1,4 +1,4 @@
-"""A Docker engine's API: the SDK in threads, and the streams that it cannot give us whole.
+"""The API of a Docker engine, and of Podman's service: the SDK in threads, and the streams that it cannot give us whole.
 
 The SDK hands out the socket of a stream after having read ahead on it, so that the first bytes can be missing; those
 two requests are made here instead.
@@ -9,11 +9,11 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from nearmetal.errors import HostCannot, NearmetalError
 
-DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
 _STDERR = 2
 _TIMEOUT = 60
 """Seconds that one answer may take."""
@@ -30,29 +30,68 @@ class Refused(NearmetalError):
         self.status = status
 
 
-def address(options: Mapping[str, Any]) -> str:
-    """The engine that [environments.NAME] or the environment names, else the usual one."""
-    return str(options.get("engine") or os.environ.get("DOCKER_HOST") or DEFAULT_ADDRESS)
+@dataclass(frozen=True)
+class Brand:
+    """Whose engine it is: how it is found, and started."""
+
+    called: str
+    variable: str
+    """Of the environment; names an engine."""
+    usual: str
+    """The address that it has when nothing names another."""
+    start: str
+    """The command that starts it."""
+    client: str
+    """Its program for the command line."""
+    other_runtime: str
+    """How it is made to run containers by another runtime."""
+
+    def address(self, options: Mapping[str, Any]) -> str:
+        """The engine that [environments.NAME] or the environment names, else the usual one."""
+        return str(options.get("engine") or os.environ.get(self.variable) or self.usual)
+
+    @property
+    def remedy(self) -> str:
+        return f"start it ({self.start}), or name another: {self.variable}, or engine in [environments.NAME]"
+
+
+DOCKER = Brand(
+    called="Docker engine",
+    variable="DOCKER_HOST",
+    usual="unix:///var/run/docker.sock",
+    start="systemctl start docker",
+    client="docker",
+    other_runtime="name one of these, or install it and tell the engine of it in /etc/docker/daemon.json",
+)
+PODMAN = Brand(
+    called="Podman service",
+    variable="CONTAINER_HOST",
+    usual="unix:///run/podman/podman.sock",
+    start="systemctl start podman.socket",
+    client="podman",
+    other_runtime="name that, or start a service with the other: podman --runtime NAME system service",
+)
 
 
 class Engine:
     """One engine on this host, reached by its Unix socket."""
 
-    def __init__(self, address: str, client: Any) -> None:
+    def __init__(self, address: str, client: Any, brand: Brand = DOCKER) -> None:
         self.address = address
+        self.brand = brand
         self.client = client
         """The SDK's low-level client; blocking, so to be used through `call`."""
 
     @classmethod
-    async def connect(cls, address: str) -> "Engine":
+    async def connect(cls, address: str, brand: Brand = DOCKER) -> "Engine":
         """HostCannot when no engine answers there."""
         if not address.startswith("unix://"):
             raise HostCannot(
-                "the Docker engine must be on this host, because its containers are put on the lab's switch",
+                f"the {brand.called} must be on this host, because its containers are put on the lab's switch",
                 address,
-                'name its socket: engine = "unix:///var/run/docker.sock", or set DOCKER_HOST so',
+                f'name its socket: engine = "{brand.usual}", or set {brand.variable} so',
             )
-        return cls(address, await asyncio.to_thread(_client, address))
+        return cls(address, await asyncio.to_thread(_client, address, brand), brand)
 
     async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Ask by a method of `client`. Refused with what the engine said, HostCannot when it says nothing."""
@@ -65,14 +104,14 @@ class Engine:
             status = error.status_code or 500
             raise Refused(status, str(error.explanation or f"it answers with HTTP status {status}")) from error
         except (RequestException, DockerException) as error:
-            raise silent(self.address, error) from error
+            raise silent(self.address, error, self.brand) from error
 
     async def stream(self, path: str, body: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Ask for a stream: what is written goes to standard input, what is read are frames of `demultiplex`."""
         try:
             reader, writer = await asyncio.open_unix_connection(self.address.removeprefix("unix://"))
         except OSError as error:
-            raise silent(self.address, error) from error
+            raise silent(self.address, error, self.brand) from error
         content = json.dumps(body).encode()
         head = (
             f"POST /v{self.client.api_version}/{path} HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\n"
@@ -86,20 +125,16 @@ class Engine:
                 raise Refused(status, await asyncio.wait_for(_reason(reader, answer), _TIMEOUT))
         except (OSError, EOFError, ValueError, IndexError, asyncio.LimitOverrunError) as error:
             writer.close()
-            raise silent(self.address, error) from error
+            raise silent(self.address, error, self.brand) from error
         except Refused:
             writer.close()
             raise
         return reader, writer
 
 
-def silent(address: str, error: BaseException) -> HostCannot:
+def silent(address: str, error: BaseException, brand: Brand) -> HostCannot:
     """That no engine answers there, and why, in words of ours: the libraries' speak of their own insides."""
-    return HostCannot(
-        f"no Docker engine answers: {_why(error)}",
-        address,
-        "start it (systemctl start docker), or name another: DOCKER_HOST, or engine in [environments.NAME]",
-    )
+    return HostCannot(f"no {brand.called} answers: {_why(error, brand)}", address, brand.remedy)
 
 
 _REASONS = {
@@ -113,7 +148,7 @@ _REASONS = {
 }
 
 
-def _why(error: BaseException) -> str:
+def _why(error: BaseException, brand: Brand) -> str:
     """What lies at the bottom of an error: the system's own where there is one."""
     from docker.errors import APIError
 
@@ -127,7 +162,7 @@ def _why(error: BaseException) -> str:
         return "it closed the connection"
     if statuses := [one.status_code for one in inner if isinstance(one, APIError)]:
         return f"it answers with HTTP status {statuses[0]}"
-    return "what does answer there is no Docker engine"
+    return f"what does answer there is no {brand.called}"
 
 
 def _within(error: BaseException) -> Iterator[BaseException]:
@@ -142,14 +177,14 @@ def _within(error: BaseException) -> Iterator[BaseException]:
         waiting += [part for part in (one.__cause__, one.__context__, *one.args) if isinstance(part, BaseException)]
 
 
-def _client(address: str) -> Any:
+def _client(address: str, brand: Brand) -> Any:
     import docker
     from docker.errors import DockerException
 
     try:
         return docker.APIClient(base_url=address, version="auto", timeout=_TIMEOUT)
     except DockerException as error:
-        raise silent(address, error) from error
+        raise silent(address, error, brand) from error
 
 
 async def _reason(reader: asyncio.StreamReader, head: bytes) -> str:

@@ -1,0 +1,75 @@
+"""The environment `podman` with a service of the tests' own; what it does as `docker` does, by the same tests."""
+
+import shutil
+
+import pytest
+
+from nearmetal.environments.podman import PodmanEnvironment
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import EnvironmentSpec, MachineSpec
+
+from .test_docker import (
+    test_a_command_over_its_time_is_killed_with_its_children,
+    test_a_command_tells_its_status_and_both_streams,
+    test_a_container_that_is_killed_is_lost,
+    test_a_creation_that_fails_is_told_and_can_be_removed,
+    test_a_strangers_container_of_the_same_name_stays,
+    test_containers_die_with_their_controller_and_can_be_removed_by_another,
+    test_destroy_is_idempotent_and_leaves_nothing,
+    test_every_container_starts_fresh_from_one_image,
+    test_limits_are_what_was_ordered,
+    test_orphans_are_reaped,
+    test_two_containers_meet_on_the_switch,
+    test_what_runs_in_the_background_can_be_stopped,
+)
+
+__all__ = [
+    "test_a_command_over_its_time_is_killed_with_its_children",
+    "test_a_command_tells_its_status_and_both_streams",
+    "test_a_container_that_is_killed_is_lost",
+    "test_a_creation_that_fails_is_told_and_can_be_removed",
+    "test_a_strangers_container_of_the_same_name_stays",
+    "test_containers_die_with_their_controller_and_can_be_removed_by_another",
+    "test_destroy_is_idempotent_and_leaves_nothing",
+    "test_every_container_starts_fresh_from_one_image",
+    "test_limits_are_what_was_ordered",
+    "test_orphans_are_reaped",
+    "test_two_containers_meet_on_the_switch",
+    "test_what_runs_in_the_background_can_be_stopped",
+]
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(shutil.which("podman") is None, reason="there is no podman: apt-get install podman runc"),
+]
+
+
+@pytest.fixture
+def engine(podman: str) -> str:
+    return podman
+
+
+@pytest.fixture
+def environment(engine: str, monkeypatch: pytest.MonkeyPatch) -> PodmanEnvironment:
+    monkeypatch.setenv("CONTAINER_HOST", engine)
+    return PodmanEnvironment()
+
+
+async def test_check_finds_what_this_host_has(environment: PodmanEnvironment, site: LocalSite) -> None:
+    findings = await environment.check(EnvironmentSpec(kind="podman"), MachineSpec(), site)
+    assert [finding for finding in findings if not finding.ok] == []
+
+
+async def test_another_runtime_than_the_services_is_told(environment: PodmanEnvironment, site: LocalSite) -> None:
+    """Podman tells of every runtime that it has ever heard of, and passes over the one that a container asks for."""
+    spec = EnvironmentSpec.model_validate({"kind": "podman", "runtime": "crun"})
+    (bad,) = [finding for finding in await environment.check(spec, MachineSpec(), site) if not finding.ok]
+    assert (bad.what, bad.detail) == ("runtime crun", "the engine knows runc")
+    assert "podman --runtime" in bad.remedy
+
+
+async def test_without_a_service_check_says_so(environment: PodmanEnvironment, site: LocalSite) -> None:
+    spec = EnvironmentSpec.model_validate({"kind": "podman", "engine": "unix:///nowhere/podman.sock"})
+    (bad,) = [finding for finding in await environment.check(spec, MachineSpec(), site) if not finding.ok]
+    assert bad.what == "Podman service"
+    assert "no Podman service answers" in bad.detail and "CONTAINER_HOST" in bad.remedy
