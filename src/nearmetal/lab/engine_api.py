@@ -1,4 +1,4 @@
-"""The API of a Docker engine, and of Podman's service: the SDK in threads, and the streams that it cannot give us whole.
+"""The API of a Docker engine, and of Podman's service: the SDK in threads, and the streams it cannot give us whole.
 
 The SDK hands out the socket of a stream after having read ahead on it, so that the first bytes can be missing; those
 two requests are made here instead.
