@@ -287,9 +287,9 @@ def isolate_status(as_json: bool) -> None:
 @_json_option
 def isolate_prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
     """Listen to a CPU with and without isolation, in turns. Leaves it as it was."""
-    from nearmetal import commands_isolate
+    from nearmetal import commands_isolate_prove
 
-    commands_isolate.prove(cpus, rounds, seconds, as_json)
+    commands_isolate_prove.prove(cpus, rounds, seconds, as_json)
 
 
 @isolate.command("off")
@@ -308,13 +308,14 @@ def image() -> None:
 
 @image.command("build")
 @click.option("--package", "packages", multiple=True, metavar="NAME", help="Also install this Debian package.")
+@click.option("--file", "files", multiple=True, metavar="FILE:PATH", help="Also lay this file at that path in it.")
 @click.option("--name", default="lab", show_default=True)
 @_json_option
-def image_build(packages: tuple[str, ...], name: str, as_json: bool) -> None:
+def image_build(packages: tuple[str, ...], files: tuple[str, ...], name: str, as_json: bool) -> None:
     """Build the image, or find it built already."""
     from nearmetal import commands_image
 
-    commands_image.build(packages, name, as_json)
+    commands_image.build(packages, files, name, as_json)
 
 
 @image.command("ls")

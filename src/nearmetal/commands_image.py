@@ -7,19 +7,27 @@ from rich.table import Table
 
 from nearmetal.commands import console_for, print_json
 from nearmetal.config import Paths
+from nearmetal.errors import BadInput
 from nearmetal.lab import image
 from nearmetal.units import show_size
 
 
-def build(packages: tuple[str, ...], name: str, as_json: bool) -> None:
+def build(packages: tuple[str, ...], files: tuple[str, ...], name: str, as_json: bool) -> None:
     console = console_for(as_json)
-    built = asyncio.run(
-        image.build(image.Recipe(name=name, packages=packages), Paths.default().cache, lambda text: console.print(text))
-    )
+    recipe = image.Recipe(name=name, packages=packages, files=tuple(_placed(text) for text in files))
+    built = asyncio.run(image.build(recipe, Paths.default().cache, lambda text: console.print(text)))
     if as_json:
         print_json({"schema": "image.v1", "name": built.name, "digest": built.digest, "folder": str(built.folder)})
     else:
         console.print(f"{built.name} {built.digest[:12]}  {built.folder}", highlight=False)
+
+
+def _placed(text: str) -> tuple[str, str]:
+    """`FILE:PATH`; the last colon divides, since a path in an image needs none."""
+    source, colon, destination = text.rpartition(":")
+    if not colon:
+        raise BadInput(f"--file {text!r} names no place in the image", remedy="write FILE:PATH, both of them")
+    return source, destination
 
 
 def ls(as_json: bool) -> None:

@@ -80,3 +80,8 @@ def test_every_early_module_is_named_once_per_device() -> None:
     assert {"virtio_pci", "virtio_blk", "virtio_net", "ext4"} <= set(wanted.always)
     assert {"e1000", "e1000e", "vmxnet3", "8139cp", "ahci"} <= set(wanted.early)
     assert "sch_netem" in wanted.guest
+
+
+def test_two_files_cannot_lie_at_one_place() -> None:
+    with pytest.raises(BadInput, match="two files are to lie at '/opt/x'"):
+        Recipe(files=((__file__, "/opt/x"), (__file__, "/opt//x")))

@@ -72,6 +72,10 @@ class Recipe:
                 )
         for source, destination in self.files:
             _check_file(source, destination)
+        destinations = [str(PurePosixPath(destination)) for _, destination in self.files]
+        twice = next((one for one in destinations if destinations.count(one) > 1), None)
+        if twice:
+            raise BadInput(f"two files are to lie at {twice!r} in the image", remedy="give each a place of its own")
 
     @property
     def all_packages(self) -> tuple[str, ...]:
