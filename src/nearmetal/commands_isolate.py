@@ -2,25 +2,20 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from rich.console import Console
 
 from nearmetal.commands import console_for, print_json
 from nearmetal.errors import ExitCode, HostCannot
 from nearmetal.isolate import host as hosts
-from nearmetal.isolate import prove as proving
 from nearmetal.isolate import standing, tiers
 from nearmetal.isolate.host import Host
 from nearmetal.lab import cpus as cpu_lists
 from nearmetal.lab.bound import Bound
-from nearmetal.lab.hearing import Heard
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change
-from nearmetal.report import figures
-from nearmetal.workloads.noise import KINDS
 
 BOOT_AGAIN = "boot this host again for the kernel's part"
 
@@ -99,7 +94,7 @@ def on(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
 async def _on(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
     host = await hosts.survey(site)
     wanted = hosts.chosen(cpus, host)
-    _must_be_root()
+    must_be_root()
     changes = tiers.at_once(host, wanted, site.probe, strict)
     if boot:
         changes.insert(0, _told_to_grub(host, wanted))
@@ -139,7 +134,7 @@ def _told_to_grub(host: Host, wanted: tuple[int, ...]) -> Change:
     return change
 
 
-def _must_be_root() -> None:
+def must_be_root() -> None:
     if os.geteuid() != 0:
         raise HostCannot("only root may isolate CPUs", "this host", "run nearmetal as root")
 
@@ -151,7 +146,7 @@ def off(as_json: bool) -> int:
 async def _off(site: LocalSite, as_json: bool) -> int:
     path = standing.ledger_path()
     if path.exists():
-        _must_be_root()
+        must_be_root()
     with measuring():
         undone = await standing.off(Bound(site), path)
     by_outcome = {
@@ -210,79 +205,3 @@ async def _status(site: LocalSite, as_json: bool) -> None:
     console.print(f"kept free by nearmetal: CPU {cpus}" if cpus else "kept free by nearmetal: none")
     for one in stands:
         console.print(f"  {one.state:14} {one.change.kind} {one.change.target}: {one.now}", soft_wrap=True)
-
-
-# ── Proof ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
-    with measuring():
-        asyncio.run(_prove(LocalSite(), cpus, rounds, seconds, as_json))
-
-
-async def _prove(site: LocalSite, cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
-    """Of a standing isolation its CPU against another; else the same CPU before and after, which says more."""
-    host = await hosts.survey(site)
-    path = standing.ledger_path()
-    stands = standing.isolated_cpus(standing.held_changes(path)) or host.isolated
-    wanted = hosts.chosen(cpus or stands or None, host)
-    cpu = wanted[-1]
-
-    async def hear(number: int) -> Heard:
-        return await proving.hear(site, site.probe, number, seconds)
-
-    if stands and cpu in cpu_lists.parse(stands):
-        other = max(one for one in host.numbers if one not in cpu_lists.parse(stands))
-        pairs = await proving.rounds(rounds, lambda: hear(other), lambda: hear(cpu))
-        what = f"CPU {cpu}, which is isolated, against CPU {other}, which is not"
-    else:
-        _must_be_root()
-        changes = tiers.at_once(host, wanted, site.probe, required=False)
-        try:
-            pairs = await proving.rounds(rounds, lambda: hear(cpu), _within(changes, site, lambda: hear(cpu)))
-        finally:
-            await standing.off(Bound(site), path)
-        what = f"CPU {cpu} isolated against the same CPU before"
-    _show(what, pairs, as_json)
-
-
-def _within(changes: list[Change], site: LocalSite, hear: Callable[[], Awaitable[Heard]]) -> proving.Listen:
-    async def listen() -> Heard:
-        await standing.on(changes, Bound(site), standing.ledger_path())
-        try:
-            return await hear()
-        finally:
-            await standing.off(Bound(site), standing.ledger_path())
-
-    return listen
-
-
-def _show(what: str, pairs: list[proving.Pair], as_json: bool) -> None:
-    found = proving.differences(pairs)
-    verdict = proving.verdict(found["lost"])
-    if as_json:
-        told: dict[str, Any] = {
-            name: {"difference": one.estimate, "interval": one.interval, "p": one.p, "unit": KINDS[name].unit}
-            for name, one in found.items()
-        }
-        listens = [{"without": one.without.counters, "isolated": one.isolated.counters} for one in pairs]
-        print_json(
-            {
-                "schema": "isolate.prove.v1",
-                "what": what,
-                "level": proving.LEVEL,
-                "verdict": verdict,
-                "differences": told,
-                "rounds": listens,
-            }
-        )
-        return
-    console = console_for(False)
-    console.print(f"{what}, {len(pairs)} rounds:")
-    for name, one in found.items():
-        unit = KINDS[name].unit
-        text = figures.quantity(one.estimate, unit)
-        if one.interval is not None:
-            text += f" ({figures.quantity(one.interval[0], unit)} to {figures.quantity(one.interval[1], unit)})"
-        console.print(f"  {name}: {text}")
-    console.print(f"about the time that is lost: {verdict}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal import cli, commands_isolate
+from nearmetal import cli, commands_isolate, commands_isolate_prove
 from nearmetal.isolate import standing, tiers
 from nearmetal.lab.ledger import held
 from nearmetal.model import Change
@@ -97,7 +97,8 @@ def test_what_stands_is_shown_and_put_back_and_what_others_set_is_left(tmp_path:
 @pytest.fixture
 def box(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     made = Pretended()
-    monkeypatch.setattr(commands_isolate, "LocalSite", lambda: made)
+    for module in (commands_isolate, commands_isolate_prove):
+        monkeypatch.setattr(module, "LocalSite", lambda: made)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     return made
 

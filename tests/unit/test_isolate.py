@@ -152,7 +152,7 @@ async def test_an_interrupt_that_cannot_be_moved_is_told(box: Pretended, path: P
     box.immovable = {"irq:5"}
     applied = await standing.on(await changes(box), box, path)
     (warning,) = applied.warnings
-    assert "still there: tirq:5" in warning.text
+    assert "not clear of tirq:5" in warning.text
     assert box.tasks["task:10:1"] == "0"
 
 

@@ -18,12 +18,15 @@ from nearmetal.lab.clean import standing_folder
 from nearmetal.lab.ledger import Ledger, outstanding
 from nearmetal.model import Change, Commands
 
-State = Literal["holds", "as before", "changed since", "gone"]
+State = Literal["holds", "in part", "as before", "changed since", "gone"]
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A change that the ledger holds, and what has become of its value."""
+    """A change that the ledger holds, and what has become of its value.
+
+    `in part`: of a value that is made of many, not all are as they were set, by whosever doing.
+    """
 
     change: Change
     now: str
@@ -92,6 +95,8 @@ async def _standing(change: Change, commands: Commands) -> Standing:
         state = "holds"
     elif now == change.before:
         state = "as before"
+    elif kind.put_back is not None:
+        state = "in part"
     return Standing(change, kind.shown(now), state)
 
 

@@ -50,7 +50,7 @@ def shown(value: str | None) -> str:
         return repr(value)
     names = still_there(json.loads(value))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"still there: {', '.join(names[:_NAMED])}{more}"
+    return f"not clear of {', '.join(names[:_NAMED])}{more}"
 
 
 def unmet(change: Change) -> str:

@@ -1,0 +1,92 @@
+"""What `nearmetal isolate prove` does."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from nearmetal.commands import console_for, print_json
+from nearmetal.commands_isolate import must_be_root
+from nearmetal.isolate import host as hosts
+from nearmetal.isolate import prove as proving
+from nearmetal.isolate import standing, tiers
+from nearmetal.lab import cpus as cpu_lists
+from nearmetal.lab.bound import Bound
+from nearmetal.lab.hearing import Heard
+from nearmetal.lab.lock import measuring
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import Change
+from nearmetal.report import figures
+from nearmetal.workloads.noise import KINDS
+
+
+def prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
+    with measuring():
+        asyncio.run(_prove(LocalSite(), cpus, rounds, seconds, as_json))
+
+
+async def _prove(site: LocalSite, cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
+    """Of a standing isolation its CPU against another; else the same CPU before and after, which says more."""
+    host = await hosts.survey(site)
+    path = standing.ledger_path()
+    stands = standing.isolated_cpus(standing.held_changes(path)) or host.isolated
+    wanted = hosts.chosen(cpus or stands or None, host)
+    cpu = wanted[-1]
+
+    async def hear(number: int) -> Heard:
+        return await proving.hear(site, site.probe, number, seconds)
+
+    if stands and cpu in cpu_lists.parse(stands):
+        other = max(one for one in host.numbers if one not in cpu_lists.parse(stands))
+        pairs = await proving.rounds(rounds, lambda: hear(other), lambda: hear(cpu))
+        what = f"CPU {cpu}, which is isolated, against CPU {other}, which is not"
+    else:
+        must_be_root()
+        changes = tiers.at_once(host, wanted, site.probe, required=False)
+        try:
+            pairs = await proving.rounds(rounds, lambda: hear(cpu), _within(changes, site, lambda: hear(cpu)))
+        finally:
+            await standing.off(Bound(site), path)
+        what = f"CPU {cpu} isolated against the same CPU before"
+    _show(what, pairs, as_json)
+
+
+def _within(changes: list[Change], site: LocalSite, hear: Callable[[], Awaitable[Heard]]) -> proving.Listen:
+    async def listen() -> Heard:
+        await standing.on(changes, Bound(site), standing.ledger_path())
+        try:
+            return await hear()
+        finally:
+            await standing.off(Bound(site), standing.ledger_path())
+
+    return listen
+
+
+def _show(what: str, pairs: list[proving.Pair], as_json: bool) -> None:
+    found = proving.differences(pairs)
+    verdict = proving.verdict(found["lost"])
+    if as_json:
+        told: dict[str, Any] = {
+            name: {"difference": one.estimate, "interval": one.interval, "p": one.p, "unit": KINDS[name].unit}
+            for name, one in found.items()
+        }
+        listens = [{"without": one.without.counters, "isolated": one.isolated.counters} for one in pairs]
+        print_json(
+            {
+                "schema": "isolate.prove.v1",
+                "what": what,
+                "level": proving.LEVEL,
+                "verdict": verdict,
+                "differences": told,
+                "rounds": listens,
+            }
+        )
+        return
+    console = console_for(False)
+    console.print(f"{what}, {len(pairs)} rounds:")
+    for name, one in found.items():
+        unit = KINDS[name].unit
+        text = figures.quantity(one.estimate, unit)
+        if one.interval is not None:
+            text += f" ({figures.quantity(one.interval[0], unit)} to {figures.quantity(one.interval[1], unit)})"
+        console.print(f"  {name}: {text}")
+    console.print(f"about the time that is lost: {verdict}")
