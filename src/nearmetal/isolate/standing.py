@@ -58,12 +58,18 @@ async def on(wanted: Sequence[Change], commands: Commands, path: Path) -> Applie
         applied = await changes.apply(wanted, ledger, _reach(commands))
         if applied.refused:
             undone = await changes.undo(ledger, _reach(commands))
-            left = [one.told for one in undone if one.outcome in ("left", "failed")]
+            left = [one.told.splitlines()[0] for one in undone if one.outcome in ("left", "failed")]
             told = "everything was put back" if not left else f"not put back: {'; '.join(left)}"
-            raise HostCannot(
-                f"{'; '.join(applied.refused)}. {told}", remedy="leave out --strict to isolate what can be"
-            )
+            raise HostCannot(f"{'; '.join(applied.refused)}. {told}", remedy=_remedy(wanted, applied))
         return applied
+
+
+def _remedy(wanted: Sequence[Change], applied: Applied) -> str:
+    """What was refused is what was required: the boot loader's part when it was asked for, all with --strict."""
+    boot = [KINDS[change.kind].unmet(change) for change in wanted if change.kind == "boot"]
+    if any(unmet in refused for unmet in boot for refused in applied.refused):
+        return "put right what it says, or leave out --boot and set the arguments in the boot loader by hand"
+    return "leave out --strict to isolate what can be"
 
 
 async def off(commands: Commands, path: Path) -> list[Undone]:

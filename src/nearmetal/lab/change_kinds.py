@@ -156,11 +156,12 @@ async def _write_boot(commands: Commands, target: str, value: str | None) -> Non
         await must(commands, "rm", "-f", GRUB_DROP_IN)
     ended = await commands.exec(["update-grub"], timeout=120)
     if ended.status != 0:
-        raise HostCannot(
-            "the boot loader could not be told the kernel arguments",
-            "update-grub",
-            f"set them by hand for this machine: {value or 'none'}",
-        )
+        said = ended.stderr.decode("utf-8", "replace").strip()[-300:] or f"status {ended.status}"
+        raise HostCannot(f"update-grub failed: {said}", remedy="put right what it says, then run it by hand")
+
+
+def _unmet_boot(change: Change) -> str:
+    return f"the boot loader could not be told {change.after}"
 
 
 KINDS: Mapping[ChangeKind, Kind] = {
@@ -169,7 +170,7 @@ KINDS: Mapping[ChangeKind, Kind] = {
     "affinity": Kind(_read_affinity, _write_affinity, passes=True),
     "irq": Kind(_read_irq, _write_irq),
     "ethtool": Kind(_read_ethtool, _write_ethtool, _is_switched, passes=True, put_back=_put_ethtool_back),
-    "boot": Kind(_read_boot, _write_boot),
+    "boot": Kind(_read_boot, _write_boot, unmet=_unmet_boot),
     "bystanders": Kind(
         bystanders.read, bystanders.away, shown=bystanders.shown, unmet=bystanders.unmet, put_back=bystanders.put_back
     ),
