@@ -19,7 +19,7 @@ pytestmark = [
 OWN = 'GRUB_CMDLINE_LINUX_DEFAULT="quiet splash"\n'
 """What a user has there."""
 
-# The overlay lets update-grub see all else of /etc; /boot is a folder of the test's, on a disk that grub-probe can find.
+# The overlay shows update-grub all else of /etc; /boot is a folder of the test's, on a disk that grub-probe can find.
 INSIDE = """
 set -e
 mkdir "$1/changed" "$1/work" "$1/boot" "$1/boot/grub"
