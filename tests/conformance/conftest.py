@@ -16,6 +16,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.sites import opener
 from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision, Reached
+from tests import libvirt_service
 from tests.conftest import OWN_CPU
 from tests.live.far_host import far_host, user
 from tests.live.two_hosts import FAR_CACHE, free_port
@@ -73,11 +74,26 @@ def needs(kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
         shutil.rmtree(home / "cache")
 
 
+@pytest.fixture(scope="module")
+def libvirt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if lacking := libvirt_service.lacking():
+        pytest.skip(f"libvirt cannot run here: {lacking}: apt-get install libvirt-daemon libvirt-clients")
+    with libvirt_service.libvirt_service(tmp_path_factory.mktemp("libvirt")) as uri:
+        yield uri
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def spec(
-    kind: str, environment: Environment, needs: None, tmp_path_factory: pytest.TempPathFactory
+    kind: str,
+    environment: Environment,
+    needs: None,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[EnvironmentSpec]:
     """What a study would say of the environment: nothing, but for one whose machines exist already."""
+    if kind == "libvirt":
+        yield EnvironmentSpec.model_validate({"kind": kind, "uri": request.getfixturevalue("libvirt")})
+        return
     if not isinstance(environment, Reached):
         yield EnvironmentSpec(kind=kind)
         return

@@ -112,6 +112,12 @@ async def plug_tap(port: Port, site: Site) -> None:
     await batch(site, namespace(port), f"tuntap add dev {port.outside} mode tap vnet_hdr\n{_up(port)}")
 
 
+async def plug_moved(port: Port, device: str, site: Site) -> None:
+    """Take a tap of the site's own network, which somebody has open already, to the switch."""
+    await must(site, "ip", "link", "set", device, "netns", namespace(port), "name", port.outside)
+    await batch(site, namespace(port), _up(port))
+
+
 async def unplug(port: Port, site: Site) -> None:
     """Remove a machine's link. Idempotent: a veth goes by itself with its machine's namespace."""
     await site.exec(["ip", "-netns", namespace(port), "link", "delete", port.outside])

@@ -14,7 +14,7 @@ from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab.site import must
 from nearmetal.model import Site
 
-from .arguments import DISK_ID, MONITOR
+from .arguments import MONITOR
 
 _AGAIN = 0.005
 _GIVEN: Final = "memory"
@@ -80,9 +80,9 @@ class Monitor:
         return CpuModel(str(type_name).removesuffix(_CPU_TYPE), tuple(lacking))
 
     async def disk(self) -> Disk:
-        """The format and the cache mode of the guest's disk."""
+        """The format and the cache mode of the guest's disk, the only one it has."""
         answer: Any = await self._ask("query-block")
-        inserted = next(one["inserted"] for one in answer if one["device"] == DISK_ID)
+        inserted = next(one["inserted"] for one in answer if "inserted" in one)
         cache = inserted["cache"]
         mode = next(
             name for name, bits in CACHES.items() if bits == (cache["writeback"], cache["direct"], cache["no-flush"])

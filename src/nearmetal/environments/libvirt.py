@@ -1,0 +1,245 @@
+"""Virtual machines made by libvirt: domains that nearmetal defines, of the same image, kernel and devices as `qemu`.
+
+What differs from `qemu` is who starts QEMU, and how: libvirt's own command line, its security driver, its own way
+to pin. "boot" is as there: a fresh overlay over the image's disk, a fresh domain, a boot of the guest's kernel. A
+domain is transient, so nothing of it stays when it stops, and libvirt destroys it when our connection ends.
+
+Options in [environments.NAME]: `uri`, the connection ("qemu:///system"), and `machine`, the machine type ("q35").
+"""
+
+import asyncio
+import contextlib
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, ClassVar, cast
+from urllib.parse import urlsplit
+
+from qemu.qmp import QMPClient
+
+from nearmetal import plugins
+from nearmetal.config import LIMITS, Paths
+from nearmetal.environments import qemu
+from nearmetal.environments.qemu import QemuMachine
+from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
+from nearmetal.lab import cgroup, network
+from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.findings import finding, programs
+from nearmetal.lab.identity import FirstProcess
+from nearmetal.lab.image import placed
+from nearmetal.lab.image.initrd import seed_archive
+from nearmetal.lab.keys import lab_keys
+from nearmetal.lab.libvirt import domain, virsh
+from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
+from nearmetal.lab.qemu import arguments, template
+from nearmetal.lab.qemu.arguments import Guest
+from nearmetal.lab.qemu.monitor import Monitor
+from nearmetal.lab.site import must
+from nearmetal.model import (
+    Cost,
+    Environment,
+    EnvironmentSpec,
+    Finding,
+    Frozen,
+    Handle,
+    MachineSpec,
+    Order,
+    Port,
+    Provision,
+    Recorder,
+    Running,
+    Site,
+)
+
+_TICK = 100
+"""Ticks of a second, in which /proc/PID/stat counts on every architecture (USER_HZ)."""
+_PAGE = 4096
+
+
+class Options(Frozen):
+    uri: str = "qemu:///system"
+    machine: str = "q35"
+
+
+class LibvirtEnvironment:
+    kind: ClassVar[str] = "libvirt"
+    Options: ClassVar[type[Frozen]] = Options
+    provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart")
+    on_switch: ClassVar[bool] = True
+    typical_ready: ClassVar[float] = 7.0
+
+    def __init__(self) -> None:
+        self._running: dict[str, Running] = {}
+        """By machine name: the connection whose end destroys it."""
+
+    # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+        options = Options.model_validate(dict(spec.options))
+        found = [
+            *await programs(site, {virsh.PROGRAM: "libvirt-clients"}),
+            lab_machine.image_found(machine.image),
+            finding(
+                "a quota",
+                machine.quota is None,
+                "the CPU time of a domain is libvirt's to limit, and nearmetal does not ask it to",
+                'leave machine.quota out, or use kind = "qemu"',
+            ),
+        ]
+        if all(one.ok for one in found):
+            found.append(await _connected(options.uri, site))
+        if all(one.ok for one in found):
+            alike = EnvironmentSpec.model_validate({"kind": "qemu", "machine": options.machine})
+            found += await _qemu().check(alike, machine, site)
+        return found
+
+    async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
+        await _qemu().prepare(EnvironmentSpec(kind="qemu"), machine, site)
+
+    # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
+        options = Options.model_validate(dict(order.options))
+        parts = await placed.parts(lab_machine.image(order.spec.image), site)
+        alike = qemu.Options(machine=options.machine)
+        guest = await qemu._guest(order.name, order.spec, alike, parts, order.port, site)
+        folder, identity = f"{site.state}/machines/{order.name}", str(uuid.uuid4())
+        handle = Handle(
+            kind=self.kind,
+            name=order.name,
+            site=site.name,
+            data={
+                "uri": options.uri,
+                "uuid": identity,
+                "folder": folder,
+                "role": order.role,
+                "port": order.port.model_dump(mode="json") if order.port else None,
+                "share": order.spec.share,
+                "pinned": domain.pinned(guest.vcpus, order.cpus),
+                "quota": None,
+            },
+        )
+        ledger.creating(handle)
+        # libvirt's QEMU may be another user's, who has to get to the files in it.
+        await must(site, "mkdir", "-p", "-m", "711", "--", folder)
+        seed = seed_archive(template.seed(lab_keys(Paths.default().state)))
+        await asyncio.gather(
+            must(site, *_disk(guest, parts.disk, folder), timeout=LIMITS.boot),
+            placed.initrd(parts.initrd, seed, f"{folder}/{arguments.INITRD}", site),
+        )
+        # libvirt looks for the tap in the network that it runs in itself. Only when it is open does it move.
+        await must(site, "ip", "tuntap", "add", "dev", order.name, "mode", "tap", "vnet_hdr")
+        description = domain.describe(guest, identity, folder, order.name, order.cpus)
+        await site.put(description.encode(), f"{folder}/domain.xml", mode=0o600)
+        connection = Connection(options.uri, site)
+        try:
+            self._running[order.name] = await connection.create(f"{folder}/domain.xml", LIMITS.command)
+        except NotProvisioned as error:
+            raise NotProvisioned(error.what, order.name) from None
+        if order.port:
+            await network.plug_moved(order.port, order.name, site)
+        found = await _found(connection, order.name, guest.accel, site)
+        await connection.run("resume", order.name)
+        whole = handle.model_copy(update={"data": {**handle.data, **found}})
+        ledger.creating(whole)
+        return whole
+
+    # ── Reach, remove ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def attach(self, handle: Handle, site: Site) -> "DomainMachine":
+        if "ssh_port" not in handle.data:
+            raise NotProvisioned("its creation was interrupted", handle.name)
+        port = await site.forward(handle.data["ssh_port"])
+        machine = DomainMachine(handle, site, port, lab_keys(Paths.default().state), None, None)
+        await machine.connect()
+        return machine
+
+    async def destroy(self, handle: Handle, site: Site) -> None:
+        connection = Connection(handle.data["uri"], site)
+        if handle.data["uuid"] in await connection.run("list", "--all", "--uuid"):
+            await connection.run("destroy", handle.data["uuid"])
+        running = self._running.pop(handle.name, None)
+        if running:
+            # One that ended with its connection cannot tell.
+            with contextlib.suppress(MachineLost):
+                await running.stop()
+        if "ssh_port" in handle.data:
+            await site.withdraw(handle.data["ssh_port"])
+        await site.exec(["ip", "link", "delete", handle.name])  # where it did not come to move
+        if handle.data["port"]:
+            await network.unplug(Port.from_json(handle.data["port"]), site)
+        await must(site, "rm", "-rf", "--", handle.data["folder"])
+
+
+class DomainMachine(QemuMachine):
+    """A guest of a domain: reached as one of QEMU's own, and known by the process that libvirt started for it."""
+
+    def __init__(self, handle: Handle, *more: Any) -> None:
+        super().__init__(handle, *more)
+        self._first = FirstProcess(**handle.data["first"])
+
+    async def _is_running(self) -> bool:
+        return await self._first.is_alive(self.site)
+
+    async def cost(self) -> Cost:
+        """Of QEMU's process: its control group, where it has one, is libvirt's."""
+        await self._first.require(self.site, self.name)
+        stat = (await self.site.get(f"/proc/{self._first.pid}/stat")).decode("utf-8", "replace")
+        fields = stat.rpartition(")")[2].split()  # from the third on, see proc(5)
+        return Cost(cpu_seconds=(int(fields[11]) + int(fields[12])) / _TICK, memory_bytes=int(fields[21]) * _PAGE)
+
+
+# ── The parts of create and check ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _qemu() -> Environment:
+    found: Environment = plugins.load("environments", "qemu")
+    return found
+
+
+def _disk(guest: Guest, base: str, folder: str) -> list[str]:
+    """The command that makes a guest's disk: an overlay over the image's, or a raw copy, which has nothing below it."""
+    file = f"{folder}/{arguments.disk_file(guest.disk_format)}"
+    if guest.disk_format == "qcow2":
+        return ["qemu-img", "create", "-q", "-f", "qcow2", "-b", base, "-F", "qcow2", file]
+    return ["qemu-img", "convert", "-q", "-f", "qcow2", "-O", guest.disk_format, base, file]
+
+
+async def _connected(uri: str, site: Site) -> Finding:
+    """Whether there is a libvirt at the URI whose guests can be put on the lab's switch."""
+    what = f"libvirt at {uri}"
+    parts = urlsplit(uri)
+    if parts.scheme.partition("+")[0] != "qemu" or parts.hostname:
+        detail = "domains are made where their switch is, and only QEMU's boot the lab's image"
+        return finding(what, False, detail, 'use uri = "qemu:///system", and place machines by machine.host')
+    try:
+        told = await Connection(uri, site).run("version", "--daemon")
+    except HostCannot as error:
+        return finding(what, False, error.what, "start it (systemctl start libvirtd), or name another: uri = …")
+    running = next((line for line in told.splitlines() if line.startswith("Running hypervisor")), "")
+    return Finding(what=what, ok=True, detail=running)
+
+
+async def _found(connection: Connection, name: str, accel: str, site: Site) -> Mapping[str, Any]:
+    """What QEMU tells of a domain that was started, and its process."""
+    client = MonitorClient(connection, name)
+    monitor = Monitor(cast(QMPClient, client))
+    threads = await monitor.threads()
+    status = (await site.get(f"/proc/{threads[0]}/status")).decode()
+    pid = int(next(line for line in status.splitlines() if line.startswith("Tgid:")).split()[1])
+    first = await FirstProcess.of(pid, site)
+    if first is None:
+        raise NotProvisioned("its QEMU has ended at once", name)
+    return {
+        "accel": await monitor.accelerator(accel),
+        "cpu_model": asdict(await monitor.cpu_model()),
+        "disk": asdict(await monitor.disk()),
+        "ssh_port": await monitor.ssh_port(),
+        "first": asdict(first),
+        "group": asdict(await cgroup.of_process(pid, site)),
+        "command": json.dumps({"uri": connection.uri}),
+    }
+
+
+plugin = LibvirtEnvironment()

@@ -1,0 +1,1 @@
+"""Domains of libvirt: what describes one, and how libvirt is spoken to."""

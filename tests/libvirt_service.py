@@ -1,0 +1,90 @@
+"""A libvirtd of the tests' own: with its own settings, sockets and state, in a mount namespace that ends with it."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nearmetal.lab import probe
+
+PROGRAMS = ("libvirtd", "virtlogd", "virsh")
+
+# Without systemd there is nobody to make groups, and no AppArmor profile; QEMU runs as root, whose files these are.
+_QEMU = """
+security_driver = "none"
+user = "root"
+group = "root"
+cgroup_controllers = []
+remember_owner = 0
+namespaces = []
+"""
+_LIBVIRTD = """
+listen_tls = 0
+listen_tcp = 0
+auth_unix_rw = "none"
+auth_unix_ro = "none"
+unix_sock_dir = "{sockets}"
+"""
+# Where libvirt keeps what is its host's is covered, so that this one has a host to itself.
+_START = """
+set -e
+folder=$1
+mkdir -p /etc/libvirt /var/lib/libvirt /run/libvirt /var/cache/libvirt /var/log/libvirt
+mount --bind "$folder/etc" /etc/libvirt
+for place in lib cache log; do mount --bind "$folder/$place" "/var/$place/libvirt"; done
+mount --bind "$folder/sockets" /run/libvirt
+# libvirt looks its usual user up whoever else is named; the package that makes it also starts services.
+for file in passwd group; do mount --bind "$folder/$file" "/etc/$file"; done
+virtlogd --daemon --pid-file "$folder/virtlogd.pid"
+exec libvirtd --config "$folder/libvirtd.conf" --pid-file "$folder/libvirtd.pid"
+"""
+_READY = 30.0
+
+
+def lacking() -> str:
+    """What is not installed; "" for nothing."""
+    return ", ".join(name for name in PROGRAMS if shutil.which(name) is None)
+
+
+@contextmanager
+def libvirt_service(folder: Path) -> Iterator[str]:
+    """The URI of its QEMU driver. It ends with this process."""
+    for place in ("etc", "lib", "cache", "log", "sockets"):
+        (folder / place).mkdir(parents=True, exist_ok=True)
+    (folder / "etc/qemu.conf").write_text(_QEMU)
+    (folder / "libvirtd.conf").write_text(_LIBVIRTD.format(sockets=folder / "sockets"))
+    for name, entry in (
+        ("passwd", "libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin\n"),
+        ("group", "libvirt-qemu:x:64055:\n"),
+    ):
+        (folder / name).write_text(Path(f"/etc/{name}").read_text() + entry)
+    with (folder / "log/output").open("wb") as log:
+        service = subprocess.Popen(
+            [
+                *(str(probe.path()), "launch", f"--die-with-parent={os.getpid()}", "--"),
+                *("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", _START, "start", str(folder)),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    socket = folder / "sockets/libvirt-sock"
+    try:
+        until = time.monotonic() + _READY
+        while not socket.exists():
+            assert service.poll() is None and time.monotonic() < until, (folder / "log/output").read_text()
+            time.sleep(0.05)
+        yield f"qemu:///system?socket={socket}"
+    finally:
+        service.terminate()
+        service.wait(_READY)
+        _end(folder / "virtlogd.pid")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end(pid: Path) -> None:
+    if pid.exists():
+        subprocess.run(["kill", pid.read_text().strip()], check=False, capture_output=True)
