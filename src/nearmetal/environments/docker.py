@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut
-from nearmetal.lab import cgroup, network, probe
+from nearmetal.lab import cgroup, container_image, network, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import share as shares
 from nearmetal.lab.cgroup import Group
@@ -88,7 +88,8 @@ class DockerEnvironment:
             finding("root", os.geteuid() == 0, "putting a container on the switch takes root", "run nearmetal as root"),
             *(program(name, package) for name, package in network.TOOLS.items()),
             provided("probe", probe.path),
-            lab_machine.image_found(machine.image),
+            *([] if machine.brings_image else [lab_machine.image_found(machine.image)]),
+            *await self._check_image(spec.options, machine, site),
             finding(
                 f"{machine.vcpus} CPUs",
                 machine.vcpus <= available,
@@ -128,6 +129,16 @@ class DockerEnvironment:
             ),
         ]
 
+    async def _check_image(self, options: Mapping[str, Any], machine: MachineSpec, site: Site) -> list[Finding]:
+        """An image of the user's own."""
+        if not machine.brings_image:
+            return []
+        try:
+            engine = await self._engine(self.brand.address(options))
+            return [await engine.call(container_image.lacking, engine.client, machine.image, site.arch)]
+        except HostCannot:
+            return []  # that no engine answers is found already
+
     def runtimes(self, told: Mapping[str, Any]) -> list[str]:
         """Those that can be asked for, from what the engine tells of itself. Pure."""
         return sorted(told["Runtimes"])
@@ -139,26 +150,26 @@ class DockerEnvironment:
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """Have the engine take the image over, which takes some seconds the first time."""
         engine = await self._engine(self.brand.address(spec.options))
-        await engine.call(self._imported, engine.client, lab_machine.image(machine.image))
+        await engine.call(self._image, engine.client, machine)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         if site.name != "local":
             raise HostCannot("containers are made on this host only", site.name, "run nearmetal there")
         engine = await self._engine(self.brand.address(order.options))
-        image = lab_machine.image(order.spec.image)
         handle = Handle(
             kind=self.kind,
             name=order.name,
             site=site.name,
             data={
                 "engine": engine.address,
+                "image": lab_machine.described(order.spec.image),
                 "role": order.role,
                 "port": order.port.model_dump(mode="json") if order.port else None,
             },
         )
         ledger.creating(handle)
         try:
-            tag = await engine.call(self._imported, engine.client, image)
+            tag = await engine.call(self._image, engine.client, order.spec)
             container = (await engine.call(_make, engine.client, order, tag))["Id"]
             _, writer = await engine.stream(f"containers/{container}/attach?stream=1&stdin=1", {})
             self._lifelines[order.name] = writer
@@ -189,6 +200,12 @@ class DockerEnvironment:
         )
         ledger.creating(whole)
         return whole
+
+    def _image(self, client: Any, spec: MachineSpec) -> str:
+        """What the engine calls the machine's image, which is there afterwards. Blocks."""
+        if spec.brings_image:
+            return container_image.provided(client, spec.image)
+        return self._imported(client, lab_machine.image(spec.image))
 
     def _imported(self, client: Any, image: Image) -> str:
         """The image's tag in the engine, which takes it over once. Blocks."""
@@ -247,7 +264,12 @@ def _make(client: Any, order: Order, tag: str) -> Any:
 
     return client.create_container(
         tag,
-        command=[probe.INSIDE, "hold", "--until-eof"],
+        # Whatever an image would start by itself, and as whom.
+        entrypoint=[probe.INSIDE, "hold", "--until-eof"],
+        command=[],
+        user="0:0",
+        working_dir="/",
+        healthcheck={"test": ["NONE"]},
         name=order.name,
         hostname=order.name[:63],
         labels={LABEL: order.name},

@@ -96,6 +96,7 @@ class HostEnvironment:
             data={
                 "folder": folder,
                 "role": order.role,
+                "image": lab_machine.described(order.spec.image),
                 "port": order.port.model_dump(mode="json") if order.port else None,
                 "shared": order.shared.model_dump(mode="json") if order.shared else None,
             },

@@ -25,11 +25,11 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import share as shares
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.findings import finding, programs, provided
-from nearmetal.lab.image import Image, placed
+from nearmetal.lab.image import Image, Recipe, placed
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import LabKeys, lab_keys
-from nearmetal.lab.qemu import accelerator, arguments, identity, monitor, snapshot, template
+from nearmetal.lab.qemu import accelerator, arguments, identity, monitor, own_disk, snapshot, template
 from nearmetal.lab.qemu.accelerator import Proof
 from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.console import Console
@@ -64,12 +64,12 @@ modprobe -a 9pnet_virtio 9p
 mkdir -p -- "$2"
 exec mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288,cache=none,ro "$1" "$2"
 """
-_DISKS: Mapping[str, Callable[[str], tuple[str, ...]]] = {
-    "qcow2": lambda base: ("qemu-img", "create", "-q", "-f", "qcow2", "-b", base, "-F", "qcow2"),
+_DISKS: Mapping[str, Callable[[str, str], tuple[str, ...]]] = {
+    "qcow2": lambda base, kind: ("qemu-img", "create", "-q", "-f", "qcow2", "-b", base, "-F", kind),
     # A copy, since a raw disk has nothing below it: it is written to every machine anew.
-    "raw": lambda base: ("qemu-img", "convert", "-q", "-f", "qcow2", "-O", "raw", base),
+    "raw": lambda base, kind: ("qemu-img", "convert", "-q", "-f", kind, "-O", "raw", base),
 }
-"""A disk's format to what makes one of the image's."""
+"""A disk's format to what makes one of the image's, which is a file of a format of its own."""
 _OVERHEAD = 256 * 2**20
 """Bytes that QEMU is given beyond the guest's memory when it is asked whether there is enough."""
 
@@ -103,7 +103,8 @@ class QemuEnvironment:
             finding("root", user == "0", "taps and control groups take root", "run nearmetal as root"),
             *await programs(site, _TOOLS),
             provided("probe", probe.path),
-            lab_machine.image_found(machine.image),
+            lab_machine.image_found(_proving(machine)),
+            *await own_disk.findings(machine, spec.provision, site),
             finding("/dev/net/tun", has_tun, "there is no such device", "run: modprobe tun"),
             _memory(machine.memory, await must(site, "cat", "/proc/meminfo")),
             _cpus(machine.vcpus, len(await available_cpus(site))),
@@ -126,6 +127,8 @@ class QemuEnvironment:
 
         Where machines are restored, the snapshot is made.
         """
+        if machine.brings_image:
+            return
         image = lab_machine.image(machine.image)
         parts = await placed.parts(image, site)
         if spec.provision == "restore":
@@ -133,6 +136,10 @@ class QemuEnvironment:
             await _snapshot(guest, image, parts, site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
+        if order.spec.brings_image:
+            parts = await own_disk.parts(order.spec.image, site)
+            guest = await _guest(order.name, order.spec, _options(order.options), parts, order.port, site)
+            return await self._start(order, _Start(arguments.command(guest), guest, parts, parts.disk), site, ledger)
         image = lab_machine.image(order.spec.image)
         parts = await placed.parts(image, site)
         guest = await _guest(order.name, order.spec, _options(order.options), parts, order.port, site)
@@ -155,6 +162,8 @@ class QemuEnvironment:
                 "role": order.role,
                 "port": order.port.model_dump(mode="json") if order.port else None,
                 "command": start.command,
+                "image": lab_machine.described(order.spec.image),
+                "brings_kernel": not start.guest.kernel,
                 "share": order.spec.share,
                 "snapshot": start.snapshot.name if start.snapshot else None,
             },
@@ -245,6 +254,9 @@ class QemuMachine(ssh.SshMachine):
             peer=network.peer(port),
         )
         self.accel: str = handle.data["accel"]
+        self._brings_kernel = bool(handle.data.get("brings_kernel"))
+        if self._brings_kernel:
+            self.boot_limit = own_disk.BOOT
         self._group = Group(**handle.data["group"])
         self._console = Console(site, f"{handle.data['folder']}/{arguments.CONSOLE}")
         self._mtu = port.mtu if port else network.MTU
@@ -279,7 +291,7 @@ class QemuMachine(ssh.SshMachine):
             await asyncio.sleep(_FAR_PAUSE)
         if not await self._is_running():
             raise NotProvisioned("QEMU has ended", self.name)
-        if await self._console.is_up():
+        if self._brings_kernel or await self._console.is_up():
             return True
         if await self._console.has_panicked():
             raise NotProvisioned("the guest's kernel panicked", self.name)
@@ -337,6 +349,11 @@ def _refuse_to_save(machine: MachineSpec) -> None:
         )
 
 
+def _proving(spec: MachineSpec) -> str:
+    """The image whose kernel is booted to see whether an accelerator works."""
+    return Recipe().name if spec.brings_image else spec.image
+
+
 async def _accelerator(asked: str, image: Image, site: Site) -> str:
     return (await accelerator.best(image, Paths.default().cache, site)).accel if asked == "auto" else asked
 
@@ -345,7 +362,7 @@ async def _guest(name: str, spec: MachineSpec, options: Options, parts: Parts, p
     return Guest(
         name=name,
         machine=options.machine,
-        accel=await _accelerator(spec.accel, lab_machine.image(spec.image), site),
+        accel=await _accelerator(spec.accel, lab_machine.image(_proving(spec)), site),
         cpu_model=spec.cpu_model,
         vcpus=spec.vcpus,
         memory=spec.memory,
@@ -384,13 +401,12 @@ class _Start:
 
 async def _prepare(order: Order, start: _Start, folder: str, keys: LabKeys, site: Site) -> Group:
     """All that QEMU is started with, made at the same time."""
-    seed = template.seed(keys, identity.again(order.port) if start.snapshot else None)
     disk = f"{folder}/{arguments.disk_file(start.guest.disk_format)}"
     group = asyncio.create_task(cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=False))
     steps: list[Awaitable[object]] = [
         group,
-        must(site, *_DISKS[start.guest.disk_format](start.disk), disk, timeout=LIMITS.boot),
-        placed.initrd(start.parts.initrd, seed_archive(seed), f"{folder}/{arguments.INITRD}", site),
+        must(site, *_DISKS[start.guest.disk_format](start.disk, start.parts.disk_format), disk, timeout=LIMITS.boot),
+        _seed(order, start, folder, keys, site),
     ]
     if order.port:
         steps.append(network.plug_tap(order.port, site))
@@ -401,6 +417,16 @@ async def _prepare(order: Order, start: _Start, folder: str, keys: LabKeys, site
         if isinstance(result, BaseException):
             raise result
     return group.result()
+
+
+async def _seed(order: Order, start: _Start, folder: str, keys: LabKeys, site: Site) -> None:
+    """What a guest finds at its boot that is its own: in its initial RAM disk, or where cloud-init looks."""
+    if start.guest.kernel:
+        seed = template.seed(keys, identity.again(order.port) if start.snapshot else None)
+        await placed.initrd(start.parts.initrd, seed_archive(seed), f"{folder}/{arguments.INITRD}", site)
+        return
+    for name, content in own_disk.seed(order.name, order.port, keys).items():
+        await site.put(content, f"{folder}/{arguments.SEED}/{name}", mode=0o600)
 
 
 def _launched(command: list[str], folder: str, port: Port | None, group: Group, site: Site) -> list[str]:
@@ -448,7 +474,7 @@ async def _cpu_model(machine: MachineSpec, site: Site) -> Finding:
 
 async def _accelerators(machine: MachineSpec, site: Site) -> list[Finding]:
     """Boots a guest on each that is in question, unless it is known since the site booted."""
-    image, cache = lab_machine.image(machine.image), Paths.default().cache
+    image, cache = lab_machine.image(_proving(machine)), Paths.default().cache
     offered = await accelerator.offered(site)
     if machine.accel != "auto":
         if machine.accel not in offered:

@@ -8,7 +8,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.findings import provided
 from nearmetal.lab.image import Image, Recipe, ls
-from nearmetal.model import Commands, Completed, Finding
+from nearmetal.model import Commands, Completed, Finding, MachineSpec
 
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -29,6 +29,11 @@ exec cat >"$1"
 def image(name: str) -> Image:
     """The newest image of a name. HostCannot when it has not been built."""
     found = [one for one in ls(Paths.default().cache) if one.name == name]
+    if not found and MachineSpec(image=name).brings_image:
+        raise HostCannot(
+            f"{name!r} is no image of nearmetal's, and machines of this kind are made of nothing else",
+            remedy="leave out machine.image, or use it for qemu (a disk image) or docker (an OCI image) alone",
+        )
     if not found:
         raise HostCannot(f"there is no image {name!r}", remedy="build it: nearmetal image build")
     return found[0]
@@ -37,6 +42,12 @@ def image(name: str) -> Image:
 def image_found(name: str) -> Finding:
     """Whether an image is built. The lab's own is no obstacle: a run builds it."""
     return provided(f"image {name}", lambda: image(name)).model_copy(update={"fatal": name != Recipe().name})
+
+
+def described(name: str) -> str:
+    """What a machine is made of, for the record: an image of ours with its digest, or what the user named."""
+    found = next((one for one in ls(Paths.default().cache) if one.name == name), None)
+    return name if found is None else f"{name} {found.digest[:12]}"
 
 
 def launch(probe: str, argv: Sequence[str], env: Mapping[str, str] | None, *place: str) -> list[str]:

@@ -140,6 +140,8 @@ class SshMachine(SshCommands):
     """A `Machine` at the other end of an SSH connection."""
 
     interface = network.INSIDE
+    boot_limit = LIMITS.boot
+    """Seconds until it has to answer."""
 
     def __init__(
         self,
@@ -169,7 +171,7 @@ class SshMachine(SshCommands):
 
     async def connect(self) -> None:
         """Log in as soon as it answers, and see who it is. NotProvisioned when it does not answer in time."""
-        self._connection = await connect(self.endpoint, LIMITS.boot, self.ready)
+        self._connection = await connect(self.endpoint, self.boot_limit, self.ready)
         await self._identify()
 
     async def _identify(self) -> None:
@@ -196,11 +198,11 @@ class SshMachine(SshCommands):
         with contextlib.suppress(MachineLost, TimedOut):
             await self.exec(["reboot"], timeout=LIMITS.stop)
         try:
-            async with asyncio.timeout(LIMITS.boot):
+            async with asyncio.timeout(self.boot_limit):
                 while self.boot_id == before:
                     await self._connect_again()
         except TimeoutError:
-            raise NotProvisioned(f"it did not come back within {LIMITS.boot:g} s", self.name) from None
+            raise NotProvisioned(f"it did not come back within {self.boot_limit:g} s", self.name) from None
 
     async def _connect_again(self) -> None:
         """It may still be the boot that is ending which answers."""

@@ -40,6 +40,11 @@ class MachineSpec(Frozen):
     """Programs that go on while it is measured, each in a machine of its own on the same CPUs: argument vectors."""
 
     @property
+    def brings_image(self) -> bool:
+        """Whether `image` is the user's own, a path or a reference, and no name of an image of ours."""
+        return "/" in self.image or ":" in self.image
+
+    @property
     def settings(self) -> Mapping[str, Level]:
         """Levels of treatments that are fixed for every machine."""
         return dict(self.model_extra or {})

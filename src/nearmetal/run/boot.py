@@ -208,7 +208,7 @@ async def _crowd(task: BootTask, booted: Booted, share: cpus.Share, lab: Lab) ->
     site = await lab.site(booted.spec.host)
     kind = task.study.environment(NEIGHBOURHOOD)
     for cpuset in share.servers:
-        spec = MachineSpec(image=booted.spec.image, vcpus=len(cpus.parse(cpuset)), memory=2**30)
+        spec = MachineSpec(image=shape.image_beside(booted.spec), vcpus=len(cpus.parse(cpuset)), memory=2**30)
         for argv in booted.spec.neighbours:
             (handle,) = await _all(booted, [cpuset], [lab.create(kind, spec, "neighbour", "boot", cpuset, site, None)])
             neighbour = await lab.attach(handle)
@@ -260,6 +260,8 @@ async def _look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, strea
     """Read back what the machines are, for validity, the fairness diff, and what a machine's memory costs."""
     for index, server in enumerate(stage.servers):
         facts = await _facts(server)
+        if image := _told(booted, server).get("image"):
+            facts["image"] = image
         if index == 0:
             stream.emit(FactsSeen(treatment=task.boot.treatment, role="server", facts=facts))
             await _memory_overhead(booted, server, facts)

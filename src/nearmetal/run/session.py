@@ -180,7 +180,8 @@ async def _prepare_environments(manifest: Manifest, open_site: OpenSite) -> None
 
 
 def _at(machine: MachineSpec, host: str) -> MachineSpec:
-    return machine.model_copy(update={"host": host})
+    """As clients need it, on their host."""
+    return machine.model_copy(update={"host": host, "image": shape.image_beside(machine)})
 
 
 # ── The manifest ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -61,6 +61,11 @@ def client_provision(environment: EnvironmentSpec) -> Provision:
     return "boot" if "boot" in can else can[0]
 
 
+def image_beside(spec: MachineSpec) -> str:
+    """What whatever else takes part is made of: the servers' image, but for one of the user's own."""
+    return MachineSpec().image if spec.brings_image else spec.image
+
+
 def client(spec: MachineSpec, shared: cpus.Share) -> MachineSpec:
     """A client beside machines under test of this spec: of the same image, on the CPUs that they leave."""
-    return MachineSpec(image=spec.image, vcpus=len(cpus.parse(shared.clients)), memory=_CLIENT_MEMORY)
+    return MachineSpec(image=image_beside(spec), vcpus=len(cpus.parse(shared.clients)), memory=_CLIENT_MEMORY)

@@ -42,8 +42,10 @@ class Parts:
     """What a virtual machine is made of: paths on its site."""
 
     kernel: str
+    """"" for a disk that brings its own."""
     initrd: str
     disk: str
+    disk_format: str = "qcow2"
 
 
 async def parts(image: Image, site: Site) -> Parts:

@@ -17,6 +17,8 @@ PROGRAM: Final = "qemu-system-x86_64"
 DISK_ID: Final = "root"
 """The disk's name at the monitor."""
 INITRD: Final = "initrd"
+SEED: Final = "seed"
+"""The folder of what cloud-init is told."""
 CONSOLE: Final = "console"
 MONITOR: Final = "qmp"
 SHARE: Final = "share"
@@ -67,6 +69,7 @@ class Guest:
     memory: int
     """Bytes."""
     kernel: str
+    """"" where the disk brings its own, and cloud-init."""
     disk: str
     """The disk controller, as a study calls it."""
     disk_format: str
@@ -86,9 +89,12 @@ def command(guest: Guest) -> list[str]:
     return [
         *common(guest.machine, guest.accel, guest.cpu_model, guest.vcpus, guest.memory),
         *("-name", f"{guest.name},debug-threads=on"),
-        *("-kernel", guest.kernel, "-initrd", INITRD, "-append", kernel_command_line(guest)),
-        *("-drive", f"if=none,id={DISK_ID},file={disk_file(guest.disk_format)},format={guest.disk_format},cache={guest.disk_cache}"),
-        *("-device", f"{_device(guest.disk)},drive={DISK_ID}"),
+        *_boot(guest),
+        *(
+            "-drive",
+            f"if=none,id={DISK_ID},file={disk_file(guest.disk_format)},format={guest.disk_format},cache={guest.disk_cache}",
+        ),
+        *("-device", f"{_device(guest.disk)},drive={DISK_ID}{'' if guest.kernel else ',bootindex=0'}"),
         # restrict: the guest reaches nothing by its control network, it is only reached. Port 0: one that is free.
         *("-netdev", "user,id=control,restrict=on,hostfwd=tcp:127.0.0.1:0-:22"),
         *("-device", f"virtio-net-pci,netdev=control,mac={CONTROL_MAC},romfile="),
@@ -98,6 +104,15 @@ def command(guest: Guest) -> list[str]:
         *("-chardev", f"file,id=console,path={CONSOLE},append=on", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,path={MONITOR},server=on,wait=off", "-mon", "chardev=monitor,mode=control"),
         "-S",  # until its threads are where they belong
+    ]
+
+
+def _boot(guest: Guest) -> list[str]:
+    if guest.kernel:
+        return ["-kernel", guest.kernel, "-initrd", INITRD, "-append", kernel_command_line(guest)]
+    return [
+        *("-blockdev", f"driver=vvfat,node-name=seed,dir={SEED},label=CIDATA,read-only=on"),
+        *("-device", "virtio-blk-pci,drive=seed"),
     ]
 
 

@@ -1,0 +1,163 @@
+"""A disk image of the user's own in place of ours: a cloud image, booted by its own loader and set up by cloud-init.
+
+What cloud-init is told (NoCloud: a file system labelled CIDATA) lets the lab in and names the network cards; the image
+itself is never written to.
+"""
+
+import json
+import tempfile
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nearmetal.lab.findings import finding
+from nearmetal.lab.image.placed import Parts
+from nearmetal.lab.keys import LabKeys
+from nearmetal.lab.site import must
+from nearmetal.model import Finding, MachineSpec, Port, Provision, Site
+
+from .arguments import CONTROL_MAC
+
+BOOT = 600.0
+"""Seconds until such a guest has to answer: a whole distribution comes up, emulated perhaps, and is set up first."""
+
+_SECTOR = 512
+_HEAD = 34
+"""Sectors that hold the boot loader's first part and a whole partition table."""
+_BOOT_CODE = slice(0, 440)
+_ENTRY = 128
+_ROOTS: Mapping[str, str] = {
+    "b921b045-1df0-41c3-af44-4c6f280d3fae": "arm64",
+    "69dad710-2ce4-4e3c-b16c-21a1d49abed3": "arm",
+    "72ec70a6-cf74-40e6-bd49-4bda08e8f224": "riscv64",
+    "c31c45e6-3f39-412e-80fb-4809c4980599": "ppc64el",
+    "5eead9a9-fe09-4a1e-a1d7-520d00531306": "s390x",
+}
+"""Type of a root partition to the architecture that it is for (the Discoverable Partitions Specification)."""
+
+
+# ── Whether it can be used ────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def findings(machine: MachineSpec, provision: Provision | None, site: Site) -> list[Finding]:
+    """What keeps an image of the user's from being booted here; nothing where the machine is made of ours."""
+    if not machine.brings_image:
+        return []
+    path = machine.image
+    found = [
+        finding(
+            f"image {path}",
+            site.spec is None and path.startswith("/") and Path(path).is_file(),
+            "there is no such file" if site.spec is None else "a disk image of your own is used on this host only",
+            "name a qcow2 or raw disk image in machine.image, by its whole path; OCI images are for containers",
+        ),
+        finding(
+            f"kernel arguments in {path}",
+            not machine.kernel_arguments,
+            "its own boot loader decides what its kernel is told",
+            "leave out machine.kernel_arguments and the isolation by kernel, or use an image of nearmetal's",
+        ),
+        finding(
+            f"{path} restored",
+            provision != "restore",
+            "guests of an image of your own are booted, and not restored",
+            'set provision = "boot"',
+        ),
+    ]
+    return found if not all(one.ok for one in found) else [*found, await _bootable(path, site)]
+
+
+async def _bootable(path: str, site: Site) -> Finding:
+    what = f"image {path}"
+    told = await site.exec(["qemu-img", "info", "--output=json", path])
+    kind = json.loads(told.stdout).get("format") if told.status == 0 else None
+    if kind not in ("qcow2", "raw"):
+        said = told.stderr.decode("utf-8", "replace").strip().rpartition(": ")[2]
+        detail = f"it cannot be read: {said}" if said else f"it is of the format {kind}"
+        return finding(what, False, detail, "convert it: qemu-img convert -O qcow2")
+    checked = await site.exec(["qemu-img", "check", "-q", "-f", kind, path]) if kind == "qcow2" else None
+    if checked and checked.status != 0:
+        said = (checked.stderr or checked.stdout).decode("utf-8", "replace").strip()[-300:]
+        return finding(what, False, f"it is damaged: {said}", "get it anew, and compare its checksum")
+    problem = problem_of(await _head(path, kind, site))
+    return finding(what, problem is None, problem or "", "use an image for x86-64 that a BIOS boots, with cloud-init")
+
+
+async def _head(path: str, kind: str, site: Site) -> bytes:
+    with tempfile.NamedTemporaryFile(prefix="nearmetal-") as file:
+        size = (f"bs={_SECTOR}", f"count={_HEAD}")
+        await must(site, "qemu-img", "dd", "-f", kind, "-O", "raw", *size, f"if={path}", f"of={file.name}")
+        return Path(file.name).read_bytes()
+
+
+def problem_of(head: bytes) -> str | None:
+    """Why a disk that begins so does not boot on a PC, as far as can be told; None when nothing speaks against it."""
+    if len(head) < 2 * _SECTOR or head[510:512] != b"\x55\xaa":
+        return "it is no disk: it has no partition table"
+    other = next((_ROOTS[kind] for kind in _partition_types(head) if kind in _ROOTS), None)
+    if other:
+        return f"it is for the architecture {other}"
+    if not any(head[_BOOT_CODE]):
+        return "it has no boot loader of a PC: it is for another architecture, or for UEFI alone"
+    return None
+
+
+def _partition_types(head: bytes) -> list[str]:
+    """Of a GUID partition table (UEFI specification, 5.3); none of any other."""
+    if head[_SECTOR : _SECTOR + 8] != b"EFI PART":
+        return []
+    entries = head[2 * _SECTOR :]
+    kinds = [entries[start : start + 16] for start in range(0, len(entries), _ENTRY)]
+    return [str(uuid.UUID(bytes_le=kind)) for kind in kinds if len(kind) == 16 and any(kind)]
+
+
+async def parts(path: str, site: Site) -> Parts:
+    """The image as what a guest is made of: it brings its kernel."""
+    told = json.loads(await must(site, "qemu-img", "info", "--output=json", path))
+    return Parts(kernel="", initrd="", disk=path, disk_format=told["format"])
+
+
+# ── What cloud-init is told ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def seed(name: str, port: Port | None, keys: LabKeys) -> dict[str, bytes]:
+    """The files of the NoCloud source. JSON is YAML."""
+    documents: dict[str, Any] = {
+        "meta-data": {"instance-id": name, "local-hostname": name[:63]},
+        "user-data": _user_data(keys),
+        "network-config": {"version": 2, "ethernets": _cards(port)},
+    }
+    head = {"user-data": "#cloud-config\n"}
+    return {file: f"{head.get(file, '')}{json.dumps(document)}\n".encode() for file, document in documents.items()}
+
+
+def _user_data(keys: LabKeys) -> dict[str, Any]:
+    public = keys.host.export_public_key("openssh").decode().strip()
+    return {
+        "disable_root": False,
+        "ssh_pwauth": False,
+        "users": [{"name": "root", "ssh_authorized_keys": [keys.authorized.decode().strip()]}],
+        # The host key that the lab pins, and no other.
+        "ssh_deletekeys": True,
+        "ssh_genkeytypes": [],
+        "ssh_keys": {
+            "ed25519_private": keys.host.export_private_key("openssh").decode(),
+            "ed25519_public": public,
+        },
+        # The probe lies in /run, from which some systems let nothing run.
+        "bootcmd": [["mount", "-o", "remount,exec", "/run"]],
+    }
+
+
+def _cards(port: Port | None) -> dict[str, Any]:
+    cards: dict[str, Any] = {
+        "control": {"match": {"macaddress": CONTROL_MAC}, "set-name": "control", "dhcp4": True},
+    }
+    if port:
+        cards["data"] = {
+            "match": {"macaddress": port.mac},
+            "set-name": "data",
+            "addresses": [f"{port.address}/{port.prefix}"],
+        }
+    return cards

@@ -1,0 +1,123 @@
+"""Machines of images that are not ours: a container of a strange image, and a distribution's cloud image by QEMU."""
+
+import io
+import shutil
+import tarfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from nearmetal.environments.docker import DockerEnvironment
+from nearmetal.lab import probe
+from nearmetal.lab.engine_api import Engine
+from nearmetal.lab.image import Image
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import EnvironmentSpec, MachineSpec
+
+from . import cloud_image, laboratory
+
+pytestmark = pytest.mark.live
+
+REFERENCE = "nearmetal-tests/own:1"
+STUDY = """\
+name = "own"
+[factors]
+environment = ["host", "docker"]
+[factors.made]
+levels = ["{image}"]
+when = {{ environment = "docker" }}
+sets = "machine.image"
+[machine]
+memory = "256MiB"
+[[workloads]]
+name = "true"
+kind = "command"
+argv = ["echo", "1"]
+response = "one"
+match = "(1)"
+duration = "1s"
+better = "higher"
+[design]
+blocks = 1
+"""
+
+
+@pytest.fixture
+async def client(engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Engine]:
+    """An engine that has an image of busybox alone, whose own program would end at once as nobody."""
+    monkeypatch.setenv("DOCKER_HOST", engine)
+    connected = await Engine.connect(engine)
+    root = tmp_path / "root.tar"
+    with tarfile.open(root, "w") as tar:
+        tar.add(shutil.which("busybox") or "/bin/busybox", "bin/busybox")
+        for name in ("sh", "cat", "mkdir", "chmod", "sha256sum", "echo", "env", "sleep"):
+            link = tarfile.TarInfo(f"bin/{name}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            tar.addfile(link)
+        nobody = b"root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"
+        member = tarfile.TarInfo("etc/passwd")
+        member.size = len(nobody)
+        tar.addfile(member, io.BytesIO(nobody))
+    repository, _, tag = REFERENCE.partition(":")
+    changes = ["ENTRYPOINT exit 1", "USER nobody", "WORKDIR /nowhere"]
+    connected.client.import_image_from_file(str(root), repository=repository, tag=tag, changes=changes)
+    yield connected
+    connected.client.remove_image(REFERENCE, force=True)
+
+
+async def test_a_container_is_made_of_a_reference_or_an_archive(client: Engine, tmp_path: Path) -> None:
+    archive = tmp_path / "own.tar"
+    with archive.open("wb") as file:
+        file.writelines(client.client.get_image(REFERENCE))
+    for image in (REFERENCE, str(archive)):
+        async with laboratory.laboratory() as lab:
+            machine = await laboratory.machine(lab, "docker", laboratory.spec(image=image))
+            await probe.ensure(machine)
+            assert (await machine.exec(["cat", "/etc/passwd"])).text.count("\n") == 2
+            assert (await machine.exec(["lighttpd", "-v"])).status == 127
+            (handle,) = lab.machines()
+            assert handle.data["image"] == image
+        client.client.remove_image(REFERENCE, force=True)  # the archive brings it again
+        client.client.load_image(archive.read_bytes())
+
+
+async def test_an_image_that_the_engine_has_not_is_told(client: Engine, site: LocalSite) -> None:
+    spec = MachineSpec(image="nearmetal-tests/none:1")
+    findings = await DockerEnvironment().check(EnvironmentSpec(kind="docker"), spec, site)
+    (bad,) = [finding for finding in findings if not finding.ok]
+    assert bad.detail == "the engine has no such image" and bad.remedy == "docker pull nearmetal-tests/none:1"
+
+
+async def test_a_run_says_that_its_machines_are_made_of_different_images(
+    client: Engine, tmp_path: Path, lab_image: Image
+) -> None:
+    from nearmetal.report.reading import read
+    from nearmetal.store.folder import RunFolder
+
+    records = await laboratory.study(tmp_path / "run", STUDY.format(image=REFERENCE))
+    assert [record.status for record in records] == ["ok", "ok"], [record.reason for record in records]
+    (row,) = [row for row in read(RunFolder(tmp_path / "run")).analysis.fairness if row.group == "image"]
+    assert set(row.values.values()) == {f"lab {lab_image.digest[:12]}", REFERENCE}
+
+
+@pytest.mark.long
+@pytest.mark.skipif(bool(cloud_image.missing()), reason=f"apt-get install {' '.join(cloud_image.missing())}")
+async def test_a_cloud_image_is_booted_and_let_in_by_cloud_init(lab_image: Image, tmp_path: Path) -> None:
+    disk = tmp_path / "cloud.qcow2"
+    cloud_image.make(disk, tmp_path)
+    before = disk.read_bytes()
+    spec = laboratory.spec(image=str(disk), memory="512MiB")
+    async with laboratory.laboratory() as lab:
+        machine = await laboratory.machine(lab, "qemu", spec)
+        await probe.ensure(machine)
+        facts = await machine.exec([machine.probe, "facts", "--json"])
+        assert facts.status == 0
+        assert (await machine.exec(["cloud-init", "status"])).text.startswith("status:")
+        assert "inet 10." in (await machine.exec(["ip", "-4", "address", "show", "data"])).text
+        told = next(handle.data for handle in lab.machines() if handle.name == machine.name)
+        assert told["image"] == str(disk)
+        boot_id = machine.boot_id
+        await machine.reboot()
+        assert machine.boot_id != boot_id
+    assert disk.read_bytes() == before

@@ -1,0 +1,173 @@
+"""Images of the user's own: what is told of one that cannot be used, and what cloud-init is told of one that can."""
+
+import io
+import json
+import tarfile
+import uuid
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab import container_image, machine
+from nearmetal.lab.image.placed import Parts
+from nearmetal.lab.keys import LabKeys
+from nearmetal.lab.qemu import own_disk
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import MachineSpec, Port
+
+X86_ROOT = "4f68bce3-e8cd-4db1-96e7-fbcaf984b709"
+ARM_ROOT = "b921b045-1df0-41c3-af44-4c6f280d3fae"
+PORT = Port(address="10.111.0.7", prefix=16, mac="02:00:00:00:00:07", switch="/run/netns/lab", outside="port7")
+
+
+@pytest.mark.parametrize(
+    ("image", "is_own"),
+    [("lab", False), ("my-lab_2.0", False), ("/x/y.qcow2", True), ("debian:12", True), ("ghcr.io/a/b", True)],
+)
+def test_a_name_of_ours_has_neither_slash_nor_colon(image: str, is_own: bool) -> None:
+    assert MachineSpec(image=image).brings_image == is_own
+
+
+def test_a_machine_of_the_hosts_is_made_of_ours_alone() -> None:
+    with pytest.raises(HostCannot, match="machines of this kind are made of nothing else"):
+        machine.image("debian:12")
+
+
+# ── Disks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def disk(*partitions: str, boot_code: bytes = b"\xeb\x63", signature: bytes = b"\x55\xaa") -> bytes:
+    first = boot_code.ljust(510, b"\0") + signature
+    if not partitions:
+        return first.ljust(34 * 512, b"\0")
+    entries = b"".join(uuid.UUID(kind).bytes_le.ljust(128, b"\0") for kind in partitions)
+    return (first + b"EFI PART".ljust(512, b"\0") + entries).ljust(34 * 512, b"\0")
+
+
+@pytest.mark.parametrize("good", [disk(), disk(X86_ROOT), disk("21686148-6449-6e6f-744e-656564454649", X86_ROOT)])
+def test_nothing_speaks_against_a_disk_that_a_pc_boots(good: bytes) -> None:
+    assert own_disk.problem_of(good) is None
+
+
+@pytest.mark.parametrize(
+    ("head", "problem"),
+    [
+        (b"", "it is no disk"),
+        (b"#!/bin/sh\necho hello\n".ljust(34 * 512, b"\0"), "it is no disk"),
+        (disk(signature=b"\0\0"), "it is no disk"),
+        (disk(boot_code=b"\0"), "no boot loader of a PC"),
+        (disk(ARM_ROOT), "architecture arm64"),
+        (disk(X86_ROOT, ARM_ROOT, boot_code=b"\0"), "architecture arm64"),
+    ],
+)
+def test_what_speaks_against_one_is_told(head: bytes, problem: str) -> None:
+    assert problem in (own_disk.problem_of(head) or "")
+
+
+async def told(path: Path | str, provision: Any = "boot", **settings: Any) -> list[tuple[str, str]]:
+    """What is found wrong, with its detail."""
+    spec = MachineSpec(image=str(path), **settings)
+    findings = await own_disk.findings(spec, provision, LocalSite())
+    assert all(finding.remedy for finding in findings if not finding.ok)
+    return [(finding.what, finding.detail) for finding in findings if not finding.ok]
+
+
+async def qcow2(path: Path, content: bytes) -> Path:
+    raw = path.with_suffix(".raw")
+    raw.write_bytes(content)
+    await LocalSite().exec(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(path)])
+    return path
+
+
+async def test_a_disk_is_looked_at_before_it_is_used(tmp_path: Path) -> None:
+    assert await told("lab") == []
+    good = await qcow2(tmp_path / "good.qcow2", disk(X86_ROOT))
+    assert await told(good) == []
+    assert await told(tmp_path / "good.raw") == []
+    assert await own_disk.parts(str(good), LocalSite()) == Parts("", "", str(good), "qcow2")
+    ((_, missing),) = await told(tmp_path / "none.qcow2")
+    assert missing == "there is no such file"
+    ((_, reference),) = await told("debian:12")
+    assert reference == "there is no such file"
+    other = await qcow2(tmp_path / "arm.qcow2", disk(ARM_ROOT))
+    ((_, architecture),) = await told(other)
+    assert "arm64" in architecture
+
+
+async def test_a_damaged_disk_is_told(tmp_path: Path) -> None:
+    good = (await qcow2(tmp_path / "disk.qcow2", disk(X86_ROOT))).read_bytes()
+    cut = tmp_path / "cut.qcow2"
+    cut.write_bytes(good[:100])
+    assert len(await told(cut)) == 1
+    scrambled = tmp_path / "scrambled.qcow2"
+    scrambled.write_bytes(good[: 2**16] + b"\xff" * 2**16 + good[2**17 :])
+    ((_, detail),) = await told(scrambled)
+    assert "damaged" in detail or "cannot be read" in detail
+    text = tmp_path / "text.qcow2"
+    text.write_text("not a disk\n" * 2000)
+    ((_, detail),) = await told(text)
+    assert "no disk" in detail
+
+
+async def test_what_only_a_kernel_of_ours_can_do_is_refused(tmp_path: Path) -> None:
+    good = await qcow2(tmp_path / "good.qcow2", disk())
+    assert [what for what, _ in await told(good, kernel_arguments=("isolcpus=1",))] == [f"kernel arguments in {good}"]
+    assert [what for what, _ in await told(good, provision="restore")] == [f"{good} restored"]
+
+
+def test_cloud_init_is_told_who_may_come_in_and_what_cards_are_called() -> None:
+    keys = LabKeys(*(asyncssh.generate_private_key("ssh-ed25519") for _ in range(2)))
+    files = own_disk.seed("nm-a-1", PORT, keys)
+    assert files["user-data"].startswith(b"#cloud-config\n")
+    user = json.loads(files["user-data"].partition(b"\n")[2])
+    assert user["users"][0]["ssh_authorized_keys"] == [keys.authorized.decode().strip()]
+    assert asyncssh.import_private_key(user["ssh_keys"]["ed25519_private"]).export_public_key() == (
+        keys.host.export_public_key()
+    )
+    cards = json.loads(files["network-config"])["ethernets"]
+    assert cards["data"]["addresses"] == ["10.111.0.7/16"] and cards["data"]["set-name"] == "data"
+    assert "data" not in json.loads(own_disk.seed("nm-a-1", None, keys)["network-config"])["ethernets"]
+    assert json.loads(files["meta-data"])["instance-id"] == "nm-a-1"
+
+
+# ── Archives of containers' images ────────────────────────────────────────────────────────────────────────────────
+
+
+def archive(path: Path, **files: Any) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for name, document in files.items():
+            content = json.dumps(document).encode()
+            member = tarfile.TarInfo(name.replace("_", "."))
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+class NoEngine:
+    """An engine that is not asked."""
+
+
+def test_an_archive_says_for_which_architecture_it_is(tmp_path: Path) -> None:
+    listed = [{"Config": "abc.json", "RepoTags": ["own:1"], "Layers": []}]
+    good = archive(tmp_path / "good.tar", manifest_json=listed, abc_json={"architecture": "amd64"})
+    assert container_image.lacking(NoEngine(), str(good), "x86_64").ok
+    other = container_image.lacking(NoEngine(), str(good), "aarch64")
+    assert not other.ok and "architecture amd64" in other.detail and "linux/arm64" in other.remedy
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"\0" * 20_000])
+def test_what_is_no_archive_of_an_image_is_told(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "bad.tar"
+    path.write_bytes(content)
+    found = container_image.lacking(NoEngine(), str(path), "x86_64")
+    assert not found.ok and "no archive of an image" in found.detail and "docker save" in found.remedy
+    with pytest.raises(BadInput):
+        container_image.provided(NoEngine(), str(path))
+
+
+def test_an_archive_that_is_not_there_is_told(tmp_path: Path) -> None:
+    found = container_image.lacking(NoEngine(), str(tmp_path / "none.tar"), "x86_64")
+    assert found.detail == "there is no such file"
