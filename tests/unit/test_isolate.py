@@ -207,7 +207,8 @@ async def test_a_run_leaves_it_and_clean_puts_it_back(path: Path, tmp_path: Path
 
 
 def listened(lost: float, ticks: int | None = 100) -> Heard:
-    return Heard(seconds=1.0, gaps=round(lost * 1000), share=lost, longest=lost / 10, ticks=ticks, threshold=5e-6)
+    gaps = round(lost * 1000)
+    return Heard(seconds=1.0, gaps=gaps, share=lost, longest=lost / 10, ticks=ticks, interrupts=ticks, threshold=5e-6)
 
 
 async def test_rounds_begin_in_turns_with_either() -> None:

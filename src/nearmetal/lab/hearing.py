@@ -26,6 +26,8 @@ class Heard:
     """Seconds."""
     ticks: int | None
     """Interrupts of the CPU's own timer meanwhile; None where the kernel does not tell."""
+    interrupts: int | None
+    """All that this CPU served meanwhile, those of its timer included; None where the kernel does not tell."""
     threshold: float
     """Seconds: shorter gaps are not counted."""
 
@@ -56,6 +58,7 @@ def _of_cpu(cpu: Mapping[str, Any]) -> Heard:
         share=cpu["gaps"]["share"],
         longest=cpu["gaps"]["longest_ns"] / 1e9,
         ticks=lines.get(_TIMER, 0) if lines else None,
+        interrupts=sum(lines.values()) if lines else None,
         threshold=cpu["threshold_ns"] / 1e9,
     )
 

@@ -21,6 +21,7 @@ KINDS: Mapping[str, ResponseKind] = {
     "gaps": ResponseKind(unit="1/s", better="lower", scale="difference"),
     "longest": ResponseKind(unit="s", better="lower", scale="difference"),
     "ticks": ResponseKind(unit="1/s", better="lower", scale="difference"),
+    "interrupts": ResponseKind(unit="1/s", better="lower", scale="difference"),
 }
 
 
@@ -41,7 +42,7 @@ class Noise:
 
     @property
     def primary(self) -> str:
-        return "gaps"
+        return "lost"
 
     @property
     def duration(self) -> float:
@@ -76,13 +77,14 @@ class Noise:
 
 
 def values(found: Heard) -> dict[str, float]:
-    """Responses by name: the share of time lost, gaps and ticks per second, the longest gap in seconds. Pure."""
+    """Responses by name: the share of time lost, the longest gap in s; gaps, ticks, interrupts per second. Pure."""
     told: dict[str, float] = {
         "lost": found.share,
         "gaps": found.gaps / found.seconds,
         "longest": found.longest,
     }
-    return told if found.ticks is None else {**told, "ticks": found.ticks / found.seconds}
+    counts = {"ticks": found.ticks, "interrupts": found.interrupts}
+    return told | {name: count / found.seconds for name, count in counts.items() if count is not None}
 
 
 plugin = Noise

@@ -17,7 +17,7 @@ from nearmetal.studies.published import Published
 _FACTOR = "isolation"
 _COUNTS = ("connections", "requests")
 """What a workload calls its number of connections."""
-_NOISE = ("lost", "gaps", "longest", "ticks")
+_NOISE = ("ticks", "interrupts", "lost", "gaps", "longest")
 
 _LEAD = (
     "The same load at each level of isolation, in the rows that httperf prints. How evenly a server answered is not "
@@ -146,8 +146,8 @@ def _noise(report: ReportInput) -> Table | None:
     alpha = report.manifest.study.design.alpha
     rows = tuple(_noise_row(cell, alpha, report) for cell in sorted(cells, key=lambda one: _NOISE.index(one.response)))
     caption = (
-        "Noise on the CPU that is isolated, or would be: share of time lost to a program that wants it, gaps and timer "
-        f"ticks, and the longest gap; with the {figures.percent(1 - alpha)} interval of the centre"
+        "Noise on the CPU that is isolated, or would be: its timer's ticks and all interrupts, the share of time lost "
+        f"to a program that wants it, gaps, and the longest; with the {figures.percent(1 - alpha)} interval of the centre"
     )
     return Table("isolation-noise", caption, columns, rows)
 
