@@ -10,7 +10,8 @@ SOURCES    := $(shell find probe/src -name '*.rs') probe/Cargo.toml Cargo.toml C
 # What Debian has to bring: the machines' tools, what the image is built with, and the programs that tests drive.
 PACKAGES   := qemu-system-x86 qemu-utils mmdebstrap docker.io iproute2 ethtool busybox-static e2fsprogs xz-utils \
               zstd procps kmod util-linux openssh-client chromium ca-certificates python3-venv gcc libc6-dev sysbench \
-              httperf tcpdump sysstat podman runc
+              httperf tcpdump sysstat podman runc \
+              libvirt-daemon libvirt-clients
 MISSING     = $(shell dpkg-query -W -f '$${db:Status-Status} $${Package}\n' $(PACKAGES) 2>&1 \
               | awk '/^installed /{have[$$2]=1} END{split("$(PACKAGES)",w," "); for(i in w) if(!(w[i] in have)) print w[i]}')
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.config import Paths
+from tests import libvirt_service
 from tests.podman_service import podman_service
 from tests.shared_engine import shared_engine
 
@@ -43,6 +44,15 @@ def podman() -> Iterator[str]:
     """The URL of a Podman service of this test process' own."""
     with podman_service(SHARED_CACHE / f"podman-of-tests-{WORKER}") as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def libvirt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URI of a libvirtd of this test process' own. Skips, loudly, where none is installed."""
+    if lacking := libvirt_service.lacking():
+        pytest.skip(f"libvirt cannot run here: {lacking}: apt-get install libvirt-daemon libvirt-clients")
+    with libvirt_service.libvirt_service(tmp_path_factory.mktemp("libvirt")) as uri:
+        yield uri
 
 
 def pytest_report_header() -> list[str]:

@@ -16,7 +16,6 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.sites import opener
 from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision, Reached
-from tests import libvirt_service
 from tests.conftest import OWN_CPU
 from tests.live.far_host import far_host, user
 from tests.live.two_hosts import FAR_CACHE, free_port
@@ -72,14 +71,6 @@ def needs(kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
             patch.setenv("CONTAINER_HOST", request.getfixturevalue("podman"))
         yield
         shutil.rmtree(home / "cache")
-
-
-@pytest.fixture(scope="module")
-def libvirt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if lacking := libvirt_service.lacking():
-        pytest.skip(f"libvirt cannot run here: {lacking}: apt-get install libvirt-daemon libvirt-clients")
-    with libvirt_service.libvirt_service(tmp_path_factory.mktemp("libvirt")) as uri:
-        yield uri
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -4,12 +4,14 @@ What differs from `qemu` is who starts QEMU, and how: libvirt's own command line
 to pin. "boot" is as there: a fresh overlay over the image's disk, a fresh domain, a boot of the guest's kernel. A
 domain is transient, so nothing of it stays when it stops, and libvirt destroys it when our connection ends.
 
-Options in [environments.NAME]: `uri`, the connection ("qemu:///system"), and `machine`, the machine type ("q35").
+Options in [environments.NAME]: `uri`, the connection (else LIBVIRT_DEFAULT_URI, else "qemu:///system"), and `machine`,
+the machine type ("q35").
 """
 
 import asyncio
 import contextlib
 import json
+import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -58,8 +60,13 @@ _PAGE = 4096
 
 
 class Options(Frozen):
-    uri: str = "qemu:///system"
+    uri: str | None = None
     machine: str = "q35"
+
+    @property
+    def connection(self) -> str:
+        """The URI that the study or the environment names, else the usual one."""
+        return self.uri or os.environ.get("LIBVIRT_DEFAULT_URI") or "qemu:///system"
 
 
 class LibvirtEnvironment:
@@ -88,7 +95,7 @@ class LibvirtEnvironment:
             ),
         ]
         if all(one.ok for one in found):
-            found.append(await _connected(options.uri, site))
+            found.append(await _connected(options.connection, site))
         if all(one.ok for one in found):
             alike = EnvironmentSpec.model_validate({"kind": "qemu", "machine": options.machine})
             found += await _qemu().check(alike, machine, site)
@@ -110,7 +117,7 @@ class LibvirtEnvironment:
             name=order.name,
             site=site.name,
             data={
-                "uri": options.uri,
+                "uri": options.connection,
                 "uuid": identity,
                 "folder": folder,
                 "role": order.role,
@@ -129,10 +136,11 @@ class LibvirtEnvironment:
             placed.initrd(parts.initrd, seed, f"{folder}/{arguments.INITRD}", site),
         )
         # libvirt looks for the tap in the network that it runs in itself. Only when it is open does it move.
-        await must(site, "ip", "tuntap", "add", "dev", order.name, "mode", "tap", "vnet_hdr")
+        if order.port:
+            await must(site, "ip", "tuntap", "add", "dev", order.name, "mode", "tap", "vnet_hdr")
         description = domain.describe(guest, identity, folder, order.name, order.cpus)
         await site.put(description.encode(), f"{folder}/domain.xml", mode=0o600)
-        connection = Connection(options.uri, site)
+        connection = Connection(options.connection, site)
         try:
             self._running[order.name] = await connection.create(f"{folder}/domain.xml", LIMITS.command)
         except NotProvisioned as error:

@@ -1,0 +1,154 @@
+"""The environment `libvirt` with a libvirtd of the tests' own; what it does as all others do is in the conformance."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from nearmetal.environments.libvirt import LibvirtEnvironment
+from nearmetal.errors import MachineLost, NotProvisioned
+from nearmetal.lab.image import Image
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
+from nearmetal.run import placement
+from tests.conftest import OWN_CPU
+
+from .conftest import Make, Notes
+from .laboratory import spec
+from .remains import remains
+
+pytestmark = pytest.mark.live
+
+STRANGER = """
+<domain type="qemu"><name>NAME</name><memory unit="MiB">64</memory><vcpu>1</vcpu>
+<os><type arch="x86_64" machine="q35">hvm</type></os>
+<devices><memballoon model="none"/><controller type="usb" model="none"/></devices></domain>
+"""
+
+ORPHAN = textwrap.dedent("""
+    import asyncio, json, sys
+    from nearmetal.environments.libvirt import plugin
+    from nearmetal.lab.site import LocalSite
+    from nearmetal.model import Order
+
+    class Notes:
+        def creating(self, handle):
+            self.last = handle
+
+    async def main():
+        notes = Notes()
+        await plugin.create(Order.from_json(json.loads(sys.argv[1])), LocalSite(), notes)
+        print(notes.last.model_dump_json(), flush=True)
+        await asyncio.sleep(600)
+
+    asyncio.run(main())
+""")
+"""A controller that makes a domain and tells its handle."""
+
+
+@pytest.fixture
+def environment(libvirt: str, monkeypatch: pytest.MonkeyPatch) -> LibvirtEnvironment:
+    monkeypatch.setenv("LIBVIRT_DEFAULT_URI", libvirt)
+    return LibvirtEnvironment()
+
+
+def virsh(uri: str, *argv: str) -> str:
+    return subprocess.run(["virsh", "-q", "-c", uri, *argv], capture_output=True, text=True, check=True).stdout
+
+
+def domains(uri: str) -> list[str]:
+    return virsh(uri, "list", "--all", "--name").split()
+
+
+async def test_a_domain_is_where_it_was_put_and_ends_alone(
+    make: Make, environment: LibvirtEnvironment, site: LocalSite, notes: Notes, libvirt: str, token: str, tmp_path: Path
+) -> None:
+    """Beside a running and a defined domain of somebody's, which stay as they are."""
+    for name in ("running", "defined"):
+        (tmp_path / name).write_text(STRANGER.replace("NAME", f"{token}-{name}"))
+    virsh(libvirt, "create", "--paused", str(tmp_path / "running"))
+    virsh(libvirt, "define", str(tmp_path / "defined"))
+    strangers = {f"{token}-{name}" for name in ("running", "defined")}
+    before = {name: virsh(libvirt, "dumpxml", name) for name in strangers}
+    try:
+        machine = await make(spec())
+        handle = notes.handles[machine.name]
+        found = await placement.read(handle, site, str(OWN_CPU))
+        assert found is not None and found.ok, found
+        assert (handle.data["accel"], handle.data["disk"]["cache"]) == ("tcg", "writeback")
+        cost = await machine.cost()
+        assert cost is not None and cost.cpu_seconds > 0.5 and cost.memory_bytes > 64 * 2**20
+        assert set(domains(libvirt)) == {*strangers, machine.name}
+        virsh(libvirt, "destroy", machine.name)
+        with pytest.raises(MachineLost):
+            await machine.exec(["true"])
+        with pytest.raises(MachineLost):
+            await machine.cost()
+        await environment.destroy(handle, site)
+        await environment.destroy(handle, site)
+        assert {name: virsh(libvirt, "dumpxml", name) for name in domains(libvirt)} == before
+    finally:
+        virsh(libvirt, "destroy", f"{token}-running")
+        virsh(libvirt, "undefine", f"{token}-defined")
+
+
+async def test_a_domain_dies_with_its_controller_and_can_be_removed_by_another(
+    environment: LibvirtEnvironment, site: LocalSite, lab_image: Image, token: str, libvirt: str
+) -> None:
+    name = f"{token}-orphan"
+    order = Order(
+        name=name, role="server", spec=spec(), options={}, provision="boot", port=None, cpus=str(OWN_CPU)
+    ).model_dump_json()
+    controller = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", ORPHAN, order), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert controller.stdout
+        handle = Handle.from_json(json.loads(await asyncio.wait_for(controller.stdout.readline(), 240)))
+        assert domains(libvirt) == [name]
+    finally:
+        controller.kill()
+        await controller.wait()
+    for _ in range(200):
+        if not domains(libvirt):
+            break
+        await asyncio.sleep(0.05)
+    assert domains(libvirt) == []
+    await environment.destroy(handle, site)
+    assert remains(name) == []
+
+
+async def test_what_libvirt_refuses_is_told_in_its_words(
+    make: Make, environment: LibvirtEnvironment, notes: Notes, libvirt: str
+) -> None:
+    with pytest.raises(NotProvisioned, match="libvirt does not start it: Failed to create domain"):
+        await make(spec(), machine="no-such-machine")
+    assert domains(libvirt) == []
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("qemu:///system?socket=/nowhere/libvirt-sock", "Failed to connect socket"),
+        ("test:///default", "only QEMU's boot the lab's image"),
+        ("qemu+ssh://root@elsewhere/system", "domains are made where their switch is"),
+        ("nonsense", "only QEMU's boot the lab's image"),
+    ],
+)
+async def test_a_libvirt_that_cannot_serve_is_told_before(
+    uri: str, told: str, environment: LibvirtEnvironment, site: LocalSite, lab_image: Image
+) -> None:
+    given = EnvironmentSpec.model_validate({"kind": "libvirt", "uri": uri})
+    bad = [finding for finding in await environment.check(given, MachineSpec(), site) if not finding.ok]
+    assert [finding.what for finding in bad] == [f"libvirt at {uri}"]
+    assert told in bad[0].detail and bad[0].remedy
+
+
+async def test_a_quota_is_told_before(environment: LibvirtEnvironment, site: LocalSite, lab_image: Image) -> None:
+    limited = MachineSpec.model_validate({"quota": 0.5})
+    bad = [one for one in await environment.check(EnvironmentSpec(kind="libvirt"), limited, site) if not one.ok]
+    assert [finding.what for finding in bad] == ["a quota"]
