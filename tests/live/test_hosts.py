@@ -376,6 +376,17 @@ async def test_clients_elsewhere_than_the_servers(pair: Pair, tmp_path: Path) ->
     assert len(found_in(run)) == 2
 
 
+async def test_servers_and_clients_on_one_host_elsewhere(pair: Pair, tmp_path: Path) -> None:
+    text = STUDY.replace("[hosts.far]", '[clients]\nhost = "far"\n[hosts.far]')
+    run = tmp_path / "run"
+    status, _, stderr = await pair.nearmetal("run", str(written(tmp_path, pair, text)), "-o", str(run))
+    assert status == 0, stderr
+    trunks = {str(record.trial.treatment["hosts"]): record.readback["trunk"]["by"] for record in found_in(run)}
+    assert trunks == {"local": "vxlan", "far": "none"}
+    assert all(record.status is TrialStatus.OK for record in found_in(run))
+    assert pair.left() == []
+
+
 async def test_a_guest_on_another_host(pair_with_qemu: Pair, tmp_path: Path) -> None:
     """Seconds, as it is emulated: its disk sent, its monitor and its sshd reached through the connection."""
     text = STUDY.replace('environment = ["host"]', 'environment = ["qemu"]').replace(
