@@ -147,7 +147,7 @@ def _noise(report: ReportInput) -> Table | None:
     rows = tuple(_noise_row(cell, alpha, report) for cell in sorted(cells, key=lambda one: _NOISE.index(one.response)))
     caption = (
         "Noise on the CPU that is isolated, or would be: its timer's ticks and all interrupts, the share of time lost "
-        f"to a program that wants it, gaps, and the longest; with the {figures.percent(1 - alpha)} interval of the centre"
+        f"to a program that wants it, gaps, the longest; with the {figures.percent(1 - alpha)} interval of the centre"
     )
     return Table("isolation-noise", caption, columns, rows)
 
