@@ -30,6 +30,7 @@ mod schema;
 mod serve;
 mod tap;
 mod timing;
+mod trace;
 mod units;
 mod usage;
 
@@ -55,6 +56,7 @@ enum Verb {
     Noise(noise::Args),
     Sample(sample::Args),
     Schema(schema::Args),
+    Trace(trace::Args),
 }
 
 fn main() -> ExitCode {
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         Verb::Noise(args) => noise::run(args),
         Verb::Sample(args) => sample::run(args),
         Verb::Schema(args) => schema::run(args),
+        Verb::Trace(args) => trace::run(args),
     };
     result.unwrap_or_else(|error| refuse(&format!("{error:#}")))
 }

@@ -7,7 +7,7 @@ use anyhow::Context;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
-use crate::{at, awake, bystanders, clock, facts, hold, link, load, noise, sample, serve};
+use crate::{at, awake, bystanders, clock, facts, hold, link, load, noise, sample, serve, trace};
 
 type Generate = fn() -> Schema;
 
@@ -33,6 +33,8 @@ const DOCUMENTS: &[(&str, Generate)] = &[
     ("sample.v1", printed::<sample::Sample>),
     ("sample.header.v1", printed::<sample::Header>),
     ("sample.end.v1", printed::<sample::End>),
+    ("trace.v1", printed::<trace::Document>),
+    ("trace.request.v1", printed::<trace::RequestLine>),
 ];
 
 /// The schema of what is printed, which tells a property that may be left out from one that is null.

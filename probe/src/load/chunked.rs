@@ -61,6 +61,24 @@ impl Chunks {
         self.state == State::Done
     }
 
+    /// Bytes of content that follow and need not be looked at.
+    pub fn skippable(&self) -> u64 {
+        match self.state {
+            State::Data { remaining } => remaining,
+            _ => 0,
+        }
+    }
+
+    /// Pass over `count` bytes, at most [`Chunks::skippable`], unseen.
+    pub fn skip(&mut self, count: u64) {
+        if let State::Data { remaining } = self.state {
+            self.state = match remaining.saturating_sub(count) {
+                0 => State::DataEnd,
+                remaining => State::Data { remaining },
+            };
+        }
+    }
+
     /// Read on. The error names what is wrong with the chunks.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Fed, &'static str> {
         let mut at = 0;

@@ -1,16 +1,16 @@
 //! `load`: HTTP requests in a closed loop, an open loop or a ramp, every phase of each measured.
 
 mod arguments;
-mod chunked;
+pub mod chunked;
 pub mod clock;
 mod document;
 mod driver;
 mod engine;
 mod epoll;
 mod errors;
-mod figures;
+pub mod figures;
 mod job;
-mod layout;
+pub mod layout;
 mod measure;
 mod plan;
 pub mod poller;

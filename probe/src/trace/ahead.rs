@@ -1,0 +1,225 @@
+//! What of a direction was seen beyond a hole: ranges of bytes, and as much of their content as may still be wanted.
+
+use super::capture::Time;
+use super::exchange::Tally;
+
+/// What the first segment after a hole showed: with it one tells whether what fills the hole was sent before or after.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Overtaker {
+    pub time: Time,
+    pub id: u16,
+    pub stamp: Option<u32>,
+    /// How often the other end had complained by then.
+    pub complaints: u32,
+}
+
+#[derive(Debug)]
+pub struct Range {
+    pub start: u64,
+    pub end: u64,
+    pub overtaker: Overtaker,
+    /// What the segments were that brought it.
+    pub tally: Tally,
+    /// The first bytes of it, as far as they were captured and wanted.
+    pub bytes: Vec<u8>,
+}
+
+/// Ranges in the order of the stream, none touching what is in order, none overlapping another.
+#[derive(Debug, Default)]
+pub struct Ahead {
+    ranges: Vec<Range>,
+    held: usize,
+}
+
+/// More holes than this are not told apart, and more bytes not held: a head that comes late is within them.
+const MOST_RANGES: usize = 1024;
+const MOST_BYTES: usize = 256 << 10;
+
+impl Ahead {
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    pub fn first(&self) -> Option<&Range> {
+        self.ranges.first()
+    }
+
+    /// The first byte from `start` on, before `end`, that was not seen.
+    pub fn first_unseen(&self, mut start: u64, end: u64) -> Option<u64> {
+        for range in &self.ranges {
+            if range.start > start {
+                break;
+            }
+            start = start.max(range.end);
+        }
+        (start < end).then_some(start)
+    }
+
+    /// What was seen first beyond the hole that `offset` is in.
+    pub fn overtaker(&self, offset: u64) -> Option<Overtaker> {
+        let after = self.ranges.iter().find(|range| range.start > offset);
+        after.map(|range| range.overtaker)
+    }
+
+    /// Add what was not seen of `start..end`. `bytes` are its first ones.
+    pub fn insert(
+        &mut self,
+        start: u64,
+        end: u64,
+        bytes: &[u8],
+        overtaker: Overtaker,
+        mut tally: Tally,
+    ) {
+        let mut from = start;
+        while let Some(new) = self.first_unseen(from, end) {
+            let at = self.ranges.partition_point(|range| range.start <= new);
+            let until = self.ranges.get(at).map_or(end, |next| next.start.min(end));
+            let skipped = usize::try_from(new - start).unwrap_or(usize::MAX);
+            let content = bytes.get(skipped..).unwrap_or_default();
+            let wanted = usize::try_from(until - new).unwrap_or(usize::MAX);
+            let content = content.get(..wanted).unwrap_or(content);
+            self.place(at, new, until, content, overtaker, tally);
+            // However many parts it comes in, it is one segment.
+            tally = Tally::default();
+            from = until;
+        }
+    }
+
+    fn place(
+        &mut self,
+        at: usize,
+        start: u64,
+        end: u64,
+        bytes: &[u8],
+        overtaker: Overtaker,
+        tally: Tally,
+    ) {
+        let room = MOST_BYTES.saturating_sub(self.held);
+        let kept = bytes.get(..bytes.len().min(room)).unwrap_or_default();
+        self.held += kept.len();
+        let full = self.ranges.len() >= MOST_RANGES;
+        let before = at
+            .checked_sub(1)
+            .and_then(|before| self.ranges.get_mut(before));
+        match before {
+            // Neighbours whose content continues, or of which neither has any, are one.
+            Some(before)
+                if before.end == start
+                    && (before.bytes.len() as u64 == before.end - before.start
+                        || kept.is_empty()) =>
+            {
+                before.bytes.extend_from_slice(kept);
+                before.end = end;
+                before.tally.add(&tally);
+            }
+            // With too many holes, one is forgotten.
+            Some(before) if full => {
+                self.held -= kept.len();
+                before.end = before.end.max(end);
+                before.tally.add(&tally);
+            }
+            None if full => {
+                self.held -= kept.len();
+                self.prepend(start, tally);
+            }
+            _ => self.ranges.insert(
+                at,
+                Range {
+                    start,
+                    end,
+                    overtaker,
+                    tally,
+                    bytes: kept.to_vec(),
+                },
+            ),
+        }
+    }
+
+    /// Let the first range begin here, whose bytes then are none of its first ones any more.
+    fn prepend(&mut self, start: u64, tally: Tally) {
+        if let Some(first) = self.ranges.first_mut() {
+            self.held -= first.bytes.len();
+            first.bytes.clear();
+            first.start = start;
+            first.tally.add(&tally);
+        }
+    }
+
+    /// The first range, if the stream is in order up to it or beyond.
+    pub fn pop_reached(&mut self, edge: u64) -> Option<Range> {
+        self.ranges.first().filter(|range| range.start <= edge)?;
+        Some(self.pop())
+    }
+
+    fn pop(&mut self) -> Range {
+        let range = self.ranges.remove(0);
+        self.held -= range.bytes.len();
+        range
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(ahead: &Ahead) -> Vec<(u64, u64, &[u8])> {
+        let each = |range: &'_ Range| (range.start, range.end);
+        let all = ahead.ranges.iter();
+        all.map(|range| (each(range).0, each(range).1, range.bytes.as_slice()))
+            .collect()
+    }
+
+    #[test]
+    fn ranges_stay_apart_and_keep_what_they_hold() {
+        let mut ahead = Ahead::default();
+        ahead.insert(10, 13, b"abc", Overtaker::default(), Tally::default());
+        ahead.insert(20, 23, b"ghi", Overtaker::default(), Tally::default());
+        ahead.insert(
+            11,
+            22,
+            b"bcDDDDDDDgh",
+            Overtaker::default(),
+            Tally::default(),
+        );
+        assert_eq!(
+            ranges(&ahead),
+            [(10, 20, &b"abcDDDDDDD"[..]), (20, 23, b"ghi")]
+        );
+        assert_eq!(ahead.first_unseen(10, 23), None);
+        assert_eq!(ahead.first_unseen(5, 23), Some(5));
+        assert_eq!(ahead.first_unseen(12, 30), Some(23));
+        assert_eq!(ahead.pop_reached(9).map(|range| range.end), None);
+        assert_eq!(ahead.pop_reached(10).map(|range| range.end), Some(20));
+    }
+
+    #[test]
+    fn neither_holes_nor_bytes_grow_without_end() {
+        let mut ahead = Ahead::default();
+        for number in (0..10_000).rev() {
+            ahead.insert(
+                number * 1000,
+                number * 1000 + 500,
+                &[0; 500],
+                Overtaker::default(),
+                Tally::default(),
+            );
+        }
+        for number in 10_000..20_000 {
+            ahead.insert(
+                number * 1000,
+                number * 1000 + 500,
+                &[0; 500],
+                Overtaker::default(),
+                Tally::default(),
+            );
+        }
+        assert!(
+            ahead.ranges.len() <= MOST_RANGES + 1,
+            "{}",
+            ahead.ranges.len()
+        );
+        assert!(ahead.held <= MOST_BYTES);
+        let sum: usize = ahead.ranges.iter().map(|range| range.bytes.len()).sum();
+        assert_eq!(sum, ahead.held);
+    }
+}

@@ -1,0 +1,180 @@
+//! One capture, packet by packet: whose each is, and what it does to its connection.
+
+use super::capture::Packet;
+use super::connection::{Connection, Protocol};
+use super::counts::Counts;
+use super::finished::Finished;
+use super::foreign::{Foreign, Strangers};
+use super::key::{End, Key};
+use super::shapes::Shapes;
+use super::table::Table;
+use super::tcp::{self, Segment};
+use super::{ip, link};
+
+/// Sums over connections that are over, and with [`Analysis::finish`] over all.
+#[derive(Debug, Default)]
+pub struct Sums {
+    pub client: Counts,
+    pub server: Counts,
+    pub connections: u64,
+    /// Forgotten while they were open, because there were too many.
+    pub evicted: u64,
+    pub http: u64,
+    pub tls: u64,
+    pub other: u64,
+    pub nothing: u64,
+    /// Connections of which the handshake was seen from both ends.
+    pub handshakes: u64,
+    pub without_mss: u64,
+    pub timestamps: u64,
+    pub selective: u64,
+    pub window_scale: u64,
+}
+
+/// A segment, and whose it is.
+pub struct Taken<'a> {
+    pub key: Key,
+    pub from: End,
+    /// The end of its connection that asks.
+    pub client: End,
+    pub segment: Segment<'a>,
+}
+
+pub struct Analysis {
+    table: Table,
+    /// The connection of the packet before: the next one is often of the same.
+    recent: Option<(Key, usize)>,
+    pub shapes: Shapes,
+    pub strangers: Strangers,
+    pub sums: Sums,
+    /// Exchanges that are done; whoever reads takes them out.
+    pub finished: Vec<Finished>,
+}
+
+impl Analysis {
+    /// Follow `most` connections at a time.
+    pub fn new(most: usize, seed: u64) -> Analysis {
+        Analysis {
+            table: Table::new(most, seed),
+            recent: None,
+            shapes: Shapes::default(),
+            strangers: Strangers::default(),
+            sums: Sums::default(),
+            finished: Vec::new(),
+        }
+    }
+
+    /// Take a packet in. None where it is none of those that are followed.
+    #[inline]
+    pub fn take<'a>(&mut self, packet: &Packet<'a>) -> Option<Taken<'a>> {
+        match dissect(packet) {
+            Ok((key, from, segment)) => {
+                let client = self.segment(key, from, &segment)?;
+                Some(Taken {
+                    key,
+                    from,
+                    client,
+                    segment,
+                })
+            }
+            Err(foreign) => {
+                self.strangers.count(foreign);
+                None
+            }
+        }
+    }
+
+    #[inline]
+    fn segment(&mut self, key: Key, from: End, segment: &Segment) -> Option<End> {
+        let place = match self.recent {
+            Some((recent, place)) if recent == key => Some(place),
+            _ => self.table.find(&key),
+        };
+        let known = place.and_then(|place| Some((place, self.table.get(place)?)));
+        let place = match known {
+            Some((place, connection)) if !connection.is_succeeded_by(from, segment) => place,
+            Some((place, _)) => {
+                let next = self.connection(key, from, segment);
+                self.replace(place, next);
+                place
+            }
+            None => self.add(key, from, segment),
+        };
+        self.recent = Some((key, place));
+        let connection = self.table.get(place)?;
+        connection.take(from, segment, &mut self.shapes, &mut self.finished);
+        Some(connection.client)
+    }
+
+    fn connection(&mut self, key: Key, from: End, segment: &Segment) -> Connection {
+        let number = self.sums.connections;
+        self.sums.connections += 1;
+        Connection::new(number, key, from, segment)
+    }
+
+    #[cold]
+    fn add(&mut self, key: Key, from: End, segment: &Segment) -> usize {
+        let next = self.connection(key, from, segment);
+        if !self.table.is_full() {
+            return self.table.add(next);
+        }
+        let place = self.table.least_wanted();
+        if self
+            .table
+            .get(place)
+            .is_some_and(|least| !least.is_closed())
+        {
+            self.sums.evicted += 1;
+        }
+        self.replace(place, next);
+        place
+    }
+
+    fn replace(&mut self, place: usize, next: Connection) {
+        if let Some(old) = self.table.replace(place, next) {
+            self.close(old);
+        }
+    }
+
+    fn close(&mut self, mut connection: Connection) {
+        connection.close(&mut self.shapes, &mut self.finished);
+        let sums = &mut self.sums;
+        sums.client
+            .add(&connection.ways.get(connection.client).counts);
+        sums.server
+            .add(&connection.ways.get(connection.client.other()).counts);
+        match connection.protocol() {
+            Protocol::Http => sums.http += 1,
+            Protocol::Tls => sums.tls += 1,
+            Protocol::Other => sums.other += 1,
+            Protocol::Nothing => sums.nothing += 1,
+        }
+        sums.without_mss += u64::from(!connection.knows_mss);
+        if let Some(agreed) = connection.agreed() {
+            sums.handshakes += 1;
+            sums.timestamps += u64::from(agreed.timestamps);
+            sums.selective += u64::from(agreed.selective);
+            sums.window_scale += u64::from(agreed.window_scale);
+        }
+    }
+
+    /// The capture is at its end: what is open is told as it is.
+    pub fn finish(&mut self) {
+        self.recent = None;
+        for connection in self.table.empty() {
+            self.close(connection);
+        }
+    }
+}
+
+/// The TCP segment in a packet, and whose it is.
+#[inline]
+pub fn dissect<'a>(packet: &Packet<'a>) -> Result<(Key, End, Segment<'a>), Foreign> {
+    let header = link::network(packet.link, packet.data)?;
+    let ip = packet.data.get(header..).ok_or(Foreign::CutHeader)?;
+    let ip = ip::parse(ip, packet.length.saturating_sub(header as u32))?;
+    let (source, destination) = tcp::ports(&ip)?;
+    let segment = tcp::parse(&ip, packet.time)?;
+    let (key, from) = Key::new((ip.source, source), (ip.destination, destination));
+    Ok((key, from, segment))
+}

@@ -1,0 +1,195 @@
+//! A capture file, whatever its format: one packet after the other, and what is to be told of the file itself.
+
+use std::collections::BTreeSet;
+use std::io::{self, Read};
+
+use super::pcap::Pcap;
+use super::pcapng::Pcapng;
+use super::window::Window;
+
+/// Nanoseconds since the epoch, as the capture tells the time.
+pub type Time = u64;
+
+/// One packet as it was captured.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    pub time: Time,
+    /// The number of its link type, as <https://www.tcpdump.org/linktypes.html> lists them.
+    pub link: u16,
+    /// What was captured of it, from its first byte on.
+    pub data: &'a [u8],
+    /// How long it was.
+    pub length: u32,
+}
+
+/// Where a packet's bytes are: the last `captured` ones that were consumed, without the `padding` after them.
+pub struct Record {
+    pub time: Time,
+    pub link: u16,
+    pub length: u32,
+    pub captured: usize,
+    pub after: usize,
+}
+
+/// What comes next in a file.
+pub enum Next {
+    Packet(Record),
+    End,
+    /// The file says no more that can be understood, for this reason.
+    Broken(String),
+}
+
+/// The name of the format of what is no capture.
+pub const NO_FORMAT: &str = "none";
+
+enum Format {
+    Pcap(Pcap),
+    Pcapng(Box<Pcapng>),
+    /// Not a capture at all.
+    None,
+}
+
+/// What is to be told of a file that was read.
+#[derive(Default)]
+pub struct Facts {
+    pub packets: u64,
+    /// As long as the packets were, captured or not.
+    pub bytes: u64,
+    pub captured_bytes: u64,
+    pub truncated_packets: u64,
+    pub first: Option<Time>,
+    pub last: Time,
+    pub links: BTreeSet<u16>,
+    pub problem: Option<String>,
+}
+
+pub struct Capture<R> {
+    window: Window<R>,
+    format: Format,
+    pub facts: Facts,
+    link: Option<u16>,
+    record: Option<Record>,
+}
+
+impl<R: Read> Capture<R> {
+    /// Begin to read. A file that is no capture gives no packet, and says why.
+    pub fn open(input: R) -> Self {
+        let mut window = Window::new(input);
+        let mut facts = Facts::default();
+        let format = match begin(&mut window) {
+            Ok(format) => format,
+            Err(problem) => {
+                facts.problem = Some(problem);
+                Format::None
+            }
+        };
+        Self {
+            window,
+            format,
+            facts,
+            link: None,
+            record: None,
+        }
+    }
+
+    /// The format by name, such as `pcap, little-endian, nanoseconds`.
+    pub fn format(&self) -> String {
+        match &self.format {
+            Format::Pcap(pcap) => pcap.name(),
+            Format::Pcapng(pcapng) => pcapng.name(),
+            Format::None => NO_FORMAT.to_owned(),
+        }
+    }
+
+    pub fn snap_length(&self) -> Option<u32> {
+        match &self.format {
+            Format::Pcap(pcap) => Some(pcap.snap_length),
+            Format::Pcapng(pcapng) => pcapng.snap_length(),
+            Format::None => None,
+        }
+    }
+
+    /// The next packet, None at the end, be it the file's or where it breaks off.
+    #[inline]
+    pub fn next(&mut self) -> Option<Packet<'_>> {
+        self.advance()?;
+        self.current()
+    }
+
+    /// Go to the next packet: its time.
+    #[inline]
+    pub fn advance(&mut self) -> Option<Time> {
+        self.record = None;
+        let next = match &mut self.format {
+            Format::Pcap(pcap) => pcap.next(&mut self.window),
+            Format::Pcapng(pcapng) => pcapng.next(&mut self.window),
+            Format::None => return None,
+        };
+        let record = match next {
+            Ok(Next::Packet(record)) => record,
+            Ok(Next::End) => return None,
+            Ok(Next::Broken(why)) => return self.stop(why),
+            Err(error) => return self.stop(format!("cannot be read on: {error}")),
+        };
+        self.note(&record);
+        let time = record.time;
+        self.record = Some(record);
+        Some(time)
+    }
+
+    /// The packet that was last gone to.
+    #[inline]
+    pub fn current(&self) -> Option<Packet<'_>> {
+        let record = self.record.as_ref()?;
+        let consumed = self.window.consumed(record.captured + record.after);
+        Some(Packet {
+            time: record.time,
+            link: record.link,
+            data: consumed.get(..record.captured).unwrap_or_default(),
+            length: record.length,
+        })
+    }
+
+    #[inline]
+    fn note(&mut self, record: &Record) {
+        let facts = &mut self.facts;
+        facts.packets += 1;
+        facts.bytes += u64::from(record.length);
+        facts.captured_bytes += record.captured as u64;
+        facts.truncated_packets += u64::from((record.captured as u64) < u64::from(record.length));
+        facts.first.get_or_insert(record.time);
+        facts.last = record.time;
+        if self.link != Some(record.link) {
+            self.link = Some(record.link);
+            facts.links.insert(record.link);
+        }
+    }
+
+    #[cold]
+    fn stop(&mut self, why: String) -> Option<Time> {
+        let packet = self.facts.packets + 1;
+        let offset = self.window.offset();
+        self.facts.problem.get_or_insert(format!(
+            "{why}, at byte {offset}, where packet {packet} begins"
+        ));
+        None
+    }
+}
+
+fn begin<R: Read>(window: &mut Window<R>) -> Result<Format, String> {
+    let unreadable = |error: io::Error| format!("cannot be read: {error}");
+    window.have(4).map_err(unreadable)?;
+    let magic: [u8; 4] = match window.here() {
+        [] => return Err("the file is empty: not even a capture's header is there".to_owned()),
+        bytes => *bytes
+            .first_chunk()
+            .ok_or("the file is cut within its header")?,
+    };
+    match magic {
+        [0x0a, 0x0d, 0x0d, 0x0a] => Ok(Format::Pcapng(Box::default())),
+        _ => match Pcap::begin(magic, window).map_err(unreadable)? {
+            Ok(pcap) => Ok(Format::Pcap(pcap)),
+            Err(why) => Err(why),
+        },
+    }
+}

@@ -1,0 +1,586 @@
+//! A connection: what both of its ends send, and the requests and responses in that.
+
+use super::capture::Time;
+use super::counts::Counts;
+use super::exchange::{Exchange, Exchanges, Tally};
+use super::finished::Finished;
+use super::head::{self, Body, Head, Kind};
+use super::key::{End, Ends, Key};
+use super::reader::{Found, Piece, Reader};
+use super::shapes::Shapes;
+use super::stream::{Placed, Sight, Stream};
+use super::tcp::{self, Offer, Segment};
+use super::writes::{Heads, LastWrite, MessageEnd};
+
+/// When the three steps of the handshake were seen, and the first FIN or reset.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Handshake {
+    pub syn: Option<Time>,
+    pub synack: Option<Time>,
+    pub ack: Option<Time>,
+    pub fin: Option<Time>,
+}
+
+/// What is known of one end as a sender.
+#[derive(Debug, Default)]
+pub struct Way {
+    pub stream: Stream,
+    pub reader: Reader,
+    pub counts: Counts,
+    offer: Option<Offer>,
+    has_finished: bool,
+    last_ack: u32,
+    last_ack_id: u16,
+    last_window: u16,
+    write: LastWrite,
+}
+
+/// What a connection carries, judged by how it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    Nothing,
+    Http,
+    Tls,
+    Other,
+}
+
+#[derive(Debug)]
+pub struct Connection {
+    /// The how many-th of the capture, from 0.
+    pub number: u64,
+    pub key: Key,
+    pub client: End,
+    /// Whether it was seen which end is the client, not guessed by the ports.
+    knows_client: bool,
+    pub handshake: Handshake,
+    /// Segments with more payload and options were coalesced.
+    mss: u32,
+    /// Whether a SYN told the MSS.
+    pub knows_mss: bool,
+    is_reset: bool,
+    is_tls: bool,
+    pub last_seen: Time,
+    pub ways: Ends<Way>,
+    exchanges: Exchanges,
+}
+
+/// As Ethernet has it without any options of IP: what is assumed where no SYN was captured.
+const USUAL_MTU: u32 = 1500;
+/// What a TLS record begins with: handshake, version 3.
+const TLS: &[u8] = &[0x16, 0x03];
+
+impl Connection {
+    pub fn new(number: u64, key: Key, from: End, segment: &Segment) -> Connection {
+        let by_port = match key.port(End::Low).cmp(&key.port(End::High)) {
+            std::cmp::Ordering::Less => End::High,
+            std::cmp::Ordering::Greater => End::Low,
+            std::cmp::Ordering::Equal => from,
+        };
+        let (client, knows_client) = match (segment.has(tcp::SYN), segment.has(tcp::ACK)) {
+            (true, false) => (from, true),
+            (true, true) => (from.other(), true),
+            _ => (by_port, false),
+        };
+        let headers = if key.address(from).is_ipv4() { 40 } else { 60 };
+        Connection {
+            number,
+            key,
+            client,
+            knows_client,
+            handshake: Handshake::default(),
+            mss: USUAL_MTU - headers,
+            knows_mss: false,
+            is_reset: false,
+            is_tls: false,
+            last_seen: segment.time,
+            ways: Ends::default(),
+            exchanges: Exchanges::default(),
+        }
+    }
+
+    /// Whether a segment begins another connection between the same ends.
+    pub fn is_succeeded_by(&self, from: End, segment: &Segment) -> bool {
+        let way = self.ways.get(from);
+        let begins = segment.has(tcp::SYN) && !segment.has(tcp::ACK);
+        // The SYN itself takes a number.
+        begins
+            && way.stream.is_known()
+            && way.stream.first_sequence() != segment.sequence.wrapping_add(1)
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.is_reset
+            || (self.ways.get(End::Low).has_finished && self.ways.get(End::High).has_finished)
+    }
+
+    pub fn protocol(&self) -> Protocol {
+        let ways = [self.ways.get(End::Low), self.ways.get(End::High)];
+        if ways.iter().any(|way| way.reader.messages() > 0) {
+            Protocol::Http
+        } else if self.is_tls {
+            Protocol::Tls
+        } else if ways.iter().all(|way| way.counts.segments == 0) {
+            Protocol::Nothing
+        } else {
+            Protocol::Other
+        }
+    }
+
+    /// What both ends agreed to use, if both were heard.
+    pub fn agreed(&self) -> Option<Offer> {
+        let one = self.ways.get(End::Low).offer?;
+        let other = self.ways.get(End::High).offer?;
+        Some(Offer {
+            mss: one.mss.min(other.mss),
+            window_scale: one.window_scale && other.window_scale,
+            selective: one.selective && other.selective,
+            timestamps: one.timestamps && other.timestamps,
+        })
+    }
+
+    pub fn mss(&self) -> Option<u32> {
+        self.knows_mss.then_some(self.mss)
+    }
+
+    fn kind(&self, from: End) -> Kind {
+        if from == self.client {
+            Kind::Request
+        } else {
+            Kind::Response
+        }
+    }
+
+    /// Take a segment in. What of exchanges is done by it goes to `finished`.
+    #[inline]
+    pub fn take(
+        &mut self,
+        from: End,
+        segment: &Segment,
+        shapes: &mut Shapes,
+        finished: &mut Vec<Finished>,
+    ) {
+        self.last_seen = segment.time;
+        let way = self.ways.of(from);
+        way.counts.packets += 1;
+        way.counts.bytes += u64::from(segment.length);
+        if segment.has(tcp::SYN) {
+            self.synchronise(from, segment);
+        }
+        if segment.has(tcp::ACK) {
+            self.acknowledge(from, segment);
+        }
+        if segment.length > 0 {
+            self.payload(from, segment, shapes, finished);
+        }
+        if segment.flags & (tcp::FIN | tcp::RST) != 0 {
+            self.end(from, segment, finished);
+        }
+    }
+
+    fn synchronise(&mut self, from: End, segment: &Segment) {
+        let way = self.ways.of(from);
+        if way.offer.is_some() {
+            way.counts.repeated_controls += u64::from(segment.length == 0);
+            return;
+        }
+        if !way.stream.is_known() {
+            way.stream.begin(segment.sequence.wrapping_add(1));
+        }
+        let offer = tcp::offer(segment.options);
+        way.offer = Some(offer);
+        let offered = offer.mss.filter(|mss| *mss > 0).map(u32::from);
+        if let Some(mss) = offered {
+            self.mss = if self.knows_mss {
+                self.mss.min(mss)
+            } else {
+                mss
+            };
+            self.knows_mss = true;
+        }
+        match segment.has(tcp::ACK) {
+            false => self.handshake.syn.get_or_insert(segment.time),
+            true => self.handshake.synack.get_or_insert(segment.time),
+        };
+    }
+
+    #[inline]
+    fn acknowledge(&mut self, from: End, segment: &Segment) {
+        let other = self.ways.of(from.other());
+        let news = other.stream.acknowledge(segment.acknowledgement);
+        let is_pure = segment.length == 0 && segment.flags & (tcp::SYN | tcp::FIN | tcp::RST) == 0;
+        if is_pure && self.pure_acknowledgement(from, segment, news) {
+            return;
+        }
+        if from != self.client {
+            let acked = self.ways.get(self.client).stream.acked();
+            self.exchanges.acknowledged(acked, segment.time);
+        } else if self.handshake.ack.is_none() && !segment.has(tcp::SYN) {
+            self.first_acknowledgement(segment);
+        }
+    }
+
+    /// A segment that carries nothing else: whether it is the same packet once more.
+    fn pure_acknowledgement(&mut self, from: End, segment: &Segment, news: bool) -> bool {
+        let is_request = from != self.client;
+        let (way, other) = self.ways.from(from);
+        let same = segment.acknowledgement == way.last_ack;
+        if same && segment.id != 0 && segment.id == way.last_ack_id {
+            way.counts.duplicates += 1;
+            return true;
+        }
+        way.counts.acks += 1;
+        let outstanding = other.stream.acked() < other.stream.top();
+        let unchanged = same && segment.window == way.last_window;
+        let is_duplicate = !news && unchanged && outstanding;
+        way.counts.duplicate_acks += u64::from(is_duplicate);
+        other.stream.complaints = other
+            .stream
+            .complaints
+            .wrapping_add(u32::from(is_duplicate));
+        (way.last_ack, way.last_ack_id) = (segment.acknowledgement, segment.id);
+        way.last_window = segment.window;
+        let kind = if is_request {
+            Kind::Request
+        } else {
+            Kind::Response
+        };
+        if let Some(exchange) = self.exchanges.current(kind) {
+            exchange.message(kind).tally.acks += 1;
+        }
+        // The usual options are timestamps alone, in twelve bytes.
+        if segment.options.len() > 12 {
+            self.selective(from, segment);
+        }
+        false
+    }
+
+    fn first_acknowledgement(&mut self, segment: &Segment) {
+        let Handshake { syn, synack, .. } = self.handshake;
+        if synack.is_none() {
+            return;
+        }
+        self.handshake.ack = Some(segment.time);
+        let round_trip = syn.map(|syn| segment.time.saturating_sub(syn));
+        for end in [End::Low, End::High] {
+            self.ways.of(end).stream.round_trip = round_trip;
+        }
+    }
+
+    /// Blocks beyond the acknowledgement are what arrived; the first one tells, if it is not, what arrived twice (RFC 2883).
+    fn selective(&mut self, from: End, segment: &Segment) {
+        let kind = self.kind(from.other());
+        let (way, other) = self.ways.from(from);
+        let stream = &mut other.stream;
+        let mut blocks = tcp::selective_blocks(segment.options)
+            .map(|(start, end)| (stream.offset(start), stream.offset(end)));
+        let (first, second) = (blocks.next(), blocks.next());
+        let Some((start, end)) = first else { return };
+        way.counts.selective_acks += 1;
+        let acked = stream.offset(segment.acknowledgement);
+        let within = second.is_some_and(|(from, to)| from <= start && end <= to);
+        if (end <= acked || within) && stream.needless(start, end) {
+            other.counts.spurious += 1;
+            for tally in self.exchanges.with(kind, start, end) {
+                tally.spurious += 1;
+            }
+        }
+    }
+
+    #[inline]
+    fn payload(
+        &mut self,
+        from: End,
+        segment: &Segment,
+        shapes: &mut Shapes,
+        finished: &mut Vec<Finished>,
+    ) {
+        let way = self.ways.of(from);
+        if !way.stream.ahead.is_empty() {
+            self.give_up_missed(from, segment, finished);
+        }
+        let kind = self.kind(from);
+        let way = self.ways.of(from);
+        let before = way.stream.is_known().then(|| way.stream.edge());
+        let placed = way.stream.place(segment);
+        let is_coalesced = placed.fresh
+            && placed.sight != Sight::Retransmitted
+            && segment.length + segment.option_bytes > self.mss;
+        way.counts.segment(&placed, is_coalesced);
+        let tally = Tally::of(&placed, is_coalesced);
+        if placed.fresh {
+            shapes.sizes(kind).record(segment.length);
+            let before = before.unwrap_or(placed.start);
+            self.deliver(from, before, (&placed, tally), segment, shapes, finished);
+        } else {
+            self.exchanges.add(kind, (placed.start, placed.end), &tally);
+        }
+    }
+
+    /// Read what is new and in order of a segment, and what it made so; keep what lies beyond a hole.
+    #[inline]
+    fn deliver(
+        &mut self,
+        from: End,
+        before: u64,
+        (placed, tally): (&Placed, Tally),
+        segment: &Segment,
+        shapes: &mut Shapes,
+        finished: &mut Vec<Finished>,
+    ) {
+        if placed.start > before {
+            let way = self.ways.of(from);
+            let until = before.saturating_add(way.reader.skippable());
+            let bytes = if until >= placed.end {
+                &[][..]
+            } else {
+                segment.payload
+            };
+            way.stream.keep(placed, segment, bytes, tally);
+            return;
+        }
+        let passed = before - placed.start;
+        let skipped = usize::try_from(passed).unwrap_or(usize::MAX);
+        let piece = Piece {
+            bytes: segment.payload.get(skipped..).unwrap_or_default(),
+            length: placed.end.saturating_sub(before),
+            begins: true,
+        };
+        let heads = self.read(from, before, piece, segment.time, finished);
+        let kind = self.kind(from);
+        self.exchanges.add(kind, (placed.start, placed.end), &tally);
+        let full = self.mss.saturating_sub(segment.option_bytes).max(1);
+        let way = self.ways.of(from);
+        if way.reader.messages() > 0 {
+            let end = match (way.reader.is_between(), way.reader.is_open()) {
+                (true, _) => MessageEnd::Here,
+                (_, true) => MessageEnd::Unknown,
+                _ => MessageEnd::Later,
+            };
+            let writes = shapes.writes(kind);
+            way.write.segment(segment.length, full, &heads, end, writes);
+        }
+        if !self.ways.get(from).stream.ahead.is_empty() {
+            self.read_reached(from, segment.time, finished);
+        }
+    }
+
+    /// Read what lay beyond a hole that is no more.
+    fn read_reached(&mut self, from: End, time: Time, finished: &mut Vec<Finished>) {
+        loop {
+            let stream = &mut self.ways.of(from).stream;
+            let edge = stream.edge();
+            let Some(range) = stream.ahead.pop_reached(edge) else {
+                break;
+            };
+            stream.reach(range.end);
+            let passed = usize::try_from(edge - range.start).unwrap_or(usize::MAX);
+            let piece = Piece {
+                bytes: range.bytes.get(passed..).unwrap_or_default(),
+                length: range.end.saturating_sub(edge),
+                begins: true,
+            };
+            let _ = self.read(from, edge, piece, time, finished);
+            let kind = self.kind(from);
+            self.exchanges
+                .add(kind, (range.start, range.end), &range.tally);
+        }
+    }
+
+    /// Go on behind holes that will not be filled any more.
+    fn give_up_missed(&mut self, from: End, segment: &Segment, finished: &mut Vec<Finished>) {
+        let begin = self.ways.get(from).stream.offset(segment.sequence);
+        let end = begin.wrapping_add(u64::from(segment.length));
+        while let Some((start, next)) = self.ways.get(from).stream.missed() {
+            if begin < next && end > start {
+                break;
+            }
+            self.give_up(from, start, next);
+            self.read_reached(from, segment.time, finished);
+        }
+    }
+
+    fn give_up(&mut self, from: End, start: u64, next: u64) {
+        let way = self.ways.of(from);
+        let count = next.saturating_sub(start);
+        way.counts.missed_bytes += count;
+        way.reader.miss(count);
+        way.stream.reach(next);
+    }
+
+    /// Read bytes in order: where messages begin and end.
+    #[inline]
+    fn read(
+        &mut self,
+        from: End,
+        mut at: u64,
+        mut piece: Piece,
+        time: Time,
+        finished: &mut Vec<Finished>,
+    ) -> Heads {
+        if !self.knows_client {
+            self.learn_client(from, piece.bytes);
+        }
+        let kind = self.kind(from);
+        let mut heads = Heads::default();
+        let is_tls = piece.bytes.starts_with(TLS);
+        while piece.length > 0 {
+            let (passed, found) = self.ways.of(from).reader.read(kind, &mut piece);
+            at = at.wrapping_add(passed);
+            match found {
+                None => {}
+                Some(Found::Begun) => {
+                    heads.begun += 1;
+                    self.begun(kind, at, time, finished);
+                }
+                Some(Found::Head(head)) => {
+                    heads.note(&head);
+                    self.head(from, kind, head, at, time, finished);
+                }
+                Some(Found::Ended) => self.ended(from, kind, at, time, finished),
+            }
+        }
+        let way = self.ways.of(from);
+        if way.reader.is_open() {
+            self.exchanges.extend(kind, at, time);
+        } else if way.reader.messages() == 0 {
+            self.is_tls |= is_tls;
+        }
+        heads
+    }
+
+    /// Without a handshake, the end that sends a request is the client, whatever its port.
+    fn learn_client(&mut self, from: End, bytes: &[u8]) {
+        if bytes.starts_with(TLS) {
+            return;
+        }
+        if head::may_begin(Kind::Request, bytes) && bytes.len() > 3 {
+            (self.client, self.knows_client) = (from, true);
+        } else if head::may_begin(Kind::Response, bytes) && bytes.len() > 6 {
+            (self.client, self.knows_client) = (from.other(), true);
+        }
+    }
+
+    fn begun(&mut self, kind: Kind, at: u64, time: Time, finished: &mut Vec<Finished>) {
+        match kind {
+            Kind::Request => {
+                if let Some(given_up) = self.exchanges.ask(at, time) {
+                    self.finish(given_up, finished);
+                }
+            }
+            Kind::Response => self.exchanges.answer(at, time),
+        }
+        self.tell_done(finished);
+    }
+
+    fn head(
+        &mut self,
+        from: End,
+        kind: Kind,
+        head: Head,
+        at: u64,
+        time: Time,
+        finished: &mut Vec<Finished>,
+    ) {
+        let Some(exchange) = self.exchanges.current(kind) else {
+            return;
+        };
+        let message = exchange.message(kind);
+        message.head = head.length.unwrap_or_default() as u32;
+        message.is_guessed = head.length.is_none() || head.body.is_none();
+        let mut body = head.body;
+        let mut is_tunnel = false;
+        match kind {
+            Kind::Request => exchange.method = head.method,
+            Kind::Response if (100..200).contains(&head.status) && head.status != 101 => {
+                // The final response is still to come.
+                exchange.interim += 1;
+                let _ = self.ways.of(from).reader.enter(Some(Body::None));
+                return;
+            }
+            Kind::Response => {
+                exchange.status = head.status;
+                let bodiless = exchange.method.is("HEAD") || matches!(head.status, 204 | 304);
+                is_tunnel = head.status == 101
+                    || (exchange.method.is("CONNECT") && (200..300).contains(&head.status));
+                if head.length.is_some() && (bodiless || is_tunnel) {
+                    body = Some(Body::None);
+                }
+            }
+        }
+        if self.ways.of(from).reader.enter(body).is_some() {
+            self.ended(from, kind, at, time, finished);
+        }
+        if is_tunnel {
+            for end in [End::Low, End::High] {
+                self.ways.of(end).reader.tunnel();
+            }
+        }
+    }
+
+    fn ended(&mut self, from: End, kind: Kind, at: u64, time: Time, finished: &mut Vec<Finished>) {
+        let Some(exchange) = self.exchanges.current(kind) else {
+            return;
+        };
+        let message = exchange.message(kind);
+        if !message.is_guessed || message.last.is_none() {
+            (message.last, message.end) = (Some(time), at);
+        }
+        message.is_complete = true;
+        let end = message.end;
+        if kind == Kind::Request {
+            self.exchanges.await_acknowledgement(end);
+            let acked = self.ways.get(from).stream.acked();
+            self.exchanges.acknowledged(acked, time);
+        }
+        self.tell_done(finished);
+    }
+
+    fn end(&mut self, from: End, segment: &Segment, finished: &mut Vec<Finished>) {
+        self.handshake.fin.get_or_insert(segment.time);
+        let kind = self.kind(from);
+        let way = self.ways.of(from);
+        if segment.has(tcp::RST) {
+            self.is_reset = true;
+        } else if way.has_finished {
+            way.counts.repeated_controls += u64::from(segment.length == 0);
+        }
+        way.has_finished = true;
+        if way.reader.is_open() && way.stream.ahead.is_empty() {
+            if let Some(exchange) = self.exchanges.current(kind) {
+                exchange.message(kind).is_complete = true;
+            }
+        }
+        self.tell_done(finished);
+    }
+
+    fn tell_done(&mut self, finished: &mut Vec<Finished>) {
+        let is_ending = self.handshake.fin.is_some();
+        while let Some(exchange) = self.exchanges.next_done(is_ending) {
+            self.finish(exchange, finished);
+        }
+    }
+
+    fn finish(&self, exchange: Exchange, finished: &mut Vec<Finished>) {
+        finished.push(Finished::new(self, exchange));
+    }
+
+    /// The capture ends, or the connection is to be forgotten: tell what there is of its exchanges.
+    pub fn close(&mut self, shapes: &mut Shapes, finished: &mut Vec<Finished>) {
+        for from in [End::Low, End::High] {
+            let kind = self.kind(from);
+            self.ways.of(from).write.end(shapes.writes(kind));
+        }
+        for from in [End::Low, End::High] {
+            while let Some((start, next)) = self.ways.get(from).stream.missed() {
+                self.give_up(from, start, next);
+                let stream = &mut self.ways.of(from).stream;
+                while let Some(range) = stream.ahead.pop_reached(next) {
+                    stream.reach(range.end);
+                }
+            }
+        }
+        while let Some(exchange) = self.exchanges.pop() {
+            self.finish(exchange, finished);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What one end of connections sent, counted.
+
+use super::stream::{Placed, Sight};
+
+/// Counts of what one end sent. Segments are those with payload, unless it says otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    pub packets: u64,
+    pub bytes: u64,
+    pub segments: u64,
+    pub retransmitted: u64,
+    pub spurious: u64,
+    pub reordered: u64,
+    pub duplicates: u64,
+    pub coalesced: u64,
+    pub keep_alives: u64,
+    pub acks: u64,
+    pub duplicate_acks: u64,
+    pub selective_acks: u64,
+    /// SYN and FIN that carry nothing, sent again.
+    pub repeated_controls: u64,
+    /// Bytes that the other end has acknowledged and the capture missed.
+    pub missed_bytes: u64,
+}
+
+impl Counts {
+    /// Count a segment with payload.
+    #[inline]
+    pub fn segment(&mut self, placed: &Placed, is_coalesced: bool) {
+        self.segments += 1;
+        self.coalesced += u64::from(is_coalesced);
+        self.spurious += u64::from(placed.spurious);
+        match placed.sight {
+            Sight::New => {}
+            Sight::Reordered => self.reordered += 1,
+            Sight::Retransmitted => self.retransmitted += 1,
+            Sight::Duplicate => self.duplicates += 1,
+            Sight::KeepAlive => self.keep_alives += 1,
+        }
+    }
+
+    pub fn add(&mut self, other: &Counts) {
+        let pairs = [
+            (&mut self.packets, other.packets),
+            (&mut self.bytes, other.bytes),
+            (&mut self.segments, other.segments),
+            (&mut self.retransmitted, other.retransmitted),
+            (&mut self.spurious, other.spurious),
+            (&mut self.reordered, other.reordered),
+            (&mut self.duplicates, other.duplicates),
+            (&mut self.coalesced, other.coalesced),
+            (&mut self.keep_alives, other.keep_alives),
+            (&mut self.acks, other.acks),
+            (&mut self.duplicate_acks, other.duplicate_acks),
+            (&mut self.selective_acks, other.selective_acks),
+            (&mut self.repeated_controls, other.repeated_controls),
+            (&mut self.missed_bytes, other.missed_bytes),
+        ];
+        for (mine, more) in pairs {
+            *mine = mine.saturating_add(more);
+        }
+    }
+}

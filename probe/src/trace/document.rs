@@ -1,0 +1,251 @@
+//! What is told of captures: `trace.v1`.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::analysis::{Analysis, Sums};
+use super::capture::{Capture, Time};
+use super::counts::Counts;
+use super::head::Kind;
+use super::join::JoinDocument;
+use super::link;
+use super::requests::{Requests, Spreads};
+use super::shapes::Shapes;
+use crate::load::statistics::Summary;
+
+/// What one capture holds, or two of the same traffic.
+#[derive(Serialize, JsonSchema)]
+pub struct Document {
+    /// `trace.v1`
+    pub schema: &'static str,
+    /// Each file, in the order they were given.
+    pub captures: Vec<CaptureDocument>,
+    /// In all captures together, those included that are not followed.
+    pub packets: u64,
+    /// As long as the packets were, captured or not.
+    pub bytes: u64,
+    pub connections: u64,
+    pub requests: u64,
+    /// Requests without a response, and responses without a request: the capture began, ended or missed something between.
+    pub unanswered: u64,
+    pub unasked: u64,
+    /// Responses by the first digit of their status.
+    pub status: BTreeMap<String, u64>,
+    /// What clients sent. Of two captures as it left at the client's end, but `reordered` and `duplicates` as it arrived.
+    pub client: Side,
+    /// What servers sent, likewise.
+    pub server: Side,
+    pub each_request: Spreads<Summary>,
+    pub protocols: Protocols,
+    pub options: Options,
+    /// Packets that are not followed, by what they are.
+    pub ignored: BTreeMap<String, u64>,
+    /// Connections that were forgotten while open, to bound memory. One that goes on afterwards is counted again.
+    pub evicted: u64,
+    /// Null unless two captures were given.
+    pub joined: Option<JoinDocument>,
+    pub warnings: Vec<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct CaptureDocument {
+    pub file: String,
+    /// Such as `pcap, little-endian, nanoseconds`; `none` if it is no capture.
+    pub format: String,
+    /// The link types of its packets, by name.
+    pub links: Vec<String>,
+    /// The longest that a packet was captured; null or 0 where there is no limit.
+    pub snap_length: Option<u32>,
+    pub packets: u64,
+    pub bytes: u64,
+    pub captured_bytes: u64,
+    /// Captured shorter than they were.
+    pub truncated_packets: u64,
+    /// Since the epoch, of the first and the last packet.
+    pub first_ns: Option<Time>,
+    pub last_ns: Option<Time>,
+    /// Why the file could not be read to its end.
+    pub problem: Option<String>,
+    /// `client` or `server`: whose end the capture was made at. Null if there is one capture, or if nothing tells.
+    pub end: Option<&'static str>,
+    /// What was seen in this capture alone.
+    pub client: Side,
+    pub server: Side,
+}
+
+/// What one side sent. A segment is a packet with payload.
+#[derive(Clone, Serialize, JsonSchema)]
+pub struct Side {
+    /// Of TCP, with payload or not.
+    pub packets: u64,
+    pub payload_bytes: u64,
+    pub segments: u64,
+    /// With bytes that were sent before, whether or not the capture saw them then; spurious ones included.
+    pub retransmitted: u64,
+    /// Of those, the ones known to have been needless.
+    pub spurious: u64,
+    /// Overtaken by what was sent later, and not sent before.
+    pub reordered: u64,
+    /// The same packet captured once more, acknowledgements included.
+    pub duplicates: u64,
+    /// With more payload than fits into the negotiated MSS less the options; retransmissions are left out.
+    pub coalesced: u64,
+    /// One byte, sent again to hear whether the other end is there.
+    pub keep_alives: u64,
+    /// Acknowledgements with nothing else.
+    pub acks: u64,
+    pub duplicate_acks: u64,
+    /// With SACK blocks.
+    pub selective_acks: u64,
+    /// SYN and FIN without payload, sent again.
+    pub repeated_controls: u64,
+    /// Acknowledged by the other end, and not in the capture.
+    pub missed_bytes: u64,
+    /// Segments by payload, the repeated ones left out.
+    pub sizes: Vec<SizeBucket>,
+    /// Small writes, as sizes of segments suggest them; null where nothing does.
+    pub writes: Option<WritesDocument>,
+}
+
+/// Segments of `from` to `to` bytes.
+#[derive(Clone, Serialize, JsonSchema)]
+pub struct SizeBucket {
+    pub from: u64,
+    pub to: u64,
+    pub count: u64,
+}
+
+#[derive(Clone, Serialize, JsonSchema)]
+pub struct WritesDocument {
+    /// Bytes in a write: the commonest size of segments that end although neither the MSS nor the message does.
+    pub size: u32,
+    /// Segments of one or more whole writes.
+    pub apart: u64,
+    /// Writes that were held back and left in the segment of another one.
+    pub joined: u64,
+}
+
+/// Connections by what they carry.
+#[derive(Serialize, JsonSchema)]
+pub struct Protocols {
+    pub http: u64,
+    /// Encrypted, and so not looked into.
+    pub tls: u64,
+    pub other: u64,
+    /// Without any payload.
+    pub nothing: u64,
+}
+
+/// Connections by what both SYNs offer.
+#[derive(Serialize, JsonSchema)]
+pub struct Options {
+    /// Connections of which both SYNs were captured.
+    pub known: u64,
+    pub timestamps: u64,
+    pub selective_acks: u64,
+    pub window_scale: u64,
+    /// Connections without any captured MSS: that of Ethernet is assumed.
+    pub mss_assumed: u64,
+}
+
+pub fn side(counts: &Counts, shapes: &mut Shapes, kind: Kind) -> Side {
+    let sizes = shapes.sizes(kind).buckets();
+    let sizes = sizes.map(|(from, to, count)| SizeBucket { from, to, count });
+    let sizes = sizes.collect();
+    let inferred = shapes.writes(kind).infer();
+    Side {
+        packets: counts.packets,
+        payload_bytes: counts.bytes,
+        segments: counts.segments,
+        retransmitted: counts.retransmitted,
+        spurious: counts.spurious,
+        reordered: counts.reordered,
+        duplicates: counts.duplicates,
+        coalesced: counts.coalesced,
+        keep_alives: counts.keep_alives,
+        acks: counts.acks,
+        duplicate_acks: counts.duplicate_acks,
+        selective_acks: counts.selective_acks,
+        repeated_controls: counts.repeated_controls,
+        missed_bytes: counts.missed_bytes,
+        sizes,
+        writes: inferred.map(|inferred| WritesDocument {
+            size: inferred.size,
+            apart: inferred.apart,
+            joined: inferred.joined,
+        }),
+    }
+}
+
+/// What is told of one file.
+pub fn capture<R: Read>(
+    file: &str,
+    capture: &Capture<R>,
+    analysis: &mut Analysis,
+    end: Option<&'static str>,
+) -> CaptureDocument {
+    let facts = &capture.facts;
+    CaptureDocument {
+        file: file.to_owned(),
+        format: capture.format(),
+        links: facts.links.iter().map(|link| link::name(*link)).collect(),
+        snap_length: capture.snap_length(),
+        packets: facts.packets,
+        bytes: facts.bytes,
+        captured_bytes: facts.captured_bytes,
+        truncated_packets: facts.truncated_packets,
+        first_ns: facts.first,
+        last_ns: facts.first.map(|_| facts.last),
+        problem: facts.problem.clone(),
+        end,
+        client: side(&analysis.sums.client, &mut analysis.shapes, Kind::Request),
+        server: side(&analysis.sums.server, &mut analysis.shapes, Kind::Response),
+    }
+}
+
+/// The whole, for which `sums` are those of the client's end, or of the only capture.
+pub fn document(
+    captures: Vec<CaptureDocument>,
+    (client, server): (Side, Side),
+    sums: &Sums,
+    ignored: BTreeMap<String, u64>,
+    requests: &Requests,
+    joined: Option<JoinDocument>,
+) -> Document {
+    let mut document = Document {
+        schema: "trace.v1",
+        packets: captures.iter().map(|one| one.packets).sum(),
+        bytes: captures.iter().map(|one| one.bytes).sum(),
+        captures,
+        connections: sums.connections,
+        requests: requests.count,
+        unanswered: requests.unanswered,
+        unasked: requests.unasked,
+        status: requests.status.clone(),
+        client,
+        server,
+        each_request: requests.summaries(),
+        protocols: Protocols {
+            http: sums.http,
+            tls: sums.tls,
+            other: sums.other,
+            nothing: sums.nothing,
+        },
+        options: Options {
+            known: sums.handshakes,
+            timestamps: sums.timestamps,
+            selective_acks: sums.selective,
+            window_scale: sums.window_scale,
+            mss_assumed: sums.without_mss,
+        },
+        ignored,
+        evicted: sums.evicted,
+        joined,
+        warnings: Vec::new(),
+    };
+    document.warnings = super::warnings::of(&document);
+    document
+}

@@ -1,0 +1,241 @@
+//! One request and its response: when each event was seen, and what it took to carry them.
+
+use std::collections::VecDeque;
+
+use super::capture::Time;
+use super::head::{Kind, Method};
+use super::stream::{Placed, Sight};
+
+/// One of the two messages of an exchange, on its way.
+#[derive(Clone, Debug, Default)]
+pub struct Message {
+    /// When its first byte was seen in order, and when its last one was.
+    pub first: Option<Time>,
+    pub last: Option<Time>,
+    pub start: u64,
+    pub end: u64,
+    /// Bytes of its head, where that was captured whole.
+    pub head: u32,
+    pub is_complete: bool,
+    /// Its end was not found by what it says but by what came after it.
+    pub is_guessed: bool,
+    pub tally: Tally,
+}
+
+/// What was seen of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Segments that brought bytes of it for the first time.
+    pub segments: u32,
+    pub retransmitted: u32,
+    pub spurious: u32,
+    pub reordered: u32,
+    pub duplicates: u32,
+    pub coalesced: u32,
+    /// Segments of the other end that carry nothing but an acknowledgement, while this was the last message.
+    pub acks: u32,
+}
+
+impl Tally {
+    /// Of one segment.
+    pub fn of(placed: &Placed, is_coalesced: bool) -> Tally {
+        let is = |sight| u32::from(placed.sight == sight);
+        Tally {
+            segments: u32::from(placed.fresh),
+            retransmitted: is(Sight::Retransmitted),
+            spurious: u32::from(placed.spurious),
+            reordered: is(Sight::Reordered),
+            duplicates: is(Sight::Duplicate),
+            coalesced: u32::from(is_coalesced),
+            acks: 0,
+        }
+    }
+
+    pub fn add(&mut self, more: &Tally) {
+        self.segments = self.segments.saturating_add(more.segments);
+        self.retransmitted = self.retransmitted.saturating_add(more.retransmitted);
+        self.spurious = self.spurious.saturating_add(more.spurious);
+        self.reordered = self.reordered.saturating_add(more.reordered);
+        self.duplicates = self.duplicates.saturating_add(more.duplicates);
+        self.coalesced = self.coalesced.saturating_add(more.coalesced);
+        self.acks = self.acks.saturating_add(more.acks);
+    }
+}
+
+impl Message {
+    fn meets(&self, start: u64, end: u64) -> bool {
+        self.first.is_some() && self.start < end && (!self.is_complete || start < self.end)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Exchange {
+    /// The how many-th on its connection, from 0.
+    pub number: u32,
+    pub method: Method,
+    pub status: u16,
+    /// Replies such as 100 Continue before the final one.
+    pub interim: u32,
+    pub request: Message,
+    pub response: Message,
+    /// When the server had acknowledged the whole request.
+    pub acked: Option<Time>,
+    /// Sent before the response to the one before was complete.
+    pub is_pipelined: bool,
+}
+
+impl Exchange {
+    pub fn message(&mut self, kind: Kind) -> &mut Message {
+        match kind {
+            Kind::Request => &mut self.request,
+            Kind::Response => &mut self.response,
+        }
+    }
+
+    /// Whether the capture holds its request: a response alone tells only that something was asked before.
+    pub fn is_asked(&self) -> bool {
+        self.request.first.is_some()
+    }
+}
+
+/// The exchanges of a connection that are not told yet.
+#[derive(Debug, Default)]
+pub struct Exchanges {
+    queue: VecDeque<Exchange>,
+    begun: u32,
+    /// Where the request ends whose acknowledgement comes next.
+    awaited: Option<u64>,
+}
+
+/// Requests that wait for their response; more are given up.
+const MOST_WAITING: usize = 256;
+
+impl Exchanges {
+    /// A request begins. Gives the oldest exchange, when too many wait.
+    pub fn ask(&mut self, start: u64, time: Time) -> Option<Exchange> {
+        let given_up = match self.queue.len() {
+            MOST_WAITING.. => self.queue.pop_front(),
+            _ => None,
+        };
+        let is_pipelined = self.queue.iter().any(|before| !before.response.is_complete);
+        let exchange = self.another();
+        exchange.is_pipelined = is_pipelined;
+        begin(&mut exchange.request, start, time);
+        given_up
+    }
+
+    fn another(&mut self) -> &mut Exchange {
+        if self.queue.capacity() == 0 {
+            self.queue.reserve_exact(1);
+        }
+        self.queue.push_back(Exchange {
+            number: self.begun,
+            ..Exchange::default()
+        });
+        self.begun = self.begun.saturating_add(1);
+        let last = self.queue.len() - 1;
+        &mut self.queue[last]
+    }
+
+    /// The response to the oldest request without one begins.
+    pub fn answer(&mut self, start: u64, time: Time) {
+        let waiting = self.queue.iter_mut().find(|one| !one.response.is_complete);
+        match waiting {
+            Some(exchange) => {
+                exchange.request.is_complete |= exchange.request.is_guessed;
+                begin(&mut exchange.response, start, time);
+            }
+            None => begin(&mut self.another().response, start, time),
+        }
+    }
+
+    /// The exchange whose request or response is the last that has begun.
+    pub fn current(&mut self, kind: Kind) -> Option<&mut Exchange> {
+        let at = self.queue.iter().rposition(|exchange| match kind {
+            Kind::Request => exchange.is_asked(),
+            Kind::Response => exchange.response.first.is_some(),
+        })?;
+        self.queue.get_mut(at)
+    }
+
+    /// The request ends here, and its acknowledgement is awaited.
+    pub fn await_acknowledgement(&mut self, end: u64) {
+        self.awaited.get_or_insert(end);
+    }
+
+    /// A message whose end only shows by what follows goes on up to here.
+    pub fn extend(&mut self, kind: Kind, end: u64, time: Time) {
+        let Some(exchange) = self.current(kind) else {
+            return;
+        };
+        let message = exchange.message(kind);
+        (message.last, message.end) = (Some(time), end);
+        if kind == Kind::Request {
+            exchange.acked = None;
+            self.await_acknowledgement(end);
+        }
+    }
+
+    /// The server has acknowledged the client's bytes up to here.
+    #[inline]
+    pub fn acknowledged(&mut self, up_to: u64, time: Time) {
+        if self.awaited.is_some_and(|end| end <= up_to) {
+            self.note_acknowledged(up_to, time);
+        }
+    }
+
+    fn note_acknowledged(&mut self, up_to: u64, time: Time) {
+        self.awaited = None;
+        for exchange in &mut self.queue {
+            let request = &exchange.request;
+            if exchange.acked.is_some() || !(request.is_complete || request.is_guessed) {
+                continue;
+            }
+            if exchange.request.end <= up_to {
+                exchange.acked = Some(time);
+            } else {
+                self.awaited.get_or_insert(exchange.request.end);
+            }
+        }
+    }
+
+    /// The messages that have bytes of `start..end`.
+    pub fn with(&mut self, kind: Kind, start: u64, end: u64) -> impl Iterator<Item = &mut Tally> {
+        let messages = self
+            .queue
+            .iter_mut()
+            .map(move |exchange| exchange.message(kind));
+        messages
+            .filter(move |message| message.meets(start, end))
+            .map(|message| &mut message.tally)
+    }
+
+    /// Account for what came of these bytes.
+    pub fn add(&mut self, kind: Kind, (start, end): (u64, u64), tally: &Tally) {
+        for message in self.with(kind, start, end) {
+            message.add(tally);
+        }
+    }
+
+    /// The oldest exchange, if nothing more is to come of it: a later one has begun, or the connection is ending.
+    pub fn next_done(&mut self, is_ending: bool) -> Option<Exchange> {
+        let oldest = self.queue.front()?;
+        let done = oldest.response.is_complete && (is_ending || self.queue.len() > 1);
+        done.then(|| self.queue.pop_front()).flatten()
+    }
+
+    /// The oldest exchange, done or not.
+    pub fn pop(&mut self) -> Option<Exchange> {
+        self.queue.pop_front()
+    }
+}
+
+fn begin(message: &mut Message, start: u64, time: Time) {
+    message.first = Some(time);
+    message.start = start;
+    message.end = start;
+}

@@ -1,0 +1,267 @@
+//! Heads of HTTP/1 messages, read as far as they were captured.
+
+use std::mem::MaybeUninit;
+
+use httparse::{Error, Header, ParserConfig, Request, Response, Status};
+
+/// How the end of a message's content is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    None,
+    Sized(u64),
+    Chunked,
+    UntilClose,
+}
+
+/// A method as far as it matters: what is answered without content, what opens a tunnel, and its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Method([u8; 8]);
+
+impl Method {
+    fn new(name: &str) -> Method {
+        let mut bytes = [0; 8];
+        for (to, from) in bytes.iter_mut().zip(name.bytes()) {
+            *to = from;
+        }
+        Method(bytes)
+    }
+
+    pub fn name(&self) -> &str {
+        let length = self.0.iter().position(|byte| *byte == 0).unwrap_or(8);
+        let name = self.0.get(..length).unwrap_or_default();
+        std::str::from_utf8(name).unwrap_or_default()
+    }
+
+    pub fn is(&self, name: &str) -> bool {
+        self.name() == name
+    }
+}
+
+/// A head, or what was captured of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub method: Method,
+    /// 0 of a request, and where it was not captured.
+    pub status: u16,
+    /// What it says of its content: None where that was not captured.
+    pub body: Option<Body>,
+    /// The head's own bytes, where its end was captured.
+    pub length: Option<usize>,
+}
+
+/// Which way a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Request,
+    Response,
+}
+
+/// Heads longer than this are none.
+pub const LONGEST: usize = 64 << 10;
+const MOST_HEADERS: usize = 128;
+
+/// Whether a message may begin with these bytes: a method and a target, or a version.
+pub fn may_begin(kind: Kind, bytes: &[u8]) -> bool {
+    match kind {
+        Kind::Response => {
+            const VERSION: &[u8] = b"HTTP/1.";
+            let common = bytes.len().min(VERSION.len());
+            common > 0 && bytes.get(..common) == VERSION.get(..common)
+        }
+        Kind::Request => {
+            const LONGEST_METHOD: usize = 17;
+            let method = bytes
+                .iter()
+                .take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-');
+            let length = method.count();
+            match bytes.get(length) {
+                None => (1..=LONGEST_METHOD).contains(&length),
+                Some(b' ') => {
+                    let (method, target) = bytes.split_at(length);
+                    (3..=LONGEST_METHOD).contains(&length)
+                        && may_be_target(method, target.get(1..).unwrap_or_default())
+                }
+                Some(_) => false,
+            }
+        }
+    }
+}
+
+/// Whether what stands behind a method may be a target (RFC 9112, section 3.2): other protocols have words there too.
+fn may_be_target(method: &[u8], target: &[u8]) -> bool {
+    const SCHEME: &[u8] = b"http";
+    // HTTP/2 begins like a request, and is none.
+    if method == b"PRI" {
+        return false;
+    }
+    match target.first() {
+        None | Some(b'/' | b'*') => true,
+        Some(first) if method == b"CONNECT" => first.is_ascii_alphanumeric() || *first == b'[',
+        Some(_) => {
+            let common = target.len().min(SCHEME.len());
+            target.get(..common) == SCHEME.get(..common)
+        }
+    }
+}
+
+/// Read a head. None while its end is missing; an error when it is none.
+pub fn whole(kind: Kind, bytes: &[u8]) -> Result<Option<Head>, NoHead> {
+    // Only what is written is read of these: filling them all would take longer than reading a head.
+    let mut headers = [const { MaybeUninit::<Header>::uninit() }; MOST_HEADERS];
+    match kind {
+        Kind::Request => {
+            let mut request = Request::new(&mut []);
+            let status = request.parse_with_uninit_headers(bytes, &mut headers);
+            let method = Method::new(request.method.unwrap_or_default());
+            head(status, method, 0, request.headers, Body::None)
+        }
+        Kind::Response => {
+            let mut response = Response::new(&mut []);
+            let config = ParserConfig::default();
+            let status =
+                config.parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
+            let code = response.code.unwrap_or_default();
+            head(
+                status,
+                Method::default(),
+                code,
+                response.headers,
+                Body::UntilClose,
+            )
+        }
+    }
+}
+
+/// What was read is no head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoHead;
+
+fn head(
+    parsed: Result<Status<usize>, Error>,
+    method: Method,
+    status: u16,
+    headers: &[Header],
+    without: Body,
+) -> Result<Option<Head>, NoHead> {
+    let Status::Complete(length) = parsed.map_err(|_| NoHead)? else {
+        return Ok(None);
+    };
+    Ok(Some(Head {
+        method,
+        status,
+        body: framing(headers, without),
+        length: Some(length),
+    }))
+}
+
+/// Read what was captured of a head.
+pub fn cut(kind: Kind, bytes: &[u8]) -> Head {
+    const NOTHING: Head = Head {
+        method: Method([0; 8]),
+        status: 0,
+        body: None,
+        length: None,
+    };
+    let mut head = NOTHING;
+    let text = |range| std::str::from_utf8(bytes.get(range).unwrap_or_default()).unwrap_or("");
+    match kind {
+        Kind::Request => {
+            let end = bytes.iter().position(|byte| *byte == b' ');
+            head.method = end.map_or(head.method, |end| Method::new(text(0..end)));
+        }
+        Kind::Response => head.status = text(9..12).parse().unwrap_or(0),
+    }
+    head
+}
+
+/// How the content's end is found; None when the head contradicts itself.
+fn framing(headers: &[Header], without: Body) -> Option<Body> {
+    let named = |name: &'static str| {
+        let these = headers
+            .iter()
+            .filter(move |one| one.name.eq_ignore_ascii_case(name));
+        these.filter_map(|one| std::str::from_utf8(one.value).ok())
+    };
+    if let Some(coding) = named("transfer-encoding").last() {
+        let last = coding.rsplit(',').next().unwrap_or_default().trim();
+        return match last.eq_ignore_ascii_case("chunked") {
+            true => Some(Body::Chunked),
+            false => Some(Body::UntilClose),
+        };
+    }
+    let mut lengths = named("content-length").map(|value| value.trim().parse::<u64>().ok());
+    match lengths.next() {
+        None => Some(without),
+        Some(length) => Some(Body::Sized(length?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_say_how_their_content_ends() {
+        let body = |kind, head: &str| whole(kind, head.as_bytes()).unwrap().unwrap().body;
+        let response =
+            |headers: &str| body(Kind::Response, &format!("HTTP/1.1 200 OK\r\n{headers}\r\n"));
+        assert_eq!(response(""), Some(Body::UntilClose));
+        assert_eq!(response("content-LENGTH: 12\r\n"), Some(Body::Sized(12)));
+        assert_eq!(
+            response("Transfer-Encoding: gzip, chunked\r\n"),
+            Some(Body::Chunked)
+        );
+        assert_eq!(
+            response("Transfer-Encoding: gzip\r\n"),
+            Some(Body::UntilClose)
+        );
+        assert_eq!(response("Content-Length: -1\r\n"), None);
+        assert_eq!(
+            body(Kind::Request, "GET / HTTP/1.1\r\n\r\n"),
+            Some(Body::None)
+        );
+    }
+
+    #[test]
+    fn cut_heads_say_what_was_captured() {
+        let request = cut(Kind::Request, b"GET /index.html HTTP/1.1\r\nHost: exa");
+        assert!(request.method.is("GET") && request.body.is_none() && request.length.is_none());
+        assert_eq!(cut(Kind::Response, b"HTTP/1.1 404 Not").status, 404);
+        assert_eq!(cut(Kind::Response, b"HTTP/1.1 4").status, 0);
+        assert!(cut(Kind::Request, b"HE").method.is(""));
+        assert!(cut(Kind::Request, b"\xff\xff \x00").method.is(""));
+    }
+
+    #[test]
+    fn what_begins_a_message_is_known_from_what_does_not() {
+        for begin in [
+            "GET /",
+            "POST http://x",
+            "OPTIONS *",
+            "M-SEARCH *",
+            "GET",
+            "G",
+            "CONNECT a:1",
+        ] {
+            assert!(may_begin(Kind::Request, begin.as_bytes()), "{begin}");
+        }
+        for other in [
+            "",
+            "get /",
+            "GET\t/",
+            "A /",
+            "\x16\x03\x01",
+            "<html>",
+            "GET  /",
+            "HTTP/1.1 200",
+            "EHLO me",
+            "PRI * HTTP/2.0",
+        ] {
+            assert!(!may_begin(Kind::Request, other.as_bytes()), "{other}");
+        }
+        assert!(may_begin(Kind::Response, b"HTTP/1.0 200"));
+        assert!(may_begin(Kind::Response, b"HTT"));
+        assert!(!may_begin(Kind::Response, b"HTTP/2"));
+        assert!(!may_begin(Kind::Response, b""));
+    }
+}

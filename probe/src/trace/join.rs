@@ -1,0 +1,342 @@
+//! Two captures of the same traffic, read side by side: what became of each packet between them.
+
+use std::collections::HashMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::analysis::Taken;
+use super::capture::Time;
+use super::clocks::{Clocks, Place, Span};
+use super::finished::Finished;
+use super::key::{End, Ends, Key};
+use super::lane::{Arrival, Fates, Lane};
+use super::pairs::{Joined, Met, Mishaps, Waiting};
+use super::tcp::{self, Segment};
+use crate::load::statistics::{Durations, Summary};
+
+/// What two captures show together.
+#[derive(Serialize, JsonSchema)]
+pub struct JoinDocument {
+    /// By how much the second capture's clock is ahead of the first one's, at the first packet that both have.
+    pub offset_ns: i64,
+    /// The offset is true within this, however unlike the two ways are. Null if all common packets went the same way.
+    pub uncertainty_ns: Option<u64>,
+    /// By how much the second clock gains, in millionths.
+    pub drift_ppm: f64,
+    /// Packets of both captures that were compared for it.
+    pub compared: u64,
+    /// Whether the packets tell which capture is the client's end. If not, the first one is taken for it.
+    pub is_end_known: bool,
+    /// From the client's end to the server's, and back.
+    pub there: Between,
+    pub back: Between,
+    /// Requests that were found at both ends; and those that were found at one end alone.
+    pub requests: u64,
+    pub only_at_client: u64,
+    pub only_at_server: u64,
+    /// Packets that were not followed between the captures, because there were too many connections at once.
+    pub unfollowed_packets: u64,
+    pub each_request: JoinSpreads<Summary>,
+}
+
+/// What became of the packets of one direction between the captures.
+#[derive(Serialize, JsonSchema)]
+pub struct Between {
+    /// As seen at the sender's end while the other capture was running; super-segments count once.
+    pub left: u64,
+    pub arrived: u64,
+    /// Segments with payload, as large as the wire carries them.
+    pub lost: u64,
+    /// Packets without payload: acknowledgements, SYN, FIN.
+    pub lost_bare: u64,
+    /// Overtaken between the captures, with payload and without.
+    pub reordered: u64,
+    pub reordered_bare: u64,
+    /// Arrived twice.
+    pub duplicated: u64,
+    /// Arrived, but the capture at the sender's end missed them.
+    pub unsent: u64,
+    /// Left too shortly before a capture's end to tell.
+    pub unsettled: u64,
+    /// From leaving to arriving, by the compared clocks.
+    pub delay_ns: Summary,
+}
+
+/// Where the time of requests went: see `joined` of a request's line.
+#[derive(Default, Serialize, JsonSchema)]
+pub struct JoinSpreads<T> {
+    pub client_ns: T,
+    pub network_ns: T,
+    pub server_ns: T,
+    pub transfer_ns: T,
+    pub total_ns: T,
+}
+
+/// A connection between the captures: its two directions, by the end that sends.
+struct Path {
+    /// The end that asks.
+    client: End,
+    lanes: Ends<Lane>,
+    mss: Option<u32>,
+    last_seen: Time,
+}
+
+pub struct Join {
+    clocks: Clocks,
+    /// While both captures were running, by the clock of the first.
+    common: Span,
+    paths: HashMap<Key, Path>,
+    on_the_way: usize,
+    there: (Fates, Durations),
+    back: (Fates, Durations),
+    /// Packets that were not followed.
+    refused: u64,
+    /// What the client's end has told and the server's has not, and the other way round.
+    waiting: [Waiting; 2],
+    pairs: u64,
+    only_at_client: u64,
+    only_at_server: u64,
+    spreads: JoinSpreads<Durations>,
+}
+
+/// Connections that are followed between captures at a time, and packets on their way.
+const MOST_PATHS: usize = 8192;
+const MOST_ON_THE_WAY: usize = 200_000;
+/// Payload of a full segment when no SYN tells.
+const USUAL_PIECE: u32 = 1448;
+const SILENT: Time = 10_000_000_000;
+/// A packet that left so shortly before the end may still have been on its way.
+const UNSETTLED: Time = 1_000_000_000;
+
+impl Join {
+    pub fn new(clocks: Clocks, spans: [Span; 2]) -> Join {
+        let [first, second] = spans;
+        let common = Span {
+            first: first.first.max(clocks.first_from_second(second.first)),
+            last: first.last.min(clocks.first_from_second(second.last)),
+        };
+        Join {
+            clocks,
+            common,
+            paths: HashMap::new(),
+            on_the_way: 0,
+            there: Default::default(),
+            back: Default::default(),
+            refused: 0,
+            waiting: Default::default(),
+            pairs: 0,
+            only_at_client: 0,
+            only_at_server: 0,
+            spreads: JoinSpreads::default(),
+        }
+    }
+
+    /// A time of either capture by the clock of the first.
+    pub fn time(&self, place: Place, time: Time) -> Time {
+        match place {
+            Place::First => time,
+            Place::Second => self.clocks.first_from_second(time),
+        }
+    }
+
+    /// A segment of one of the captures.
+    pub fn segment(&mut self, place: Place, taken: &Taken) {
+        let time = self.time(place, taken.segment.time);
+        if time < self.common.first || time > self.common.last || !self.has_room(&taken.key, time) {
+            return;
+        }
+        let mut segment = taken.segment;
+        segment.time = time;
+        let path = self.paths.entry(taken.key).or_insert_with(|| Path {
+            client: taken.client,
+            lanes: Ends::default(),
+            mss: None,
+            last_seen: time,
+        });
+        path.last_seen = time;
+        path.note_mss(&segment);
+        let piece = piece(path.mss, segment.option_bytes);
+        let is_from_client = taken.from == path.client;
+        let lane = path.lanes.of(taken.from);
+        let (fates, delays) = match is_from_client {
+            true => &mut self.there,
+            false => &mut self.back,
+        };
+        let before = lane.on_the_way();
+        if is_from_client == (place == self.clocks.client) {
+            lane.leaves(&segment, piece);
+        } else if let Arrival::Known { delay, .. } = lane.arrives(&segment, time) {
+            delays.record(delay);
+        }
+        fates.add(&std::mem::take(&mut lane.fates));
+        self.on_the_way = (self.on_the_way + lane.on_the_way()).saturating_sub(before);
+    }
+
+    /// Whether a packet's connection is followed, or can be from now on.
+    fn has_room(&mut self, key: &Key, now: Time) -> bool {
+        let is_known = self.paths.contains_key(key);
+        if self.on_the_way < MOST_ON_THE_WAY && (is_known || self.paths.len() < MOST_PATHS) {
+            return true;
+        }
+        // Looking through all of them is worth it once in a while only.
+        if self.refused % 1024 == 0 {
+            self.forget(|path| now.saturating_sub(path.last_seen) > SILENT);
+        }
+        self.refused += 1;
+        self.on_the_way < MOST_ON_THE_WAY && self.paths.len() < MOST_PATHS
+    }
+
+    /// Settle and drop connections.
+    fn forget(&mut self, which: impl Fn(&Path) -> bool) {
+        let unsettled_from = self.common.last.saturating_sub(UNSETTLED);
+        let gone: Vec<Key> = self
+            .paths
+            .iter()
+            .filter(|(_, path)| which(path))
+            .map(|(key, _)| *key)
+            .collect();
+        for mut path in gone.iter().filter_map(|key| self.paths.remove(key)) {
+            let client = path.client;
+            for (end, sums) in [(client, &mut self.there), (client.other(), &mut self.back)] {
+                let lane = path.lanes.of(end);
+                self.on_the_way = self.on_the_way.saturating_sub(lane.on_the_way());
+                // Timestamps take twelve bytes of a segment, and nearly every stack has them.
+                sums.0.add(&lane.close(piece(path.mss, 12), unsettled_from));
+            }
+        }
+    }
+
+    /// An exchange that is done at one end: what can be told by it.
+    pub fn told(&mut self, place: Place, finished: Finished) -> Vec<(Finished, Option<Joined>)> {
+        let is_client = place == self.clocks.client;
+        let [client, server] = &mut self.waiting;
+        let (own, other) = if is_client {
+            (client, server)
+        } else {
+            (server, client)
+        };
+        match own.meet(other, finished) {
+            Met::Both(pair) => {
+                let (this, other) = *pair;
+                let (client, server) = if is_client {
+                    (this, other)
+                } else {
+                    (other, this)
+                };
+                let joined = self.pair(&client, &server);
+                vec![(client, Some(joined))]
+            }
+            Met::GivenUp(alone) => self.alone(is_client, alone),
+        }
+    }
+
+    fn pair(&mut self, client: &Finished, server: &Finished) -> Joined {
+        let mishaps = self.paths.get_mut(&client.key);
+        let mishaps = mishaps.map_or(Mishaps::default(), |path| path.mishaps(client, server));
+        let joined = Joined::new(client, server, mishaps);
+        self.pairs += 1;
+        let spreads = &mut self.spreads;
+        for (spread, time) in [
+            (&mut spreads.client_ns, joined.client_ns),
+            (
+                &mut spreads.network_ns,
+                joined.network_ns.and_then(|time| u64::try_from(time).ok()),
+            ),
+            (&mut spreads.server_ns, joined.server_ns),
+            (&mut spreads.transfer_ns, joined.transfer_ns),
+            (&mut spreads.total_ns, joined.total_ns),
+        ] {
+            time.into_iter().for_each(|time| spread.record(time));
+        }
+        joined
+    }
+
+    /// Requests that one end alone has; those of the client's are told as they are.
+    fn alone(&mut self, is_client: bool, alone: Vec<Finished>) -> Vec<(Finished, Option<Joined>)> {
+        let asked = alone
+            .iter()
+            .filter(|finished| finished.exchange.is_asked())
+            .count() as u64;
+        if !is_client {
+            self.only_at_server += asked;
+            return Vec::new();
+        }
+        self.only_at_client += asked;
+        alone.into_iter().map(|finished| (finished, None)).collect()
+    }
+
+    /// The end of both captures: the requests that found no other.
+    pub fn finish(&mut self) -> Vec<(Finished, Option<Joined>)> {
+        self.forget(|_| true);
+        let [client, server] = &mut self.waiting;
+        let (client, server) = (client.take(), server.take());
+        self.alone(false, server);
+        self.alone(true, client)
+    }
+
+    pub fn document(&self) -> JoinDocument {
+        let Clocks { offset, drift, .. } = self.clocks;
+        let spreads = &self.spreads;
+        JoinDocument {
+            offset_ns: offset,
+            uncertainty_ns: self.clocks.uncertainty,
+            drift_ppm: drift * 1e6,
+            compared: self.clocks.packets,
+            is_end_known: self.clocks.is_sure,
+            there: between(&self.there),
+            back: between(&self.back),
+            requests: self.pairs,
+            only_at_client: self.only_at_client,
+            only_at_server: self.only_at_server,
+            unfollowed_packets: self.refused,
+            each_request: JoinSpreads {
+                client_ns: spreads.client_ns.summary(),
+                network_ns: spreads.network_ns.summary(),
+                server_ns: spreads.server_ns.summary(),
+                transfer_ns: spreads.transfer_ns.summary(),
+                total_ns: spreads.total_ns.summary(),
+            },
+        }
+    }
+}
+
+impl Path {
+    fn note_mss(&mut self, segment: &Segment) {
+        if segment.has(tcp::SYN) {
+            let offered = tcp::offer(segment.options).mss.filter(|mss| *mss > 0);
+            let offered = offered.map(u32::from);
+            self.mss = self.mss.into_iter().chain(offered).min();
+        }
+    }
+
+    fn mishaps(&mut self, client: &Finished, server: &Finished) -> Mishaps {
+        let piece = piece(self.mss, 12);
+        let (from, to) = client.request_numbers();
+        let request = self.lanes.get(self.client).mishaps(from, to, piece);
+        let (from, to) = server.response_numbers();
+        let response = self.lanes.get(self.client.other()).mishaps(from, to, piece);
+        Mishaps { request, response }
+    }
+}
+
+fn between((fates, delays): &(Fates, Durations)) -> Between {
+    Between {
+        left: fates.left,
+        arrived: fates.arrived,
+        lost: fates.lost,
+        lost_bare: fates.lost_bare,
+        reordered: fates.reordered,
+        reordered_bare: fates.reordered_bare,
+        duplicated: fates.duplicated,
+        unsent: fates.unsent,
+        unsettled: fates.unsettled,
+        delay_ns: delays.summary(),
+    }
+}
+
+/// The payload of a full segment on the wire.
+fn piece(mss: Option<u32>, option_bytes: u32) -> u32 {
+    mss.map_or(USUAL_PIECE, |mss| mss.saturating_sub(option_bytes))
+        .max(1)
+}

@@ -1,0 +1,129 @@
+//! Which connection a segment belongs to, and which way it goes.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// One of a connection's two ends: the one whose address and port are the lower pair is `Low`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Low,
+    High,
+}
+
+impl End {
+    pub fn other(self) -> End {
+        match self {
+            End::Low => End::High,
+            End::High => End::Low,
+        }
+    }
+}
+
+/// A thing for each end of a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Ends<T> {
+    low: T,
+    high: T,
+}
+
+impl<T> Ends<T> {
+    #[inline]
+    pub fn get(&self, end: End) -> &T {
+        match end {
+            End::Low => &self.low,
+            End::High => &self.high,
+        }
+    }
+
+    #[inline]
+    pub fn of(&mut self, end: End) -> &mut T {
+        match end {
+            End::Low => &mut self.low,
+            End::High => &mut self.high,
+        }
+    }
+
+    /// That of `end`, then that of the other.
+    #[inline]
+    pub fn from(&mut self, end: End) -> (&mut T, &mut T) {
+        match end {
+            End::Low => (&mut self.low, &mut self.high),
+            End::High => (&mut self.high, &mut self.low),
+        }
+    }
+}
+
+/// The two ends of a connection, the same in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
+pub struct Key {
+    low: u128,
+    high: u128,
+    /// The lower end's port, then the higher one's.
+    ports: u32,
+}
+
+impl Key {
+    /// The connection, and the end that the packet comes from.
+    #[inline]
+    pub fn new(source: (u128, u16), destination: (u128, u16)) -> (Key, End) {
+        let (from, low, high) = if source <= destination {
+            (End::Low, source, destination)
+        } else {
+            (End::High, destination, source)
+        };
+        let key = Key {
+            low: low.0,
+            high: high.0,
+            ports: u32::from(low.1) << 16 | u32::from(high.1),
+        };
+        (key, from)
+    }
+
+    pub fn port(&self, end: End) -> u16 {
+        match end {
+            End::Low => (self.ports >> 16) as u16,
+            End::High => self.ports as u16,
+        }
+    }
+
+    pub fn address(&self, end: End) -> SocketAddr {
+        let address = match end {
+            End::Low => self.low,
+            End::High => self.high,
+        };
+        let address = Ipv6Addr::from(address);
+        let address = address
+            .to_ipv4_mapped()
+            .map_or(IpAddr::V6(address), IpAddr::V4);
+        SocketAddr::new(address, self.port(end))
+    }
+
+    /// `seed` keeps a capture that was made to collide from doing so.
+    #[inline]
+    pub fn hash(&self, seed: u64) -> u64 {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let fold = |a: u64, b: u64| {
+            let product = u128::from(a) * u128::from(b);
+            product as u64 ^ (product >> 64) as u64
+        };
+        let low = self.low as u64 ^ ((self.low >> 64) as u64).rotate_left(32);
+        let high = self.high as u64 ^ ((self.high >> 64) as u64).rotate_left(32);
+        let ends = fold(low ^ seed, high ^ ODD);
+        fold(ends ^ u64::from(self.ports), seed | ODD)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_directions_are_one_connection() {
+        let (client, server) = ((0xffff_0a00_0002, 40_000), (0xffff_0a00_0001, 80));
+        let (there, from_client) = Key::new(client, server);
+        let (back, from_server) = Key::new(server, client);
+        assert_eq!((there, from_client), (back, from_server.other()));
+        assert_eq!(there.address(from_client).to_string(), "10.0.0.2:40000");
+        assert_eq!(there.address(from_server).to_string(), "10.0.0.1:80");
+        assert_eq!(there.hash(7), back.hash(7));
+    }
+}

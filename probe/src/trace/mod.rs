@@ -1,0 +1,184 @@
+//! `trace`: what captures say of requests, and of the packets that carried them.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, bail};
+
+use crate::load::layout;
+use crate::{interrupt, output};
+
+mod ahead;
+mod analysis;
+mod bytes;
+mod capture;
+mod clocks;
+mod connection;
+mod counts;
+mod document;
+mod exchange;
+mod finished;
+mod foreign;
+mod head;
+mod history;
+mod ip;
+mod join;
+mod key;
+mod lane;
+mod link;
+mod pairs;
+mod pcap;
+mod pcapng;
+mod reader;
+mod requests;
+mod shapes;
+mod stream;
+mod table;
+mod tcp;
+mod text;
+mod two;
+mod warnings;
+mod window;
+mod writes;
+
+#[cfg(test)]
+mod hostile_tests;
+
+use analysis::Analysis;
+use capture::{Capture, NO_FORMAT};
+pub use document::Document;
+pub use finished::Line as RequestLine;
+use head::Kind;
+use requests::Requests;
+
+/// Take captures apart: connections, requests, and what became of their segments.
+///
+/// Reads pcap and pcapng, of Ethernet, Linux cooked or raw IP. Two captures of the same traffic, made at the client's
+/// and at the server's end, are joined: what was lost or overtaken between them, and where requests' time went.
+#[derive(clap::Args)]
+pub struct Args {
+    /// A capture, and another one of the same traffic
+    #[arg(value_name = "PCAP", required = true, num_args = 1..=2)]
+    captures: Vec<PathBuf>,
+    /// Write one JSON object for each request (trace.request.v1) to this file, one a line
+    #[arg(long, value_name = "FILE")]
+    requests: Option<PathBuf>,
+    /// Print one JSON document (trace.v1) instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Exit code of a run that the user ended early; what was read until then is told.
+const INTERRUPTED: u8 = 4;
+/// Connections that are followed at a time: so many take less than 64 MB.
+const MOST_CONNECTIONS: usize = 16_384;
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let stop = interrupt::flag().context("cannot take signals")?;
+    let mut captures = Vec::new();
+    for path in &args.captures {
+        captures.push(Capture::open(open(path)?));
+    }
+    let requests = args
+        .requests
+        .as_deref()
+        .map(|path| create(path, &args.captures));
+    let requests = Requests::new(requests.transpose()?);
+    let names: Vec<_> = args
+        .captures
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    let document = match (captures.pop(), captures.pop()) {
+        (Some(second), Some(first)) => {
+            two::analyse(&args.captures, &names, [first, second], requests, stop)?
+        }
+        (Some(one), None) => of_one(&names, one, requests, stop)?,
+        (None, _) => bail!("no capture is named"),
+    };
+    match args.json {
+        true => output::document(&document)?,
+        false => {
+            output::line(text::describe(&document, layout::width(std::io::stdout())).trim_end())?
+        }
+    }
+    if let Some(none) = document.captures.iter().find(|one| one.format == NO_FORMAT) {
+        let problem = none.problem.as_deref().unwrap_or("is no capture");
+        bail!("{}: {problem}", none.file);
+    }
+    Ok(match stop.load(Ordering::Relaxed) {
+        true => ExitCode::from(INTERRUPTED),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+fn open(path: &Path) -> anyhow::Result<File> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let is_folder = file.metadata().is_ok_and(|metadata| metadata.is_dir());
+    if is_folder {
+        bail!("{} is a folder; name a capture in it", path.display());
+    }
+    Ok(file)
+}
+
+/// The file that requests are written to, which must be none of those that are read.
+fn create(path: &Path, captures: &[PathBuf]) -> anyhow::Result<File> {
+    let same = |other: &PathBuf| fs::canonicalize(other).ok() == fs::canonicalize(path).ok();
+    if path.exists() && captures.iter().any(same) {
+        bail!(
+            "--requests {} is a capture to be read; name another file",
+            path.display()
+        );
+    }
+    File::create(path).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Looking for the user's wish to stop costs something; once in so many packets is soon enough.
+const PACKETS_AT_ONCE: usize = 4096;
+
+fn of_one<R: Read>(
+    names: &[String],
+    mut capture: Capture<R>,
+    mut requests: Requests,
+    stop: &AtomicBool,
+) -> anyhow::Result<Document> {
+    let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));
+    let tell = |analysis: &mut Analysis, requests: &mut Requests| {
+        let mut told = analysis.finished.drain(..);
+        told.try_for_each(|finished| requests.take(&finished, None))
+            .context("cannot write requests")
+    };
+    while !stop.load(Ordering::Relaxed) {
+        let mut taken = 0;
+        while taken < PACKETS_AT_ONCE {
+            let Some(packet) = capture.next() else { break };
+            analysis.take(&packet);
+            taken += 1;
+        }
+        tell(&mut analysis, &mut requests)?;
+        if taken < PACKETS_AT_ONCE {
+            break;
+        }
+    }
+    analysis.finish();
+    tell(&mut analysis, &mut requests)?;
+    requests.flush().context("cannot write requests")?;
+    let name = names.first().map_or("", String::as_str);
+    let captures = vec![document::capture(name, &capture, &mut analysis, None)];
+    let sides = (
+        document::side(&analysis.sums.client, &mut analysis.shapes, Kind::Request),
+        document::side(&analysis.sums.server, &mut analysis.shapes, Kind::Response),
+    );
+    let ignored = analysis.strangers.by_name();
+    Ok(document::document(
+        captures,
+        sides,
+        &analysis.sums,
+        ignored,
+        &requests,
+        None,
+    ))
+}

@@ -1,0 +1,137 @@
+//! The pcap format: a header, then each packet behind a header of its own, in either byte order.
+
+use std::io::{self, Read};
+
+use super::bytes::Order;
+use super::capture::{Next, Record};
+use super::window::Window;
+
+const FILE_HEADER: usize = 24;
+const RECORD_HEADER: usize = 16;
+/// The most that tcpdump and its like capture of a packet; a longer one is damage.
+pub const LONGEST_CAPTURED: u32 = 262_144;
+
+const MICROSECONDS: u32 = 0xa1b2_c3d4;
+const NANOSECONDS: u32 = 0xa1b2_3c4d;
+/// Kuznetsov's variant, with longer headers.
+const MODIFIED: u32 = 0xa1b2_cd34;
+
+#[derive(Debug)]
+pub struct Pcap {
+    order: Order,
+    /// Nanoseconds in a unit of the fraction of a second.
+    unit: u32,
+    link: u16,
+    pub snap_length: u32,
+}
+
+impl Pcap {
+    /// Read the file's header. The inner error says why it is none.
+    pub fn begin<R: Read>(
+        magic: [u8; 4],
+        window: &mut Window<R>,
+    ) -> io::Result<Result<Pcap, String>> {
+        let (order, number) = [Order::Little, Order::Big]
+            .into_iter()
+            .map(|order| (order, order.u32(&magic, 0).unwrap_or_default()))
+            .find(|(_, number)| [MICROSECONDS, NANOSECONDS, MODIFIED].contains(number))
+            .unwrap_or((Order::Little, 0));
+        let unit = match number {
+            MICROSECONDS => 1000,
+            NANOSECONDS => 1,
+            MODIFIED => {
+                return Ok(Err(
+                    "the file is of a rare variant of pcap; convert it with editcap".to_owned(),
+                ));
+            }
+            _ => return Ok(Err(not_a_capture(&magic))),
+        };
+        if !window.have(FILE_HEADER)? {
+            return Ok(Err("the file is cut within its header".to_owned()));
+        }
+        let header = window.here();
+        let snap_length = order.u32(header, 16).unwrap_or_default();
+        // The upper half tells of checksums at the end of frames.
+        let link = order.u32(header, 20).unwrap_or_default() as u16;
+        window.consume(FILE_HEADER);
+        Ok(Ok(Pcap {
+            order,
+            unit,
+            link,
+            snap_length,
+        }))
+    }
+
+    pub fn name(&self) -> String {
+        let unit = if self.unit == 1 {
+            "nanoseconds"
+        } else {
+            "microseconds"
+        };
+        format!("pcap, {}, {unit}", self.order.name())
+    }
+
+    #[inline]
+    pub fn next<R: Read>(&mut self, window: &mut Window<R>) -> io::Result<Next> {
+        if !window.have(RECORD_HEADER)? {
+            return Ok(match window.here() {
+                [] => Next::End,
+                _ => Next::Broken("the file is cut within a packet's header".to_owned()),
+            });
+        }
+        let header: [u8; RECORD_HEADER] = window.here().first_chunk().copied().unwrap_or_default();
+        let field = |at| self.order.u32(&header, at).unwrap_or_default();
+        let (captured, length) = (field(8), field(12));
+        if captured > LONGEST_CAPTURED {
+            return Ok(Next::Broken(format!(
+                "the file is damaged: a packet of {captured} captured bytes"
+            )));
+        }
+        let whole = RECORD_HEADER + captured as usize;
+        if !window.have(whole)? {
+            return Ok(Next::Broken("the file is cut within a packet".to_owned()));
+        }
+        window.consume(whole);
+        Ok(Next::Packet(Record {
+            time: u64::from(field(0)) * 1_000_000_000 + u64::from(field(4)) * u64::from(self.unit),
+            link: self.link,
+            length: length.max(captured),
+            captured: captured as usize,
+            after: 0,
+        }))
+    }
+}
+
+fn not_a_capture(magic: &[u8; 4]) -> String {
+    let packed = match magic {
+        [0x1f, 0x8b, ..] => Some(("gzip", "gunzip")),
+        [0x28, 0xb5, 0x2f, 0xfd] => Some(("zstd", "unzstd")),
+        [0xfd, b'7', b'z', b'X'] => Some(("xz", "unxz")),
+        [b'B', b'Z', b'h', _] => Some(("bzip2", "bunzip2")),
+        _ => None,
+    };
+    match packed {
+        Some((name, remedy)) => {
+            format!("the file is compressed by {name}; unpack it with {remedy}")
+        }
+        None => format!(
+            "the file is neither pcap nor pcapng: it begins with {:02x} {:02x} {:02x} {:02x}",
+            magic[0], magic[1], magic[2], magic[3]
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::capture::Capture;
+
+    #[test]
+    fn what_is_no_capture_is_named() {
+        let problem = |bytes: &[u8]| Capture::open(bytes).facts.problem.unwrap_or_default();
+        assert!(problem(b"").contains("empty"));
+        assert!(problem(b"\xd4\xc3").contains("cut within its header"));
+        assert!(problem(b"\xd4\xc3\xb2\xa1\x02\x00").contains("cut within its header"));
+        assert!(problem(b"\x1f\x8b\x08\x00rest").contains("gunzip"));
+        assert!(problem(b"GET / HTTP/1.1").contains("47 45 54 20"));
+    }
+}

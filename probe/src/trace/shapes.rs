@@ -1,0 +1,78 @@
+//! How large segments are, for each kind of message.
+
+use super::head::Kind;
+use super::writes::Writes;
+
+/// Payloads by powers of two: place n counts those of 2^(n-1) up to but not including 2^n bytes.
+#[derive(Clone, Debug)]
+pub struct Sizes([u64; PLACES]);
+
+const PLACES: usize = u32::BITS as usize + 1;
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Sizes([0; PLACES])
+    }
+}
+
+impl Sizes {
+    #[inline]
+    pub fn record(&mut self, length: u32) {
+        let place = (u32::BITS - length.leading_zeros()) as usize;
+        if let Some(count) = self.0.get_mut(place) {
+            *count += 1;
+        }
+    }
+
+    /// From, up to and including, and how many; those that there are.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+        let places = self.0.iter().enumerate().skip(1);
+        let seen = places.filter(|(_, count)| **count > 0);
+        seen.map(|(place, count)| (1 << (place - 1), (1_u64 << place) - 1, *count))
+    }
+}
+
+/// The shapes of what clients send, and of what servers send.
+#[derive(Debug, Default)]
+pub struct Shapes {
+    requests: (Sizes, Writes),
+    responses: (Sizes, Writes),
+}
+
+impl Shapes {
+    #[inline]
+    pub fn sizes(&mut self, kind: Kind) -> &mut Sizes {
+        &mut self.of(kind).0
+    }
+
+    #[inline]
+    pub fn writes(&mut self, kind: Kind) -> &mut Writes {
+        &mut self.of(kind).1
+    }
+
+    #[inline]
+    fn of(&mut self, kind: Kind) -> &mut (Sizes, Writes) {
+        match kind {
+            Kind::Request => &mut self.requests,
+            Kind::Response => &mut self.responses,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_is_in_its_bucket() {
+        let mut sizes = Sizes::default();
+        for length in [1, 1448, 2047, 2048, u32::MAX] {
+            sizes.record(length);
+        }
+        let buckets: Vec<_> = sizes.buckets().collect();
+        assert_eq!(buckets[0], (1, 1, 1));
+        assert_eq!(buckets[1], (1024, 2047, 2));
+        assert_eq!(buckets[2], (2048, 4095, 1));
+        assert_eq!(buckets[3], (1 << 31, u64::from(u32::MAX), 1));
+    }
+}

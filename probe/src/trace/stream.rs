@@ -1,0 +1,309 @@
+//! One direction of a connection: each segment's place in the stream, and whether it is new, late, repeated or doubled.
+
+use super::ahead::{Ahead, Overtaker};
+use super::capture::Time;
+use super::exchange::Tally;
+use super::history::{History, Seen};
+use super::tcp::Segment;
+
+/// What a segment with payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// Seen for the first time, and nothing that follows it was seen before.
+    New,
+    /// Sent before something that was seen earlier: it was overtaken.
+    Reordered,
+    /// Bytes that were sent before, whether or not the capture saw them then.
+    Retransmitted,
+    /// The same packet once more.
+    Duplicate,
+    /// A byte that is known to have arrived, sent to hear whether the other end is still there.
+    KeepAlive,
+}
+
+/// What became of the stream by a segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed {
+    pub sight: Sight,
+    /// Where its payload begins and ends.
+    pub start: u64,
+    pub end: u64,
+    /// Whether any of it was not seen before.
+    pub fresh: bool,
+    /// A retransmission that turned out to be needless, this one or one before.
+    pub spurious: bool,
+}
+
+/// Offsets begin here, so that what was sent before the first segment seen has one too.
+const START: u64 = 1 << 33;
+/// A hole is filled by a late packet sooner than this, when nothing better is known. The usual guess of analysers.
+const LATE_NS: Time = 3_000_000;
+/// From so many packets in a row whose IPv4 identifications count up, they are taken to do so.
+const ORDERLY: u8 = 3;
+/// Between two packets of a connection, a super-segment's share included.
+const ORDERLY_STEP: u16 = 256;
+/// Repeats of which it is still to be learnt whether they were needless.
+const MOST_REPEATS: usize = 16;
+
+#[derive(Debug, Default)]
+pub struct Stream {
+    known: bool,
+    /// The sequence number at offset 0.
+    origin: u32,
+    /// Up to here everything was seen, or is given up.
+    edge: u64,
+    /// Behind the last byte seen.
+    top: u64,
+    /// Up to here the other end has acknowledged.
+    acked: u64,
+    last_id: u16,
+    orderly: u8,
+    pub ahead: Ahead,
+    history: History,
+    repeats: Vec<(u64, u64)>,
+    /// Acknowledgements of the other end that tell of a hole.
+    pub complaints: u32,
+    /// A round trip as the handshake showed it.
+    pub round_trip: Option<Time>,
+}
+
+impl Stream {
+    pub fn is_known(&self) -> bool {
+        self.known
+    }
+
+    pub fn edge(&self) -> u64 {
+        self.edge
+    }
+
+    /// Behind the last byte seen.
+    pub fn top(&self) -> u64 {
+        self.top
+    }
+
+    /// The sequence number of the first byte after the SYN, or of the first one that was seen.
+    pub fn first_sequence(&self) -> u32 {
+        self.origin.wrapping_add(START as u32)
+    }
+
+    pub fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    /// The sequence number of an offset.
+    pub fn sequence(&self, offset: u64) -> u32 {
+        self.origin.wrapping_add(offset as u32)
+    }
+
+    /// The stream's next byte has this sequence number.
+    pub fn begin(&mut self, sequence: u32) {
+        self.known = true;
+        self.origin = sequence.wrapping_sub(START as u32);
+        (self.edge, self.top, self.acked) = (START, START, START);
+    }
+
+    /// Where a sequence number lies, however often they began anew.
+    #[inline]
+    pub fn offset(&self, sequence: u32) -> u64 {
+        let expected = self.origin.wrapping_add(self.edge as u32);
+        let distance = sequence.wrapping_sub(expected) as i32;
+        self.edge.wrapping_add_signed(i64::from(distance))
+    }
+
+    /// The other end has acknowledged everything before this number: whether that is news.
+    #[inline]
+    pub fn acknowledge(&mut self, number: u32) -> bool {
+        if !self.known {
+            self.begin(number);
+        }
+        let offset = self.offset(number);
+        let news = offset > self.acked;
+        self.acked = self.acked.max(offset);
+        news
+    }
+
+    /// A segment with payload. Nothing but its place is looked at.
+    #[inline]
+    pub fn place(&mut self, segment: &Segment) -> Placed {
+        if !self.known {
+            self.begin(segment.sequence);
+        }
+        let start = self.offset(segment.sequence);
+        let end = start.wrapping_add(u64::from(segment.length));
+        let placed = if start == self.edge && self.ahead.is_empty() {
+            self.edge = end;
+            self.top = end;
+            Placed {
+                sight: Sight::New,
+                start,
+                end,
+                fresh: true,
+                spurious: false,
+            }
+        } else {
+            self.place_elsewhere(segment, start, end)
+        };
+        self.remember(segment, start);
+        placed
+    }
+
+    #[inline]
+    fn remember(&mut self, segment: &Segment, start: u64) {
+        let step = segment.id.wrapping_sub(self.last_id);
+        if (1..=ORDERLY_STEP).contains(&step) {
+            self.orderly = (self.orderly + 1).min(ORDERLY);
+            self.last_id = segment.id;
+        } else if (step as i16) > 0 {
+            self.orderly = 0;
+            self.last_id = segment.id;
+        } else if self.orderly < ORDERLY {
+            self.last_id = segment.id;
+        }
+        self.history.push(Seen {
+            start: start as u32,
+            length: segment.length,
+            stamp: segment.stamp.unwrap_or_default(),
+            id: segment.id,
+            checksum: segment.checksum,
+        });
+    }
+
+    fn place_elsewhere(&mut self, segment: &Segment, start: u64, end: u64) -> Placed {
+        let unseen = self.ahead.first_unseen(start.max(self.edge), end);
+        let fresh = unseen.is_some();
+        let (sight, spurious) = match unseen {
+            Some(_) if start >= self.top => (Sight::New, false),
+            Some(offset) if offset < self.top => (self.fills_hole(segment, offset), false),
+            // More than was sent before, in one segment with it.
+            Some(_) => (Sight::Retransmitted, end <= self.acked),
+            None => self.repeats(segment, start, end),
+        };
+        if sight == Sight::Retransmitted && !spurious {
+            self.await_news(start, end);
+        }
+        self.top = self.top.max(end);
+        if start <= self.edge {
+            self.edge = self.edge.max(end);
+        }
+        Placed {
+            sight,
+            start,
+            end,
+            fresh,
+            spurious,
+        }
+    }
+
+    /// Whether what fills a hole was sent before what has passed it, or once more after that.
+    fn fills_hole(&self, segment: &Segment, offset: u64) -> Sight {
+        let Some(overtaker) = self.ahead.overtaker(offset) else {
+            return Sight::Reordered;
+        };
+        let earlier = self.sent_before(segment, overtaker.id, overtaker.stamp);
+        let earlier = earlier.unwrap_or_else(|| {
+            let waited = segment.time.saturating_sub(overtaker.time);
+            // To be sent again because it was missed takes a round trip at least, and that somebody says so, or longer.
+            let round_trip = self.round_trip.map_or(LATE_NS, |round| round / 10 * 9);
+            let heard = self.complaints != overtaker.complaints;
+            waited
+                < if heard {
+                    round_trip
+                } else {
+                    round_trip.max(LATE_NS)
+                }
+        });
+        match earlier {
+            true => Sight::Reordered,
+            false => Sight::Retransmitted,
+        }
+    }
+
+    /// Whether a segment left its sender before another, by IPv4's identification or by the timestamps; None if neither tells.
+    fn sent_before(&self, segment: &Segment, id: u16, stamp: Option<u32>) -> Option<bool> {
+        if self.orderly == ORDERLY && segment.id != 0 && id != 0 && segment.id != id {
+            return Some((segment.id.wrapping_sub(id) as i16) < 0);
+        }
+        let (one, other) = (segment.stamp?, stamp?);
+        (one != other).then(|| (one.wrapping_sub(other) as i32) < 0)
+    }
+
+    /// A segment of which every byte was seen before.
+    fn repeats(&mut self, segment: &Segment, start: u64, end: u64) -> (Sight, bool) {
+        let same = self.history.find(|seen| {
+            seen.start == start as u32
+                && seen.length == segment.length
+                && match (seen.id, segment.id) {
+                    // Without identifications, the same checksum over the same timestamps is the best that there is.
+                    (0, 0) => {
+                        seen.checksum == segment.checksum && Some(seen.stamp) == segment.stamp
+                    }
+                    (seen, this) => seen == this,
+                }
+        });
+        if same.is_some() {
+            return (Sight::Duplicate, false);
+        }
+        if segment.length == 1 && end == self.top && end <= self.acked {
+            return (Sight::KeepAlive, false);
+        }
+        let offset = start as u32;
+        let before = self
+            .history
+            .find(|seen| offset.wrapping_sub(seen.start) < seen.length);
+        let stamp = |seen: Seen| segment.stamp.map(|_| seen.stamp);
+        let was_first = before
+            .and_then(|before| self.sent_before(segment, before.id, stamp(before)))
+            .unwrap_or(false);
+        if was_first {
+            // The original, overtaken by its own repeat, which was therefore needless.
+            return (Sight::Reordered, self.needless(start, end));
+        }
+        (Sight::Retransmitted, end <= self.acked)
+    }
+
+    fn await_news(&mut self, start: u64, end: u64) {
+        if self.repeats.len() >= MOST_REPEATS {
+            self.repeats.remove(0);
+        }
+        self.repeats.push((start, end));
+    }
+
+    /// It is known now that these bytes need not have been sent again: whether they were, and that is news.
+    pub fn needless(&mut self, start: u64, end: u64) -> bool {
+        let overlaps = |repeat: &(u64, u64)| repeat.0 < end && start < repeat.1;
+        match self.repeats.iter().position(overlaps) {
+            Some(at) => {
+                self.repeats.remove(at);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Keep what lies beyond a hole. `bytes` are as much of its content as is wanted.
+    pub fn keep(&mut self, placed: &Placed, segment: &Segment, bytes: &[u8], tally: Tally) {
+        let overtaker = Overtaker {
+            time: segment.time,
+            id: segment.id,
+            stamp: segment.stamp,
+            complaints: self.complaints,
+        };
+        self.ahead
+            .insert(placed.start, placed.end, bytes, overtaker, tally);
+    }
+
+    /// The stream is in order up to here.
+    pub fn reach(&mut self, edge: u64) {
+        self.edge = self.edge.max(edge);
+    }
+
+    /// A hole that the other end has acknowledged: the capture missed what was in it, and will not see it any more.
+    pub fn missed(&self) -> Option<(u64, u64)> {
+        let next = self.ahead.first()?.start;
+        (next > self.edge && self.acked >= next).then_some((self.edge, next))
+    }
+}
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;

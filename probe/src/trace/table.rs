@@ -1,0 +1,201 @@
+//! All connections in one flat table of bounded size.
+
+use super::connection::Connection;
+use super::key::Key;
+
+/// Connections, found by their ends. Places are indexes and stay as they are while others come.
+pub struct Table {
+    connections: Vec<Connection>,
+    /// Open addressing: a place plus one, 0 where there is none.
+    slots: Vec<u32>,
+    seed: u64,
+    most: usize,
+    hand: usize,
+}
+
+/// So many are looked at to find one that may be forgotten.
+const LOOKED_AT: usize = 64;
+const FEWEST_SLOTS: usize = 64;
+
+impl Table {
+    pub fn new(most: usize, seed: u64) -> Table {
+        Table {
+            connections: Vec::new(),
+            slots: vec![0; FEWEST_SLOTS],
+            seed,
+            most: most.max(1),
+            hand: 0,
+        }
+    }
+
+    #[inline]
+    pub fn get(&mut self, place: usize) -> Option<&mut Connection> {
+        self.connections.get_mut(place)
+    }
+
+    #[inline]
+    pub fn find(&self, key: &Key) -> Option<usize> {
+        let mask = self.slots.len() - 1;
+        let mut slot = key.hash(self.seed) as usize & mask;
+        // At least half of the slots are free, so that this ends.
+        loop {
+            let place = (*self.slots.get(slot)?).checked_sub(1)? as usize;
+            if self.connections.get(place)?.key == *key {
+                return Some(place);
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.connections.len() >= self.most
+    }
+
+    /// Add a connection that is not there, with room for it.
+    pub fn add(&mut self, connection: Connection) -> usize {
+        let place = self.connections.len();
+        self.connections.push(connection);
+        if (place + 1) * 2 > self.slots.len() {
+            self.slots = vec![0; self.slots.len() * 2];
+            for place in 0..self.connections.len() {
+                self.enter(place);
+            }
+        } else {
+            self.enter(place);
+        }
+        place
+    }
+
+    /// Put a connection in the place of another, which is given back.
+    pub fn replace(&mut self, place: usize, connection: Connection) -> Option<Connection> {
+        self.leave(place);
+        let old = std::mem::replace(self.connections.get_mut(place)?, connection);
+        self.enter(place);
+        Some(old)
+    }
+
+    /// One that may be forgotten: of some, a closed one, or else the one that was silent for longest.
+    pub fn least_wanted(&mut self) -> usize {
+        let count = self.connections.len().max(1);
+        let looked_at = (0..LOOKED_AT.min(count)).map(|step| (self.hand + step) % count);
+        let wanted = |place: &usize| {
+            let connection = self.connections.get(*place);
+            connection.map(|connection| (!connection.is_closed(), connection.last_seen))
+        };
+        let least = looked_at.min_by_key(wanted).unwrap_or_default();
+        self.hand = (self.hand + LOOKED_AT) % count;
+        least
+    }
+
+    /// Take all connections out, in the order of their places.
+    pub fn empty(&mut self) -> Vec<Connection> {
+        self.slots.fill(0);
+        std::mem::take(&mut self.connections)
+    }
+
+    fn enter(&mut self, place: usize) {
+        let Some(connection) = self.connections.get(place) else {
+            return;
+        };
+        let mask = self.slots.len() - 1;
+        let mut slot = connection.key.hash(self.seed) as usize & mask;
+        while self.slots.get(slot).is_some_and(|taken| *taken != 0) {
+            slot = (slot + 1) & mask;
+        }
+        if let Some(free) = self.slots.get_mut(slot) {
+            *free = place as u32 + 1;
+        }
+    }
+
+    /// Take a place out of the slots, and move up those behind that it kept from their own.
+    fn leave(&mut self, place: usize) {
+        let mask = self.slots.len() - 1;
+        let number = place as u32 + 1;
+        let Some(connection) = self.connections.get(place) else {
+            return;
+        };
+        let mut slot = connection.key.hash(self.seed) as usize & mask;
+        while self.slots.get(slot).is_some_and(|taken| *taken != number) {
+            slot = (slot + 1) & mask;
+        }
+        let mut hole = slot;
+        loop {
+            slot = (slot + 1) & mask;
+            let taken = self.slots.get(slot).copied().unwrap_or_default();
+            let Some(moved) = taken
+                .checked_sub(1)
+                .and_then(|place| self.connections.get(place as usize))
+            else {
+                break;
+            };
+            let home = moved.key.hash(self.seed) as usize & mask;
+            // Only one whose home is not between the hole and itself would be found in the hole.
+            if slot.wrapping_sub(home) & mask >= slot.wrapping_sub(hole) & mask {
+                if let Some(free) = self.slots.get_mut(hole) {
+                    *free = taken;
+                }
+                hole = slot;
+            }
+        }
+        if let Some(free) = self.slots.get_mut(hole) {
+            *free = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::key::End;
+    use super::super::tcp::Segment;
+    use super::*;
+
+    fn connection(number: u64) -> Connection {
+        let segment = Segment {
+            time: number,
+            sequence: 0,
+            acknowledgement: 0,
+            flags: 0,
+            window: 0,
+            checksum: 0,
+            id: 0,
+            stamp: None,
+            option_bytes: 0,
+            options: &[],
+            payload: &[],
+            length: 0,
+        };
+        let key = Key::new((1, 80), (u128::from(number), 1024)).0;
+        Connection::new(number, key, End::Low, &segment)
+    }
+
+    #[test]
+    fn connections_are_found_and_replaced_without_losing_others() {
+        let mut table = Table::new(100, 7);
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut present: Vec<u64> = Vec::new();
+        for number in 2..5_000 {
+            if table.is_full() {
+                let place = random.usize(0..present.len());
+                let old = table.replace(place, connection(number)).unwrap();
+                assert_eq!(old.number, present[place]);
+                present[place] = number;
+            } else {
+                table.add(connection(number));
+                present.push(number);
+            }
+            for (place, number) in present.iter().enumerate() {
+                assert_eq!(table.find(&connection(*number).key), Some(place));
+            }
+            assert_eq!(table.find(&connection(number + 1).key), None);
+        }
+    }
+
+    #[test]
+    fn the_longest_silent_is_the_least_wanted() {
+        let mut table = Table::new(10, 7);
+        for number in [5, 3, 9] {
+            table.add(connection(number));
+        }
+        assert_eq!(table.least_wanted(), 1);
+    }
+}

@@ -1,0 +1,182 @@
+//! TCP segments: header, options, and as much of the payload as was captured.
+
+use super::bytes::{Order, chunk};
+use super::capture::Time;
+use super::foreign::Foreign;
+use super::ip::Ip;
+
+pub const FIN: u8 = 1;
+pub const SYN: u8 = 2;
+pub const RST: u8 = 4;
+pub const ACK: u8 = 16;
+
+/// A segment on its way from one end to the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment<'a> {
+    pub time: Time,
+    pub sequence: u32,
+    pub acknowledgement: u32,
+    pub flags: u8,
+    pub window: u16,
+    pub checksum: u16,
+    /// IPv4's identification; 0 where there is none.
+    pub id: u16,
+    /// The timestamp option's value.
+    pub stamp: Option<u32>,
+    /// Bytes of options, IP's included: payload and they together are what the MSS limits.
+    pub option_bytes: u32,
+    pub options: &'a [u8],
+    /// What was captured of the payload.
+    pub payload: &'a [u8],
+    /// How long the payload was.
+    pub length: u32,
+}
+
+impl Segment<'_> {
+    pub fn has(&self, flags: u8) -> bool {
+        self.flags & flags == flags
+    }
+}
+
+/// Source and destination port.
+#[inline]
+pub fn ports(ip: &Ip) -> Result<(u16, u16), Foreign> {
+    let [a, b, c, d] = chunk::<4>(ip.payload, 0).ok_or(Foreign::CutHeader)?;
+    Ok((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
+}
+
+#[inline]
+pub fn parse<'a>(ip: &Ip<'a>, time: Time) -> Result<Segment<'a>, Foreign> {
+    const HEADER: usize = 20;
+    const MALFORMED: Foreign = Foreign::Malformed("malformed TCP header");
+    let header: &[u8; HEADER] = ip.payload.first_chunk().ok_or(Foreign::CutHeader)?;
+    let word = |at| Order::Big.u32(header, at).unwrap_or_default();
+    let half = |at| Order::Big.u16(header, at).unwrap_or_default();
+    let header_length = u32::from(header[12] >> 4) * 4;
+    if header_length < HEADER as u32 || header_length > ip.length {
+        return Err(MALFORMED);
+    }
+    // Options may be cut like everything else.
+    let options_end = (header_length as usize).min(ip.payload.len());
+    let options = ip.payload.get(HEADER..options_end).unwrap_or_default();
+    let length = ip.length - header_length;
+    // Padding at the frame's end is no payload.
+    let payload = ip.payload.get(header_length as usize..).unwrap_or_default();
+    let payload = payload.get(..length as usize).unwrap_or(payload);
+    Ok(Segment {
+        time,
+        sequence: word(4),
+        acknowledgement: word(8),
+        flags: header[13],
+        window: half(14),
+        checksum: half(16),
+        id: ip.id,
+        stamp: stamp(options),
+        option_bytes: header_length - HEADER as u32 + u32::from(ip.options),
+        options,
+        payload,
+        length,
+    })
+}
+
+const KIND_END: u8 = 0;
+const KIND_NOTHING: u8 = 1;
+const KIND_MSS: u8 = 2;
+const KIND_WINDOW_SCALE: u8 = 3;
+const KIND_SACK_PERMITTED: u8 = 4;
+const KIND_SACK: u8 = 5;
+const KIND_TIMESTAMPS: u8 = 8;
+
+#[inline]
+fn stamp(options: &[u8]) -> Option<u32> {
+    // As nearly every segment has them: two fillers, then the timestamps.
+    const USUAL: [u8; 4] = [1, 1, KIND_TIMESTAMPS, 10];
+    match options.first_chunk() {
+        Some(&USUAL) => Order::Big.u32(options, 4),
+        None => None,
+        Some(_) => find(options, KIND_TIMESTAMPS).and_then(|body| Order::Big.u32(body, 0)),
+    }
+}
+
+/// The options one after the other: kind and body.
+fn each(mut options: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    std::iter::from_fn(move || {
+        while let Some((&KIND_NOTHING, rest)) = options.split_first() {
+            options = rest;
+        }
+        let kind = *options.first().filter(|kind| **kind != KIND_END)?;
+        let length = usize::from(*options.get(1)?);
+        let body = options.get(2..length)?;
+        options = options.get(length..)?;
+        Some((kind, body))
+    })
+}
+
+fn find(options: &[u8], wanted: u8) -> Option<&[u8]> {
+    each(options).find_map(|(kind, body)| (kind == wanted).then_some(body))
+}
+
+/// What an end offers in its SYN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    pub mss: Option<u16>,
+    pub window_scale: bool,
+    pub selective: bool,
+    pub timestamps: bool,
+}
+
+pub fn offer(options: &[u8]) -> Offer {
+    let mut offer = Offer::default();
+    for (kind, body) in each(options) {
+        match kind {
+            KIND_MSS => offer.mss = chunk(body, 0).map(u16::from_be_bytes),
+            KIND_WINDOW_SCALE => offer.window_scale = true,
+            KIND_SACK_PERMITTED => offer.selective = true,
+            KIND_TIMESTAMPS => offer.timestamps = true,
+            _ => {}
+        }
+    }
+    offer
+}
+
+/// The blocks of a SACK option, as sequence numbers: from, and up to but not including.
+pub fn selective_blocks(options: &[u8]) -> impl Iterator<Item = (u32, u32)> {
+    let body = find(options, KIND_SACK).unwrap_or_default();
+    body.chunks_exact(8)
+        .filter_map(|block| Some((Order::Big.u32(block, 0)?, Order::Big.u32(block, 4)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_found_wherever_they_stand() {
+        let syn = [
+            2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 1, 0, 0, 0, 0, 0, 1, 3, 3, 7,
+        ];
+        let offered = offer(&syn);
+        assert_eq!(offered.mss, Some(1460));
+        assert!(offered.window_scale && offered.selective && offered.timestamps);
+        assert_eq!(stamp(&syn), Some(256));
+        let usual = [1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0];
+        assert_eq!(stamp(&usual), Some(9));
+        let sack = [1, 1, 5, 10, 0, 0, 0, 5, 0, 0, 0, 9];
+        assert_eq!(selective_blocks(&sack).collect::<Vec<_>>(), [(5, 9)]);
+    }
+
+    #[test]
+    fn options_that_lie_about_their_length_end_the_list() {
+        for options in [
+            &[8, 0, 0, 0][..],
+            &[8, 1, 2],
+            &[8, 200, 1, 1],
+            &[5],
+            &[0, 2, 4, 5, 180],
+        ] {
+            assert_eq!(offer(options), Offer::default(), "{options:?}");
+            assert_eq!(stamp(options), None);
+            assert_eq!(selective_blocks(options).count(), 0);
+        }
+    }
+}

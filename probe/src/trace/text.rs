@@ -1,0 +1,131 @@
+//! The same for people: what was captured, who sent what, and how long requests took.
+
+use std::fmt::Write;
+
+use super::document::{CaptureDocument, Document, Side};
+use crate::load::figures::{bytes, count, duration};
+use crate::load::layout::wrapped;
+use crate::load::statistics::Summary;
+
+pub fn describe(document: &Document, width: usize) -> String {
+    let mut text = String::new();
+    for capture in &document.captures {
+        file(&mut text, capture, width);
+    }
+    let _ = writeln!(
+        text,
+        "\n{} connections, {} requests{}",
+        count(document.connections),
+        count(document.requests),
+        odd_ones(document),
+    );
+    sides(&mut text, &document.client, &document.server);
+    phases(&mut text, document);
+    let ignored = document.ignored.iter();
+    let ignored: Vec<_> = ignored
+        .map(|(name, number)| format!("{name} {}", count(*number)))
+        .collect();
+    if !ignored.is_empty() {
+        text.push('\n');
+        text.push_str(&wrapped("not followed: ", &ignored.join(", "), width));
+    }
+    for warning in &document.warnings {
+        text.push_str(&wrapped("warning: ", warning, width));
+    }
+    text
+}
+
+fn file(text: &mut String, capture: &CaptureDocument, width: usize) {
+    let end = capture
+        .end
+        .map_or(String::new(), |end| format!(", the {end}'s end"));
+    let lasted = capture.last_ns.zip(capture.first_ns);
+    let lasted = lasted.map_or(0, |(last, first)| last.saturating_sub(first));
+    let what = format!(
+        "{}, {}, {} packets of {} in {}{end}",
+        capture.format,
+        capture.links.join(" and "),
+        count(capture.packets),
+        bytes(capture.bytes as f64),
+        duration(lasted as f64),
+    );
+    let _ = writeln!(text, "{}", capture.file);
+    text.push_str(&wrapped("  ", &what, width));
+}
+
+fn odd_ones(document: &Document) -> String {
+    let odd = [
+        (document.unanswered, "unanswered"),
+        (document.unasked, "responses without request"),
+        (document.protocols.tls, "connections encrypted"),
+        (document.protocols.other, "connections of another protocol"),
+    ];
+    let some = odd.into_iter().filter(|(number, _)| *number > 0);
+    some.map(|(number, what)| format!(", {} {what}", count(number)))
+        .collect()
+}
+
+fn sides(text: &mut String, client: &Side, server: &Side) {
+    let _ = writeln!(
+        text,
+        "\n  {:<24}{:>14}{:>14}",
+        "sent by", "clients", "servers"
+    );
+    let rows: [(&str, fn(&Side) -> u64); 11] = [
+        ("segments with payload", |side| side.segments),
+        ("bytes of payload", |side| side.payload_bytes),
+        ("retransmitted", |side| side.retransmitted),
+        ("  of those spurious", |side| side.spurious),
+        ("reordered", |side| side.reordered),
+        ("captured twice", |side| side.duplicates),
+        ("coalesced", |side| side.coalesced),
+        ("writes joined", |side| {
+            side.writes.as_ref().map_or(0, |writes| writes.joined)
+        }),
+        ("acknowledgements alone", |side| side.acks),
+        ("  of those duplicate", |side| side.duplicate_acks),
+        ("SYN or FIN repeated", |side| side.repeated_controls),
+    ];
+    for (name, of) in rows {
+        let (client, server) = (count(of(client)), count(of(server)));
+        let _ = writeln!(text, "  {name:<24}{client:>14}{server:>14}");
+    }
+}
+
+fn phases(text: &mut String, document: &Document) {
+    let each = &document.each_request;
+    if each.total_ns.count == 0 {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\n  {:<24}{:>10}{:>10}{:>10}{:>10}",
+        "each request", "p50", "p90", "p99", "max"
+    );
+    let times: [(&str, &Summary); 5] = [
+        ("connect", &each.connect_ns),
+        ("request", &each.send_ns),
+        ("wait", &each.wait_ns),
+        ("response", &each.transfer_ns),
+        ("total", &each.total_ns),
+    ];
+    let time = |number: u64| duration(number as f64);
+    times
+        .iter()
+        .for_each(|(name, summary)| row(text, name, summary, time));
+    let numbers: [(&str, &Summary); 3] = [
+        ("response bytes", &each.response_bytes),
+        ("response segments", &each.response_segments),
+        ("acks to the response", &each.response_acks),
+    ];
+    numbers
+        .iter()
+        .for_each(|(name, summary)| row(text, name, summary, count));
+}
+
+fn row(text: &mut String, name: &str, summary: &Summary, show: fn(u64) -> String) {
+    let values = [summary.p50, summary.p90, summary.p99, summary.max];
+    let shown = values.map(|value| value.map_or("-".to_owned(), show));
+    let shown = shown.map(|value| format!("{value:>10}")).concat();
+    let _ = writeln!(text, "  {name:<24}{shown}");
+}

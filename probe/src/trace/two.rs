@@ -1,0 +1,170 @@
+//! Two captures of the same traffic, from beginning to end.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, bail};
+
+use super::analysis::Analysis;
+use super::capture::{Capture, Time};
+use super::clocks::{self, Clocks, Place, Span};
+use super::document::{self, CaptureDocument, Document, Side};
+use super::head::Kind;
+use super::join::Join;
+use super::requests::Requests;
+use super::{MOST_CONNECTIONS, PACKETS_AT_ONCE};
+
+/// A capture that is being read, beside another.
+struct Reading<R> {
+    place: Place,
+    capture: Capture<R>,
+    analysis: Analysis,
+    /// The time of its next packet by the clock of the first capture; None at its end.
+    next: Option<Time>,
+}
+
+impl<R: Read> Reading<R> {
+    fn new(place: Place, capture: Capture<R>, join: &Join) -> Reading<R> {
+        let mut reading = Reading {
+            place,
+            capture,
+            analysis: Analysis::new(MOST_CONNECTIONS / 2, fastrand::u64(..)),
+            next: None,
+        };
+        reading.advance(join);
+        reading
+    }
+
+    fn advance(&mut self, join: &Join) {
+        let time = self.capture.advance();
+        self.next = time.map(|time| join.time(self.place, time));
+    }
+
+    /// Take the next packet in.
+    fn step(&mut self, join: &mut Join) {
+        let taken = self.capture.current();
+        let taken = taken.and_then(|packet| self.analysis.take(&packet));
+        if let Some(taken) = taken {
+            join.segment(self.place, &taken);
+        }
+        self.advance(join);
+    }
+
+    fn tell(&mut self, join: &mut Join, requests: &mut Requests) -> anyhow::Result<()> {
+        for finished in self.analysis.finished.drain(..) {
+            for (finished, joined) in join.told(self.place, finished) {
+                requests
+                    .take(&finished, joined)
+                    .context("cannot write requests")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn document(&mut self, name: &str, end: &'static str) -> CaptureDocument {
+        document::capture(name, &self.capture, &mut self.analysis, Some(end))
+    }
+}
+
+/// Both files are read twice: once to compare their clocks, and then side by side.
+pub fn analyse(
+    paths: &[PathBuf],
+    names: &[String],
+    [mut first, mut second]: [Capture<File>; 2],
+    requests: Requests,
+    stop: &AtomicBool,
+) -> anyhow::Result<Document> {
+    let compared = clocks::compare(&mut first, &mut second, stop);
+    let [first_path, second_path] = paths else {
+        bail!("two captures are needed to be joined");
+    };
+    let again = |path| anyhow::Ok(Capture::open(super::open(path)?));
+    let captures = [again(first_path)?, again(second_path)?];
+    side_by_side(names, captures, compared, requests, stop)
+}
+
+/// Read both captures from their beginning, whose clocks were compared.
+pub fn side_by_side<R: Read>(
+    names: &[String],
+    [first, second]: [Capture<R>; 2],
+    (clocks, spans): (Option<Clocks>, [Span; 2]),
+    mut requests: Requests,
+    stop: &AtomicBool,
+) -> anyhow::Result<Document> {
+    let is_common = clocks.is_some();
+    let clocks = clocks.unwrap_or_else(|| Clocks::unrelated(spans));
+    let client_place = clocks.client;
+    let mut join = Join::new(clocks, spans);
+    let mut readings = [
+        Reading::new(Place::First, first, &join),
+        Reading::new(Place::Second, second, &join),
+    ];
+    let [first, second] = &mut readings;
+    for count in 0_usize.. {
+        let next = match (first.next, second.next) {
+            (None, None) => break,
+            (Some(one), Some(other)) if one <= other => &mut *first,
+            (Some(_), None) => &mut *first,
+            _ => &mut *second,
+        };
+        next.step(&mut join);
+        next.tell(&mut join, &mut requests)?;
+        if count.is_multiple_of(PACKETS_AT_ONCE) && stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    for reading in [&mut *first, &mut *second] {
+        reading.analysis.finish();
+        reading.tell(&mut join, &mut requests)?;
+    }
+    for (finished, joined) in join.finish() {
+        requests
+            .take(&finished, joined)
+            .context("cannot write requests")?;
+    }
+    requests.flush().context("cannot write requests")?;
+    let (client, server) = match client_place {
+        Place::First => (first, second),
+        Place::Second => (second, first),
+    };
+    let sides = (
+        seen_at_both(client, server, Kind::Request),
+        seen_at_both(server, client, Kind::Response),
+    );
+    let mut ignored = client.analysis.strangers.by_name();
+    for (name, count) in server.analysis.strangers.by_name() {
+        *ignored.entry(name).or_default() += count;
+    }
+    let mut captures: Vec<_> = [(client, "client"), (server, "server")]
+        .into_iter()
+        .map(|(reading, end)| (reading.place, reading, end))
+        .collect();
+    captures.sort_by_key(|(place, ..)| *place == Place::Second);
+    let documents = captures.iter_mut().zip(names);
+    let documents = documents.map(|((_, reading, end), name)| reading.document(name, end));
+    let documents = documents.collect();
+    let sums = captures
+        .iter()
+        .find(|(place, ..)| *place == client_place)
+        .map(|(_, reading, _)| &reading.analysis.sums)
+        .context("neither capture is the client's end")?;
+    let joined = is_common.then(|| join.document());
+    Ok(document::document(
+        documents, sides, sums, ignored, &requests, joined,
+    ))
+}
+
+/// What one side sent: as it left at its own end, but what was overtaken or doubled as it arrived at the other.
+fn seen_at_both<R: Read>(own: &mut Reading<R>, other: &mut Reading<R>, kind: Kind) -> Side {
+    let counts = |reading: &Reading<R>| match kind {
+        Kind::Request => reading.analysis.sums.client,
+        Kind::Response => reading.analysis.sums.server,
+    };
+    let arrived = counts(other);
+    let mut side = document::side(&counts(own), &mut own.analysis.shapes, kind);
+    side.reordered = arrived.reordered;
+    side.duplicates = arrived.duplicates;
+    side
+}

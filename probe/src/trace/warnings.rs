@@ -1,0 +1,49 @@
+//! What a reader of the document should know before relying on it.
+
+use super::document::Document;
+
+pub fn of(document: &Document) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for capture in &document.captures {
+        let file = &capture.file;
+        if let Some(problem) = &capture.problem {
+            warnings.push(format!("{file}: {problem}"));
+        }
+        let missed = capture.client.missed_bytes + capture.server.missed_bytes;
+        if missed > 0 {
+            warnings.push(format!(
+                "{file}: {missed} bytes were acknowledged but not captured; the capture dropped packets, and counts are too low"
+            ));
+        }
+        let segments = capture.client.segments + capture.server.segments;
+        let duplicates = capture.client.duplicates + capture.server.duplicates;
+        if duplicates * 4 > segments && segments > 0 {
+            warnings.push(format!(
+                "{file}: {duplicates} packets were captured twice, as where two interfaces of one path are listened to; capture one of them"
+            ));
+        }
+    }
+    match &document.joined {
+        None if document.captures.len() > 1 => warnings.push(
+            "the captures hold no packet in common; are they of the same traffic, and at the same time?".to_owned(),
+        ),
+        Some(joined) if !joined.is_end_known => warnings.push(
+            "the packets do not tell which capture is the client's end; the first one is taken for it".to_owned(),
+        ),
+        _ => {}
+    }
+    if document.evicted > 0 {
+        warnings.push(format!(
+            "{} connections were forgotten while open, because there were too many at once; those that went on are counted again",
+            document.evicted
+        ));
+    }
+    if document.options.mss_assumed > 0 && document.client.coalesced + document.server.coalesced > 0
+    {
+        warnings.push(format!(
+            "{} connections have no captured SYN: what counts as coalesced there assumes the MSS of Ethernet",
+            document.options.mss_assumed
+        ));
+    }
+    warnings
+}

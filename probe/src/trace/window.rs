@@ -1,0 +1,137 @@
+//! A file seen through a window that moves over it: read in large pieces, never held whole.
+
+use std::io::{self, Read};
+
+/// How much is read at once. A map of the file would be slower here, and swell with it.
+const PIECE: usize = 1 << 20;
+/// The most that can be asked for at once.
+pub const LARGEST: usize = 512 << 10;
+
+pub struct Window<R> {
+    input: R,
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Where in the file the window's `start` is.
+    offset: u64,
+    ended: bool,
+}
+
+impl<R: Read> Window<R> {
+    pub fn new(input: R) -> Self {
+        Self {
+            input,
+            bytes: vec![0; PIECE + LARGEST],
+            start: 0,
+            end: 0,
+            offset: 0,
+            ended: false,
+        }
+    }
+
+    /// Where in the file the next byte is.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The bytes that are there already.
+    #[inline]
+    pub fn here(&self) -> &[u8] {
+        self.bytes.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// Have `count` bytes, at most LARGEST, in the window: false when the file ends before.
+    #[inline]
+    pub fn have(&mut self, count: usize) -> io::Result<bool> {
+        if self.end - self.start >= count {
+            return Ok(true);
+        }
+        self.refill(count)
+    }
+
+    #[cold]
+    fn refill(&mut self, count: usize) -> io::Result<bool> {
+        let kept = self.end - self.start;
+        self.bytes.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, kept);
+        while self.end < count.min(LARGEST) && !self.ended {
+            let room = self.bytes.len().min(self.end + PIECE);
+            let free = self.bytes.get_mut(self.end..room).unwrap_or_default();
+            match self.input.read(free) {
+                Ok(0) => self.ended = true,
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.end >= count)
+    }
+
+    /// Move on by `count` bytes that are there.
+    #[inline]
+    pub fn consume(&mut self, count: usize) {
+        let count = count.min(self.end - self.start);
+        self.start += count;
+        self.offset += count as u64;
+    }
+
+    /// The `count` bytes before the next one, which were consumed last.
+    #[inline]
+    pub fn consumed(&self, count: usize) -> &[u8] {
+        let from = self.start.saturating_sub(count);
+        self.bytes.get(from..self.start).unwrap_or_default()
+    }
+
+    /// Move on by `count` bytes, there or not: false when the file ends before.
+    pub fn skip(&mut self, mut count: u64) -> io::Result<bool> {
+        while count > 0 {
+            if !self.have(1)? {
+                return Ok(false);
+            }
+            let step = count.min((self.end - self.start) as u64);
+            self.consume(step as usize);
+            count -= step;
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives a few bytes a call, as a pipe does.
+    struct Drips<'a>(&'a [u8]);
+
+    impl Read for Drips<'_> {
+        fn read(&mut self, free: &mut [u8]) -> io::Result<usize> {
+            let count = self.0.len().min(free.len()).min(7);
+            free[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn a_file_passes_by_whole() {
+        let file: Vec<u8> = (0..100_000_u32).map(|number| number as u8).collect();
+        let mut window = Window::new(Drips(&file));
+        let mut seen = Vec::new();
+        while window.have(33).unwrap() {
+            window.consume(33);
+            seen.extend_from_slice(window.consumed(33));
+        }
+        seen.extend_from_slice(window.here());
+        assert_eq!(seen, file);
+        assert_eq!(window.offset(), (file.len() / 33 * 33) as u64);
+    }
+
+    #[test]
+    fn skipping_ends_where_the_file_does() {
+        let mut window = Window::new(Drips(b"0123456789"));
+        assert!(window.skip(9).unwrap());
+        assert!(window.have(1).unwrap());
+        assert_eq!(window.here(), b"9");
+        assert!(!window.skip(2).unwrap());
+    }
+}

@@ -1,0 +1,190 @@
+//! Small writes that were joined on their way to the wire, inferred from the sizes of segments.
+//!
+//! A segment that is no multiple of the MSS although its message goes on ends where the sender's program ended a write:
+//! nothing else makes a stack cut there. The commonest size of such segments is taken for the size of a write; a segment of
+//! k times that size then joins k writes.
+
+use std::collections::HashMap;
+
+use super::head::Head;
+
+/// What a segment holds of heads: they are written with the content, and their size is no write's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heads {
+    pub begun: u32,
+    bytes: u32,
+    is_cut: bool,
+}
+
+impl Heads {
+    pub fn note(&mut self, head: &Head) {
+        match head.length {
+            Some(length) => self.bytes = self.bytes.saturating_add(length as u32),
+            None => self.is_cut = true,
+        }
+    }
+}
+
+/// Where the message ends that a segment carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageEnd {
+    Here,
+    Later,
+    /// What comes next tells.
+    Unknown,
+}
+
+/// The content of the last segment, while it is not known whether its message went on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LastWrite(u32);
+
+impl LastWrite {
+    /// A segment in order. `full` is the payload of one that the MSS cut off.
+    #[inline]
+    pub fn segment(
+        &mut self,
+        length: u32,
+        full: u32,
+        heads: &Heads,
+        end: MessageEnd,
+        writes: &mut Writes,
+    ) {
+        if self.0 > 0 {
+            writes.record(self.0, heads.begun == 0);
+            self.0 = 0;
+        }
+        // Of a full segment nobody can tell whether a write ended with it; nor of one that holds several messages.
+        if length == full || length.is_multiple_of(full) || heads.begun > 1 || heads.is_cut {
+            return;
+        }
+        let content = length.saturating_sub(heads.bytes);
+        match end {
+            MessageEnd::Here => writes.record(content, false),
+            MessageEnd::Later => writes.record(content, true),
+            MessageEnd::Unknown => self.0 = content,
+        }
+    }
+}
+
+impl LastWrite {
+    /// Nothing more comes, so that the message ended with it.
+    pub fn end(&mut self, writes: &mut Writes) {
+        writes.record(self.0, false);
+        self.0 = 0;
+    }
+}
+
+/// Sizes of segments that end a write.
+#[derive(Debug, Default)]
+pub struct Writes {
+    sizes: HashMap<u32, Sizes>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sizes {
+    /// Of segments in the midst of a message.
+    amid: u64,
+    all: u64,
+}
+
+/// What was inferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inferred {
+    /// Bytes in a write.
+    pub size: u32,
+    /// Writes that left in a segment of their own.
+    pub apart: u64,
+    /// Writes that left in a segment with others before them.
+    pub joined: u64,
+}
+
+/// Sizes that are told apart: programs that write in pieces have few.
+const MOST_SIZES: usize = 1024;
+/// A size that is seen less often than this is chance.
+const FEWEST: u64 = 3;
+/// Longer segments are no joined small writes.
+const MOST_JOINED: u32 = 64;
+
+impl Writes {
+    /// A segment carries this much of a message's content, and the message goes on after it or not.
+    pub fn record(&mut self, size: u32, goes_on: bool) {
+        if size == 0 || (self.sizes.len() >= MOST_SIZES && !self.sizes.contains_key(&size)) {
+            return;
+        }
+        let sizes = self.sizes.entry(size).or_default();
+        sizes.amid += u64::from(goes_on);
+        sizes.all += 1;
+    }
+
+    /// None where nothing suggests that programs wrote in pieces.
+    pub fn infer(&self) -> Option<Inferred> {
+        let common = self.sizes.iter().filter(|(_, seen)| seen.amid >= FEWEST);
+        let (&commonest, most) =
+            common.max_by_key(|(size, seen)| (seen.amid, std::cmp::Reverse(**size)))?;
+        // Where most writes were joined by twos or threes, the size of one is a divisor that was seen too.
+        let divides = |size: u32| commonest % size == 0 && commonest / size <= MOST_JOINED;
+        let size = self
+            .sizes
+            .iter()
+            .filter(|(size, seen)| seen.amid >= FEWEST.max(most.amid / 16) && divides(**size))
+            .map(|(size, _)| *size)
+            .min()
+            .unwrap_or(commonest);
+        let mut inferred = Inferred {
+            size,
+            apart: 0,
+            joined: 0,
+        };
+        for (&this, seen) in &self.sizes {
+            match this / size {
+                1 if this == size => inferred.apart += seen.all,
+                times @ 2..=MOST_JOINED if this % size == 0 => {
+                    inferred.apart += seen.all;
+                    inferred.joined += seen.all * u64::from(times - 1);
+                }
+                _ => {}
+            }
+        }
+        Some(inferred)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_writes_are_counted() {
+        let mut writes = Writes::default();
+        for _ in 0..10 {
+            writes.record(1000, true);
+            writes.record(3000, true);
+            writes.record(2000, false);
+        }
+        writes.record(1234, false);
+        let inferred = writes.infer().unwrap();
+        assert_eq!(
+            (inferred.size, inferred.apart, inferred.joined),
+            (1000, 30, 30)
+        );
+    }
+
+    #[test]
+    fn nothing_is_made_of_whole_messages() {
+        let mut writes = Writes::default();
+        for _ in 0..100 {
+            writes.record(500, false);
+            writes.record(1000, false);
+        }
+        assert_eq!(writes.infer(), None);
+    }
+
+    #[test]
+    fn sizes_are_not_collected_without_end() {
+        let mut writes = Writes::default();
+        for size in 0..10_000 {
+            writes.record(size, true);
+        }
+        assert!(writes.sizes.len() <= MOST_SIZES);
+    }
+}

@@ -1,0 +1,310 @@
+//! `trace` reads every kind of capture file to the same result, and names what it cannot read.
+
+use serde_json::json;
+
+use crate::support::*;
+use crate::trace_support::*;
+
+/// Two requests, with a reply of three segments each.
+fn conversation() -> Talk {
+    let mut talk = Talk::begun();
+    for _ in 0..2 {
+        talk.ask(GET);
+        talk.answer_in(&reply(4000), 1448);
+        talk.client_acks();
+    }
+    talk.finish();
+    talk
+}
+
+fn assert_found(document: &serde_json::Value, how: &str) {
+    assert_eq!(document["requests"], 2, "{how}: {document}");
+    assert_eq!(
+        numbers(
+            &document["server"],
+            ["segments", "acks", "retransmitted", "reordered"]
+        ),
+        [6, 1, 0, 0],
+        "{how}"
+    );
+    assert_eq!(
+        numbers(&document["client"], ["segments", "acks"]),
+        [2, 3],
+        "{how}"
+    );
+    assert_eq!(document["captures"][0]["problem"], json!(null), "{how}");
+    assert_eq!(document["ignored"], json!({}), "{how}");
+}
+
+#[test]
+fn every_order_unit_and_link_means_the_same() {
+    let talk = conversation();
+    for is_big_endian in [false, true] {
+        for is_nanoseconds in [false, true] {
+            for (link, name) in [
+                (Link::Ethernet, "Ethernet"),
+                (Link::Vlan, "Ethernet"),
+                (Link::QinQ, "Ethernet"),
+                (Link::Cooked, "Linux cooked"),
+                (Link::Cooked2, "Linux cooked v2"),
+                (Link::Raw, "raw IP"),
+            ] {
+                let pcap = Pcap {
+                    is_big_endian,
+                    is_nanoseconds,
+                    link,
+                    ..Pcap::default()
+                };
+                let document = trace(&pcap.file(&talk.packets));
+                assert_found(&document, name);
+                let capture = &document["captures"][0];
+                assert_eq!(capture["links"], json!([name]));
+                assert_eq!(capture["first_ns"], BEGIN);
+                assert_eq!(capture["last_ns"], talk.packets.last().unwrap().time);
+            }
+        }
+    }
+}
+
+#[test]
+fn ipv6_is_followed_like_ipv4() {
+    let mut talk = Talk::between("[fd00::2]:40000", "[fd00::1]:80");
+    talk.mss = 1440;
+    talk.handshake();
+    talk.ask(GET);
+    talk.answer_in(&reply(4000), 1428);
+    let (document, requests) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    assert_eq!(document["server"]["segments"], 3);
+    assert_eq!(document["server"]["coalesced"], 0);
+    assert_eq!(requests[0]["client"], "[fd00::2]:40000");
+}
+
+/// A block of pcapng.
+fn block(order: &Pcap, kind: u32, body: &[u8]) -> Vec<u8> {
+    let mut body = body.to_vec();
+    body.resize(body.len().next_multiple_of(4), 0);
+    let length = order.u32(body.len() as u32 + 12);
+    [order.u32(kind), length.clone(), body, length].concat()
+}
+
+fn interface(order: &Pcap, link: u16, resolution: Option<u8>) -> Vec<u8> {
+    let mut body = [order.u16(link), order.u16(0), order.u32(0)].concat();
+    if let Some(code) = resolution {
+        body.extend(
+            [
+                order.u16(9),
+                order.u16(1),
+                vec![code, 0, 0, 0],
+                order.u32(0),
+            ]
+            .concat(),
+        );
+    }
+    block(order, 1, &body)
+}
+
+#[test]
+fn pcapng_has_several_interfaces_with_clocks_of_their_own() {
+    let talk = conversation();
+    for is_big_endian in [false, true] {
+        let order = Pcap {
+            is_big_endian,
+            ..Pcap::default()
+        };
+        let section = [
+            order.u32(0x1a2b_3c4d),
+            order.u16(1),
+            order.u16(0),
+            order.u32(u32::MAX),
+            order.u32(u32::MAX),
+        ];
+        let mut file = block(&order, 0x0a0d_0d0a, &section.concat());
+        file.extend(interface(&order, 1, Some(9)));
+        file.extend(interface(&order, 101, None));
+        file.extend(interface(&order, 276, Some(0x80 | 30)));
+        // A block of a kind that nobody has heard of.
+        file.extend(block(&order, 0x0bad, &[1, 2, 3]));
+        for (number, packet) in talk.packets.iter().enumerate() {
+            let (interface, link, ticks) = match number % 3 {
+                0 => (0, Link::Ethernet, packet.time),
+                1 => (1, Link::Raw, packet.time / 1000),
+                _ => (
+                    2,
+                    Link::Cooked2,
+                    (u128::from(packet.time) * (1 << 30)).div_ceil(1_000_000_000) as u64,
+                ),
+            };
+            let frame = frame(packet, link);
+            let length = order.u32(frame.len() as u32);
+            let fields =
+                [interface, (ticks >> 32) as u32, ticks as u32].map(|field| order.u32(field));
+            let body = [fields.concat(), length.clone(), length, frame].concat();
+            file.extend(block(&order, 6, &body));
+        }
+        let document = trace(&file);
+        assert_found(&document, "pcapng");
+        let capture = &document["captures"][0];
+        assert_eq!(
+            capture["links"],
+            json!(["Ethernet", "raw IP", "Linux cooked v2"])
+        );
+        assert_eq!(capture["first_ns"], BEGIN);
+        // The handshake, across all three resolutions.
+        assert_eq!(document["each_request"]["connect_ns"]["min"], 2 * STEP);
+    }
+}
+
+#[test]
+fn a_short_snap_length_still_tells_all_of_segments() {
+    let talk = conversation();
+    for snap in [54, 66, 96, 128] {
+        let document = trace(
+            &Pcap {
+                snap,
+                ..Pcap::default()
+            }
+            .file(&talk.packets),
+        );
+        let sides = [&document["client"], &document["server"]];
+        assert_eq!(
+            sides.map(|side| numbers(side, ["segments"])[0]),
+            [2, 6],
+            "{snap}"
+        );
+        assert_eq!(
+            sides.map(|side| numbers(side, ["payload_bytes"])[0]),
+            [2 * GET.len() as u64, 2 * reply(4000).len() as u64]
+        );
+        // From the first bytes of a head on, requests are found as well, and when they ended.
+        if snap >= 96 {
+            assert_eq!(document["requests"], 2, "{snap}");
+            assert_eq!(document["status"], json!({"2xx": 2}), "{snap}");
+            let transfer = &document["each_request"]["transfer_ns"];
+            assert_eq!(
+                numbers(transfer, ["min", "max", "count"]),
+                [2 * STEP, 2 * STEP, 2],
+                "{snap}"
+            );
+        }
+    }
+}
+
+#[test]
+fn files_that_break_off_are_told_as_far_as_they_go() {
+    let whole = Pcap::default().file(&conversation().packets);
+    for length in [25, whole.len() / 2, whole.len() - 1] {
+        let (output, _directory) = run_trace(&[&whole[..length]], &[]);
+        let document = document(&output);
+        assert_eq!(output.status.code(), Some(0));
+        let problem = document["captures"][0]["problem"].as_str().unwrap();
+        assert!(
+            problem.contains("the file is cut within a packet"),
+            "{problem}"
+        );
+        assert_eq!(document["warnings"].as_array().unwrap().len(), 1);
+    }
+    let mut damaged = whole.clone();
+    damaged[24 + 8..24 + 12].copy_from_slice(&u32::MAX.to_le_bytes());
+    let document = trace(&damaged);
+    assert_eq!(document["packets"], 0);
+    let problem = document["captures"][0]["problem"].as_str().unwrap();
+    assert!(
+        problem.contains("damaged") && problem.contains("byte 24"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn what_is_no_capture_is_a_document_and_an_error() {
+    for (bytes, why) in [
+        (&b""[..], "empty"),
+        (b"GET / HTTP/1.1\r\n", "neither pcap nor pcapng"),
+        (b"\x1f\x8b\x08\x00", "gunzip"),
+    ] {
+        let (output, _directory) = run_trace(&[bytes], &[]);
+        assert_eq!(output.status.code(), Some(2));
+        let document = document(&output);
+        assert_eq!(document["packets"], 0);
+        assert!(
+            document["captures"][0]["problem"]
+                .as_str()
+                .unwrap()
+                .contains(why)
+        );
+        let error = text(&output.stderr);
+        assert!(error.contains(why) && error.lines().count() == 1, "{error}");
+    }
+}
+
+#[test]
+fn foreign_packets_are_counted_by_name() {
+    let pcap = Pcap::default();
+    let mut file = pcap.file(&conversation().packets);
+    let ethernet = |kind: u16, rest: &[u8]| [&[2; 12][..], &kind.to_be_bytes(), rest].concat();
+    let ip = |fragment: u8, protocol: u8| {
+        let mut header = vec![0x45, 0, 0, 60, 0, 1, fragment, 0, 64, protocol, 0, 0];
+        header.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+        header.resize(60, 0);
+        header
+    };
+    for frame in [
+        ethernet(0x0806, &[0; 28]),
+        ethernet(0x88cc, &[0; 28]),
+        ethernet(0x1234, &[0; 28]),
+        ethernet(0x0800, &ip(0, 17)),
+        ethernet(0x0800, &ip(0x20, 6)),
+        ethernet(0x0800, &ip(0, 6)[..30]),
+        ethernet(0x0800, &[0; 60]),
+        ethernet(0x0800, b""),
+    ] {
+        file.extend(pcap.record(BEGIN, &frame));
+    }
+    let document = trace(&file);
+    let expected = json!({
+        "ARP": 1, "LLDP": 1, "unknown EtherType 0x1234": 1, "UDP": 1, "IP fragment": 1,
+        "headers cut by the snap length": 2, "neither IPv4 nor IPv6": 1,
+    });
+    assert_eq!(document["ignored"], expected);
+    assert_eq!(document["requests"], 2);
+    let mut other = Pcap::default().header();
+    other[20..24].copy_from_slice(&147_u32.to_le_bytes());
+    other.extend(pcap.record(BEGIN, &[0; 60]));
+    assert_eq!(
+        trace(&other)["ignored"],
+        json!({"unknown link type 147": 1})
+    );
+}
+
+#[test]
+fn bad_arguments_are_one_line_and_exit_2() {
+    let directory = Directory::new();
+    let capture = directory.join("a.pcap");
+    std::fs::write(&capture, Pcap::default().header()).unwrap();
+    let (capture, folder) = (
+        capture.to_str().unwrap(),
+        directory.path().to_str().unwrap(),
+    );
+    for (arguments, why) in [
+        (&["trace", "/nowhere.pcap"][..], "cannot open /nowhere.pcap"),
+        (&["trace", folder], "is a folder"),
+        (
+            &["trace", capture, "--requests", capture],
+            "name another file",
+        ),
+        (
+            &["trace", capture, "--requests", "/nowhere/x"],
+            "cannot write /nowhere/x",
+        ),
+        (&["trace", capture, capture, capture], ""),
+        (&["trace"], "PCAP"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let error = text(&output.stderr);
+        assert!(
+            error.contains(why) && error.trim().lines().count() == 1,
+            "{error}"
+        );
+    }
+    assert_eq!(run(&["trace", capture]).status.code(), Some(0));
+}

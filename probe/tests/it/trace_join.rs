@@ -1,0 +1,299 @@
+//! Two captures of one conversation, with a known network between them.
+
+use serde_json::Value;
+
+use crate::trace_support::*;
+
+/// What lies between the two ends.
+#[derive(Clone, Copy)]
+struct Network<'a> {
+    delay: u64,
+    /// What the server's clock is ahead.
+    ahead: i64,
+    /// Packets by their numbers in the conversation: those that are lost, and those that take 1.5 ms longer.
+    lost: &'a [usize],
+    late: &'a [usize],
+}
+
+const PLAIN: Network = Network {
+    delay: 2_000_000,
+    ahead: 0,
+    lost: &[],
+    late: &[],
+};
+
+/// The captures of the client's and of the server's end. A packet of the conversation leaves at its time.
+fn ends(talk: &Talk, network: Network) -> [Vec<Packet>; 2] {
+    let mut ends = [Vec::new(), Vec::new()];
+    for (number, packet) in talk.packets.iter().enumerate() {
+        let is_from_client = packet.source == talk.client.address;
+        let extra = if network.late.contains(&number) {
+            1_500_000
+        } else {
+            0
+        };
+        let arrival = Packet {
+            time: packet.time + network.delay + extra,
+            ..packet.clone()
+        };
+        let (from, to) = if is_from_client { (0, 1) } else { (1, 0) };
+        ends[from].push(packet.clone());
+        if !network.lost.contains(&number) {
+            ends[to].push(arrival);
+        }
+    }
+    for end in &mut ends {
+        end.sort_by_key(|packet| packet.time);
+    }
+    for packet in &mut ends[1] {
+        packet.time = packet.time.wrapping_add_signed(network.ahead);
+    }
+    ends
+}
+
+fn joined(ends: &[Vec<Packet>; 2]) -> (Value, Vec<Value>) {
+    let [client, server] = ends.each_ref().map(|packets| Pcap::default().file(packets));
+    trace_requests(&[&client, &server])
+}
+
+/// Requests one after the other, each packet sent when the one before has arrived; 5 ms are spent in the server.
+fn conversation(requests: usize, size: usize, piece: usize) -> Talk {
+    let mut talk = Talk::new();
+    talk.now += 2 * PLAIN.delay;
+    for _ in 0..3 {
+        talk.now += PLAIN.delay;
+    }
+    talk.now = BEGIN;
+    talk.handshake();
+    for (number, packet) in talk.packets.iter_mut().enumerate() {
+        packet.time = BEGIN + number as u64 * 3_000_000;
+    }
+    talk.now = BEGIN + 9_000_000;
+    for _ in 0..requests {
+        talk.ask(GET);
+        talk.wait(PLAIN.delay + 5_000_000);
+        talk.answer_in(&reply(size), piece);
+        talk.wait(PLAIN.delay + 3_000_000);
+        talk.client_acks();
+        talk.wait(PLAIN.delay + 3_000_000);
+    }
+    talk
+}
+
+const FATES: [&str; 6] = [
+    "lost",
+    "lost_bare",
+    "reordered",
+    "reordered_bare",
+    "duplicated",
+    "unsent",
+];
+
+fn fates(document: &Value, way: &str) -> [u64; 6] {
+    numbers(&document["joined"][way], FATES)
+}
+
+#[test]
+fn time_is_divided_among_client_network_and_server() {
+    let talk = conversation(5, 4000, 1448);
+    for ahead in [0, 123_456_789_000, -987_654_321] {
+        let (document, requests) = joined(&ends(&talk, Network { ahead, ..PLAIN }));
+        assert_eq!(document["joined"]["offset_ns"].as_i64().unwrap(), ahead);
+        assert_eq!(document["joined"]["uncertainty_ns"], PLAIN.delay);
+        assert_eq!(document["captures"][0]["end"], "client");
+        assert_eq!(numbers(&document, ["requests", "connections"]), [5, 1]);
+        assert_eq!(requests.len(), 5);
+        for request in &requests {
+            let joined = &request["joined"];
+            let parts = numbers(
+                joined,
+                [
+                    "client_ns",
+                    "network_ns",
+                    "server_ns",
+                    "transfer_ns",
+                    "total_ns",
+                ],
+            );
+            // The server answers 5 ms after the request came to it, in three segments.
+            let server = 5_000_000 + STEP;
+            let transfer = 2 * STEP;
+            assert_eq!(
+                parts,
+                [
+                    0,
+                    2 * PLAIN.delay,
+                    server,
+                    transfer,
+                    2 * PLAIN.delay + server + transfer
+                ]
+            );
+            let [there, here] = [joined, request].map(|one| one["request_first"].as_u64().unwrap());
+            assert_eq!(there.wrapping_sub(here) as i64, PLAIN.delay as i64 + ahead);
+        }
+        for way in ["there", "back"] {
+            assert_eq!(fates(&document, way), [0; 6]);
+            let delay = &document["joined"][way]["delay_ns"];
+            assert_eq!(numbers(delay, ["min", "max"]), [PLAIN.delay; 2]);
+        }
+    }
+}
+
+#[test]
+fn the_order_of_the_files_does_not_matter() {
+    let talk = conversation(5, 4000, 1448);
+    let [client, server] = ends(
+        &talk,
+        Network {
+            ahead: 777_000,
+            ..PLAIN
+        },
+    );
+    let (document, requests) = joined(&[server, client]);
+    assert_eq!(document["joined"]["offset_ns"], -777_000);
+    assert_eq!(
+        (
+            &document["captures"][0]["end"],
+            &document["captures"][1]["end"]
+        ),
+        (&"server".into(), &"client".into())
+    );
+    assert_eq!(requests[0]["joined"]["network_ns"], 2 * PLAIN.delay);
+    assert_eq!(requests[0]["request_first"], talk.packets[3].time);
+}
+
+#[test]
+fn what_was_lost_between_is_found() {
+    let mut talk = conversation(3, 20_000, 1448);
+    let begin = talk
+        .packets
+        .iter()
+        .position(|packet| packet.payload.len() == 1448)
+        .unwrap();
+    // Two segments of the first reply are lost, and sent again; and an acknowledgement.
+    let ack = talk
+        .packets
+        .iter()
+        .position(|packet| packet.payload.is_empty() && packet.time > BEGIN + 9_000_000)
+        .unwrap();
+    let again: Vec<_> = [begin + 2, begin + 7]
+        .map(|at| talk.packets[at].clone())
+        .to_vec();
+    for packet in &again {
+        talk.now = talk.packets[ack].time + 1_000_000;
+        talk.resend(packet);
+    }
+    talk.packets.sort_by_key(|packet| packet.time);
+    let network = Network {
+        lost: &[begin + 2, begin + 7, ack],
+        ..PLAIN
+    };
+    let (document, requests) = joined(&ends(&talk, network));
+    assert_eq!(fates(&document, "back"), [2, 0, 0, 0, 0, 0]);
+    assert_eq!(fates(&document, "there"), [0, 1, 0, 0, 0, 0]);
+    assert_eq!(document["server"]["retransmitted"], 2);
+    let lost: Vec<_> = requests
+        .iter()
+        .map(|request| numbers(&request["joined"], ["response_lost", "request_lost"]))
+        .collect();
+    assert_eq!(lost, [[2, 0], [0, 0], [0, 0]]);
+}
+
+#[test]
+fn what_was_overtaken_between_is_found() {
+    let talk = conversation(3, 40_000, 1448);
+    let begin = talk
+        .packets
+        .iter()
+        .position(|packet| packet.payload.len() == 1448)
+        .unwrap();
+    let network = Network {
+        late: &[begin + 1, begin + 5],
+        ..PLAIN
+    };
+    let (document, requests) = joined(&ends(&talk, network));
+    assert_eq!(fates(&document, "back"), [0, 0, 2, 0, 0, 0]);
+    assert_eq!(
+        numbers(&document["server"], ["reordered", "retransmitted"]),
+        [2, 0]
+    );
+    assert_eq!(requests[0]["joined"]["response_reordered"], 2);
+    assert_eq!(requests[1]["joined"]["response_reordered"], 0);
+}
+
+/// Cut super-segments as a network card does: the same stamp, identifications that count up.
+fn cut(packets: &[Packet], size: usize) -> Vec<Packet> {
+    let cut = |packet: &Packet| -> Vec<Packet> {
+        if packet.payload.len() <= size {
+            return vec![packet.clone()];
+        }
+        let pieces = packet.payload.chunks(size).enumerate();
+        let piece = |(number, payload): (usize, &[u8])| Packet {
+            sequence: packet.sequence.wrapping_add((number * size) as u32),
+            id: packet.id.wrapping_add(number as u16),
+            payload: payload.to_vec(),
+            ..packet.clone()
+        };
+        pieces.map(piece).collect()
+    };
+    packets.iter().flat_map(cut).collect()
+}
+
+#[test]
+fn a_super_segment_at_one_end_is_many_at_the_other() {
+    let talk = conversation(4, 30_000, 1448 * 10);
+    let [mut client, server] = ends(&talk, PLAIN);
+    // A card numbers the pieces; the next super-segment's number lies behind them.
+    let mut numbered = server.clone();
+    for packet in numbered
+        .iter_mut()
+        .chain(&mut client)
+        .filter(|packet| packet.source == talk.server.address)
+    {
+        packet.id = packet.id.wrapping_mul(16);
+    }
+    let whole = cut(&client, 1448);
+    let (document, _) = joined(&[whole.clone(), numbered.clone()]);
+    assert_eq!(fates(&document, "back"), [0; 6]);
+    assert_eq!(document["server"]["coalesced"], 12);
+    // One piece of the second super-segment is lost, another overtaken.
+    let mut hurt = whole;
+    let pieces: Vec<_> = (0..hurt.len())
+        .filter(|at| hurt[*at].payload.len() == 1448)
+        .collect();
+    hurt.swap(pieces[13], pieces[14]);
+    hurt.remove(pieces[12]);
+    let (document, _) = joined(&[hurt, numbered]);
+    assert_eq!(fates(&document, "back"), [1, 0, 1, 0, 0, 0]);
+}
+
+#[test]
+fn what_is_seen_at_one_end_alone_is_counted() {
+    let talk = conversation(6, 4000, 1448);
+    let [client, server] = ends(&talk, PLAIN);
+    // The server's capture was begun later and ended sooner.
+    let (_, requests) = joined(&[client.clone(), server[12..server.len() - 8].to_vec()]);
+    assert_eq!(requests.len(), 6);
+    let pairs = requests
+        .iter()
+        .filter(|request| request["joined"].is_object())
+        .count();
+    assert!((3..6).contains(&pairs), "{pairs}");
+    // Nothing outside of the time that both were there is called lost.
+    let (document, _) = joined(&[client.clone(), server[12..server.len() - 8].to_vec()]);
+    assert_eq!(
+        fates(&document, "back")[0] + fates(&document, "there")[0],
+        0
+    );
+    // Of other traffic, nothing can be joined.
+    let mut other = Talk::between("10.0.0.9:40000", "10.0.0.8:80");
+    other.handshake();
+    let (document, requests) = joined(&[client, other.packets]);
+    assert!(document["joined"].is_null());
+    assert!(
+        document["warnings"]
+            .to_string()
+            .contains("no packet in common")
+    );
+    assert_eq!(requests.len(), 6);
+}

@@ -1,0 +1,365 @@
+//! `trace` finds every request, and the time of each of its events.
+
+use serde_json::{Value, json};
+
+use crate::support::*;
+use crate::trace_support::*;
+
+fn requests(talk: &Talk) -> Vec<Value> {
+    trace_requests(&[&Pcap::default().file(&talk.packets)]).1
+}
+
+fn time(request: &Value, event: &str) -> u64 {
+    request[event]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no {event}: {request}"))
+}
+
+fn flags(request: &Value) -> Vec<&str> {
+    let flags = request["flags"].as_array().unwrap();
+    flags.iter().map(|flag| flag.as_str().unwrap()).collect()
+}
+
+#[test]
+fn every_event_has_its_time() {
+    let mut talk = Talk::begun();
+    let (first, second) = GET.split_at(20);
+    talk.ask(first);
+    talk.wait(1_000_000);
+    talk.ask(second);
+    talk.server_acks();
+    talk.wait(5_000_000);
+    talk.answer_in(&reply(3000), 1448);
+    talk.client_acks();
+    talk.client_acks();
+    talk.finish();
+    let at: Vec<u64> = talk.packets.iter().map(|packet| packet.time).collect();
+    let found = requests(&talk);
+    assert_eq!(found.len(), 1);
+    let request = &found[0];
+    let events = [
+        "syn",
+        "synack",
+        "ack",
+        "request_first",
+        "request_last",
+        "request_acked",
+    ];
+    for (event, time) in events.iter().zip(&at) {
+        assert_eq!(request[*event], *time, "{event}");
+    }
+    assert_eq!(time(request, "response_first"), at[6]);
+    assert_eq!(time(request, "response_last"), at[8]);
+    assert_eq!(time(request, "fin"), at[11]);
+    assert_eq!(
+        (&request["method"], &request["status"], &request["mss"]),
+        (&json!("GET"), &json!(200), &json!(1460))
+    );
+    assert_eq!(
+        (&request["client"], &request["server"]),
+        (&json!("10.0.0.2:40000"), &json!("10.0.0.1:80"))
+    );
+    assert_eq!(
+        numbers(&request["request"], ["bytes", "head", "segments", "acks"]),
+        [GET.len() as u64, GET.len() as u64, 2, 1]
+    );
+    let (whole, head) = (reply(3000).len() as u64, reply(3000).len() as u64 - 3000);
+    assert_eq!(
+        numbers(&request["response"], ["bytes", "head", "segments", "acks"]),
+        [whole, head, 3, 2]
+    );
+    assert_eq!(flags(request), Vec::<&str>::new());
+}
+
+#[test]
+fn a_kept_connection_has_a_line_for_each_request() {
+    let mut talk = Talk::begun();
+    for size in 0..20 {
+        talk.ask(GET);
+        talk.answer_in(&reply(size * 700), 1448);
+        talk.client_acks();
+    }
+    talk.finish();
+    let found = requests(&talk);
+    assert_eq!(found.len(), 20);
+    for (number, request) in found.iter().enumerate() {
+        assert_eq!(
+            numbers(request, ["connection", "number"]),
+            [0, number as u64]
+        );
+        assert_eq!(request["response"]["bytes"], reply(number * 700).len());
+        assert_eq!(request["fin"].is_null(), number < 19);
+        assert!(time(request, "request_acked") <= time(request, "response_first"));
+    }
+}
+
+#[test]
+fn pipelined_requests_get_their_own_replies() {
+    let mut talk = Talk::begun();
+    // Three in one segment, and a fourth whose head is in two; then all replies in segments that know no bounds.
+    talk.ask([GET, GET, GET, &GET[..10]].concat());
+    talk.ask(&GET[10..]);
+    let replies: Vec<u8> = (1..=4).flat_map(|number| reply(number * 500)).collect();
+    talk.answer_in(&replies, 1448);
+    talk.finish();
+    let found = requests(&talk);
+    let bytes: Vec<_> = found
+        .iter()
+        .map(|request| request["response"]["bytes"].as_u64().unwrap())
+        .collect();
+    assert_eq!(
+        bytes,
+        [1, 2, 3, 4].map(|number| reply(number * 500).len() as u64)
+    );
+    assert_eq!(
+        found
+            .iter()
+            .map(|request| flags(request).contains(&"pipelined"))
+            .collect::<Vec<_>>(),
+        [false, true, true, true]
+    );
+    assert_eq!(time(&found[3], "request_first"), talk.packets[3].time);
+    assert_eq!(time(&found[3], "request_last"), talk.packets[4].time);
+    assert_eq!(found[0]["request"]["segments"], 1);
+    assert_eq!(found[3]["request"]["segments"], 2);
+}
+
+#[test]
+fn bodies_end_in_every_way_that_http_knows() {
+    let ways: [(&str, &[u8], u64); 6] = [
+        ("GET", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 43),
+        ("GET", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n3\r\nabc\r\n0\r\nA: b\r\n\r\n", 80),
+        ("GET", b"HTTP/1.1 204 No Content\r\n\r\n", 27),
+        ("GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 99\r\n\r\n", 49),
+        ("HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n", 41),
+        ("GET", b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", 39),
+    ];
+    for size in [1, 7, 1448] {
+        let mut talk = Talk::begun();
+        for (method, reply, _) in &ways {
+            talk.ask(GET.replacen("GET", method, 1));
+            talk.answer_in(reply, size);
+        }
+        // The last one ends with the connection.
+        talk.ask(GET);
+        talk.answer_in(b"HTTP/1.0 200 OK\r\n\r\nuntil the end", size);
+        talk.finish();
+        let found = requests(&talk);
+        let told: Vec<_> = found
+            .iter()
+            .map(|request| request["response"]["bytes"].as_u64().unwrap())
+            .collect();
+        let wanted: Vec<_> = ways.iter().map(|(.., bytes)| *bytes).chain([32]).collect();
+        assert_eq!(told, wanted, "in segments of {size}");
+        assert!(
+            found
+                .iter()
+                .all(|request| !flags(request).contains(&"unfinished"))
+        );
+        assert_eq!(flags(&found[5]), ["interim"]);
+        assert_eq!(found[4]["method"], "HEAD");
+    }
+}
+
+#[test]
+fn requests_have_bodies_too() {
+    let mut talk = Talk::begun();
+    talk.ask("POST /a HTTP/1.1\r\nContent-Length: 3000\r\nExpect: 100-continue\r\n\r\n");
+    talk.answer("HTTP/1.1 100 Continue\r\n\r\n");
+    talk.ask(vec![b'G'; 1448]);
+    // Content that looks like a request is none.
+    talk.ask([GET.as_bytes(), &vec![b'x'; 1552 - GET.len()]].concat());
+    talk.answer(reply(10));
+    talk.ask("PUT /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n0\r\n\r\n");
+    talk.answer(reply(20));
+    talk.finish();
+    let found = requests(&talk);
+    assert_eq!(found.len(), 2);
+    assert_eq!(
+        (&found[0]["method"], &found[1]["method"]),
+        (&json!("POST"), &json!("PUT"))
+    );
+    assert_eq!(time(&found[0], "request_last"), talk.packets[6].time);
+    assert_eq!(time(&found[0], "response_first"), talk.packets[7].time);
+    assert_eq!(found[0]["response"]["bytes"], reply(10).len());
+}
+
+#[test]
+fn heads_that_come_late_are_read_all_the_same() {
+    let mut talk = Talk::begun();
+    for _ in 0..3 {
+        talk.ask(GET);
+        let begin = talk.packets.len();
+        let chunked = [
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec(),
+            b"800\r\n".to_vec(),
+            vec![b'x'; 0x800],
+            b"\r\n0\r\n\r\n".to_vec(),
+        ];
+        talk.answer_in(&chunked.concat(), 500);
+        // The head comes last of all, and the rest backwards.
+        talk.packets[begin..].reverse();
+    }
+    let times: Vec<u64> = (0..talk.packets.len() as u64)
+        .map(|number| BEGIN + number * STEP)
+        .collect();
+    talk.packets
+        .iter_mut()
+        .zip(times)
+        .for_each(|(packet, time)| packet.time = time);
+    let (document, found) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    assert_eq!(found.len(), 3);
+    assert_eq!(document["server"]["reordered"], 3 * 4);
+    assert!(found.iter().all(
+        |request| request["response_last"] == request["response_first"] && request["status"] == 200
+    ));
+    assert!(
+        found
+            .iter()
+            .all(|request| request["response"]["segments"] == 5
+                && request["response"]["reordered"] == 4),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn captures_that_begin_or_end_in_the_midst_tell_what_they_can() {
+    let mut talk = Talk::begun();
+    for _ in 0..3 {
+        talk.ask(GET);
+        talk.answer_in(&reply(4000), 1448);
+        talk.client_acks();
+    }
+    for skipped in 0..talk.packets.len() {
+        let (document, found) = trace_requests(&[&Pcap::default().file(&talk.packets[skipped..])]);
+        let left = talk.packets[skipped..]
+            .iter()
+            .filter(|packet| packet.payload.starts_with(b"GET"))
+            .count();
+        assert_eq!(found.len(), left, "from packet {skipped} on");
+        assert!(
+            found
+                .iter()
+                .all(|request| request["response"]["bytes"] == reply(4000).len()),
+            "{skipped} {found:?}"
+        );
+        assert!(
+            found
+                .iter()
+                .all(|request| request["client"] == "10.0.0.2:40000")
+        );
+        assert_eq!(document["server"]["retransmitted"], 0);
+    }
+    for kept in 4..talk.packets.len() {
+        let (document, found) = trace_requests(&[&Pcap::default().file(&talk.packets[..kept])]);
+        let asked = talk.packets[..kept]
+            .iter()
+            .filter(|packet| packet.payload.starts_with(b"GET"))
+            .count();
+        assert_eq!(found.len(), asked);
+        let ended = (kept - 3) / 5 + usize::from((kept - 3) % 5 == 4);
+        assert_eq!(
+            document["each_request"]["total_ns"]["count"], ended,
+            "{kept}"
+        );
+    }
+}
+
+#[test]
+fn a_server_on_a_high_port_is_known_by_what_it_says() {
+    let mut talk = Talk::between("10.0.0.2:1024", "10.0.0.1:50000");
+    talk.handshake();
+    talk.ask(GET);
+    talk.answer(reply(10));
+    for skipped in [0, 3, 4] {
+        let (document, found) = trace_requests(&[&Pcap::default().file(&talk.packets[skipped..])]);
+        assert_eq!(document["server"]["segments"], 1, "{skipped}");
+        assert!(
+            found
+                .iter()
+                .all(|request| request["client"] == "10.0.0.2:1024")
+        );
+        assert_eq!(document["unasked"], u64::from(skipped == 4));
+    }
+}
+
+#[test]
+fn ports_are_used_again() {
+    let mut talk = Talk::new();
+    for round in 0..3 {
+        talk.client.sequence = 7_000_000 * (round + 1);
+        talk.server.sequence = 9_000_000 * (round + 1);
+        talk.handshake();
+        talk.ask(GET);
+        talk.answer(reply(10));
+        if round == 0 {
+            talk.finish();
+        }
+    }
+    let (document, found) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    assert_eq!(document["connections"], 3);
+    let connections: Vec<_> = found
+        .iter()
+        .map(|request| request["connection"].as_u64().unwrap())
+        .collect();
+    assert_eq!(connections, [0, 1, 2]);
+}
+
+#[test]
+fn what_is_not_http_is_counted_as_what_it_is() {
+    let mut talk = Talk::begun();
+    talk.ask(b"\x16\x03\x01\x00\xa5\x01");
+    talk.answer(b"\x16\x03\x03\x00\x7a\x02");
+    let mut other = Talk::between("10.0.0.3:40000", "10.0.0.1:25");
+    other.handshake();
+    other.answer("220 mail\r\n");
+    other.ask("EHLO me\r\n");
+    let mut refused = Talk::between("10.0.0.4:40000", "10.0.0.1:81");
+    refused.handshake();
+    refused.packets.truncate(1);
+    let packets = [talk.packets, other.packets, refused.packets].concat();
+    let document = trace(&Pcap::default().file(&packets));
+    assert_eq!(
+        numbers(&document["protocols"], ["http", "tls", "other", "nothing"]),
+        [0, 1, 1, 1]
+    );
+    assert_eq!(numbers(&document, ["connections", "requests"]), [3, 0]);
+}
+
+#[test]
+fn a_tunnel_is_not_looked_into() {
+    let mut talk = Talk::begun();
+    talk.ask("GET /socket HTTP/1.1\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n");
+    talk.answer("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n");
+    talk.ask(GET);
+    talk.answer(reply(10));
+    let found = requests(&talk);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0]["status"], 101);
+}
+
+#[test]
+fn people_get_text() {
+    let mut talk = Talk::begun();
+    talk.ask(GET);
+    talk.answer_in(&reply(4000), 1448);
+    talk.finish();
+    let directory = Directory::new();
+    let path = directory.join("a.pcap");
+    std::fs::write(&path, Pcap::default().file(&talk.packets)).unwrap();
+    let output = run(&["trace", path.to_str().unwrap()]);
+    let said = text(&output.stdout);
+    for part in [
+        "1 connections, 1 requests",
+        "Ethernet",
+        "retransmitted",
+        "wait",
+        "response segments",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(
+        said.lines().all(|line| line.chars().count() <= 80),
+        "{said}"
+    );
+}

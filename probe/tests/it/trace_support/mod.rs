@@ -1,0 +1,60 @@
+//! What the tests of `trace` need: captures with known contents, and what is told of them.
+
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::support::*;
+
+mod wire;
+
+pub use wire::*;
+
+impl Talk {
+    /// What is told of it when it was captured whole.
+    pub fn trace(&self) -> Value {
+        trace(&Pcap::default().file(&self.packets))
+    }
+}
+
+/// Run `trace --json` on captures.
+pub fn run_trace(files: &[&[u8]], more: &[&str]) -> (Output, Directory) {
+    let directory = Directory::new();
+    let mut arguments = vec!["trace".to_owned(), "--json".to_owned()];
+    for (number, bytes) in files.iter().enumerate() {
+        let path = directory.join(&format!("{number}.pcap"));
+        std::fs::write(&path, bytes).unwrap();
+        arguments.push(path.display().to_string());
+    }
+    arguments.extend(more.iter().map(|argument| argument.to_string()));
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    (run(&arguments), directory)
+}
+
+/// The document of one capture.
+pub fn trace(file: &[u8]) -> Value {
+    let (output, _directory) = run_trace(&[file], &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    document(&output)
+}
+
+/// The document, and each request's object.
+pub fn trace_requests(files: &[&[u8]]) -> (Value, Vec<Value>) {
+    let lines = Directory::new();
+    let path = lines.join("requests.jsonl");
+    let (output, _directory) = run_trace(files, &["--requests", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let text = std::fs::read_to_string(path).unwrap();
+    let requests = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    (document(&output), requests.collect())
+}
+
+/// The named fields of an object as numbers, in their order.
+pub fn numbers<const N: usize>(object: &Value, names: [&str; N]) -> [u64; N] {
+    names.map(|name| {
+        let value = &object[name];
+        value
+            .as_u64()
+            .unwrap_or_else(|| panic!("{name} is {value}: {object}"))
+    })
+}
