@@ -332,6 +332,7 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
     And the machines that are up.
     """
     from nearmetal import commands_by_hand
+    from nearmetal.by_hand.documents import Ls
 
     paths = Paths.default()
     usual = runs.inside(paths.runs) if paths.runs.is_dir() else []
@@ -339,14 +340,8 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
     listed, unreadable = runs.listing(places)
     machines = commands_by_hand.machines()
     if as_json:
-        print_json(
-            {
-                "schema": "ls.v1",
-                "runs": [one.model_dump(mode="json") for one in listed],
-                "unreadable": [one.model_dump(mode="json") for one in unreadable],
-                "machines": machines,
-            }
-        )
+        found = Ls(runs=tuple(listed), unreadable=tuple(unreadable), machines=tuple(machines))
+        print_json(found.model_dump(mode="json"))
         return
     if machines:
         commands_by_hand.print_machines(machines)

@@ -3,12 +3,13 @@
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Literal
 
 import click
 from rich.table import Table
 
 from nearmetal.by_hand import kept as written
+from nearmetal.by_hand.documents import MachineUp, Up, told
 from nearmetal.by_hand.kept import Kept
 from nearmetal.commands import console_for, print_json
 from nearmetal.errors import ExitCode, NearmetalError
@@ -21,7 +22,7 @@ def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bo
     console = console_for(as_json)
     kept = have(environment, name, overrides, console.print)
     if as_json:
-        print_json({"schema": "up.v1", **_told(kept, "up")})
+        print_json(Up(**dict(told(kept, "up"))).model_dump(mode="json"))
         return
     cpus = f"{kept.spec.vcpus} CPU{'s' if kept.spec.vcpus > 1 else ''}"
     console.print(f"{kept.name} is up: {kept.environment}, {cpus}, {show_size(kept.spec.memory)}")
@@ -34,12 +35,8 @@ def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bo
         console.print(f"  nearmetal {words:<32}{what}", soft_wrap=True)
     if kept.address:
         console.print(f"  {kept.address} is its address on the lab's switch, nm-{kept.token}", soft_wrap=True)
-    if (port := _ssh_port(kept)) is not None:
+    if (port := told(kept, "up").ssh_port) is not None:
         console.print(f"  127.0.0.1:{port} leads to its SSH server", soft_wrap=True)
-
-
-def _ssh_port(kept: Kept) -> int | None:
-    return kept.handle.data.get("ssh_port") if kept.handle else None
 
 
 def down(name: str) -> int:
@@ -86,44 +83,28 @@ def _own_failures_apart(work: Callable[[], int]) -> int:
 # ── Which are up ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def machines() -> list[dict[str, Any]]:
+def machines() -> list[MachineUp]:
     """Those that are kept, for `ls`."""
 
-    async def told() -> list[dict[str, Any]]:
-        return [_told(kept, await _state(kept)) for kept in written.everything()]
+    async def all_told() -> list[MachineUp]:
+        return [told(kept, await _state(kept)) for kept in written.everything()]
 
-    return asyncio.run(told())
+    return asyncio.run(all_told())
 
 
-async def _state(kept: Kept) -> str:
+async def _state(kept: Kept) -> Literal["starting", "up", "lost"]:
     if not await kept.has_keeper():
         return "lost"
     return "up" if kept.handle else "starting"
 
 
-def _told(kept: Kept, state: str) -> dict[str, Any]:
-    return {
-        "name": kept.name,
-        "environment": kept.environment,
-        "state": state,
-        "made": kept.made,
-        "address": kept.address,
-        "switch": f"nm-{kept.token}" if kept.address else None,
-        "ssh_port": _ssh_port(kept),
-        "cpus": kept.cpus,
-        "keeper": kept.keeper,
-        "machine": kept.spec.model_dump(mode="json"),
-    }
-
-
-def print_machines(listed: Sequence[dict[str, Any]]) -> None:
+def print_machines(listed: Sequence[MachineUp]) -> None:
     table = Table("machine", "environment", "state", "CPUs", "memory", "address", "made", box=None, pad_edge=False)
     for one in listed:
-        spec = one["machine"]
-        made = one["made"][:16].replace("T", " ")
-        memory = show_size(spec["memory"])
-        table.add_row(one["name"], one["environment"], one["state"], str(spec["vcpus"]), memory, one["address"], made)
+        made = one.made[:16].replace("T", " ")
+        memory = show_size(one.machine.memory)
+        table.add_row(one.name, one.environment, one.state, str(one.machine.vcpus), memory, one.address, made)
     console = console_for(False)
     console.print(table)
-    if any(one["state"] == "lost" for one in listed):
+    if any(one.state == "lost" for one in listed):
         console.print("lost: its keeper died, and the machine with it; remove the rest by: nearmetal clean")

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
+from nearmetal import schemas
 from nearmetal.by_hand import kept
 from nearmetal.by_hand.copying import Remote, place
 from nearmetal.by_hand.wanted import wanted
@@ -142,3 +144,10 @@ def test_what_a_killed_keeper_leaves_is_removed(by: list[str]) -> None:
     assert listed() == []
     assert not list(Paths.default().state.glob("ledgers/*"))
     assert not list(Paths.default().state.glob("mock/local/*.json"))
+
+
+def test_what_is_told_of_machines_meets_its_schema() -> None:
+    up = json.loads(nearmetal("up", "mock", "--name", "one", "--json").stdout)
+    jsonschema.validate(up, schemas.documents()["up.v1"])
+    jsonschema.validate(json.loads(nearmetal("ls", "--json").stdout), schemas.documents()["ls.v1"])
+    assert {name: value for name, value in up.items() if name != "schema"} == listed()[0]

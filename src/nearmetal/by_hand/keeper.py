@@ -76,7 +76,7 @@ async def _prepare(want: Wanted, open_site: OpenSite) -> None:
     if plugin.on_switch:
         from nearmetal.lab.image import Recipe, build
 
-        if want.spec.image == Recipe().name:
+        if want.spec.image == Recipe().name or want.spec.brings_image:
             await build(Recipe(), Paths.default().cache, _say)
     await refuse_what_cannot_be(want, open_site)
     await plugin.prepare(want.environment, want.spec, await open_site(want.spec.host))

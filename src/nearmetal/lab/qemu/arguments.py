@@ -29,6 +29,9 @@ IDENTITY: Final = "identity"
 CONTROL_MAC: Final = "52:54:00:6e:6d:01"
 """Every guest's: its control network has nobody else on it."""
 
+CONTROL_ADDRESS: Final = "10.0.2.15/24"
+"""By which QEMU's user-mode network knows its one guest."""
+
 _DEVICES: Final = {
     "virtio-net": "virtio-net-pci",
     "virtio-blk": "virtio-blk-pci",

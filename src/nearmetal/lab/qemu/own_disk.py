@@ -17,7 +17,7 @@ from nearmetal.lab.keys import LabKeys
 from nearmetal.lab.site import must
 from nearmetal.model import Finding, MachineSpec, Port, Provision, Site
 
-from .arguments import CONTROL_MAC
+from .arguments import CONTROL_ADDRESS, CONTROL_MAC
 
 BOOT = 600.0
 """Seconds until such a guest has to answer: a whole distribution comes up, emulated perhaps, and is set up first."""
@@ -140,7 +140,6 @@ def _user_data(keys: LabKeys) -> dict[str, Any]:
         "users": [{"name": "root", "ssh_authorized_keys": [keys.authorized.decode().strip()]}],
         # The host key that the lab pins, and no other.
         "ssh_deletekeys": True,
-        "ssh_genkeytypes": [],
         "ssh_keys": {
             "ed25519_private": keys.host.export_private_key("openssh").decode(),
             "ed25519_public": public,
@@ -151,13 +150,10 @@ def _user_data(keys: LabKeys) -> dict[str, Any]:
 
 
 def _cards(port: Port | None) -> dict[str, Any]:
-    cards: dict[str, Any] = {
-        "control": {"match": {"macaddress": CONTROL_MAC}, "set-name": "control", "dhcp4": True},
-    }
-    if port:
-        cards["data"] = {
-            "match": {"macaddress": port.mac},
-            "set-name": "data",
-            "addresses": [f"{port.address}/{port.prefix}"],
-        }
-    return cards
+    # What QEMU's DHCP server would give: so nobody has to ask it.
+    control = {"control": _card("control", CONTROL_MAC, CONTROL_ADDRESS)}
+    return control | ({"data": _card("data", port.mac, f"{port.address}/{port.prefix}")} if port else {})
+
+
+def _card(name: str, mac: str, address: str) -> dict[str, Any]:
+    return {"match": {"macaddress": mac}, "set-name": name, "addresses": [address]}

@@ -1,0 +1,63 @@
+"""What `nearmetal up --json` and `nearmetal ls --json` print."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from nearmetal.by_hand.kept import Kept
+from nearmetal.model import Frozen, MachineSpec
+from nearmetal.store.runs import Listed, Unreadable
+
+
+class MachineUp(Frozen):
+    """A machine to work in."""
+
+    name: str
+    environment: str
+    state: Literal["starting", "up", "lost"]
+    """Lost: its keeper died, and the machine with it."""
+    made: str
+    """When, by ISO 8601."""
+    address: str
+    """On the switch; "" for none."""
+    switch: str | None
+    """The network namespace of its switch."""
+    ssh_port: int | None
+    """Of 127.0.0.1, that leads to its SSH server."""
+    cpus: str
+    """The host's, in cpuset notation."""
+    keeper: int
+    """The number of the process that keeps it."""
+    machine: MachineSpec
+
+
+class Up(MachineUp):
+    """`up.v1`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+    schema_: Annotated[Literal["up.v1"], Field(alias="schema")] = "up.v1"
+
+
+class Ls(Frozen):
+    """`ls.v1`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+    schema_: Annotated[Literal["ls.v1"], Field(alias="schema")] = "ls.v1"
+    runs: tuple[Listed, ...]
+    unreadable: tuple[Unreadable, ...]
+    machines: tuple[MachineUp, ...]
+
+
+def told(kept: Kept, state: Literal["starting", "up", "lost"]) -> MachineUp:
+    return MachineUp(
+        name=kept.name,
+        environment=kept.environment,
+        state=state,
+        made=kept.made,
+        address=kept.address,
+        switch=f"nm-{kept.token}" if kept.address else None,
+        ssh_port=kept.handle.data.get("ssh_port") if kept.handle else None,
+        cpus=kept.cpus,
+        keeper=kept.keeper,
+        machine=kept.spec,
+    )
