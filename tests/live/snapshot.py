@@ -1,6 +1,7 @@
 """What a host looks like, in everything that a run may touch: to be the same before and after."""
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 _OURS = ("nm-", "nearmetal-")
@@ -37,6 +38,27 @@ def snapshot() -> dict[str, list[str]]:
         "kernel threads": _kernel_threads(),
         "sysctls": [line for line in _lines("sysctl", "-a") if not line.startswith(_VOLATILE)],
     }
+
+
+def placement() -> dict[str, str]:
+    """Where everything on this host may run, by what it is: threads, interrupt lines, groups of tasks, kernel work.
+
+    The kernel's own workers are left out: nobody can move them, and they follow the mask of the workqueues in time.
+    """
+    files = [*Path("/proc/irq").glob("*/smp_affinity_list"), *Path("/sys/fs/cgroup").rglob("cpuset.cpus*")]
+    files += [Path("/proc/irq/default_smp_affinity"), Path("/sys/devices/virtual/workqueue/cpumask")]
+    return {str(file): _text(file) for file in files} | dict(_threads())
+
+
+def _threads() -> Iterator[tuple[str, str]]:
+    for thread in Path("/proc").glob("[0-9]*/task/[0-9]*"):
+        try:
+            fields = dict(line.partition(":\t")[::2] for line in (thread / "status").read_text().splitlines())
+            start = (thread / "stat").read_text().rpartition(")")[2].split()[19]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if not fields["Name"].startswith("kworker"):
+            yield f"{thread.name} {start} {fields['Name']}", fields["Cpus_allowed_list"]
 
 
 def _lines(*argv: str) -> list[str]:

@@ -1,0 +1,133 @@
+"""`nearmetal isolate` on this very host, as a user has it: given back exactly, wherever it was killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nearmetal.isolate import standing
+
+from .snapshot import placement, snapshot
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.alone,
+    pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="of one CPU none can be kept free"),
+]
+
+KNOBS = ("kernel.timer_migration", "kernel.sched_rt_runtime_us", "kernel.numa_balancing", "vm.stat_interval")
+
+State = tuple[dict[str, str], list[str]]
+
+
+def nearmetal(*words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "nearmetal", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in ended.stderr
+    return ended
+
+
+def state() -> State:
+    """Where everybody may run, and every sysctl."""
+    return placement(), snapshot()["sysctls"]
+
+
+def same(before: State, after: State) -> None:
+    """Of what was there both times. Who came or went meanwhile can have been no different before."""
+    both = before[0].keys() & after[0].keys()
+    assert len(both) > 40
+    assert {name: after[0][name] for name in both} == {name: before[0][name] for name in both}
+    assert [line for line in after[1] if line.startswith(KNOBS)] == [
+        line for line in before[1] if line.startswith(KNOBS)
+    ]
+    assert before[1] == after[1]
+
+
+@pytest.fixture
+def before() -> Iterator[State]:
+    """As the host was, and as it is to be when all is over."""
+    found = state()
+    try:
+        yield found
+    finally:
+        nearmetal("clean")
+    same(found, state())
+    assert not standing.ledger_path().exists()
+
+
+def killed_at(count: int, operation: str, delay: float, *words: str) -> bool:
+    """Kill -9 once the ledger has so many lines of an operation, and a moment later; whether it was soon enough."""
+    process = subprocess.Popen([sys.executable, "-m", "nearmetal", "isolate", *words], stdout=subprocess.DEVNULL)
+    ledger, wanted = standing.ledger_path(), f'"op":"{operation}"'
+    while process.poll() is None:
+        text = ledger.read_text().replace(" ", "") if ledger.exists() else ""
+        if text.count(wanted) >= count:
+            time.sleep(delay)
+            process.send_signal(signal.SIGKILL)
+            break
+        time.sleep(0.0005)
+    return process.wait(60) == -signal.SIGKILL
+
+
+def test_it_stands_is_killed_and_is_cleaned(before: State) -> None:
+    """Nobody has to be there: what `on` did stands, and `clean` undoes it."""
+    ended = nearmetal("isolate", "on", "--json")
+    told = json.loads(ended.stdout)
+    assert ended.returncode == (1 if told["warnings"] else 0)
+    during = state()
+    assert during != before
+    assert "kernel.timer_migration = 0" in during[1]
+    moved = [name for name, cpus in during[0].items() if before[0].get(name, cpus) != cpus]
+    assert len(moved) > 10
+    assert json.loads(nearmetal("isolate", "status", "--json").stdout)["cpus"] == told["cpus"]
+    cleaned = json.loads(nearmetal("clean", "--json").stdout)
+    assert cleaned["left"] == []
+    assert len(cleaned["restored"]) >= 2
+    same(before, state())
+
+
+@pytest.mark.parametrize(("count", "delay"), [(1, 0.0), (2, 0.0), (3, 0.0), (4, 0.0), (4, 0.005), (4, 0.02), (4, 0.05)])
+def test_killed_while_it_isolates(before: State, count: int, delay: float) -> None:
+    """From the first line of the ledger to when everybody is being moved, and just after."""
+    changes = json.loads(nearmetal("isolate", "plan", "--json").stdout)["changes"]
+    count = min(count, sum(" stays " not in one["words"] for one in changes))
+    assert killed_at(count, "change", delay, "on") or delay
+    cleaned = nearmetal("clean", "--json")
+    assert cleaned.returncode == 0
+    assert len(json.loads(cleaned.stdout)["restored"]) >= count
+    same(before, state())
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_killed_while_it_gives_back(before: State, count: int) -> None:
+    nearmetal("isolate", "on")
+    assert killed_at(count, "undone", 0.0, "off")
+    ended = nearmetal("isolate", "off")
+    assert ended.returncode == 0
+    same(before, state())
+
+
+def test_what_somebody_else_set_meanwhile_is_theirs(before: State) -> None:
+    """A sysctl, and a thread that was moved once more: told, and not touched."""
+    knob, cpu = Path("/proc/sys/vm/stat_interval"), max(os.sched_getaffinity(0))
+    was = knob.read_text()
+    with subprocess.Popen(["sleep", "300"]) as sleeper:
+        try:
+            nearmetal("isolate", "on", "--cpus", str(cpu))
+            assert cpu not in os.sched_getaffinity(sleeper.pid)
+            knob.write_text("7\n")
+            os.sched_setaffinity(sleeper.pid, {cpu})
+            ended = nearmetal("isolate", "off")
+            assert ended.returncode == 1
+            assert ended.stdout.count("changed by somebody else meanwhile, and left") == 2
+            assert "vm.stat_interval" in ended.stdout and "sleep: it may run on" in ended.stdout
+            assert (knob.read_text(), os.sched_getaffinity(sleeper.pid)) == ("7\n", {cpu})
+        finally:
+            sleeper.kill()
+            knob.write_text(was)
