@@ -121,6 +121,7 @@ class LibvirtEnvironment:
                 "uuid": identity,
                 "folder": folder,
                 "role": order.role,
+                "image": lab_machine.described(order.spec.image),
                 "port": order.port.model_dump(mode="json") if order.port else None,
                 "share": order.spec.share,
                 "pinned": domain.pinned(guest.vcpus, order.cpus),

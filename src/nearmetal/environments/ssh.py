@@ -150,6 +150,7 @@ class SshEnvironment:
             site=site.name,
             data={
                 "role": order.role,
+                "image": "none of ours: its own programs",
                 "shared": shared.model_dump(mode="json"),
                 "spec": order.spec.model_dump(mode="json"),
                 "cpus": order.cpus,
