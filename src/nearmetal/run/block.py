@@ -5,7 +5,8 @@ from pathlib import Path
 
 from nearmetal.lab.lab import Lab
 from nearmetal.model import BlockPlan, Study
-from nearmetal.run.boot import BootTask, heed_cancellation, run_boot
+from nearmetal.run.boot import heed_cancellation, run_boot
+from nearmetal.run.booted import BootTask
 from nearmetal.run.events import BlockStarted, Stream
 
 

@@ -1,0 +1,71 @@
+"""What a boot is to become, and what has become of it so far."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nearmetal.errors import NearmetalError
+from nearmetal.factors import Asked
+from nearmetal.lab.stage import LabStage
+from nearmetal.model import (
+    BootPlan,
+    EnvironmentSpec,
+    Handle,
+    Machine,
+    MachineSpec,
+    Provision,
+    Readback,
+    Response,
+    Study,
+    TrialPlan,
+    Warned,
+)
+from nearmetal.run.surroundings import Surroundings
+
+
+class Invalid(NearmetalError):
+    """The set-up is not as declared; the boot's trials are kept as invalid."""
+
+
+@dataclass(frozen=True)
+class BootTask:
+    study: Study
+    block: int
+    attempt: int
+    boot: BootPlan
+    trials: tuple[TrialPlan, ...]
+    """Those that are not done yet."""
+    artifacts: Path
+    resumed: bool = False
+    """An interruption fell into this boot: what is left of it runs in a boot of its own, and says so."""
+
+
+@dataclass
+class Booted:
+    """What a boot has become so far; filled in step by step, so that a record can tell how far it came."""
+
+    asked: Asked
+    environment: EnvironmentSpec
+    provision: Provision
+    spec: MachineSpec
+    phases: dict[str, int] = field(default_factory=dict)
+    handles: list[Handle] = field(default_factory=list)
+    cpusets: dict[str, str] = field(default_factory=dict)
+    stage: LabStage | None = None
+    surroundings: Surroundings = field(default_factory=Surroundings)
+    readback: dict[str, Any] = field(default_factory=dict)
+    warnings: list[Warned] = field(default_factory=list)
+    responses: dict[str, Response] = field(default_factory=dict)
+    """Of the boot itself: what it took to get ready, and the memory it costs."""
+
+    def told(self, machine: Machine) -> Mapping[str, Any]:
+        """What its environment wrote down of a machine."""
+        return next(handle.data for handle in self.handles if handle.name == machine.name)
+
+    def note(self, name: str, readback: Readback) -> None:
+        """Keep what was read back. Invalid when it is not as declared."""
+        self.readback[name] = dict(readback.values)
+        self.warnings += readback.warnings
+        if not readback.ok:
+            raise Invalid(f"{name}: {readback.reason}")

@@ -1,0 +1,66 @@
+"""Reading back what the machines of a boot are: for validity, the fairness diff, and what a machine's memory costs."""
+
+import json
+from typing import Any
+
+from nearmetal.lab import kernel
+from nearmetal.lab import share as shares
+from nearmetal.lab.lab import Lab
+from nearmetal.lab.stage import LabStage
+from nearmetal.model import Machine, Response
+from nearmetal.run import placement, verify
+from nearmetal.run.booted import Booted, BootTask, Invalid
+from nearmetal.run.events import FactsSeen, Stream
+
+HASHED = ("/usr/sbin/lighttpd", "/usr/bin/iperf3", "/usr/bin/sysbench", "/usr/bin/php-cgi", "/usr/sbin/sshd")
+"""The programs under test: their hashes show in the fairness diff that they are the same everywhere."""
+
+
+async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, stream: Stream) -> None:
+    """Read back what the machines are, for validity, the fairness diff, and what a machine's memory costs."""
+    for index, server in enumerate(stage.servers):
+        facts = await _facts(server)
+        if image := booted.told(server).get("image"):
+            facts["image"] = image
+        if index == 0:
+            stream.emit(FactsSeen(treatment=task.boot.treatment, role="server", facts=facts))
+            await _memory_overhead(booted, server, facts)
+        booted.note("resources", verify.resources(booted.spec, facts, booted.told(server)))
+        booted.note("share", await shares.verify(server, booted.spec))
+    if stage.clients:
+        stream.emit(FactsSeen(treatment=task.boot.treatment, role="client", facts=await _facts(stage.clients[0])))
+    await _locate(booted, lab)
+
+
+async def _locate(booted: Booted, lab: Lab) -> None:
+    """Read back on which CPUs each machine of ours is."""
+    found = {
+        handle.name: await placement.read(handle, await lab.site(handle.site), booted.cpusets.get(handle.name, ""))
+        for handle in booted.handles
+    }
+    told = {name: readback for name, readback in found.items() if readback is not None}
+    if told:
+        booted.readback["cpus"] = {name: dict(readback.values) for name, readback in told.items()}
+    for name, readback in told.items():
+        if not readback.ok:
+            raise Invalid(f"{name} is not where it was put: {readback.reason}")
+
+
+async def _facts(machine: Machine) -> dict[str, Any]:
+    hashed = [word for path in HASHED for word in ("--hash", path)]
+    ended = await machine.exec([machine.probe, "facts", "--json", *hashed])
+    if ended.status != 0:
+        raise Invalid(f"the probe cannot tell its facts: {ended.stderr.decode(errors='replace')[-300:]}", machine.name)
+    return dict(json.loads(ended.stdout))
+
+
+async def _memory_overhead(booted: Booted, server: Machine, facts: dict[str, Any]) -> None:
+    """What the host holds for the machine beyond what the machine itself uses; 0 where it shares the host's kernel."""
+    cost = await server.cost()
+    if cost is None:
+        return
+    beyond = 0
+    if not kernel.is_its_hosts(server):
+        used = facts["memory"]["total_bytes"] - facts["memory"]["available_bytes"]
+        beyond = cost.memory_bytes - used
+    booted.responses["memory_overhead"] = Response(value=beyond, unit="B", better="lower", scale="difference")

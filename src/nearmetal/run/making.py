@@ -1,0 +1,112 @@
+"""The machines of a boot: who gets which CPUs, made on their sites, put on a stage."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from nearmetal import plugins
+from nearmetal.lab import cpus, kernel, link, network, probe
+from nearmetal.lab.lab import Lab
+from nearmetal.lab.site import available_cpus
+from nearmetal.lab.stage import LabStage, offsets
+from nearmetal.model import Handle, Machine, MachineSpec, Reached, SharedNetwork, Site
+from nearmetal.run import shape
+from nearmetal.run.booted import Booted, BootTask
+from nearmetal.run.surroundings import Neighbour
+
+NEIGHBOURHOOD = "host"
+"""The kind of machine that a server's neighbours are."""
+
+
+async def share_out(booted: Booted, lab: Lab) -> cpus.Share:
+    """Who gets which CPUs of the site."""
+    host, clients_host = booted.spec.host, booted.asked.clients.host
+    available = await available_cpus(await lab.site(host))
+    elsewhere = None if clients_host == host else await available_cpus(await lab.site(clients_host))
+    return shape.share(booted.asked, booted.spec, available, elsewhere)
+
+
+async def servers(booted: Booted, share: cpus.Share, lab: Lab) -> list[Handle]:
+    site = await lab.site(booted.spec.host)
+    hung = link.bridge(booted.asked.link, "server")
+    creations = [
+        lab.create(booted.environment, booted.spec, "server", booted.provision, cpuset, site, hung)
+        for cpuset in share.servers
+    ]
+    return await _all(booted, share.servers, creations)
+
+
+async def clients(task: BootTask, booted: Booted, share: cpus.Share, lab: Lab) -> list[Handle]:
+    asked = booted.asked.clients
+    site = await lab.site(asked.host)
+    environment = task.study.environment(asked.environment)
+    spec = shape.client(booted.spec, share)
+    hung = link.bridge(booted.asked.link, "client")
+    shared = await _shared(booted, site, lab)
+    provision = shape.client_provision(environment)
+    creations = [
+        lab.create(environment, spec, "client", provision, share.clients, site, hung, shared)
+        for _ in range(asked.count)
+    ]
+    return await _all(booted, [share.clients] * asked.count, creations)
+
+
+async def _shared(booted: Booted, clients: Site, lab: Lab) -> SharedNetwork | None:
+    """The clients' site's own network, where that is the way to servers that do not hang on the lab's switch."""
+    if not isinstance(plugins.load("environments", booted.environment.kind), Reached):
+        return None
+    servers = await lab.site(booted.spec.host)
+    return await network.facing(str(servers.underlay), clients)
+
+
+async def neighbours(task: BootTask, booted: Booted, share: cpus.Share, lab: Lab) -> None:
+    """Start what goes on beside each server, on its CPUs."""
+    site = await lab.site(booted.spec.host)
+    kind = task.study.environment(NEIGHBOURHOOD)
+    for cpuset in share.servers:
+        spec = MachineSpec(image=shape.image_beside(booted.spec), vcpus=len(cpus.parse(cpuset)), memory=2**30)
+        for argv in booted.spec.neighbours:
+            (handle,) = await _all(booted, [cpuset], [lab.create(kind, spec, "neighbour", "boot", cpuset, site, None)])
+            neighbour = await lab.attach(handle)
+            booted.surroundings.neighbours.append(Neighbour(argv, await neighbour.spawn(argv)))
+
+
+async def _all(booted: Booted, cpusets: Sequence[str], creations: Sequence[Any]) -> list[Handle]:
+    """Make several machines at once. What was made is remembered for tearing down also when one of them fails."""
+    made = await asyncio.gather(*creations, return_exceptions=True)
+    handles = [handle for handle in made if isinstance(handle, Handle)]
+    booted.handles += handles
+    for handle, cpuset in zip(made, cpusets, strict=True):
+        if isinstance(handle, BaseException):
+            raise handle
+        booted.cpusets[handle.name] = cpuset
+    return handles
+
+
+async def stage(booted: Booted, lab: Lab, servers: list[Machine], client_handles: list[Handle]) -> LabStage:
+    clients = await asyncio.gather(*(lab.attach(handle) for handle in client_handles))
+    if booted.provision == "restart":
+        for machine in servers:
+            await machine.reboot()
+    machines = [*servers, *clients]
+    await asyncio.gather(*(probe.ensure(machine) for machine in machines))
+    # Only commands on several machines have to start together; those of one machine need no clock but their own.
+    timed = machines if len(clients) > 1 else ()
+    return LabStage(
+        servers=tuple(servers),
+        clients=tuple(clients),
+        sites=dict(lab.sites),
+        spec=booted.spec,
+        link=booted.asked.link,
+        connect=booted.asked.clients.connect,
+        cpus={machine.name: _numbered(machine, booted) for machine in machines},
+        offsets=await offsets(timed, lab.host_boot_id),
+    )
+
+
+def _numbered(machine: Machine, booted: Booted) -> list[int]:
+    """A machine's CPUs by its own numbers: with a kernel of its own it counts from 0, else as the host does."""
+    given = cpus.parse(booted.cpusets[machine.name])
+    if kernel.is_its_hosts(machine):
+        return given
+    return list(range(booted.spec.vcpus if machine.role == "server" else len(given)))
