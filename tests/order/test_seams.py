@@ -142,7 +142,7 @@ async def test_capture_as_a_factor(tmp_path: Path) -> None:
     assert {record.trial.treatment["capture"] for record in found} == {False, True}
     for record in found:
         captured = [a.path for a in record.artifacts if a.path.endswith(".pcap")]
-        assert len(captured) == (1 if record.trial.treatment["capture"] else 0)
+        assert len(captured) == (2 if record.trial.treatment["capture"] else 0)
         assert ("capture" in record.observers) == record.trial.treatment["capture"]
     assert primary(analysis, capture=True).reference == {"environment": "box", "capture": False}
 

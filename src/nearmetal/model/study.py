@@ -133,6 +133,10 @@ class WorkloadSpec(Frozen):
 
 class CaptureSpec(Frozen):
     snap: Annotated[int, Field(strict=True, ge=64, le=262_144)] = 128
+    limit: Annotated[Bytes, Field(ge=2**16, le=2**32)] = 2**26
+    """Bytes of each file, at the most."""
+    inside: StrictBool = False
+    """Whether a server's packets are taken in the server itself."""
 
 
 def _as_capture(value: object) -> object:

@@ -1,22 +1,24 @@
-"""The observer `capture`: the packets of a trial as its clients see them, by tcpdump on each data NIC.
+"""The observer `capture`: the packets of a trial at both ends, by tcpdump, and what the probe's `trace` finds in them.
 
 It costs time itself, so it is off unless the study asks; as a factor (`capture = [false, true]`) its cost is measured.
+While a trial measures, packets go to a file where they are taken and nowhere else; all else happens afterwards.
 """
 
 import asyncio
-import re
-import time
-from typing import ClassVar
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
 
-from nearmetal.errors import ToolFailed
-from nearmetal.model import CaptureSpec, Machine, Observation, Running, Stage
+from nearmetal.errors import NearmetalError
+from nearmetal.model import CaptureSpec, Observation, Stage
+from nearmetal.observers import _capture_counters
+from nearmetal.observers._capture_taps import Tap, tapped
+from nearmetal.trace import analyser, events
+from nearmetal.trace.figures import figures
 
-READY = 10.0
-"""Seconds within which tcpdump has to have opened its file."""
-HEADER = 24
-"""Bytes of a pcap file's header: once they are there, packets are being taken."""
-
-_COUNTER = re.compile(rb"(\d+) packets? (captured|received by filter|dropped by kernel)")
+SETTLE = 1.1
+"""Seconds after the measuring until tcpdump is told to end: it is handed packets by the second."""
 
 
 class Capture:
@@ -24,47 +26,107 @@ class Capture:
     around: ClassVar[bool] = False
 
     def __init__(self, setting: CaptureSpec) -> None:
-        self._snap = setting.snap
+        self._setting = setting
 
     async def start(self, stage: Stage) -> "CaptureWatch":
-        watch = CaptureWatch()
-        for machine in stage.clients:
-            file = f"/tmp/{machine.name}.pcap"
-            argv = ["tcpdump", "-i", machine.interface, "-s", str(self._snap), "-w", file, "-U", "-n", "tcp or udp"]
-            watch.tapped.append((machine, file, await machine.spawn(argv)))
-        for machine, file, running in watch.tapped:
-            await _until_listening(machine, file, running)
+        """Return when packets are taken everywhere. ToolFailed when one tcpdump does not begin."""
+        watch = CaptureWatch(stage)
+        places = [
+            *((f"client-{index}", machine, True) for index, machine in enumerate(stage.clients)),
+            *((f"server-{index}", machine, self._setting.inside) for index, machine in enumerate(stage.servers)),
+        ]
+        try:
+            for name, machine, inside in places:
+                watch.taps[name] = tap = tapped(machine, inside, self._setting)
+                await tap.start()
+            for tap in watch.taps.values():
+                await tap.listening()
+            watch.before = await watch.kernels()
+        except BaseException:
+            await watch.drop()
+            raise
         return watch
 
 
-async def _until_listening(machine: Machine, file: str, running: Running) -> None:
-    until = time.monotonic() + READY
-    while time.monotonic() < until:
-        if len((await machine.exec(["cat", file])).stdout) >= HEADER:
-            return
-        await asyncio.sleep(0.05)
-    ended = await running.stop()
-    raise ToolFailed(f"tcpdump took nothing: {ended.stderr.decode('utf-8', 'replace')[-300:]}", machine.name)
-
-
 class CaptureWatch:
-    """A tcpdump on each client."""
+    """A tcpdump at each end, by the end's name: "client-0", "server-0", …"""
 
-    def __init__(self) -> None:
-        self.tapped: list[tuple[Machine, str, Running]] = []
+    def __init__(self, stage: Stage) -> None:
+        self.taps: dict[str, Tap] = {}
+        self.before: Mapping[str, Mapping[str, int]] = {}
+        self._stage = stage
+
+    async def kernels(self) -> dict[str, Mapping[str, int]]:
+        """What each end's kernel has counted of TCP so far; nothing of one that cannot be asked."""
+        machines = {
+            **{f"client-{index}": one for index, one in enumerate(self._stage.clients)},
+            **{f"server-{index}": one for index, one in enumerate(self._stage.servers)},
+        }
+        read = await asyncio.gather(*map(_capture_counters.read, machines.values()))
+        return dict(zip(machines, read, strict=True))
+
+    async def drop(self) -> None:
+        await asyncio.gather(*(tap.drop() for tap in self.taps.values()))
 
     async def stop(self) -> Observation:
-        """One pcap file a client, and what tcpdump counted: packets taken, and those the kernel had to drop."""
+        """A capture and its counters from each end; of each client what its requests were. It raises nothing:
+
+        an end whose capture failed, or cannot be fetched, has a `problem` in its counters.
+        """
+        after = await self.kernels()
+        await asyncio.sleep(SETTLE)
+        ended = await asyncio.gather(*(tap.stop() for tap in self.taps.values()))
         artifacts: dict[str, bytes] = {}
-        counters: dict[str, dict[str, int]] = {}
-        for index, (machine, file, running) in enumerate(self.tapped):
-            ended = await running.stop()
-            artifacts[f"client-{index}.pcap"] = await machine.get(file)
-            await machine.exec(["rm", "-f", file])
-            counters[f"client-{index}"] = {
-                words.decode().replace(" ", "_"): int(count) for count, words in _COUNTER.findall(ended.stderr)
-            }
+        counters: dict[str, dict[str, Any]] = {}
+        for name, told in zip(self.taps, ended, strict=True):
+            counted = _capture_counters.between(self.before.get(name, {}), after.get(name, {}))
+            counters[name] = {**told.counters, **counted}
+            if told.content is not None:
+                artifacts[f"{name}.pcap"] = told.content
+        for name, ends in _joins(self._stage, artifacts).items():
+            document, counters[name] = await _traced({end: artifacts[end] for end in ends})
+            if document:
+                artifacts[f"{name}.json"] = document
         return Observation(artifacts=artifacts, counters=counters)
+
+
+def _joins(stage: Stage, captured: Mapping[str, bytes]) -> dict[str, Sequence[str]]:
+    """Which captures are of the same traffic. A server's that holds several clients' is joined with none of them."""
+    joins: dict[str, Sequence[str]] = {}
+    for index in range(len(stage.clients)):
+        ends = [f"client-{index}.pcap"]
+        if stage.connect == "pairs" or len(stage.clients) == 1:
+            ends.append(f"server-{index}.pcap")
+        there = [end for end in ends if end in captured]
+        if there:
+            joins[f"trace-{index}"] = there
+    return joins
+
+
+async def _traced(captures: Mapping[str, bytes]) -> tuple[bytes, dict[str, Any]]:
+    """The probe's document, and a handful of its figures for the record."""
+    with tempfile.TemporaryDirectory(prefix="nearmetal-trace-") as folder:
+        lines = Path(folder, "requests.jsonl")
+        files = [Path(folder, name) for name in captures]
+        try:
+            for file, content in zip(files, captures.values(), strict=True):
+                await asyncio.to_thread(file.write_bytes, content)
+            traced = await analyser.analyse(files, lines)
+            typical = await asyncio.to_thread(_typical, lines, traced.document)
+        except (NearmetalError, OSError) as error:
+            return b"", {"problem": f"the captures cannot be analysed: {error}".replace(f"{folder}/", "")}
+    told: dict[str, Any] = {**figures(traced.document), **typical}
+    if traced.problem is not None:
+        told["problem"] = traced.problem.replace(f"{folder}/", "")
+    return analyser.as_text(traced.document).replace(f"{folder}/", "").encode(), told
+
+
+def _typical(lines: Path, document: analyser.Document) -> dict[str, float]:
+    """The median of each event, named `at.EVENT`."""
+    with lines.open("rb") as file:
+        clocks = events.Clocks.of(document)
+        medians = events.typical(events.of(line, clocks) for line in events.lines(file))
+    return {f"at.{name}": round(time, 9) for name, time in medians.items()}
 
 
 plugin = Capture

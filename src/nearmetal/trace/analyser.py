@@ -1,0 +1,49 @@
+"""Have the probe take captures apart."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nearmetal.errors import BadInput, ToolFailed
+from nearmetal.lab import probe, process
+
+Document = dict[str, Any]
+"""A `trace.v1`, see docs/trace.md."""
+
+PATIENCE = 600.0
+"""Seconds: at a gigabyte a second and more, enough for any capture that a disk holds."""
+_WRONG_INPUT = 2
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What is told of captures. `problem` says why a file of them is none, or could not be read to its end."""
+
+    document: Document
+    problem: str | None = None
+
+
+async def analyse(captures: Sequence[Path], requests: Path | None = None) -> Traced:
+    """One capture, or both ends of the same traffic; to `requests` goes a line for each request.
+
+    BadInput for a file that cannot be opened. ToolFailed when the probe tells nothing that can be read.
+    """
+    wanted = [] if requests is None else ["--requests", str(requests)]
+    ended = await process.run(
+        [str(probe.path()), "trace", "--json", *wanted, "--", *map(str, captures)], timeout=PATIENCE
+    )
+    said = ended.stderr.decode("utf-8", "replace").strip().removeprefix("nearmetal-probe: ")
+    try:
+        document: Document = json.loads(ended.stdout)
+    except ValueError:
+        if not ended.stdout and said:
+            raise BadInput(said, remedy="name a capture, or two of the same traffic: pcap or pcapng") from None
+        raise ToolFailed(f"the probe told nothing of the captures: {said[-300:] or 'no word'}", "trace") from None
+    return Traced(document, said or None if ended.status else None)
+
+
+def as_text(document: Document) -> str:
+    """As the probe prints it."""
+    return json.dumps(document, separators=(",", ":")) + "\n"

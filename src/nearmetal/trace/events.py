@@ -1,0 +1,83 @@
+"""The events of a request on one clock: from a line of the probe's `--requests` to seconds since its first byte. Pure.
+
+An event is named as in `trace.request.v1`; one that was seen at the server's end has "server." before its name.
+"""
+
+import json
+import statistics
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Line = Mapping[str, Any]
+"""A `trace.request.v1`."""
+Events = Mapping[str, float]
+"""Seconds since the request's first byte left; negative for the handshake before it."""
+
+HANDSHAKE = ("syn", "synack", "ack")
+AT_CLIENT = ("request_first", "request_last", "request_acked", "response_first", "response_last")
+AT_SERVER = ("request_first", "request_last", "response_first", "response_last")
+SERVER = "server."
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """How the clocks of two captures lie to each other, as `joined` of a `trace.v1` tells it."""
+
+    offset: int
+    """ns by which the second is ahead, at `since`."""
+    drift: float
+    """By how much it gains, as a share."""
+    since: int
+    """ns since the epoch, by the first capture's clock."""
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> "Clocks | None":
+        """None where there is one capture only."""
+        joined = document.get("joined")
+        if joined is None:
+            return None
+        first = document["captures"][0].get("first_ns") or 0
+        return cls(int(joined["offset_ns"]), float(joined["drift_ppm"]) / 1e6, int(first))
+
+    def first_from_second(self, time: int) -> float:
+        ahead = time - self.offset
+        return ahead - self.drift * (ahead - self.since)
+
+    def second_from_first(self, time: int) -> float:
+        return time + self.offset + self.drift * (time - self.since)
+
+
+def of(line: Line, clocks: Clocks | None, client_is_second: bool = False) -> dict[str, float]:
+    """What was seen of a request, by the clock of the client's end. Nothing when its beginning was not seen."""
+    began = line["request_first"]
+    if began is None:
+        return {}
+    names = (*(HANDSHAKE if line["number"] == 0 else ()), *AT_CLIENT)
+    found = {name: (line[name] - began) / 1e9 for name in names if line[name] is not None}
+    joined = line.get("joined")
+    if joined is not None and clocks is not None:
+        of_client = clocks.second_from_first if client_is_second else clocks.first_from_second
+        for name in AT_SERVER:
+            if joined[name] is not None:
+                found[SERVER + name] = (of_client(joined[name]) - began) / 1e9
+    return found
+
+
+def lines(text: Iterable[bytes]) -> Iterator[Line]:
+    return (json.loads(line) for line in text)
+
+
+def typical(requests: Iterable[Events]) -> dict[str, float]:
+    """The median of each event that at least half of the answered requests have, by time."""
+    seen: dict[str, array[float]] = {}
+    count = 0
+    for request in requests:
+        if "response_last" not in request:
+            continue
+        count += 1
+        for name, time in request.items():
+            seen.setdefault(name, array("d")).append(time)
+    medians = {name: statistics.median(times) for name, times in seen.items() if 2 * len(times) >= count}
+    return dict(sorted(medians.items(), key=lambda event: event[1]))

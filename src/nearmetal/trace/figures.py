@@ -1,0 +1,43 @@
+"""The handful of figures that a record keeps of a `trace.v1`. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+PHASES = ("connect", "send", "wait", "transfer", "total")
+BETWEEN = ("network", "server")
+"""Phases that it takes both ends to tell apart."""
+
+
+def figures(document: Mapping[str, Any]) -> dict[str, float | int]:
+    """docs/observers.md lists them with their units. What was not seen is left out."""
+    client, server, requests = document["client"], document["server"], int(document["requests"])
+    told: dict[str, float | int] = {"requests": requests}
+    if requests:
+        each: dict[str, float] = {
+            "packets": client["packets"] + server["packets"],
+            "bytes": document["captures"][0]["bytes"],
+            "segments": server["segments"],
+            "acks": client["acks"],
+            "coalesced": client["coalesced"] + server["coalesced"],
+        }
+        if server["writes"] is not None:
+            each["joined_writes"] = server["writes"]["joined"]
+            told["write_size"] = server["writes"]["size"]
+        told |= {name: round(count / requests, 4) for name, count in each.items()}
+    told |= {name: client[name] + server[name] for name in ("retransmitted", "spurious", "reordered", "duplicates")}
+    told |= _medians(document["each_request"], PHASES)
+    joined = document["joined"]
+    if joined is not None:
+        told |= {"clock_offset": joined["offset_ns"] / 1e9}
+        if joined["uncertainty_ns"] is not None:
+            told["clock_uncertainty"] = joined["uncertainty_ns"] / 1e9
+        told["lost"] = joined["there"]["lost"] + joined["back"]["lost"]
+        told["overtaken"] = joined["there"]["reordered"] + joined["back"]["reordered"]
+        told |= _medians(joined["each_request"], BETWEEN)
+    return told
+
+
+def _medians(spreads: Mapping[str, Any], phases: tuple[str, ...]) -> dict[str, float]:
+    """Seconds."""
+    told = {phase: spreads[f"{phase}_ns"] for phase in phases}
+    return {phase: spread["median"] / 1e9 for phase, spread in told.items() if spread["count"]}
