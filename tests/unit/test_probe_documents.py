@@ -6,6 +6,7 @@ import os
 import pty
 import signal
 import socket
+import struct
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -110,6 +111,7 @@ TRIED = {
     *("load.v1", "load.progress.v1", "load.step.v1", "serve.v1", "at.v1", "facts.v1", "clock.v1", "clock.serve.v1"),
     *("bystanders.v1", "bystanders.moved.v1", "bystanders.back.v1"),
     *("awake.v1", "awake.waiting.v1"),
+    *("trace.v1", "trace.request.v1"),
     *("noise.v1", "sample.v1", "sample.header.v1", "sample.end.v1", "hold.v1", "link.v1", "link.ready.v1"),
 }
 """The documents of which a real one is validated below."""
@@ -298,6 +300,40 @@ def test_awake() -> None:
 def test_noise() -> None:
     (document,) = documents(run("noise", "--cpus", "0", "--duration", "50ms", "--json").stdout)
     assert valid(document) == "noise.v1"
+
+
+def packet(source: tuple[str, int], target: tuple[str, int], numbers: tuple[int, int], payload: bytes) -> bytes:
+    """An IPv4 packet with a TCP segment, as a capture of raw IP has it."""
+    (own, port), (other, to) = source, target
+    length = 40 + len(payload)
+    network = struct.pack("!BBHHHBBH", 0x45, 0, length, 1, 0x4000, 64, 6, 0) + socket.inet_aton(own)
+    segment = struct.pack("!HHIIBBHHH", port, to, *numbers, 5 << 4, 0x18, 500, 0, 0)
+    return network + socket.inet_aton(other) + segment + payload
+
+
+def test_trace(tmp_path: Path) -> None:
+    client, server = ("10.0.0.2", 40_000), ("10.0.0.1", 80)
+    request, reply = b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 204 No Content\r\n\r\n"
+    sent = [
+        packet(client, server, (100, 500), request),
+        packet(server, client, (500, 100 + len(request)), reply),
+    ]
+    files = []
+    for name, later in (("client", 0), ("server", 3)):
+        records = [
+            struct.pack("<IIII", 1_700_000_000, 10 * number + later * (1 - 2 * number), len(one), len(one)) + one
+            for number, one in enumerate(sent)
+        ]
+        files.append(tmp_path / f"{name}.pcap")
+        files[-1].write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 101) + b"".join(records))
+    for captures in (files[:1], files):
+        lines = tmp_path / "requests.jsonl"
+        (document,) = documents(run("trace", *map(str, captures), "--json", "--requests", str(lines)).stdout)
+        assert valid(document) == "trace.v1"
+        (told,) = documents(lines.read_bytes())
+        assert valid(told) == "trace.request.v1"
+        assert document["requests"] == 1
+        assert (told["method"], told["status"], "joined" in told) == ("GET", 204, len(captures) == 2)
 
 
 def test_samples() -> None:

@@ -2,15 +2,17 @@
 
 use super::capture::Time;
 use super::counts::Counts;
-use super::exchange::{Exchange, Exchanges, Tally};
+use super::exchange::{Exchanges, Tally};
 use super::finished::Finished;
-use super::head::{self, Body, Head, Kind};
+use super::head::Kind;
 use super::key::{End, Ends, Key};
-use super::reader::{Found, Piece, Reader};
+use super::reader::{Piece, Reader};
 use super::shapes::Shapes;
 use super::stream::{Placed, Sight, Stream};
 use super::tcp::{self, Offer, Segment};
-use super::writes::{Heads, LastWrite, MessageEnd};
+use super::writes::{LastWrite, MessageEnd};
+
+mod dialogue;
 
 /// When the three steps of the handshake were seen, and the first FIN or reset.
 #[derive(Clone, Copy, Debug, Default)]
@@ -405,163 +407,6 @@ impl Connection {
         way.counts.missed_bytes += count;
         way.reader.miss(count);
         way.stream.reach(next);
-    }
-
-    /// Read bytes in order: where messages begin and end.
-    #[inline]
-    fn read(
-        &mut self,
-        from: End,
-        mut at: u64,
-        mut piece: Piece,
-        time: Time,
-        finished: &mut Vec<Finished>,
-    ) -> Heads {
-        if !self.knows_client {
-            self.learn_client(from, piece.bytes);
-        }
-        let kind = self.kind(from);
-        let mut heads = Heads::default();
-        let is_tls = piece.bytes.starts_with(TLS);
-        while piece.length > 0 {
-            let (passed, found) = self.ways.of(from).reader.read(kind, &mut piece);
-            at = at.wrapping_add(passed);
-            match found {
-                None => {}
-                Some(Found::Begun) => {
-                    heads.begun += 1;
-                    self.begun(kind, at, time, finished);
-                }
-                Some(Found::Head(head)) => {
-                    heads.note(&head);
-                    self.head(from, kind, head, at, time, finished);
-                }
-                Some(Found::Ended) => self.ended(from, kind, at, time, finished),
-            }
-        }
-        let way = self.ways.of(from);
-        if way.reader.is_open() {
-            self.exchanges.extend(kind, at, time);
-        } else if way.reader.messages() == 0 {
-            self.is_tls |= is_tls;
-        }
-        heads
-    }
-
-    /// Without a handshake, the end that sends a request is the client, whatever its port.
-    fn learn_client(&mut self, from: End, bytes: &[u8]) {
-        if bytes.starts_with(TLS) {
-            return;
-        }
-        if head::may_begin(Kind::Request, bytes) && bytes.len() > 3 {
-            (self.client, self.knows_client) = (from, true);
-        } else if head::may_begin(Kind::Response, bytes) && bytes.len() > 6 {
-            (self.client, self.knows_client) = (from.other(), true);
-        }
-    }
-
-    fn begun(&mut self, kind: Kind, at: u64, time: Time, finished: &mut Vec<Finished>) {
-        match kind {
-            Kind::Request => {
-                if let Some(given_up) = self.exchanges.ask(at, time) {
-                    self.finish(given_up, finished);
-                }
-            }
-            Kind::Response => self.exchanges.answer(at, time),
-        }
-        self.tell_done(finished);
-    }
-
-    fn head(
-        &mut self,
-        from: End,
-        kind: Kind,
-        head: Head,
-        at: u64,
-        time: Time,
-        finished: &mut Vec<Finished>,
-    ) {
-        let Some(exchange) = self.exchanges.current(kind) else {
-            return;
-        };
-        let message = exchange.message(kind);
-        message.head = head.length.unwrap_or_default() as u32;
-        message.is_guessed = head.length.is_none() || head.body.is_none();
-        let mut body = head.body;
-        let mut is_tunnel = false;
-        match kind {
-            Kind::Request => exchange.method = head.method,
-            Kind::Response if (100..200).contains(&head.status) && head.status != 101 => {
-                // The final response is still to come.
-                exchange.interim += 1;
-                let _ = self.ways.of(from).reader.enter(Some(Body::None));
-                return;
-            }
-            Kind::Response => {
-                exchange.status = head.status;
-                let bodiless = exchange.method.is("HEAD") || matches!(head.status, 204 | 304);
-                is_tunnel = head.status == 101
-                    || (exchange.method.is("CONNECT") && (200..300).contains(&head.status));
-                if head.length.is_some() && (bodiless || is_tunnel) {
-                    body = Some(Body::None);
-                }
-            }
-        }
-        if self.ways.of(from).reader.enter(body).is_some() {
-            self.ended(from, kind, at, time, finished);
-        }
-        if is_tunnel {
-            for end in [End::Low, End::High] {
-                self.ways.of(end).reader.tunnel();
-            }
-        }
-    }
-
-    fn ended(&mut self, from: End, kind: Kind, at: u64, time: Time, finished: &mut Vec<Finished>) {
-        let Some(exchange) = self.exchanges.current(kind) else {
-            return;
-        };
-        let message = exchange.message(kind);
-        if !message.is_guessed || message.last.is_none() {
-            (message.last, message.end) = (Some(time), at);
-        }
-        message.is_complete = true;
-        let end = message.end;
-        if kind == Kind::Request {
-            self.exchanges.await_acknowledgement(end);
-            let acked = self.ways.get(from).stream.acked();
-            self.exchanges.acknowledged(acked, time);
-        }
-        self.tell_done(finished);
-    }
-
-    fn end(&mut self, from: End, segment: &Segment, finished: &mut Vec<Finished>) {
-        self.handshake.fin.get_or_insert(segment.time);
-        let kind = self.kind(from);
-        let way = self.ways.of(from);
-        if segment.has(tcp::RST) {
-            self.is_reset = true;
-        } else if way.has_finished {
-            way.counts.repeated_controls += u64::from(segment.length == 0);
-        }
-        way.has_finished = true;
-        if way.reader.is_open() && way.stream.ahead.is_empty() {
-            if let Some(exchange) = self.exchanges.current(kind) {
-                exchange.message(kind).is_complete = true;
-            }
-        }
-        self.tell_done(finished);
-    }
-
-    fn tell_done(&mut self, finished: &mut Vec<Finished>) {
-        let is_ending = self.handshake.fin.is_some();
-        while let Some(exchange) = self.exchanges.next_done(is_ending) {
-            self.finish(exchange, finished);
-        }
-    }
-
-    fn finish(&self, exchange: Exchange, finished: &mut Vec<Finished>) {
-        finished.push(Finished::new(self, exchange));
     }
 
     /// The capture ends, or the connection is to be forgotten: tell what there is of its exchanges.

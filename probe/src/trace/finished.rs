@@ -80,6 +80,7 @@ impl Finished {
             request, response, ..
         } = &self.exchange;
         Line {
+            schema: "trace.request.v1",
             connection: self.connection,
             client: self.key.address(self.client).to_string(),
             server: self.key.address(self.client.other()).to_string(),
@@ -162,6 +163,8 @@ fn carried(message: &Message) -> Carried {
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "trace.request.v1")]
 pub struct Line {
+    /// `trace.request.v1`
+    pub schema: &'static str,
     /// The connection, numbered from 0.
     pub connection: u64,
     /// Address and port.

@@ -182,7 +182,7 @@ fn framing(headers: &[Header], without: Body) -> Option<Body> {
             .filter(move |one| one.name.eq_ignore_ascii_case(name));
         these.filter_map(|one| std::str::from_utf8(one.value).ok())
     };
-    if let Some(coding) = named("transfer-encoding").last() {
+    if let Some(coding) = named("transfer-encoding").next_back() {
         let last = coding.rsplit(',').next().unwrap_or_default().trim();
         return match last.eq_ignore_ascii_case("chunked") {
             true => Some(Body::Chunked),

@@ -57,7 +57,7 @@ pub struct Between {
     pub duplicated: u64,
     /// Arrived, but the capture at the sender's end missed them.
     pub unsent: u64,
-    /// Left too shortly before a capture's end to tell.
+    /// Left or arrived too near to the begin or the end of a capture to tell.
     pub unsettled: u64,
     /// From leaving to arriving, by the compared clocks.
     pub delay_ns: Summary,
@@ -106,7 +106,7 @@ const MOST_ON_THE_WAY: usize = 200_000;
 /// Payload of a full segment when no SYN tells.
 const USUAL_PIECE: u32 = 1448;
 const SILENT: Time = 10_000_000_000;
-/// A packet that left so shortly before the end may still have been on its way.
+/// So near to the begin or end of a capture, a packet may have been on its way.
 const UNSETTLED: Time = 1_000_000_000;
 
 impl Join {
@@ -143,7 +143,10 @@ impl Join {
     /// A segment of one of the captures.
     pub fn segment(&mut self, place: Place, taken: &Taken) {
         let time = self.time(place, taken.segment.time);
-        if time < self.common.first || time > self.common.last || !self.has_room(&taken.key, time) {
+        let Span { first, last } = self.common;
+        let (is_early, is_late) = (time < first, time > last);
+        let near = first.saturating_sub(UNSETTLED)..=last.saturating_add(UNSETTLED);
+        if !near.contains(&time) || !self.has_room(&taken.key, time) {
             return;
         }
         let mut segment = taken.segment;
@@ -164,10 +167,19 @@ impl Join {
             false => &mut self.back,
         };
         let before = lane.on_the_way();
-        if is_from_client == (place == self.clocks.client) {
-            lane.leaves(&segment, piece);
-        } else if let Arrival::Known { delay, .. } = lane.arrives(&segment, time) {
-            delays.record(delay);
+        // What arrives when the other capture had not begun, or leaves when it had ended, has no counterpart there.
+        match is_from_client == (place == self.clocks.client) {
+            true if is_late => {}
+            true => lane.leaves(&segment, piece, is_early),
+            false if is_early => {}
+            false => match lane.arrives(&segment, time) {
+                Arrival::Known { delay, .. } => delays.record(delay),
+                Arrival::Unsent if is_late || time < first.saturating_add(UNSETTLED) => {
+                    lane.fates.unsent -= 1;
+                    lane.fates.unsettled += 1;
+                }
+                Arrival::Unsent | Arrival::Again => {}
+            },
         }
         fates.add(&std::mem::take(&mut lane.fates));
         self.on_the_way = (self.on_the_way + lane.on_the_way()).saturating_sub(before);

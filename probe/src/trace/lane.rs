@@ -20,6 +20,8 @@ struct Sent {
     arrived: u32,
     reached: u32,
     is_here: bool,
+    /// Left before it was sure that the other capture ran.
+    is_early: bool,
 }
 
 /// What became of a packet that arrives.
@@ -47,7 +49,7 @@ pub struct Fates {
     pub reordered_bare: u64,
     pub duplicated: u64,
     pub unsent: u64,
-    /// Left so shortly before the other capture's end that it cannot be told.
+    /// Left or arrived so near to the begin or the end of a capture that it cannot be told.
     pub unsettled: u64,
 }
 
@@ -99,8 +101,9 @@ impl Lane {
         self.sent.len()
     }
 
-    /// A packet leaves. `piece` is the payload of a full segment on the wire.
-    pub fn leaves(&mut self, segment: &Segment, piece: u32) {
+    /// A packet leaves, `is_early` if before the other capture's first one. `piece` is the payload of a full segment on
+    /// the wire.
+    pub fn leaves(&mut self, segment: &Segment, piece: u32, is_early: bool) {
         self.fates.left += 1;
         let order = self.next_order;
         self.next_order = self.next_order.wrapping_add(1);
@@ -116,6 +119,7 @@ impl Lane {
             arrived: 0,
             reached: 0,
             is_here: false,
+            is_early,
         });
         while let Some(oldest) = self.sent.front().copied() {
             let is_old = oldest.is_here && self.sent.len() > MOST_HERE;
@@ -133,10 +137,7 @@ impl Lane {
         let end = segment.sequence.wrapping_add(segment.length);
         let mut at = segment.sequence;
         let mut arrival = None;
-        loop {
-            let Some(index) = self.find(segment, at) else {
-                break;
-            };
+        while let Some(index) = self.find(segment, at) {
             let Some(sent) = self.sent.get_mut(index) else {
                 break;
             };
@@ -214,6 +215,10 @@ impl Lane {
 
     fn settle(&mut self, sent: &Sent, piece: u32) {
         if sent.is_here {
+            return;
+        }
+        if sent.is_early {
+            self.fates.unsettled += 1;
             return;
         }
         match missing(sent, piece) {
@@ -300,7 +305,3 @@ fn holds(sent: &Sent, segment: &Segment, at: u32) -> bool {
         && sent.acknowledgement == segment.acknowledgement
         && sent.controls == controls(segment)
 }
-
-#[cfg(test)]
-#[path = "lane_tests.rs"]
-mod tests;

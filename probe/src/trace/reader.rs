@@ -232,7 +232,3 @@ fn read_chunks(chunks: &mut Chunks, piece: Piece) -> Option<u64> {
     chunks.skip(uncaptured);
     Some(passed + uncaptured)
 }
-
-#[cfg(test)]
-#[path = "reader_tests.rs"]
-mod tests;

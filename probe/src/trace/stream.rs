@@ -303,7 +303,3 @@ impl Stream {
         (next > self.edge && self.acked >= next).then_some((self.edge, next))
     }
 }
-
-#[cfg(test)]
-#[path = "stream_tests.rs"]
-mod tests;

@@ -65,13 +65,16 @@ fn odd_ones(document: &Document) -> String {
         .collect()
 }
 
+/// One of the counts of a side.
+type Count = fn(&Side) -> u64;
+
 fn sides(text: &mut String, client: &Side, server: &Side) {
     let _ = writeln!(
         text,
         "\n  {:<24}{:>14}{:>14}",
         "sent by", "clients", "servers"
     );
-    let rows: [(&str, fn(&Side) -> u64); 11] = [
+    let rows: [(&str, Count); 11] = [
         ("segments with payload", |side| side.segments),
         ("bytes of payload", |side| side.payload_bytes),
         ("retransmitted", |side| side.retransmitted),

@@ -111,7 +111,7 @@ pub fn side_by_side<R: Read>(
         };
         next.step(&mut join);
         next.tell(&mut join, &mut requests)?;
-        if count.is_multiple_of(PACKETS_AT_ONCE) && stop.load(Ordering::Relaxed) {
+        if count % PACKETS_AT_ONCE == 0 && stop.load(Ordering::Relaxed) {
             break;
         }
     }

@@ -54,7 +54,7 @@ impl LastWrite {
             self.0 = 0;
         }
         // Of a full segment nobody can tell whether a write ended with it; nor of one that holds several messages.
-        if length == full || length.is_multiple_of(full) || heads.begun > 1 || heads.is_cut {
+        if length == full || length % full == 0 || heads.begun > 1 || heads.is_cut {
             return;
         }
         let content = length.saturating_sub(heads.bytes);

@@ -255,7 +255,7 @@ fn a_super_segment_at_one_end_is_many_at_the_other() {
     let whole = cut(&client, 1448);
     let (document, _) = joined(&[whole.clone(), numbered.clone()]);
     assert_eq!(fates(&document, "back"), [0; 6]);
-    assert_eq!(document["server"]["coalesced"], 12);
+    assert_eq!(document["server"]["coalesced"], 8);
     // One piece of the second super-segment is lost, another overtaken.
     let mut hurt = whole;
     let pieces: Vec<_> = (0..hurt.len())

@@ -93,7 +93,7 @@ impl Talk {
             acknowledgement: if flags & ACK != 0 { other.sequence } else { 0 },
             flags,
             id: if is_v4 { own.id } else { 0 },
-            stamp: self.has_stamps.then(|| (self.now / 1_000_000) as u32),
+            stamp: self.has_stamps.then_some((self.now / 1_000_000) as u32),
             options: options.to_vec(),
             payload: payload.to_vec(),
         });
@@ -161,7 +161,7 @@ impl Talk {
         self.packets.push(Packet {
             time: self.now,
             id: if is_v4 { own.id } else { 0 },
-            stamp: self.has_stamps.then(|| (self.now / 1_000_000) as u32),
+            stamp: self.has_stamps.then_some((self.now / 1_000_000) as u32),
             ..packet.clone()
         });
         self.now += STEP;
