@@ -123,6 +123,25 @@ def test_output_comes_while_the_program_goes_on(machine: dict[str, Any]) -> None
         assert running.stdout.read() == b"second\n"
 
 
+def test_what_exec_started_ends_with_it_even_when_it_is_killed(machine: dict[str, Any]) -> None:
+    length = "5432.1"  # what tells this sleep from others
+    words = command("exec", "m", "--", "sh", "-c", f"trap '' TERM; sleep {length} & echo there; wait; sleep {length}")
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None and running.stdout.readline() == b"there\n"
+        assert sleeping(length)
+        running.kill()
+    until = time.monotonic() + 30
+    while sleeping(length):
+        assert time.monotonic() < until, "it goes on"
+        time.sleep(0.1)
+
+
+def sleeping(length: str) -> list[str]:
+    """Processes of this host, those of containers among them, that sleep so long."""
+    asked = subprocess.run(["pgrep", "-f", f"^sleep {length}$"], capture_output=True, text=True)
+    return asked.stdout.split()
+
+
 def test_down_twice(machine: dict[str, Any]) -> None:
     assert done("down", "m") == b"m is down\n"
     assert nearmetal("down", "m").returncode == 2

@@ -9,6 +9,7 @@ import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 
+from nearmetal.by_hand import guard
 from nearmetal.by_hand import kept as written
 from nearmetal.by_hand.kept import Kept
 from nearmetal.config import Paths
@@ -85,7 +86,8 @@ _DOORS: Mapping[str, _Door] = {"host": _of_host, "docker": _of_docker, "qemu": _
 
 
 def of(kept: Kept) -> "Callable[..., list[str]] | None":
-    """The door of a machine: called with a program's argument vector, and `terminal` where it is to have one.
+    """The door of a machine: called with a program's argument vector, `terminal` where it is to have one, and the mark
+    by which its processes are found where a `guard` watches over them.
 
     None for a kind that has none: its machines are reached by `Machine.exec` alone. NotProvisioned while it is made.
     """
@@ -95,10 +97,12 @@ def of(kept: Kept) -> "Callable[..., list[str]] | None":
     if handle.kind not in _DOORS:
         return None
 
-    def door(argv: Sequence[str], *, terminal: bool = False) -> list[str]:
+    def door(argv: Sequence[str], *, terminal: bool = False, mark: str = "") -> list[str]:
         if any("\0" in word for word in argv):
             raise BadInput("a word of a command holds a zero byte, which no program can be given", repr(list(argv)))
         env = {"TERM": os.environ.get("TERM", "xterm")} if terminal else {}
+        if mark:
+            env[guard.VARIABLE] = mark
         return _DOORS[handle.kind](handle, argv, env, terminal)
 
     return door

@@ -1,16 +1,18 @@
 """Running a program in a machine that is up, with this process' own stdin, stdout and stderr."""
 
 import asyncio
+import secrets
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, nullcontext
 from types import FrameType
 from typing import Any
 
 from nearmetal import plugins
 from nearmetal.by_hand import doors
+from nearmetal.by_hand.guard import guarded
 from nearmetal.by_hand.kept import Kept
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab.process import exit_status
@@ -33,8 +35,10 @@ def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
     door = doors.of(kept)
     if door is None:
         return _run_without_door(kept, argv, terminal)
-    status, told_to_end = _with_own_streams(door(argv, terminal=terminal))
-    if status == 0 and told_to_end and kept.handle and kept.handle.kind == "docker":
+    mark = secrets.token_hex(8)
+    with guarded(mark) if _outlives_its_client(kept) else nullcontext():
+        status, told_to_end = _with_own_streams(door(argv, terminal=terminal, mark=mark))
+    if status == 0 and told_to_end and _outlives_its_client(kept):
         # The engine's client calls it a success when it was told to end; the program did not come to its end.
         return 128 + told_to_end
     if status != 0:
@@ -42,6 +46,11 @@ def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
     if status == _SSH_FAILED and kept.handle and kept.handle.kind == "qemu":
         _require_answer(kept, door(["true"]))
     return status
+
+
+def _outlives_its_client(kept: Kept) -> bool:
+    """What an engine was told to run goes on when the client that told it is killed."""
+    return kept.handle is not None and kept.handle.kind == "docker"
 
 
 def _require_answer(kept: Kept, command: Sequence[str]) -> None:

@@ -1,0 +1,73 @@
+"""Ending a program in a container when whoever started it is gone, however that went.
+
+The engine lets a program go on whose client has died. So a process of our own, which outlives us, waits for the end of
+a pipe that we hold: closed without a word, we are dead, and every process that carries our mark in its environment is
+ended. The mark is inherited, and nothing of it is left in the container.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+VARIABLE = "NEARMETAL_EXEC"
+_WELL = b"."
+_GRACE = 5.0
+"""Seconds between asking a process to end and ending it."""
+_STARTING = 1.0
+"""Seconds in which one may still appear that the engine had been told to start."""
+
+
+@contextmanager
+def guarded(mark: str) -> Iterator[None]:
+    """What is started within, with `mark` as its `VARIABLE`, ends with this process at the latest."""
+    waited, held = os.pipe2(os.O_CLOEXEC)
+    guard = os.fork()
+    if guard == 0:
+        try:
+            os.close(held)
+            _wait(waited, mark)
+        finally:
+            os._exit(0)
+    os.close(waited)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            os.write(held, _WELL)
+        os.close(held)
+        os.waitpid(guard, 0)
+
+
+def _wait(waited: int, mark: str) -> None:
+    os.setsid()  # what a terminal sends to its programs is not for the guard
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    # Whoever reads to the end of our output would wait for the guard as well.
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    if os.read(waited, 1) != _WELL:
+        end(mark)
+
+
+def end(mark: str) -> None:
+    """Ask all that carry the mark to end; after a grace those that did not are ended."""
+    began = time.monotonic()
+    while (marked := list(_marked(mark))) or time.monotonic() < began + _STARTING:
+        number = signal.SIGTERM if time.monotonic() < began + _GRACE else signal.SIGKILL
+        for process in marked:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
+        time.sleep(0.1)
+
+
+def _marked(mark: str) -> Iterator[int]:
+    wanted = f"{VARIABLE}={mark}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                yield int(folder.name)
