@@ -272,6 +272,9 @@ class QemuMachine(ssh.SshMachine):
             said = await template.last_words(self._running) if self._running else None
             what = f"{error.what}: {said}" if said else error.what
             raise NotProvisioned(f"{what}\n{await self._console.tail()}", self.name) from None
+        if self._brings_kernel:
+            await own_disk.settled(self)
+            await probe.ensure(self)
         if self._mtu != network.MTU:
             await must(self, "ip", "link", "set", self.interface, "mtu", str(self._mtu))
         if self._share:

@@ -15,7 +15,7 @@ from nearmetal.lab.findings import finding
 from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import LabKeys
 from nearmetal.lab.site import must
-from nearmetal.model import Finding, MachineSpec, Port, Provision, Site
+from nearmetal.model import Finding, Machine, MachineSpec, Port, Provision, Site
 
 from .arguments import CONTROL_ADDRESS, CONTROL_MAC
 
@@ -116,6 +116,11 @@ async def parts(path: str, site: Site) -> Parts:
     """The image as what a guest is made of: it brings its kernel."""
     told = json.loads(await must(site, "qemu-img", "info", "--output=json", path))
     return Parts(kernel="", initrd="", disk=path, disk_format=told["format"])
+
+
+async def settled(machine: Machine) -> None:
+    """Wait until cloud-init has come to its end, well or not: it would be measured otherwise."""
+    await machine.exec(["cloud-init", "status", "--wait"], timeout=BOOT)
 
 
 # ── What cloud-init is told ───────────────────────────────────────────────────────────────────────────────────────
