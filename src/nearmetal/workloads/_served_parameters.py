@@ -25,6 +25,8 @@ class ServedParameters(Frozen):
     server: Literal["lighttpd", "probe"] | None = None
     url: str | None = None
     body: Annotated[Bytes, Field(le=2**30)] = 402
+    writes: Annotated[str, Field(pattern=r"^[1-9]\d{0,3}x[1-9]\d{0,5}$")] | None = None
+    """"10x1000": the content in ten writes of a thousand bytes each."""
     path: str | None = None
     warmup: Annotated[Seconds, Field(le=LONGEST)] = 1.0
     timeout: Time = 5.0
@@ -68,6 +70,8 @@ class ServedParameters(Frozen):
             raise ValueError("with `url`, the path stands in the URL: remove `path`")
         if "body" in self.model_fields_set and self.server != "probe":
             raise ValueError('`body` needs server = "probe"; lighttpd has "/1k", "/100k" and "/1m": choose by `path`')
+        if self.writes is not None and (self.server != "probe" or "body" in self.model_fields_set):
+            raise ValueError('`writes` needs server = "probe", and says itself how long a reply is: leave out `body`')
         return self
 
     @property

@@ -62,7 +62,9 @@ class Servers:
         if self._parameters.server == "lighttpd":
             return ["lighttpd", "-D", "-f", "/etc/nearmetal/lighttpd.conf"]
         listen = f"{server.address}:{PORTS['probe']}"
-        return [server.probe, "serve", "--listen", listen, "--body", str(self._parameters.body)]
+        writes = self._parameters.writes
+        content = ("--body", str(self._parameters.body)) if writes is None else ("--writes", writes)
+        return [server.probe, "serve", "--listen", listen, *content]
 
     async def _answered(self, client: Machine, url: str, index: int) -> None:
         """Return once a client got a 200 for every path, through the data network. ToolFailed when it does not come.
