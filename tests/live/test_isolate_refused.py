@@ -1,0 +1,52 @@
+"""`nearmetal isolate` where it may change little: in namespaces of its own with /proc and /sys read-only, as a container
+has them. It sees no processes but its own, so that this host is left alone.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from nearmetal.isolate import standing
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="of one CPU none can be kept free"),
+]
+
+CONTAINED = """
+set -e
+for folder in /proc/sys /proc/irq; do mount --bind $folder $folder; mount -o remount,bind,ro $folder; done
+mount -o remount,bind,ro /sys
+for verb; do "$PYTHON" -m nearmetal isolate $verb && status=0 || status=$?; echo "status $status"; done
+"""
+
+
+def contained(*verbs: str) -> "subprocess.CompletedProcess[str]":
+    argv = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", CONTAINED, "contained", *verbs]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=120, env=environment)
+    assert ended.returncode == 0, ended.stderr
+    assert "Traceback" not in ended.stderr
+    return ended
+
+
+def test_what_may_not_be_changed_is_told_and_the_rest_is_done() -> None:
+    lines = contained("on --json", "status --json", "off --json").stdout.splitlines()
+    on, status, off = (json.loads(line) for line in lines[::2])
+    assert lines[1::2] == ["status 1", "status 0", "status 0"]
+    assert any("kernel.timer_migration could not be set" in warning for warning in on["warnings"])
+    assert "interrupts to come" in on["warnings"][-1]
+    assert {one["kind"]: one["state"] for one in status["changes"]} == {"sysctl": "as before", "bystanders": "in part"}
+    assert (off["left"], off["failed"]) == ([], [])
+
+
+def test_strictly_nothing_is_done() -> None:
+    ended = contained("on --strict", "status")
+    assert ended.stdout.splitlines()[0] == "status 3"
+    assert "kernel.timer_migration could not be set" in ended.stderr
+    assert "everything was put back" in ended.stderr and "leave out --strict" in ended.stderr
+    assert "kept free by nearmetal: none" in ended.stdout
+    assert not standing.ledger_path().exists()
