@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from nearmetal.errors import MachineError
+from nearmetal.errors import MachineError, ToolFailed
 from nearmetal.model import Completed, Frozen, Machine, Measurement, Response, ResponseKind, Stage
-from nearmetal.units import Bytes
+from nearmetal.units import Bytes, show_size
 from nearmetal.workloads import _sysbench_output as output
 from nearmetal.workloads._parameters import Time, Whole
 from nearmetal.workloads._stage import placed, succeeded
@@ -20,6 +20,8 @@ SLACK = 45.0
 """Seconds beyond `duration`: sysbench finishes the event that it is in, and writes files back at the end."""
 SLOWEST_DISK = 2 * 2**20
 """Bytes per second. Preparing files that goes slower than this is stuck."""
+
+_FULL = b"No space left on device"
 
 _READING = ("seqrd", "rndrd", "rndrw")
 _WRITING = ("seqwr", "seqrewr", "rndwr", "rndrw")
@@ -167,6 +169,12 @@ class Sysbench:
     async def _step(self, server: Machine, step: str) -> None:
         limit = SLACK + self._parameters.total_size / SLOWEST_DISK
         ended = await server.exec([*self._fileio(), step], timeout=limit)
+        if ended.status != 0 and _FULL in ended.stdout + ended.stderr:
+            raise ToolFailed(
+                f"its disk is full: {show_size(self._parameters.total_size)} of files do not fit",
+                server.name,
+                "give a smaller `total_size`, or free some space; a guest's disk of the lab's image has 10 GiB",
+            )
         succeeded(ended, f"sysbench fileio {step}", server)
 
 
