@@ -1,5 +1,5 @@
-"""`nearmetal isolate` where it may change little: in namespaces of its own with /proc and /sys read-only, as a container
-has them. It sees no processes but its own, so that this host is left alone.
+"""`nearmetal isolate` where it may change little: in namespaces of its own with /proc and /sys read-only, as containers
+have them. It sees no processes but its own, so that this host is left alone.
 """
 
 import json
