@@ -26,7 +26,7 @@ from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 
 from .far_host import FarHost, far_host
-from .two_hosts import FAR_CACHE, Login, Pair, free_port
+from .two_hosts import FAR_CACHE, Login, Pair, free_port, ip
 
 pytestmark = pytest.mark.live
 
@@ -96,6 +96,26 @@ async def test_a_study_compares_this_host_with_a_machine_of_ones_own(pair: Pair,
     assert by_kind["metal"].boot is not None and by_kind["metal"].boot.id == boot_id, "it is used as it is"
     told = RunFolder(run).manifest()
     assert told.study.environments["metal"].options["address"] == pair.far.ssh
+    assert left_there(pair) == []
+
+
+async def test_control_and_measurement_can_go_apart(pair: Pair, tmp_path: Path) -> None:
+    """The machine has a second address, and what is measured goes there alone."""
+    ip("-netns", pair.near, "address", "add", "10.113.0.1/30", "dev", "cable")
+    pair.far.run("ip", "address", "add", "10.113.0.2/30", "dev", "cable")
+    text = ALONE.replace('provision = "reuse"', 'provision = "reuse"\ndata = "10.113.0.2"', 1)
+    status, _, stderr = await pair.nearmetal("run", written(tmp_path, pair.far, text), "-o", str(tmp_path / "run"))
+    assert status == 0, stderr
+    assert "lladdr" in pair.far.run("ip", "neigh", "show", "to", "10.113.0.1"), "nobody came from there"
+
+
+async def test_a_machine_by_ssh_can_be_the_client_too(pair: Pair, tmp_path: Path) -> None:
+    text = ALONE.replace("[machine]", '[clients]\nenvironment = "metal"\n[machine]')
+    status, _, stderr = await pair.nearmetal("run", written(tmp_path, pair.far, text), "-o", str(tmp_path / "run"))
+    assert status == 0, stderr
+    (record,) = found_in(tmp_path / "run")
+    assert record.status is TrialStatus.OK, record.reason
+    assert [machine.environment for machine in record.machines] == ["metal", "metal"]
     assert left_there(pair) == []
 
 
