@@ -11,7 +11,6 @@ Option in [environments.NAME]: `machine`, the machine type as QEMU calls it ("q3
 
 import asyncio
 import contextlib
-import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -24,18 +23,16 @@ from nearmetal.lab import cgroup, cpus, network, probe, ssh
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import share as shares
 from nearmetal.lab.cgroup import Group
-from nearmetal.lab.findings import finding, programs, provided
-from nearmetal.lab.image import Image, Recipe, placed
+from nearmetal.lab.image import Image, placed
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import LabKeys, lab_keys
-from nearmetal.lab.qemu import accelerator, arguments, identity, monitor, own_disk, snapshot, template
-from nearmetal.lab.qemu.accelerator import Proof
+from nearmetal.lab.qemu import accelerator, arguments, identity, lacking, monitor, own_disk, snapshot, template
 from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.console import Console
 from nearmetal.lab.qemu.identity import Told
 from nearmetal.lab.qemu.snapshot import Snapshot
-from nearmetal.lab.site import available_cpus, must
+from nearmetal.lab.site import must
 from nearmetal.model import (
     Cost,
     EnvironmentSpec,
@@ -52,8 +49,6 @@ from nearmetal.model import (
     Site,
 )
 
-_TOOLS = {arguments.PROGRAM: "qemu-system-x86", "qemu-img": "qemu-utils", "ip": "iproute2", "taskset": "util-linux"}
-"""Program to Debian package."""
 _FAR_PAUSE = 0.25
 """Seconds between two looks at a guest that boots on another host: each look starts programs beside it."""
 # What the host changes is seen at once: nothing is cached. A machine that is attached again has it already.
@@ -70,8 +65,6 @@ _DISKS: Mapping[str, Callable[[str, str], tuple[str, ...]]] = {
     "raw": lambda base, kind: ("qemu-img", "convert", "-q", "-f", kind, "-O", "raw", base),
 }
 """A disk's format to what makes one of the image's, which is a file of a format of its own."""
-_OVERHEAD = 256 * 2**20
-"""Bytes that QEMU is given beyond the guest's memory when it is asked whether there is enough."""
 
 
 class Options(Frozen):
@@ -97,28 +90,7 @@ class QemuEnvironment:
         _options(spec.options)
         if spec.provision == "restore":
             _refuse_to_save(machine)
-        user = (await must(site, "id", "-u")).decode().strip()
-        has_tun = (await site.exec(["test", "-c", "/dev/net/tun"])).status == 0
-        findings = [
-            finding("root", user == "0", "taps and control groups take root", "run nearmetal as root"),
-            *await programs(site, _TOOLS),
-            provided("probe", probe.path),
-            lab_machine.image_found(_proving(machine)),
-            *await own_disk.findings(machine, spec.provision, site),
-            finding("/dev/net/tun", has_tun, "there is no such device", "run: modprobe tun"),
-            _memory(machine.memory, await must(site, "cat", "/proc/meminfo")),
-            _cpus(machine.vcpus, len(await available_cpus(site))),
-            finding(
-                f"a {machine.disk_format} disk",
-                machine.disk_format != "raw" or spec.provision != "restore",
-                "a guest is restored on an overlay over its snapshot's disk, which a raw disk cannot be",
-                'set machine.disk_format = "qcow2", or provision = "boot"',
-            ),
-            *await shares.findings(machine, site),
-        ]
-        if all(found.ok for found in findings):
-            findings += [await _cpu_model(machine, site), *await _accelerators(machine, site)]
-        return findings
+        return await lacking.findings(spec, machine, site)
 
     # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -352,11 +324,6 @@ def _refuse_to_save(machine: MachineSpec) -> None:
         )
 
 
-def _proving(spec: MachineSpec) -> str:
-    """The image whose kernel is booted to see whether an accelerator works."""
-    return Recipe().name if spec.brings_image else spec.image
-
-
 async def _accelerator(asked: str, image: Image, site: Site) -> str:
     return (await accelerator.best(image, Paths.default().cache, site)).accel if asked == "auto" else asked
 
@@ -365,7 +332,7 @@ async def _guest(name: str, spec: MachineSpec, options: Options, parts: Parts, p
     return Guest(
         name=name,
         machine=options.machine,
-        accel=await _accelerator(spec.accel, lab_machine.image(_proving(spec)), site),
+        accel=await _accelerator(spec.accel, lab_machine.image(lacking.proving(spec)), site),
         cpu_model=spec.cpu_model,
         vcpus=spec.vcpus,
         memory=spec.memory,
@@ -439,65 +406,6 @@ def _launched(command: list[str], folder: str, port: Port | None, group: Group, 
         *(("--tap", f"{port.switch}:{port.outside}") if port else ()),
         *("--", *command),
     ]
-
-
-def _memory(wanted: int, meminfo: bytes) -> Finding:
-    lines = meminfo.decode().splitlines()
-    available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    return finding(
-        f"{wanted >> 20} MiB of memory",
-        wanted + _OVERHEAD <= available,
-        f"{available >> 20} MiB are available, and QEMU itself takes up to {_OVERHEAD >> 20}",
-        "set machine.memory lower, or end something",
-    )
-
-
-def _cpus(wanted: int, available: int) -> Finding:
-    return finding(
-        f"{wanted} CPUs",
-        wanted <= available,
-        f"the host has {available}, and vCPUs that share one wait for each other",
-        f"set machine.vcpus to at most {available}",
-    )
-
-
-async def _cpu_model(machine: MachineSpec, site: Site) -> Finding:
-    """Whether QEMU knows it, and can have it with that accelerator: "host" is what only hardware can pass on."""
-    known = await accelerator.cpu_models(site)
-    is_passed_on = machine.cpu_model == "host" and machine.accel == "tcg"
-    near = difflib.get_close_matches(machine.cpu_model, known, n=1)
-    return finding(
-        f"CPU model {machine.cpu_model}",
-        machine.cpu_model in known and not is_passed_on,
-        "emulation has no such CPU" if is_passed_on else "this QEMU does not have it",
-        f"set machine.cpu_model to {near[0] if near and not is_passed_on else 'max'!r}; "
-        f"`{arguments.PROGRAM} -cpu help` lists all",
-    )
-
-
-async def _accelerators(machine: MachineSpec, site: Site) -> list[Finding]:
-    """Boots a guest on each that is in question, unless it is known since the site booted."""
-    image, cache = lab_machine.image(_proving(machine)), Paths.default().cache
-    offered = await accelerator.offered(site)
-    if machine.accel != "auto":
-        if machine.accel not in offered:
-            remedy = f'set machine.accel to "auto", or one of: {", ".join(offered)}'
-            return [Finding(what=machine.accel, ok=False, detail="this QEMU does not have it", remedy=remedy)]
-        proof = await accelerator.proved(machine.accel, image, cache, site)
-        return [_as_finding(proof, fatal=True)]
-    proofs = [await accelerator.proved(name, image, cache, site) for name in accelerator.CANDIDATES if name in offered]
-    return [_as_finding(proof, fatal=not any(other.works for other in proofs)) for proof in proofs]
-
-
-def _as_finding(proof: Proof, *, fatal: bool) -> Finding:
-    fallback = 'set machine.accel = "auto", which falls back to tcg (emulation)' if fatal else "tcg (emulation) is used"
-    return Finding(
-        what=f"{proof.accel} boots a guest",
-        ok=proof.works,
-        detail=proof.detail,
-        remedy="" if proof.works else fallback,
-        fatal=fatal,
-    )
 
 
 plugin = QemuEnvironment()
