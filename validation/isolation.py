@@ -1,6 +1,6 @@
 """An isolated CPU of a guest is called different, and two guests that are not isolated are not.
 
-    sudo python validation/isolation.py [--blocks 8] [-o DIR]
+    sudo python validation/isolation.py [--blocks 8] [--set machine.image=NAME] [-o DIR]
 
 Runs the study isolation.toml: emulated guests (TCG) of two CPUs, whose last CPU is listened to. Goals:
 
@@ -8,7 +8,7 @@ Runs the study isolation.toml: emulated guests (TCG) of two CPUs, whose last CPU
 - `none` against `none` (two names of one environment): it is not.
 
 The verdicts about the other responses (share of time lost, gaps, the longest) are printed beside, exploratory: on a
-host that is busy with other things these tell of the host, in both arms.
+host that is busy with other things these tell of the host, in both arms. Other options go to `nearmetal run`.
 """
 
 import argparse
@@ -30,10 +30,10 @@ FEWER = 50
 RESPONSES = ("ticks", "lost", "gaps", "longest")
 
 
-def measured(folder: str, blocks: int | None) -> Mapping[str, Any]:
-    """Run the study; its summary."""
-    argv = [sys.executable, "-m", "nearmetal", "run", str(STUDY), "-o", folder, "--json"]
-    ended = subprocess.run([*argv, *(("--blocks", str(blocks)) if blocks else ())], stdout=subprocess.PIPE, text=True)
+def measured(folder: str, options: Sequence[str]) -> Mapping[str, Any]:
+    """Run the study; its summary. `options` are those of `nearmetal run`."""
+    argv = [sys.executable, "-m", "nearmetal", "run", str(STUDY), "-o", folder, "--json", *options]
+    ended = subprocess.run(argv, stdout=subprocess.PIPE, text=True)
     if ended.returncode > 1:
         sys.exit(ended.returncode)
     summary: Mapping[str, Any] = json.loads(ended.stdout.splitlines()[-1])
@@ -72,12 +72,11 @@ def verdicts(contrasts: Sequence[Mapping[str, Any]], isolated: float, ordinary: 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--blocks", type=int, help="instead of the study's 8")
     parser.add_argument("-o", dest="folder", help="keep the run in this folder")
-    arguments = parser.parse_args()
+    arguments, options = parser.parse_known_args()
     with tempfile.TemporaryDirectory(prefix="nearmetal-isolation-") as temporary:
         folder = arguments.folder or f"{temporary}/run"
-        summary = measured(folder, arguments.blocks)
+        summary = measured(folder, options)
         isolated, ordinary = (statistics.median(ticks(folder, level)) for level in ("kernel+user", "none"))
     found = [one for one in summary["contrasts"] if one["response"] in RESPONSES]
     print("\n".join(line(one) for one in sorted(found, key=lambda one: (name_of(one), not one["primary"]))))
