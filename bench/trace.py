@@ -133,12 +133,12 @@ def packets(requests: int) -> Iterator[tuple[int, bytes]]:
             while waiting:
                 for one in list(waiting):
                     for _ in range(4):
-                        packet = next(one, None)
-                        if packet is None:
+                        segment = next(one, None)
+                        if segment is None:
                             waiting.remove(one)
                             break
                         clock += 1_000
-                        yield clock // 1000, packet
+                        yield clock // 1000, segment
 
 
 def make(folder: Path, requests: int) -> dict[str, Path]:

@@ -86,7 +86,9 @@ class Wire:
         return ended.stdout
 
     def capture(self, side: int, file: Path, *options: str, interface: str = "link0") -> Program:
-        tcpdump = ("tcpdump", "-i", interface, "-B", "65536", "-U", "-Z", "root", "-w", str(file), *options)
+        # Without immediate mode, what is captured in the last second is lost when tcpdump is told to end.
+        how = ("--immediate-mode", "-B", "65536", "-Z", "root")
+        tcpdump = ("tcpdump", "-i", interface, *how, "-w", str(file), *options)
         program = self.program(side, *tcpdump)
         program.wait_for("listening on", "stderr")
         return program
