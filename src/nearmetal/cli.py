@@ -336,6 +336,19 @@ def image_rm(name: str) -> None:
     commands_image.rm(name)
 
 
+@cli.command()
+@click.argument("captures", metavar="PCAP...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--request", "number", type=int, help="Draw this request, from 1; else a typical one.")
+@click.option("--html", type=click.Path(path_type=Path), help="Write a page with the requests over time.")
+@click.option("--requests", type=click.Path(path_type=Path), help="Write a JSON line for each request.")
+@_json_option
+def trace(captures: tuple[Path, ...], as_json: bool, **options: Any) -> int:
+    """What captures say of HTTP requests: of one end, or of both ends of the same traffic."""
+    from nearmetal import commands_trace
+
+    return commands_trace.trace(captures, as_json=as_json, **options)
+
+
 @cli.command(context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def load(arguments: tuple[str, ...]) -> None:

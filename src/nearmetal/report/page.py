@@ -31,7 +31,7 @@ def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tup
         sections=sections,
         legend=report.colours,
         drawings={key: Markup(picture.svg) for key, picture in pictures.items()},  # ours, and escaped when drawn
-        style=Markup(_style()),
+        style=Markup(style()),
     )
 
 
@@ -40,7 +40,7 @@ def _harmless(value: object) -> object:
     return words.plain(value) if type(value) is str else value
 
 
-def _style() -> str:
+def style() -> str:
     """The style sheet, with a rule for each colour that means something else in the dark."""
     rules = [
         f'.picture [{attribute}="{colour}"]{{{attribute}:var(--{role})}}'

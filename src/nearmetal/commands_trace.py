@@ -1,0 +1,92 @@
+"""What `nearmetal trace` does: captures in words, a request as a ladder, a page, lines for notebooks."""
+
+import asyncio
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from nearmetal.commands import console_for
+from nearmetal.errors import BadInput, ExitCode
+from nearmetal.report import words
+from nearmetal.store.folder import write_whole
+from nearmetal.trace import analyser, chosen, events, ladder, page
+from nearmetal.trace.chosen import Chosen
+from nearmetal.trace.summary import Summary, summary
+
+
+def trace(captures: Sequence[Path], number: int | None, html: Path | None, requests: Path | None, as_json: bool) -> int:
+    """The exit code. BadInput for what cannot be opened, or is no capture."""
+    _check(captures, html, requests)
+    with _lines(requests) as lines:
+        traced = asyncio.run(analyser.analyse(captures, lines))
+        document = traced.document
+        picked = chosen.choose(lines, number)
+        if html is not None:
+            write_whole(html, _page(captures, document, picked, lines).encode())
+    if as_json:
+        click.echo(analyser.as_text(document), nl=False)
+    else:
+        _tell(console_for(False), document, picked)
+    if traced.problem is not None:
+        raise BadInput(traced.problem, remedy="name captures that tcpdump or Wireshark wrote: pcap or pcapng")
+    return ExitCode.DONE
+
+
+def _check(captures: Sequence[Path], html: Path | None, requests: Path | None) -> None:
+    if len(captures) > 2:
+        what = f"{len(captures)} captures are more than the two ends of one traffic"
+        raise BadInput(what, remedy="name one capture, or the client's and the server's")
+    if requests is not None and requests.suffix == ".parquet":
+        remedy = "write JSON lines, and convert them: duckdb -c \"COPY (FROM 'requests.jsonl') TO 'requests.parquet'\""
+        raise BadInput("Parquet is not written here", str(requests), remedy)
+    for written in (html, requests):
+        if written is not None and any(written.resolve() == capture.resolve() for capture in captures):
+            raise BadInput("this is a capture to be read", str(written), "name another file to be written")
+
+
+@contextmanager
+def _lines(requests: Path | None) -> Iterator[Path]:
+    """Where a line for each request goes: the user's file, or one that is needed no longer afterwards."""
+    if requests is not None:
+        yield requests
+        return
+    with tempfile.TemporaryDirectory(prefix="nearmetal-trace-") as folder:
+        yield Path(folder, "requests.jsonl")
+
+
+def _events(picked: Chosen, document: analyser.Document) -> dict[str, float]:
+    is_second = document["captures"][-1]["end"] == "client"
+    return events.of(picked.line, events.Clocks.of(document), is_second)
+
+
+def _page(captures: Sequence[Path], document: analyser.Document, picked: Chosen | None, lines: Path) -> str:
+    one = (picked, told) if picked and len(told := _events(picked, document)) > 1 else None
+    names = [capture.name for capture in captures]
+    return page.html(names, summary(document), one, chosen.first(lines, page.MOST), document["requests"])
+
+
+def _tell(console: Console, document: analyser.Document, picked: Chosen | None) -> None:
+    for one in summary(document):
+        console.print(words.plain(one.caption), style="bold")
+        console.print(_table(one))
+        console.print()
+    if picked is not None:
+        console.print(f"Request {picked.number}: {words.plain(ladder.heading(picked.line))}")
+        for line in ladder.ladder(_events(picked, document)):
+            console.print(line)
+    for warning in document["warnings"]:
+        console.print(f"warning: {words.plain(warning)}")
+
+
+def _table(one: Summary) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="")
+    for index, name in enumerate(one.columns):
+        table.add_column(name, justify="right" if index and name not in ("end", "problem") else "left")
+    for row in one.rows:
+        table.add_row(*map(words.plain, row))
+    return table

@@ -1,0 +1,167 @@
+"""A request as a ladder: two lifelines, the client's and the server's, time downwards, a line for each message.
+
+What happens at both ends is drawn as it was seen at each, so that a slanted line is a message on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nearmetal.report import figures, palette
+from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer, own_colour
+
+_WIDTH, _HEIGHT = HALF - 12, 250
+_CLIENT, _SERVER = 146.0, 252.0
+"""Where the lifelines stand, in px: room for times at the left, and for what they are at the right."""
+_TOP = 24.0
+_APART = 15.0
+"""Pixels between the lines of two labels."""
+WORDS = {
+    "syn": "SYN leaves",
+    "synack": "SYN-ACK arrives",
+    "ack": "handshake done",
+    "request_first": "request leaves",
+    "request_last": "… its last byte",
+    "request_acked": "acknowledged",
+    "response_first": "reply arrives",
+    "response_last": "… its last byte",
+    "server.request_first": "request arrives",
+    "server.request_last": "… its last byte",
+    "server.response_first": "reply leaves",
+    "server.response_last": "… its last byte",
+}
+_MESSAGES = (
+    ("request_first", "server.request_first"),
+    ("request_last", "server.request_last"),
+    ("server.response_first", "response_first"),
+    ("server.response_last", "response_last"),
+)
+_SAME = 0.004
+"""Share of the whole: events that are closer than this are one packet's, and told once."""
+
+
+def shown(events: Mapping[str, float]) -> dict[str, float]:
+    """The events that a picture tells, by time: without those that came in one packet with what is told already."""
+    whole = max(events.values()) - min(events.values()) if events else 0.0
+    kept = {
+        name: time
+        for name, time in events.items()
+        if not (before := _with(name)) or abs(time - events.get(before, -1e9)) > _SAME * whole
+    }
+    return dict(sorted(kept.items(), key=lambda event: event[1]))
+
+
+def _with(name: str) -> str:
+    """What an event may come together with; "" for one that is always told."""
+    return "response_first" if name == "request_acked" else name.replace("_last", "_first") * name.endswith("_last")
+
+
+def ladder(title: str, subtitle: str, colour: str, events: Mapping[str, float]) -> Spec:
+    """One picture. `events` are seconds by name, as nearmetal.trace.events has them; at least two."""
+    events = shown(events)
+    begin, end = min(events.values()), max(events.values())
+    scale = (_HEIGHT - 2 * _TOP) / ((end - begin) or 1.0)
+    y = {name: _TOP + (time - begin) * scale for name, time in events.items()}
+    lifelines = [{"x": x, "y": 0.0, "end": float(_HEIGHT)} for x in (_CLIENT, _SERVER)]
+    position = field("x", scale={"domain": [0, _WIDTH], "range": [0, _WIDTH], "nice": False, "zero": False}, axis=None)
+    height = field("y", scale={"domain": [_HEIGHT, 0], "nice": False, "zero": False}, axis=None)
+    crossings = [
+        {"x": _x(a), "y": y[a], "x2": _x(b), "y2": y[b], "colour": colour} for a, b in _MESSAGES if a in y and b in y
+    ]
+    work = [
+        {"x": x, "y": y[first], "end": y[last], "colour": tone}
+        for first, last, x, tone in (
+            ("request_first", "request_last", _CLIENT, colour),
+            ("response_first", "response_last", _CLIENT, colour),
+            ("server.response_first", "server.response_last", _SERVER, colour),
+            (
+                "server.request_last" if "server.request_last" in y else "server.request_first",
+                "server.response_first",
+                _SERVER,
+                palette.MUTED,
+            ),
+        )
+        if first in y and last in y
+    ]
+    dots = [{"x": _x(name), "y": at, "colour": colour} for name, at in y.items()]
+    texts, leaders = _labels(y, events)
+    heads = [
+        {"x": _CLIENT, "y": 0.0, "text": "client"},
+        {"x": _SERVER, "y": 0.0, "text": "server"},
+    ]
+    layers = [
+        layer(lifelines, {"type": "rule", "color": palette.LINE}, x=position, y=height, y2={"field": "end"}),
+        layer(
+            work,
+            {"type": "rule", "strokeWidth": 6, "strokeOpacity": 0.45},
+            x=position,
+            y=height,
+            y2={"field": "end"},
+            color=own_colour(),
+        ),
+        layer(
+            crossings,
+            {"type": "rule", "strokeWidth": 1.6},
+            x=position,
+            x2={"field": "x2"},
+            y=height,
+            y2={"field": "y2"},
+            color=own_colour(),
+        ),
+        layer(
+            leaders,
+            {"type": "rule", "color": palette.LINE},
+            x=position,
+            x2={"field": "x2"},
+            y=height,
+            y2={"field": "y2"},
+        ),
+        layer(dots, {"type": "point", "filled": True, "size": 30}, x=position, y=height, color=own_colour()),
+        *(
+            layer(
+                [one for one in texts if one["side"] == side],
+                {"type": "text", "align": align, "baseline": "middle", "fontSize": 12, "color": palette.INK},
+                x=position,
+                y=height,
+                text=field("text", "nominal"),
+            )
+            for side, align in (("client", "right"), ("server", "left"))
+        ),
+        layer(
+            heads,
+            {"type": "text", "baseline": "bottom", "dy": -3, "fontSize": 12.5, "color": palette.MUTED},
+            x=position,
+            y=height,
+            text=field("text", "nominal"),
+        ),
+    ]
+    return chart(title, subtitle, _WIDTH, _HEIGHT, layers)
+
+
+def _x(name: str) -> float:
+    return _SERVER if name.startswith("server.") else _CLIENT
+
+
+def _labels(y: Mapping[str, float], events: Mapping[str, float]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What stands beside each lifeline, pushed apart where it would overlap, and lines to what it is about."""
+    texts, leaders = [], []
+    for side, x, out in (("client", _CLIENT, -1.0), ("server", _SERVER, 1.0)):
+        names = [name for name in y if (_x(name) == _SERVER) == (side == "server")]
+        for name, place in zip(names, spread([y[name] for name in names], _APART, _HEIGHT), strict=True):
+            text = f"{WORDS[name]} {figures.quantity(events[name], 's')}" if events[name] else WORDS[name]
+            texts.append({"x": x + 16 * out, "y": place, "text": text, "side": side})
+            leaders.append({"x": x + 4 * out, "y": y[name], "x2": x + 13 * out, "y2": place})
+    return texts, leaders
+
+
+def spread(places: Sequence[float], apart: float, most: float) -> list[float]:
+    """Ascending places moved as little as it takes for each to be `apart` from the next, none beyond `most`."""
+    moved: list[float] = []
+    for place in places:
+        moved.append(max(place, moved[-1] + apart) if moved else place)
+    limit = most
+    for index in range(len(moved) - 1, -1, -1):
+        moved[index] = min(moved[index], limit)
+        limit = moved[index] - apart
+    return moved

@@ -1,0 +1,57 @@
+"""Requests over time: a bar for each, a row for each connection, with the phases that it went through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nearmetal.report import figures, palette
+from nearmetal.report.charts.grammar import WIDE, Spec, chart, field, layer
+
+PHASES = ("connecting", "sending", "waiting", "receiving")
+_COLOURS = (palette.MUTED, "#dd9a25", "#4a6fc9", "#12936c")
+_ROW = 14
+_LEAST = 0.002
+"""Share of the width below which a phase could not be seen, and is drawn as wide as that."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A phase of a request, in seconds from the beginning; `row` is its connection's."""
+
+    row: int
+    phase: str
+    begin: float
+    end: float
+
+
+def timeline(title: str, subtitle: str, bars: Sequence[Bar]) -> Spec:
+    rows = max((bar.row for bar in bars), default=0) + 1
+    divisor, unit = figures.axis("s", [bar.end for bar in bars])
+    until = max((bar.end for bar in bars), default=1.0) / divisor
+    drawn = [
+        {
+            "from": bar.begin / divisor,
+            "to": max(bar.end / divisor, bar.begin / divisor + _LEAST * until * (bar.phase != "connecting")),
+            "top": bar.row + 0.15,
+            "bottom": bar.row + 0.85,
+            "phase": bar.phase,
+        }
+        for bar in bars
+    ]
+    x = field("from", title=f"{unit} from the first packet", axis={"format": "~r"}, scale={"nice": False})
+    y = field(
+        "top",
+        title="connection",
+        scale={"domain": [rows, 0], "nice": False},
+        axis={"tickMinStep": 1, "grid": False, "format": "d"},
+    )
+    colour = field(
+        "phase",
+        "nominal",
+        scale={"domain": list(PHASES), "range": list(_COLOURS)},
+        legend={"orient": "bottom", "title": None, "columns": len(PHASES), "symbolType": "square"},
+    )
+    mark: Spec = {"type": "rect", "clip": True}
+    layers = [layer(drawn, mark, x=x, x2={"field": "to"}, y=y, y2={"field": "bottom"}, color=colour)]
+    return chart(title, subtitle, WIDE - 90, min(900, max(120, rows * _ROW)), layers)

@@ -1,0 +1,139 @@
+"""What a `trace.v1` says, as small tables for people. Pure."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from nearmetal.report import figures
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A table whose first column names what its others tell."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+_SIDE = (
+    ("segments with payload", "segments"),
+    ("bytes of payload", "payload_bytes"),
+    ("coalesced: longer than a packet of the wire", "coalesced"),
+    ("retransmitted", "retransmitted"),
+    ("of those needless", "spurious"),
+    ("reordered", "reordered"),
+    ("captured twice", "duplicates"),
+    ("acknowledgements alone", "acks"),
+    ("of those repeated", "duplicate_acks"),
+    ("bytes that the capture missed", "missed_bytes"),
+)
+_BETWEEN = (
+    ("packets that left", "left"),
+    ("that arrived", "arrived"),
+    ("segments lost", "lost"),
+    ("segments overtaken", "reordered"),
+    ("duplicated", "duplicated"),
+)
+_PHASES = (
+    ("connecting", "connect_ns"),
+    ("sending the request", "send_ns"),
+    ("waiting for the reply", "wait_ns"),
+    ("receiving it", "transfer_ns"),
+    ("all of it", "total_ns"),
+)
+_SHARES = (
+    ("the client sends", "client_ns"),
+    ("on the way, there and back", "network_ns"),
+    ("the server thinks", "server_ns"),
+    ("the server sends", "transfer_ns"),
+)
+_COUNTS = (
+    ("bytes of a request", "request_bytes"),
+    ("bytes of a reply", "response_bytes"),
+    ("segments of a reply", "response_segments"),
+    ("acknowledgements of a reply", "response_acks"),
+)
+
+
+def summary(document: Mapping[str, Any]) -> list[Summary]:
+    """Tables in the order in which they are read; what there is nothing of is left out."""
+    tables = [_captures(document), _sides(document)]
+    each, joined = document["each_request"], document["joined"]
+    if document["requests"]:
+        tables.append(Summary("Time of requests", _SPREAD, tuple(_spread(_PHASES, each, _seconds))))
+        tables.append(Summary("Size of requests", _SPREAD, tuple(_spread(_COUNTS, each, _number))))
+    if joined is not None:
+        if joined["requests"]:
+            rows = tuple(_spread(_SHARES, joined["each_request"], _seconds))
+            tables.append(Summary("Where that time went, by both captures", _SPREAD, rows))
+        tables.append(_between(joined))
+    return tables
+
+
+_SPREAD = ("", "median", "90 %", "99 %", "longest", "of")
+
+
+def _captures(document: Mapping[str, Any]) -> Summary:
+    rows = tuple(
+        (
+            PurePath(one["file"]).name,
+            str(one["end"] or "–"),
+            f"{one['packets']:,}",
+            figures.quantity(one["bytes"], "B"),
+            _length(one),
+            str(one["problem"] or "–"),
+        )
+        for one in document["captures"]
+    )
+    return Summary(_found(document), ("capture", "end", "packets", "bytes", "lasts", "problem"), rows)
+
+
+def _length(one: Mapping[str, Any]) -> str:
+    first, last = one["first_ns"], one["last_ns"]
+    return "–" if first is None or last is None else _seconds(last - first)
+
+
+def _found(document: Mapping[str, Any]) -> str:
+    answered = figures.listing(f"{count:,} × {status}" for status, count in document["status"].items())
+    replies = f", answered {answered}" if document["status"] else ""
+    requests = figures.count(document["requests"], "request")
+    return f"{requests} on {figures.count(document['connections'], 'connection')}{replies}"
+
+
+def _sides(document: Mapping[str, Any]) -> Summary:
+    rows = [(name, *(f"{document[side][key]:,}" for side in ("client", "server"))) for name, key in _SIDE]
+    writes = [document[side]["writes"] for side in ("client", "server")]
+    if any(writes):
+        rows.append(("small writes held back and joined", *(f"{one['joined']:,}" if one else "–" for one in writes)))
+        sizes = (figures.quantity(one["size"], "B") if one else "–" for one in writes)
+        rows.append(("bytes of such a write", *sizes))
+    return Summary("What was sent", ("", "by clients", "by servers"), tuple(rows))
+
+
+def _between(joined: Mapping[str, Any]) -> Summary:
+    rows = [(name, *(f"{joined[way][key]:,}" for way in ("there", "back"))) for name, key in _BETWEEN]
+    delays = [joined[way]["delay_ns"] for way in ("there", "back")]
+    rows.append(("median delay", *(_seconds(one["median"]) if one["count"] else "–" for one in delays)))
+    sure = "" if joined["uncertainty_ns"] is None else f", within {_seconds(joined['uncertainty_ns'])}"
+    offset = joined["offset_ns"]
+    apart = f"the second clock is {_seconds(abs(offset))} {'ahead' if offset >= 0 else 'behind'}{sure}"
+    return Summary(f"Between the captures; {apart}", ("", "to the server", "back"), tuple(rows))
+
+
+def _spread(
+    wanted: tuple[tuple[str, str], ...], spreads: Mapping[str, Any], shown: Callable[[float], str]
+) -> Iterator[tuple[str, ...]]:
+    for name, key in wanted:
+        one = spreads[key]
+        if one["count"]:
+            yield (name, *(shown(one[at]) for at in ("median", "p90", "p99", "max")), f"{one['count']:,}")
+
+
+def _seconds(nanoseconds: float) -> str:
+    return figures.quantity(nanoseconds / 1e9, "s") if nanoseconds else "0 s"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}"
