@@ -10,6 +10,7 @@ the machine type ("q35").
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 import uuid
@@ -111,7 +112,7 @@ class LibvirtEnvironment:
         parts = await placed.parts(lab_machine.image(order.spec.image), site)
         alike = qemu.Options(machine=options.machine)
         guest = await qemu._guest(order.name, order.spec, alike, parts, order.port, site)
-        folder, identity = f"{site.state}/machines/{order.name}", str(uuid.uuid4())
+        folder, identity, tap = f"{site.state}/machines/{order.name}", str(uuid.uuid4()), _tap(order.name)
         handle = Handle(
             kind=self.kind,
             name=order.name,
@@ -120,6 +121,7 @@ class LibvirtEnvironment:
                 "uri": options.connection,
                 "uuid": identity,
                 "folder": folder,
+                "tap": tap,
                 "role": order.role,
                 "image": lab_machine.described(order.spec.image),
                 "port": order.port.model_dump(mode="json") if order.port else None,
@@ -138,8 +140,8 @@ class LibvirtEnvironment:
         )
         # libvirt looks for the tap in the network that it runs in itself. Only when it is open does it move.
         if order.port:
-            await must(site, "ip", "tuntap", "add", "dev", order.name, "mode", "tap", "vnet_hdr")
-        description = domain.describe(guest, identity, folder, order.name, order.cpus)
+            await must(site, "ip", "tuntap", "add", "dev", tap, "mode", "tap", "vnet_hdr")
+        description = domain.describe(guest, identity, folder, tap, order.cpus)
         await site.put(description.encode(), f"{folder}/domain.xml", mode=0o600)
         connection = Connection(options.connection, site)
         try:
@@ -147,7 +149,7 @@ class LibvirtEnvironment:
         except NotProvisioned as error:
             raise NotProvisioned(error.what, order.name) from None
         if order.port:
-            await network.plug_moved(order.port, order.name, site)
+            await network.plug_moved(order.port, tap, site)
         found = await _found(connection, order.name, guest.accel, site)
         await connection.run("resume", order.name)
         whole = handle.model_copy(update={"data": {**handle.data, **found}})
@@ -175,7 +177,7 @@ class LibvirtEnvironment:
                 await running.stop()
         if "ssh_port" in handle.data:
             await site.withdraw(handle.data["ssh_port"])
-        await site.exec(["ip", "link", "delete", handle.name])  # where it did not come to move
+        await site.exec(["ip", "link", "delete", handle.data["tap"]])  # where it did not come to move
         if handle.data["port"]:
             await network.unplug(Port.from_json(handle.data["port"]), site)
         await must(site, "rm", "-rf", "--", handle.data["folder"])
@@ -205,6 +207,11 @@ class DomainMachine(QemuMachine):
 def _qemu() -> Environment:
     found: Environment = plugins.load("environments", "qemu")
     return found
+
+
+def _tap(name: str) -> str:
+    """The tap's name until it moves: an interface's has 15 characters at most, a machine's may have more."""
+    return f"nm-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
 
 def _disk(guest: Guest, base: str, folder: str) -> list[str]:

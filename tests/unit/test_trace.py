@@ -1,0 +1,128 @@
+"""What is made of the probe's documents on captures: figures for records, events on one clock, ladders, pages."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from nearmetal.observers import _capture_counters
+from nearmetal.report.charts.ladder import ladder as drawn
+from nearmetal.report.charts.ladder import spread
+from nearmetal.trace import events, page
+from nearmetal.trace.chosen import Chosen
+from nearmetal.trace.events import Clocks
+from nearmetal.trace.figures import figures
+from nearmetal.trace.ladder import heading, ladder
+from nearmetal.trace.summary import summary
+
+from .workloads_stage import golden
+
+DOCUMENT: dict[str, Any] = json.loads(golden("trace/trace-0.json"))
+LINES = [json.loads(line) for line in golden("trace/requests.jsonl").splitlines()]
+
+
+def test_a_record_keeps_what_each_request_took() -> None:
+    told = figures(DOCUMENT)
+    assert told["requests"] == 50
+    # 55 packets of the client's and 53 of the server's, three of these bare acknowledgements.
+    assert (told["packets"], told["segments"], told["acks"]) == (2.16, 1, 0.06)
+    assert told["retransmitted"] == told["reordered"] == told["lost"] == told["overtaken"] == 0
+    assert told["total"] == pytest.approx(told["wait"])
+    assert told["network"] + told["server"] == pytest.approx(told["total"], rel=0.1)
+    assert told["clock_offset"] == -105e-9
+    assert "joined_writes" not in told
+
+
+def test_one_capture_has_nothing_of_two() -> None:
+    alone = {**DOCUMENT, "joined": None}
+    assert figures(alone).keys().isdisjoint({"clock_offset", "lost", "network"})
+    assert Clocks.of(alone) is None
+
+
+def test_a_capture_without_requests_has_no_figures_of_each() -> None:
+    none = {key: {**one, "count": 0, "median": None} for key, one in DOCUMENT["each_request"].items()}
+    told = figures({**DOCUMENT, "requests": 0, "each_request": none, "joined": None})
+    assert told == {"requests": 0, "retransmitted": 0, "spurious": 0, "reordered": 0, "duplicates": 0}
+
+
+def test_the_servers_clock_is_set_to_the_clients() -> None:
+    clocks = Clocks(offset=5_000_000_000, drift=1e-5, since=0)
+    assert clocks.first_from_second(round(clocks.second_from_first(2_000_000_000))) == pytest.approx(
+        2_000_000_000, abs=1
+    )
+    first = events.of(LINES[0], Clocks.of(DOCUMENT))
+    assert first["request_first"] == 0
+    assert first["syn"] < first["synack"] < first["ack"] < 0
+    assert first["request_first"] < first["server.request_first"] < first["server.response_first"]
+    assert first["server.response_first"] < first["response_first"]
+    assert "syn" not in events.of(LINES[1], None)
+    assert events.of({**LINES[0], "request_first": None}, None) == {}
+
+
+def test_the_typical_request_is_made_of_medians() -> None:
+    answered = [{"request_first": 0.0, "response_first": wait, "response_last": wait + 1} for wait in (1.0, 3.0, 8.0)]
+    told = events.typical([*answered, {"request_first": 0.0}, {**answered[0], "ack": -1.0}])
+    assert told == {"request_first": 0, "response_first": 2, "response_last": 3}
+    assert events.typical([]) == {}
+
+
+def test_a_ladder_of_text_has_a_line_for_each_event_by_time() -> None:
+    told = list(ladder(events.of(LINES[0], Clocks.of(DOCUMENT))))
+    assert [line.split("  ")[-1] for line in told[1:]] == [
+        "SYN leaves",
+        "SYN-ACK arrives",
+        "handshake done",
+        "request leaves",
+        "request arrives",
+        "acknowledged",
+        "reply leaves",
+        "reply arrives",
+    ]
+    assert len({len(line.rsplit("  ", 1)[0]) for line in told[1:]}) == 1
+    assert heading(LINES[0]).startswith("GET, status 200, 10.111.0.1:")
+
+
+def test_labels_of_a_drawn_ladder_do_not_overlap() -> None:
+    assert spread([10, 11, 12, 90], 15, 100) == [10, 25, 40, 90]
+    assert spread([95, 96, 97], 15, 100) == [70, 85, 100]
+    spec = drawn("host", "", "#000000", events.of(LINES[0], Clocks.of(DOCUMENT)))
+    for layer in spec["layer"]:
+        if layer["mark"]["type"] == "text":
+            heights = sorted(row["y"] for row in layer["data"]["values"] if "side" in row)
+            assert all(low + 15 <= high + 1e-9 for low, high in pairwise(heights))
+
+
+def test_the_summary_tells_what_there_is() -> None:
+    tables = {table.caption: table for table in summary(DOCUMENT)}
+    assert "50 requests on 1 connection, answered 50 × 2xx" in tables
+    sent = {name: tuple(rest) for name, *rest in tables["What was sent"].rows}
+    assert sent["segments with payload"] == ("50", "50")
+    assert any(caption.startswith("Between the captures; the second clock is 105 ns behind") for caption in tables)
+    assert all(len(row) == len(table.columns) for table in tables.values() for row in table.rows)
+
+
+def test_a_page_holds_nothing_of_a_captures_own_making() -> None:
+    evil = {**LINES[0], "method": "<script>"}
+    told = events.of(evil, Clocks.of(DOCUMENT))
+    html = page.html(["<b>.pcap"], summary(DOCUMENT), (Chosen(1, evil), told), LINES, 50)
+    assert "<script" not in html and "<b>" not in html
+    assert "http://" not in html.replace("http://www.w3.org", "")
+    assert html.count("<svg") == 2
+    assert "The first 6 of 50 requests" in html
+
+
+def test_bars_stand_in_their_connections_row() -> None:
+    moved = [{**line, "connection": 7} for line in LINES[3:]]
+    rows = {bar.row for bar in page.bars([*LINES[:3], *moved])}
+    assert rows == {0, 1}
+    assert [bar.phase for bar in page.bars(LINES)].count("connecting") == 1
+
+
+def test_a_kernels_counters_are_read_by_name() -> None:
+    text = "TcpExt: A TCPAutoCorking TCPOFOQueue\nTcpExt: 1 20 3\nTcp: RetransSegs MaxConn\nTcp: 4 -1\n"
+    before = _capture_counters.parsed(text)
+    assert before == {"TCPAutoCorking": 20, "TCPOFOQueue": 3, "RetransSegs": 4}
+    after = _capture_counters.parsed(text.replace(" 20 ", " 29 "))
+    assert _capture_counters.between(before, after) == {"kernel.TCPAutoCorking": 9}
+    assert _capture_counters.parsed("rubbish\n\nTcp:") == {}
