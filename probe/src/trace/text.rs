@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::document::{CaptureDocument, Document, Side};
+use super::join::{Between, JoinDocument};
 use crate::load::figures::{bytes, count, duration};
 use crate::load::layout::wrapped;
 use crate::load::statistics::Summary;
@@ -21,6 +22,9 @@ pub fn describe(document: &Document, width: usize) -> String {
     );
     sides(&mut text, &document.client, &document.server);
     phases(&mut text, document);
+    if let Some(joined) = &document.joined {
+        between(&mut text, joined);
+    }
     let ignored = document.ignored.iter();
     let ignored: Vec<_> = ignored
         .map(|(name, number)| format!("{name} {}", count(*number)))
@@ -44,7 +48,10 @@ fn file(text: &mut String, capture: &CaptureDocument, width: usize) {
     let what = format!(
         "{}, {}, {} packets of {} in {}{end}",
         capture.format,
-        capture.links.join(" and "),
+        match capture.links.is_empty() {
+            true => "no link type".to_owned(),
+            false => capture.links.join(" and "),
+        },
         count(capture.packets),
         bytes(capture.bytes as f64),
         duration(lasted as f64),
@@ -125,6 +132,54 @@ fn phases(text: &mut String, document: &Document) {
         .iter()
         .for_each(|(name, summary)| row(text, name, summary, count));
 }
+
+/// What happened between two captures.
+fn between(text: &mut String, joined: &JoinDocument) {
+    let known = joined.uncertainty_ns.map_or(String::new(), |uncertainty| {
+        format!(", give or take {}", duration(uncertainty as f64))
+    });
+    let sign = if joined.offset_ns < 0 { "-" } else { "" };
+    let offset = duration(joined.offset_ns.unsigned_abs() as f64);
+    let _ = writeln!(
+        text,
+        "\n  {} requests at both ends; the second clock is {sign}{offset} ahead{known}",
+        count(joined.requests)
+    );
+    let _ = writeln!(text, "\n  {:<24}{:>14}{:>14}", "between", "there", "back");
+    let rows: [(&str, BetweenCount); 6] = [
+        ("packets left", |way| way.left),
+        ("packets arrived", |way| way.arrived),
+        ("segments lost", |way| way.lost),
+        ("bare packets lost", |way| way.lost_bare),
+        ("packets overtaken", |way| {
+            way.reordered + way.reordered_bare
+        }),
+        ("arrived twice", |way| way.duplicated),
+    ];
+    for (name, of) in rows {
+        let (there, back) = (count(of(&joined.there)), count(of(&joined.back)));
+        let _ = writeln!(text, "  {name:<24}{there:>14}{back:>14}");
+    }
+    let each = &joined.each_request;
+    let _ = writeln!(
+        text,
+        "\n  {:<24}{:>10}{:>10}{:>10}{:>10}",
+        "where the time went", "p50", "p90", "p99", "max"
+    );
+    let times: [(&str, &Summary); 4] = [
+        ("client sends", &each.client_ns),
+        ("network", &each.network_ns),
+        ("server thinks", &each.server_ns),
+        ("server sends", &each.transfer_ns),
+    ];
+    let time = |number: u64| duration(number as f64);
+    times
+        .iter()
+        .for_each(|(name, summary)| row(text, name, summary, time));
+}
+
+/// One of the counts of a way between two captures.
+type BetweenCount = fn(&Between) -> u64;
 
 fn row(text: &mut String, name: &str, summary: &Summary, show: fn(u64) -> String) {
     let values = [summary.p50, summary.p90, summary.p99, summary.max];
