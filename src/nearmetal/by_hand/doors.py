@@ -35,9 +35,16 @@ def _of_host(handle: Handle, argv: Sequence[str], env: Mapping[str, str], termin
 
 
 def _of_docker(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
+    return ["docker", "--host", handle.data["engine"], *_exec(handle, argv, env, terminal)]
+
+
+def _of_podman(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
+    return ["podman", "--remote", "--url", handle.data["engine"], *_exec(handle, argv, env, terminal)]
+
+
+def _exec(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
     options = ["--interactive", *(["--tty"] if terminal else [])]
-    place = ["docker", "--host", handle.data["engine"], "exec", *options, handle.data["container"]]
-    return [*place, *machine.launch(probe.INSIDE, argv, env)]
+    return ["exec", *options, handle.data["container"], *machine.launch(probe.INSIDE, argv, env)]
 
 
 def _of_qemu(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
@@ -82,7 +89,13 @@ def _write(path: "os.PathLike[str]", text: str) -> None:
 
 
 _Door = Callable[[Handle, Sequence[str], Mapping[str, str], bool], list[str]]
-_DOORS: Mapping[str, _Door] = {"host": _of_host, "docker": _of_docker, "qemu": _of_qemu}
+_DOORS: Mapping[str, _Door] = {
+    "host": _of_host,
+    "docker": _of_docker,
+    "podman": _of_podman,
+    "qemu": _of_qemu,
+    "libvirt": _of_qemu,
+}
 
 
 def of(kept: Kept) -> "Callable[..., list[str]] | None":

@@ -43,14 +43,14 @@ def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
         return 128 + told_to_end
     if status != 0:
         asyncio.run(require_keeper(kept))
-    if status == _SSH_FAILED and kept.handle and kept.handle.kind == "qemu":
+    if status == _SSH_FAILED and kept.handle and kept.handle.kind in ("qemu", "libvirt"):
         _require_answer(kept, door(["true"]))
     return status
 
 
 def _outlives_its_client(kept: Kept) -> bool:
     """What an engine was told to run goes on when the client that told it is killed."""
-    return kept.handle is not None and kept.handle.kind == "docker"
+    return kept.handle is not None and kept.handle.kind in ("docker", "podman")
 
 
 def _require_answer(kept: Kept, command: Sequence[str]) -> None:
