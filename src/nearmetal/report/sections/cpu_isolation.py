@@ -71,7 +71,7 @@ def _rows(
     shown = [index for index, one in enumerate(printed) if one]
     columns = (
         Column("figure"),
-        *(Column(report.labels.treatment(treatment), numeric=True) for treatment in treatments),
+        *(Column(_heading(treatment, treatments, report), numeric=True) for treatment in treatments),
         *(Column(f"published: {treatments[index][_FACTOR]}", numeric=True) for index in shown),
         Column("unit", where="data"),
     )
@@ -85,10 +85,16 @@ def _rows(
         for row in ROWS
         if any(row.name in one for one in (*told, *printed))
     ]
-    caption = f"{words.workload(workload)}: each figure of a run, mean over blocks"
+    caption = f"{words.workload(workload)}: each figure of a run by isolation, mean over blocks"
     if shown:
         caption += "; published is the first run under the heading of as many connections, on another machine"
     return Table(f"isolation-{workload}", caption, columns, tuple(rows))
+
+
+def _heading(treatment: Assignment, treatments: Sequence[Assignment], report: ReportInput) -> str:
+    """The level alone where nothing else differs, so that all levels and the published ones stand side by side."""
+    others = {key_of({name: level for name, level in one.items() if name != _FACTOR}) for one in treatments}
+    return str(treatment[_FACTOR]) if len(others) == 1 else report.labels.treatment(treatment)
 
 
 def _quantity(told: Mapping[str, float], name: str, unit: str) -> Quantity | None:
