@@ -71,8 +71,8 @@ def test_a_ladder_of_text_has_a_line_for_each_event_by_time() -> None:
     told = list(ladder(events.of(LINES[0], Clocks.of(DOCUMENT))))
     assert [line.split("  ")[-1] for line in told[1:]] == [
         "SYN leaves",
-        "SYN-ACK arrives",
-        "handshake done",
+        "SYN-ACK",
+        "handshake",
         "request leaves",
         "request arrives",
         "acknowledged",

@@ -19,17 +19,17 @@ _APART = 15.0
 """Pixels between the lines of two labels."""
 WORDS = {
     "syn": "SYN leaves",
-    "synack": "SYN-ACK arrives",
-    "ack": "handshake done",
+    "synack": "SYN-ACK",
+    "ack": "handshake",
     "request_first": "request leaves",
-    "request_last": "… its last byte",
+    "request_last": "last byte",
     "request_acked": "acknowledged",
     "response_first": "reply arrives",
-    "response_last": "… its last byte",
+    "response_last": "last byte",
     "server.request_first": "request arrives",
-    "server.request_last": "… its last byte",
+    "server.request_last": "last byte",
     "server.response_first": "reply leaves",
-    "server.response_last": "… its last byte",
+    "server.response_last": "last byte",
 }
 _MESSAGES = (
     ("request_first", "server.request_first"),

@@ -1,0 +1,89 @@
+"""What else differs where a verdict differs: figures that observers left in records, compared block by block.
+
+Each is compared as an exploratory response is: the pseudomedian of the blocks' differences, its interval by inverting
+the signed-rank test at alpha. None is corrected for how many there are, and none is a proof of cause: they go along.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearmetal.analysis.contrasts import LOG_RESOLUTION
+from nearmetal.analysis.responses import Replicate
+from nearmetal.analysis.signed_rank import signed_rank
+from nearmetal.analysis.traits import TRAITS, Trait
+from nearmetal.model import Scale
+
+Pairs = Sequence[tuple[Replicate, Replicate]]
+"""Treatment and reference, one pair per block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attributed:
+    """A trait of one contrast. `estimate` and `interval` are a ratio, or a difference where a value is 0."""
+
+    trait: Trait
+    blocks: int
+    treatment: float
+    """The median over blocks, as the reference's."""
+    reference: float
+    scale: Scale
+    estimate: float
+    interval: tuple[float, float] | None
+    """None with too few blocks."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the interval excludes that there is no difference."""
+        neutral = 1.0 if self.scale == "ratio" else 0.0
+        return self.interval is not None and not self.interval[0] <= neutral <= self.interval[1]
+
+    @property
+    def distance(self) -> float:
+        """How far apart both sides are, from 0 to 2: the difference as a share of their mean. For ranking alone."""
+        total = abs(self.treatment) + abs(self.reference) + 2 * self.trait.slight
+        return 2 * abs(self.treatment - self.reference) / total if total else 0.0
+
+
+def attributed(pairs: Pairs, level: float) -> list[Attributed]:
+    """Every trait that both sides have: what surely differs first, then by how far they are apart."""
+    compared = (_compared(trait, pairs, level) for trait in TRAITS)
+    found = [one for one in compared if one is not None]
+    return sorted(found, key=lambda one: (not one.differs, -one.distance))
+
+
+def _compared(trait: Trait, pairs: Pairs, level: float) -> Attributed | None:
+    both = [(_value(trait, treatment), _value(trait, reference)) for treatment, reference in pairs]
+    known = [(one, other) for one, other in both if one is not None and other is not None]
+    if not known or not any(one or other for one, other in known):
+        return None
+    treatment, reference = (np.array(side) for side in zip(*known, strict=True))
+    is_ratio = bool((treatment > 0).all() and (reference > 0).all())
+    if is_ratio:
+        found = signed_rank(np.log(treatment) - np.log(reference), level, LOG_RESOLUTION)
+        estimate = float(np.exp(found.estimate))
+        ends = None if found.interval is None else tuple(float(np.exp(end)) for end in found.interval)
+    else:
+        largest = float(np.abs(np.concatenate([treatment, reference])).max())
+        found = signed_rank(treatment - reference, level, largest * LOG_RESOLUTION)
+        estimate, ends = found.estimate, found.interval
+    return Attributed(
+        trait,
+        len(known),
+        statistics.median(treatment.tolist()),
+        statistics.median(reference.tolist()),
+        "ratio" if is_ratio else "difference",
+        estimate,
+        None if ends is None else (ends[0], ends[1]),
+    )
+
+
+def _value(trait: Trait, replicate: Replicate) -> float | None:
+    """The mean over the repeats of a boot; None when one of them does not have it."""
+    values = [trait.of(record) for record in replicate.records]
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if len(known) == len(values) else None

@@ -1,0 +1,169 @@
+"""What records tell beside their responses, each as one number of a trial that can be compared with another's."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nearmetal.model import TrialRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Trait:
+    name: str
+    """As data files have it."""
+    title: str
+    """ "packets for each request": what people read."""
+    unit: str
+    """An SI unit; "" for a plain number."""
+    of: Callable[[TrialRecord], float | None]
+    """None where the record does not tell."""
+    slight: float = 0.0
+    """So little of it, in its unit, is next to nothing: it keeps one lost packet from ranking above all else."""
+
+
+_SELDOM = 0.1
+"""Once in ten requests."""
+_SOME_TIME = 0.05
+"""A twentieth of the time."""
+
+
+def _places(record: TrialRecord, observer: str, prefix: str) -> list[Mapping[str, Any]]:
+    observed = record.observers.get(observer, {})
+    return [place for name, place in observed.items() if name.startswith(prefix)]
+
+
+def _traces(record: TrialRecord) -> list[Mapping[str, Any]]:
+    return [one for one in _places(record, "capture", "trace-") if one.get("requests")]
+
+
+def _of_trace(name: str) -> Callable[[TrialRecord], float | None]:
+    """The mean over clients; they tell it for each request, or in seconds."""
+
+    def of(record: TrialRecord) -> float | None:
+        told = [one[name] for one in _traces(record) if name in one]
+        return statistics.fmean(told) if told else None
+
+    return of
+
+
+def _shared(name: str) -> Callable[[TrialRecord], float | None]:
+    """A count of the whole trial, for each request."""
+
+    def of(record: TrialRecord) -> float | None:
+        told = [one for one in _traces(record) if name in one]
+        return sum(one[name] for one in told) / sum(one["requests"] for one in told) if told else None
+
+    return of
+
+
+def _counted(place: str, counter: str) -> Callable[[TrialRecord], float | None]:
+    """A counter of kernels, for each request. What did not happen is not in a record."""
+
+    def of(record: TrialRecord) -> float | None:
+        places = _places(record, "capture", place)
+        requests = sum(one["requests"] for one in _traces(record))
+        # Without any counter there the kernel was not asked, or did not tell.
+        if not requests or not any(name.startswith("kernel.") for one in places for name in one):
+            return None
+        return float(sum(one.get(f"kernel.{counter}", 0) for one in places) / requests)
+
+    return of
+
+
+def _servers(record: TrialRecord) -> list[Mapping[str, Any]]:
+    return [one for one in _places(record, "usage", "server-") if one.get("seconds")]
+
+
+def _per_second(record: TrialRecord) -> float | None:
+    """Requests or events in a second."""
+    for name in ("throughput", "events"):
+        response = record.responses.get(name)
+        if response is not None and response.unit == "1/s" and response.value > 0:
+            return response.value
+    return None
+
+
+def _rate(name: str) -> Callable[[TrialRecord], float | None]:
+    """Of all servers together, for each request or event."""
+
+    def of(record: TrialRecord) -> float | None:
+        told = [one[name] for one in _servers(record) if name in one]
+        each = _per_second(record)
+        return sum(told) / each if told and each else None
+
+    return of
+
+
+def _time(states: Sequence[str]) -> Callable[[TrialRecord], float | None]:
+    """CPU seconds in these states, of all CPUs of the servers together, for each request or event."""
+
+    def of(record: TrialRecord) -> float | None:
+        servers, each = _servers(record), _per_second(record)
+        if not servers or not each:
+            return None
+        seconds = sum(_cpus(one) * sum(one.get(f"cpu.all.{state}", 0.0) for state in states) / 100 for one in servers)
+        return float(seconds / each)
+
+    return of
+
+
+def _cpus(place: Mapping[str, Any]) -> int:
+    return len({name.split(".")[1] for name in place if name.startswith("cpu.")} - {"all"}) or 1
+
+
+def _share(state: str) -> Callable[[TrialRecord], float | None]:
+    def of(record: TrialRecord) -> float | None:
+        told = [one.get(f"cpu.all.{state}", 0.0) / 100 for one in _servers(record)]
+        return statistics.fmean(told) if told else None
+
+    return of
+
+
+def _response(name: str) -> Callable[[TrialRecord], float | None]:
+    def of(record: TrialRecord) -> float | None:
+        response = record.responses.get(name)
+        return None if response is None else response.value
+
+    return of
+
+
+TRAITS = (
+    Trait("packets", "packets for each request", "", _of_trace("packets")),
+    Trait("bytes", "bytes for each request", "B", _of_trace("bytes")),
+    Trait("segments", "segments of the server for each request", "", _of_trace("segments")),
+    Trait("super_segments", "super-segments for each request", "", _of_trace("coalesced"), _SELDOM),
+    Trait("acks", "bare ACKs of the client for each request", "", _of_trace("acks"), _SELDOM),
+    Trait("joined_writes", "small writes joined for each request", "", _of_trace("joined_writes"), _SELDOM),
+    Trait(
+        "autocorked",
+        "writes that the server's kernel corked for each request",
+        "",
+        _counted("server-", "TCPAutoCorking"),
+        _SELDOM,
+    ),
+    Trait("retransmitted", "segments sent again for each request", "", _shared("retransmitted"), _SELDOM),
+    Trait("lost", "segments lost between both ends for each request", "", _shared("lost"), _SELDOM),
+    Trait("reordered", "segments that came late for each request", "", _shared("reordered"), _SELDOM),
+    Trait(
+        "out_of_order",
+        "segments that the client's kernel queued out of order for each request",
+        "",
+        _counted("client-", "TCPOFOQueue"),
+        _SELDOM,
+    ),
+    Trait("network", "time of a request on the way, there and back", "s", _of_trace("network")),
+    Trait("server", "time of a request in the server", "s", _of_trace("server")),
+    Trait("transfer", "time in which a reply comes in", "s", _of_trace("transfer")),
+    Trait("interrupts", "interrupts in the server for each request", "", _rate("interrupts")),
+    Trait("context_switches", "context switches in the server for each request", "", _rate("context_switches")),
+    Trait("kernel_time", "CPU time in the server's kernel for each request", "s", _time(("sys",))),
+    Trait("interrupt_time", "CPU time in the server's interrupts for each request", "s", _time(("irq", "soft"))),
+    Trait("user_time", "CPU time in the server's programs for each request", "s", _time(("usr", "nice"))),
+    Trait("steal", "share of the server's CPU time that was stolen", "share", _share("steal"), _SOME_TIME),
+    Trait("idle", "share of the server's CPU time that was idle", "share", _share("idle"), _SOME_TIME),
+    Trait("cpu_per_event", "CPU time of the host for each request", "s", _response("cpu_per_event")),
+)
+"""In the order in which they are told when nothing else tells them apart."""

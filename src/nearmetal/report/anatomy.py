@@ -1,0 +1,100 @@
+"""What the observer `capture` left of a run: figures from the records, distributions from few trials' documents."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from nearmetal.analysis.responses import Arms, key_of
+from nearmetal.model import Assignment, TrialRecord
+from nearmetal.report.reading import ReportInput
+
+OBSERVER = "capture"
+TRACE = "trace-"
+_EVENT = "at."
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What captures show of one treatment while one workload measured."""
+
+    workload: str
+    treatment: Assignment
+    figures: Mapping[str, float]
+    """Means over trials, and clients where there are several; by the names that docs/observers.md lists."""
+    events: Mapping[str, float]
+    """Medians over trials of each event's median, in seconds, by time."""
+    typical: TrialRecord
+    """The trial whose requests took as long as those of the middle one."""
+
+
+def seen(report: ReportInput, arms: Arms) -> list[Seen]:
+    """By workload, then treatment; only those whose captures hold requests."""
+    found = []
+    for workload in report.manifest.study.workloads:
+        for treatment in report.manifest.plan.treatments:
+            arm = arms.get((key_of(treatment), workload.name))
+            trials = [record for replicate in arm.first for record in replicate.records] if arm else []
+            told = [(record, one) for record in trials for one in traces(record)]
+            if told:
+                by_total = sorted(told, key=lambda pair: pair[1].get("total", 0.0))
+                found.append(
+                    Seen(
+                        workload.name,
+                        treatment,
+                        _means([one for _, one in told]),
+                        _events([one for _, one in told]),
+                        by_total[(len(by_total) - 1) // 2][0],
+                    )
+                )
+    return found
+
+
+def traces(record: TrialRecord) -> list[Mapping[str, Any]]:
+    """The figures of each client's requests, as far as there are any."""
+    observed = record.observers.get(OBSERVER, {})
+    return [one for name, one in observed.items() if name.startswith(TRACE) and one.get("requests")]
+
+
+def _means(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Of each figure over those that have it."""
+    names = dict.fromkeys(name for one in told for name in one if not name.startswith(_EVENT) and name != "problem")
+    return {name: statistics.fmean(one[name] for one in told if name in one) for name in names}
+
+
+def _events(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Of each event that at least half of them have."""
+    names = dict.fromkeys(name for one in told for name in one if name.startswith(_EVENT))
+    times = {name: [float(one[name]) for one in told if name in one] for name in names}
+    medians = {
+        name.removeprefix(_EVENT): statistics.median(seen) for name, seen in times.items() if 2 * len(seen) >= len(told)
+    }
+    return dict(sorted(medians.items(), key=lambda event: event[1]))
+
+
+def problems(report: ReportInput) -> Iterator[str]:
+    """What is missing from captures, a sentence for each place and trial."""
+    for record in report.records:
+        for name, place in record.observers.get(OBSERVER, {}).items():
+            if "problem" in place:
+                yield f"{name}: {place['problem']}"
+            if place.get("limit_reached"):
+                yield f"{name}: the capture reached its limit, and holds only the first {place['captured']:,} packets"
+            if place.get("dropped_by_kernel"):
+                yield f"{name}: {place['dropped_by_kernel']:,} packets came faster than they could be written"
+
+
+def document(record: TrialRecord, report: ReportInput) -> Mapping[str, Any] | None:
+    """The `trace.v1` of a trial's first client; None where it cannot be read any more."""
+    for artifact in record.artifacts:
+        if PurePosixPath(artifact.path).name == f"{TRACE}0.json":
+            try:
+                told = json.loads((report.folder.path / artifact.path).read_bytes())
+            except (OSError, ValueError):
+                return None
+            return told if isinstance(told, dict) and told.get("schema") == "trace.v1" else None
+    return None

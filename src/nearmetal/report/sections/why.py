@@ -1,0 +1,179 @@
+"""What goes along with each verdict: what else differs between its two sides, ranked, and what does not add up."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from nearmetal.analysis.attribution import Attributed, attributed
+from nearmetal.analysis.responses import Arm, Arms, arms_of, key_of
+from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.model import Assignment
+from nearmetal.report import figures, words
+from nearmetal.report.blocks import (
+    Badge,
+    Block,
+    Column,
+    Notice,
+    Quantity,
+    Section,
+    Statement,
+    Statements,
+    Table,
+    Value,
+)
+from nearmetal.report.reading import ReportInput
+
+_TOLD = 3
+"""So many of the differences stand in a sentence; the table has all."""
+
+_GUESTS = frozenset({"qemu", "libvirt", "vagrant", "vmware"})
+"""Kinds of environments whose machines have virtual hardware: what they do, some host has to do too."""
+_NEAR_METAL = frozenset({"host", "ssh"})
+
+_LEAD = (
+    "What else differs where a verdict was asked for, by what observers and captures recorded: ranked, what surely "
+    "differs first. These go along with a verdict; none of them is a proof of its cause."
+)
+_CHECKS = (
+    "Check that the client was not at its limit (the warnings above say so), that both sides carry the same packets "
+    "(offloads, segment sizes and ACKs), that the guest's clock keeps time, that the guest's disk is as durable as the "
+    "host's, and what else is not the same."
+)
+
+
+@dataclass(frozen=True)
+class _Explained:
+    contrast: Contrast
+    found: Sequence[Attributed]
+
+
+class Why:
+    name = "why"
+    title = "Why?"
+    order = 12
+
+    def render(self, report: ReportInput) -> Section | None:
+        arms = arms_of(report.records, report.manifest.study.design.repeats)
+        alpha = report.manifest.study.design.alpha
+        primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
+        explained = [_Explained(one, _found(one, arms, alpha)) for one in primary]
+        boxes = list(_implausible(explained, report))
+        explained = [one for one in explained if any(_was_observed(found) for found in one.found)]
+        if not explained and not boxes:
+            return None
+        blocks: list[Block] = list(boxes)
+        if explained:
+            blocks += [Statements(tuple(_statement(one, report) for one in explained)), _table(explained, report)]
+        return Section(self.name, self.title, _LEAD, tuple(blocks))
+
+
+def _found(contrast: Contrast, arms: Arms, alpha: float) -> list[Attributed]:
+    sides = [arms.get((key_of(side), contrast.workload), Arm()) for side in (contrast.treatment, contrast.reference)]
+    found = attributed(sides[0].paired(sides[1]), alpha)
+    return [one for one in found if one.trait.name != contrast.response]
+
+
+def _was_observed(one: Attributed) -> bool:
+    """Every trial has what it cost the host; a chapter of its own tells that already."""
+    return one.trait.name != "cpu_per_event"
+
+
+def _change(one: Attributed) -> str:
+    """ "2.1 × (1.9 to 2.3)", "+0.4 (+0.2 to +0.5)"."""
+    if one.scale == "difference":
+        return figures.difference(one.estimate, one.interval, one.trait.unit)
+    spread = "" if one.interval is None else f" ({figures.interval(one.interval)})"
+    return f"{figures.ratio(one.estimate, one.interval)} ×{spread}"
+
+
+def _statement(one: _Explained, report: ReportInput) -> Statement:
+    sure = [found for found in one.found if found.differs]
+    named = [f"{found.trait.title}, {_change(found)}" for found in sure[:_TOLD]]
+    treatment, reference, _ = report.labels.sides(one.contrast)
+    text = (
+        f"what differs most from {reference}: {'; '.join(named)}"
+        if named
+        else f"nothing that was observed surely differs between {treatment} and {reference}"
+    )
+    detail = f"{figures.count(len(sure), 'figure')} of {len(one.found)} that were observed surely differ"
+    about = f"{words.workload(one.contrast.workload)}, {report.labels.versus(one.contrast)}"
+    return Statement(about, text, words.verdict(one.contrast), detail)
+
+
+def _table(explained: Sequence[_Explained], report: ReportInput) -> Table:
+    columns = (
+        Column("workload"),
+        Column("comparison"),
+        Column("what"),
+        Column("treatment", numeric=True),
+        Column("reference", numeric=True),
+        Column("change", where="page"),
+        Column("estimate", numeric=True, where="data"),
+        Column("low", numeric=True, where="data"),
+        Column("high", numeric=True, where="data"),
+        Column("scale", where="data"),
+        Column("unit", where="data"),
+        Column("blocks", numeric=True, where="data"),
+        Column("verdict"),
+    )
+    rows = tuple(_row(one.contrast, found, report) for one in explained for found in one.found)
+    level = figures.percent(1 - report.manifest.study.design.alpha)
+    caption = (
+        f"Each compared block by block, with {level} intervals by the statistic of the verdicts, not corrected for how "
+        "many they are: of twenty that do not differ, one is expected to look as if it did"
+    )
+    return Table("why", caption, columns, rows, folded=len(rows) > 40)
+
+
+def _row(contrast: Contrast, one: Attributed, report: ReportInput) -> tuple[Value, ...]:
+    low, high = one.interval or (None, None)
+    return (
+        words.workload(contrast.workload),
+        report.labels.versus(contrast),
+        one.trait.title,
+        _quantity(one.treatment, one.trait.unit),
+        _quantity(one.reference, one.trait.unit),
+        _change(one),
+        one.estimate,
+        low,
+        high,
+        one.scale,
+        one.trait.unit,
+        one.blocks,
+        Badge("too few blocks" if one.interval is None else "differs" if one.differs else "undecided"),
+    )
+
+
+def _quantity(value: float, unit: str) -> Value:
+    return Quantity(value, unit) if unit else round(value, 4)
+
+
+# ── What does not add up ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _implausible(explained: Sequence[_Explained], report: ReportInput) -> Iterator[Notice]:
+    """A guest that does better than the metal that carries it."""
+    for one in explained:
+        contrast = one.contrast
+        if contrast.verdict is not Verdict.DIFFERENT:
+            continue
+        kinds = (_kind(contrast.treatment, report), _kind(contrast.reference, report))
+        tone = words.tone(contrast)
+        guest_is_ahead = (kinds[0] in _GUESTS and kinds[1] in _NEAR_METAL and tone == "better") or (
+            kinds[1] in _GUESTS and kinds[0] in _NEAR_METAL and tone == "worse"
+        )
+        if guest_is_ahead:
+            yield Notice(f"{_ahead(one, report)} {_CHECKS}", "warning")
+
+
+def _kind(treatment: Assignment, report: ReportInput) -> str:
+    return report.manifest.study.environment(str(treatment.get("environment", ""))).kind
+
+
+def _ahead(one: _Explained, report: ReportInput) -> str:
+    said = words.sentence(one.contrast, report.labels)
+    sure = [f"{found.trait.title} ({_change(found)})" for found in one.found if found.differs][:_TOLD]
+    seen = f" What was seen to differ most: {figures.listing(sure)}." if sure else ""
+    return f"A virtual machine is ahead of its host, which is not plausible by itself: {said}.{seen}"
+
+
+plugin = Why()

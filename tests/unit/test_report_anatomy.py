@@ -1,0 +1,125 @@
+"""The chapters on packets: a typical request of each treatment, and what goes along with a verdict."""
+
+from pathlib import Path
+
+import pytest
+
+from nearmetal.analysis.attribution import attributed
+from nearmetal.analysis.responses import arms_of, key_of
+from nearmetal.analysis.results import Verdict
+from nearmetal.report.anatomy import seen
+from nearmetal.report.blocks import Chart, Notice, Section, Statements, Table
+from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.sections.anatomy import plugin as anatomy
+from nearmetal.report.sections.why import plugin as why
+from nearmetal.report.write import write
+from tests import plausible_captures, plausible_run
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:
+    return read(plausible_captures.make(tmp_path_factory.mktemp("captured") / "run"))
+
+
+def table(section: Section | None, name: str) -> Table:
+    assert section is not None
+    (found,) = [block for block in section.blocks if isinstance(block, Table) and block.name == name]
+    return found
+
+
+def test_a_run_without_captures_has_neither_chapter(tmp_path: Path) -> None:
+    plain = read(plausible_run.make(tmp_path / "run", 8))
+    assert anatomy.render(plain) is None
+    assert why.render(plain) is None
+
+
+def test_each_treatment_has_a_ladder_of_its_medians(report: ReportInput) -> None:
+    arms = arms_of(report.records, 1)
+    host, docker, qemu = seen(report, arms)
+    assert [one.workload for one in (host, docker, qemu)] == ["web"] * 3
+    assert (min(host.events.values()), [*host.events][-1]) == (0, "response_last")
+    assert qemu.events["response_last"] == pytest.approx(8 * 155e-6, rel=0.05)
+    section = anatomy.render(report)
+    assert section is not None
+    (ladders,) = [block for block in section.blocks if isinstance(block, Chart) and block.name == "anatomy"]
+    assert [panel.name for panel in ladders.panels] == ["web-host", "web-docker", "web-qemu"]
+
+
+def test_what_was_rare_is_told_of_a_thousand_requests(report: ReportInput) -> None:
+    packets = table(anatomy.render(report), "anatomy-packets")
+    place = [column.title for column in packets.columns].index("retransmitted ‰")
+    assert [row[place] for row in packets.rows] == [0, 0, 3]
+
+
+def test_a_capture_that_is_not_whole_is_told(tmp_path: Path) -> None:
+    told = read(plausible_captures.make(tmp_path / "run", 2, dropped_by_kernel=17))
+    section = anatomy.render(told)
+    assert section is not None
+    (notice,) = [block for block in section.blocks if isinstance(block, Notice)]
+    assert notice.text.startswith("6 captures are not whole, for example: server-0: 17 packets came faster")
+
+
+def test_a_trial_whose_document_is_gone_is_told_without_it(tmp_path: Path) -> None:
+    folder = plausible_captures.make(tmp_path / "run", 2)
+    for file in folder.path.glob("artifacts/*/trace-0.json"):
+        file.write_text("{")
+    section = anatomy.render(read(folder))
+    assert section is not None
+    assert [block.name for block in section.blocks if isinstance(block, Chart | Table)] == [
+        "anatomy",
+        "anatomy-packets",
+    ]
+
+
+def test_what_differs_is_ranked_with_intervals(report: ReportInput) -> None:
+    arms = arms_of(report.records, 1)
+    host, docker, qemu = (arms[key_of({"environment": name}), "web"] for name in ("host", "docker", "qemu"))
+    found = {one.trait.name: one for one in attributed(qemu.paired(host), 0.05)}
+    packets = found["packets"]
+    assert packets.blocks == 8 and packets.scale == "ratio" and packets.differs
+    assert packets.interval is not None and packets.interval[0] < 9 / 5 < packets.interval[1]
+    # Nothing was retransmitted on the host, so it has no ratio; and three of a thousand weigh little.
+    assert found["retransmitted"].scale == "difference"
+    assert found["retransmitted"].estimate == pytest.approx(0.003)
+    names = list(found)
+    assert names.index("packets") < names.index("retransmitted")
+    assert found["autocorked"].treatment == pytest.approx(0.04)
+    # 40 % of one CPU in the kernel, at 9,150 requests in a second.
+    assert found["kernel_time"].reference == pytest.approx(0.4 / 9150, rel=0.05)
+    same = {one.trait.name: one for one in attributed(docker.paired(host), 0.05)}
+    assert not same["acks"].differs and same["acks"].distance == 0
+    assert "steal" not in found  # nobody had any
+
+
+def test_with_too_few_blocks_nothing_surely_differs(tmp_path: Path) -> None:
+    told = read(plausible_captures.make(tmp_path / "run", 3))
+    rows = table(why.render(told), "why").rows
+    assert rows
+    assert {getattr(row[-1], "text", None) for row in rows} == {"too few blocks"}
+
+
+def test_each_verdict_is_told_with_what_goes_along(report: ReportInput) -> None:
+    section = why.render(report)
+    assert section is not None
+    assert not [block for block in section.blocks if isinstance(block, Notice)]
+    (said,) = [block for block in section.blocks if isinstance(block, Statements)]
+    assert [item.about for item in said.items] == ["web, docker vs host", "web, qemu vs host"]
+    assert "interrupts in the server for each request" in said.items[1].text
+
+
+def test_a_guest_ahead_of_its_host_gets_a_box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(plausible_run.SPEED, "qemu", 1.3)
+    told = read(plausible_captures.make(tmp_path / "run", 8))
+    assert {one.verdict for one in told.analysis.contrasts if one.primary} == {Verdict.DIFFERENT}
+    section = why.render(told)
+    assert section is not None
+    boxes = [block.text for block in section.blocks if isinstance(block, Notice)]
+    assert len(boxes) == 2  # both workloads
+    assert "A virtual machine is ahead of its host" in boxes[0]
+    assert "What was seen to differ most: " in boxes[0]
+
+
+def test_the_report_is_written_with_them(report: ReportInput) -> None:
+    write(report.folder)
+    names = {file.name for file in report.folder.report.iterdir()}
+    assert {"why.csv", "anatomy-packets.csv", "anatomy-web-qemu.png", "anatomy-sizes-web-host.svg"} <= names
