@@ -84,6 +84,8 @@ test: setup check
 long-test: setup
 	$(PYTHON) -m pytest -m long --timeout=0
 	$(PYTHON) validation/aa_simulation.py
+	$(PYTHON) validation/noise.py
+	$(PYTHON) validation/isolation.py
 
 bench: setup
 	bench/run
