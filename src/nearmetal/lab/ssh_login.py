@@ -7,6 +7,7 @@ is ever typed where a password is asked for.
 """
 
 import asyncio
+import os
 import re
 from pathlib import Path
 
@@ -76,24 +77,37 @@ async def _connect(
         raise HostCannot(
             f"its host key is not one that you know: {error}",
             where,
-            f"log in once by hand and compare the key (ssh {spec.ssh}), so that it is in ~/.ssh/known_hosts"
+            f"log in once by hand and compare the key (ssh {_by_hand(spec)}), so that it is in ~/.ssh/known_hosts"
             if spec.host_key is None
             else "compare host_key with the host's /etc/ssh/ssh_host_*_key.pub",
         ) from None
     except asyncssh.PermissionDenied:
         asks = ", and asks for a password, which nearmetal never types" if client.was_asked else ""
         raise HostCannot(
-            f"it accepts none of your keys{asks}", where, f"ssh-copy-id {spec.ssh}; or add the key to ssh-agent"
+            f"it accepts none of your keys{asks}", where, f"ssh-copy-id {_by_hand(spec)}; or add the key to ssh-agent"
         ) from None
     except (asyncssh.Error, OSError, ValueError) as error:
-        raise _unreachable(spec, where, str(error) or type(error).__name__) from None
+        raise _unreachable(spec, where, _said(error)) from None
     if through is not None:
         connection.set_tunnel(through)  # which ends with it
     return connection
 
 
 def _unreachable(spec: HostSpec, where: str, said: str) -> HostCannot:
-    return HostCannot(f"it cannot be reached: {said}", where, f"try: ssh {spec.ssh}")
+    return HostCannot(f"it cannot be reached: {said}", where, f"try: ssh {_by_hand(spec)}")
+
+
+def _said(error: Exception) -> str:
+    """The system's own words where it is the system's error: asyncio's speak of calls and of pairs."""
+    if isinstance(error, OSError) and error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _by_hand(spec: HostSpec) -> str:
+    """The words with which OpenSSH's own programs take the same address."""
+    host, user, port = parse(spec)
+    return f"{f'-p {port} ' if port else ''}{f'{user}@' if user else ''}{host}"
 
 
 class _Client(asyncssh.SSHClient):
@@ -130,7 +144,9 @@ def _options(spec: HostSpec, where: str) -> tuple[str, asyncssh.SSHClientConnect
             "a key with a passphrase is used by way of an agent: ssh-add KEY, and leave `key` out",
         ) from None
     except (asyncssh.Error, OSError, ValueError) as error:
-        raise HostCannot(f"your SSH configuration cannot be used: {error}", where, f"try: ssh {spec.ssh}") from None
+        raise HostCannot(
+            f"your SSH configuration cannot be used: {error}", where, f"try: ssh {_by_hand(spec)}"
+        ) from None
 
 
 def _known(spec: HostSpec, where: str, options: asyncssh.SSHClientConnectionOptions) -> object:
