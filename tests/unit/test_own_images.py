@@ -91,7 +91,7 @@ async def test_a_disk_is_looked_at_before_it_is_used(tmp_path: Path) -> None:
     ((_, missing),) = await told(tmp_path / "none.qcow2")
     assert missing == "there is no such file"
     ((_, reference),) = await told("debian:12")
-    assert reference == "there is no such file"
+    assert reference == "this is no whole path of a file"
     other = await qcow2(tmp_path / "arm.qcow2", disk(ARM_ROOT))
     ((_, architecture),) = await told(other)
     assert "arm64" in architecture

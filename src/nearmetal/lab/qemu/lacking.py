@@ -81,7 +81,7 @@ def _cpus(wanted: int, available: int) -> Finding:
 async def _cpu_model(machine: MachineSpec, site: Site) -> Finding:
     """Whether QEMU knows it, and can have it with that accelerator: "host" is what only hardware can pass on."""
     known = ["max"] if machine.cpu_model == "max" else await accelerator.cpu_models(site)
-    is_passed_on = machine.cpu_model == "host" and machine.accel == "tcg"
+    is_passed_on = machine.cpu_model == "host" and await _emulates(machine, site)
     near = difflib.get_close_matches(machine.cpu_model, known, n=1)
     return finding(
         f"CPU model {machine.cpu_model}",
@@ -90,6 +90,12 @@ async def _cpu_model(machine: MachineSpec, site: Site) -> Finding:
         f"set machine.cpu_model to {near[0] if near and not is_passed_on else 'max'!r}; "
         f"`{arguments.PROGRAM} -cpu help` lists all",
     )
+
+
+async def _emulates(machine: MachineSpec, site: Site) -> bool:
+    if machine.accel != "auto":
+        return machine.accel == "tcg"
+    return (await accelerator.best(lab_machine.image(proving(machine)), Paths.default().cache, site)).accel == "tcg"
 
 
 async def _accelerators(machine: MachineSpec, site: Site) -> list[Finding]:

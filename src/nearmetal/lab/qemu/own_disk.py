@@ -45,11 +45,12 @@ async def findings(machine: MachineSpec, provision: Provision | None, site: Site
     if not machine.brings_image:
         return []
     path = machine.image
+    problem = _where(path, site)
     found = [
         finding(
             f"image {path}",
-            site.spec is None and path.startswith("/") and Path(path).is_file(),
-            "there is no such file" if site.spec is None else "a disk image of your own is used on this host only",
+            problem is None,
+            problem or "",
             "name a qcow2 or raw disk image in machine.image, by its whole path; OCI images are for containers",
         ),
         finding(
@@ -66,6 +67,15 @@ async def findings(machine: MachineSpec, provision: Provision | None, site: Site
         ),
     ]
     return found if not all(one.ok for one in found) else [*found, await _bootable(path, site)]
+
+
+def _where(path: str, site: Site) -> str | None:
+    """What is wrong with the place of an image; None where there is a file."""
+    if site.spec is not None:
+        return "a disk image of your own is used on this host only"
+    if not path.startswith("/"):
+        return "this is no whole path of a file"
+    return None if Path(path).is_file() else "there is no such file"
 
 
 async def _bootable(path: str, site: Site) -> Finding:
