@@ -166,6 +166,10 @@ class SshEnvironment:
         if "group" not in handle.data:
             raise NotProvisioned("its creation was interrupted", handle.name)
         assert isinstance(site, SshSite)
+        if (await site.exec(["test", "-d", handle.data["group"]["cpuset"]])).status != 0:
+            # It went with another process' connection; there may be something to put back.
+            spec = MachineSpec.from_json(handle.data["spec"])
+            await self._confine(handle.name, spec, handle.data["cpus"], site)
         machine = BorrowedMachine(handle, site, self._confine)
         await machine.connect()
         self._machines[handle.name] = machine

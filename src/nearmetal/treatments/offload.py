@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from nearmetal.lab import kernel
 from nearmetal.lab.ethtool import FEATURES, Feature, parse
 from nearmetal.model import Change, Commands, Level, Machine, MachineSpec, Readback, Stage, Warned
 
@@ -87,7 +88,10 @@ def _is_named(name: str, level: Level) -> bool:
 def _changes(machine: Machine, level: Level) -> Iterator[Change]:
     if level is True:
         return
-    yield from _switched(machine.name, machine.interface, _wanted_inside(level))
+    # A card that a machine shares with its host outlives the machine, and so is the host's to put back.
+    is_shared = machine.peer is None and kernel.is_its_hosts(machine)
+    on = f"site:{machine.site.name}" if is_shared else machine.name
+    yield from _switched(on, machine.interface, _wanted_inside(level))
     if machine.peer is not None:
         yield from _switched(f"site:{machine.site.name}", machine.peer, _wanted_outside(level))
 
