@@ -8,6 +8,7 @@ from nearmetal.analysis.attribution import attributed
 from nearmetal.analysis.responses import arms_of, key_of
 from nearmetal.analysis.results import Verdict
 from nearmetal.report.anatomy import seen
+from nearmetal.report.anatomy_injected import wilson
 from nearmetal.report.blocks import Chart, Notice, Section, Statements, Table
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.anatomy import plugin as anatomy
@@ -49,6 +50,23 @@ def test_what_was_rare_is_told_of_a_thousand_requests(report: ReportInput) -> No
     packets = table(anatomy.render(report), "anatomy-packets")
     place = [column.title for column in packets.columns].index("retransmitted ‰")
     assert [row[place] for row in packets.rows] == [0, 0, 3]
+
+
+def test_what_was_asked_stands_beside_what_was_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = plausible_run.SOURCE.replace("[machine]", '[link]\ndelay = "1ms"\nreorder = "1%"\n[machine]')
+    monkeypatch.setattr(plausible_run, "SOURCE", source)
+    told = read(plausible_captures.make(tmp_path / "run", 4))
+    rows = table(anatomy.render(told), "anatomy-injected").rows
+    assert [row[1] for row in rows] == ["host", "docker", "qemu"]
+    (asked, seen, low, high) = (getattr(value, "value", None) for value in rows[2][3:])
+    assert asked == 0.01
+    assert seen == pytest.approx(3 / 9000)
+    assert low is not None and high is not None and 0 < low < 3 / 9000 < high < 0.01
+
+
+def test_a_share_of_nothing_has_an_interval() -> None:
+    low, high = wilson(0, 1000, 0.05)
+    assert (low, high) == (pytest.approx(0, abs=1e-12), pytest.approx(0.00383, abs=1e-5))
 
 
 def test_a_capture_that_is_not_whole_is_told(tmp_path: Path) -> None:

@@ -31,7 +31,14 @@ def test_a_record_keeps_what_each_request_took() -> None:
     assert told["total"] == pytest.approx(told["wait"])
     assert told["network"] + told["server"] == pytest.approx(told["total"], rel=0.1)
     assert told["clock_offset"] == -105e-9
+    assert told["crossed"] == 108
     assert "joined_writes" not in told
+
+
+def test_writes_are_told_with_their_size() -> None:
+    server = {**DOCUMENT["server"], "writes": {"size": 1000, "apart": 300, "joined": 200}}
+    told = figures({**DOCUMENT, "server": server})
+    assert (told["writes"], told["joined_writes"], told["write_size"]) == (10, 4, 1000)
 
 
 def test_one_capture_has_nothing_of_two() -> None:

@@ -24,6 +24,7 @@ class Seen:
 
     workload: str
     treatment: Assignment
+    trials: int
     figures: Mapping[str, float]
     """Means over trials, and clients where there are several; by the names that docs/observers.md lists."""
     events: Mapping[str, float]
@@ -46,6 +47,7 @@ def seen(report: ReportInput, arms: Arms) -> list[Seen]:
                     Seen(
                         workload.name,
                         treatment,
+                        len(told),
                         _means([one for _, one in told]),
                         _events([one for _, one in told]),
                         by_total[(len(by_total) - 1) // 2][0],

@@ -22,6 +22,7 @@ def figures(document: Mapping[str, Any]) -> dict[str, float | int]:
         }
         if server["writes"] is not None:
             each["joined_writes"] = server["writes"]["joined"]
+            each["writes"] = server["writes"]["apart"] + server["writes"]["joined"]
             told["write_size"] = server["writes"]["size"]
         told |= {name: round(count / requests, 4) for name, count in each.items()}
     told |= {name: client[name] + server[name] for name in ("retransmitted", "spurious", "reordered", "duplicates")}
@@ -31,8 +32,10 @@ def figures(document: Mapping[str, Any]) -> dict[str, float | int]:
         told |= {"clock_offset": joined["offset_ns"] / 1e9}
         if joined["uncertainty_ns"] is not None:
             told["clock_uncertainty"] = joined["uncertainty_ns"] / 1e9
-        told["lost"] = joined["there"]["lost"] + joined["back"]["lost"]
-        told["overtaken"] = joined["there"]["reordered"] + joined["back"]["reordered"]
+        ways = (joined["there"], joined["back"])
+        told["crossed"] = sum(way["left"] for way in ways)
+        told["lost"] = sum(way["lost"] + way["lost_bare"] for way in ways)
+        told["overtaken"] = sum(way["reordered"] + way["reordered_bare"] for way in ways)
         told |= _medians(joined["each_request"], BETWEEN)
     return told
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from nearmetal.analysis.responses import arms_of
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import Seen, document, problems, seen
+from nearmetal.report.anatomy_injected import injected
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
 from nearmetal.report.charts.ladder import ladder
 from nearmetal.report.charts.sizes import Bucket, sizes
@@ -57,7 +58,8 @@ class Anatomy:
             text = f"{figures.count(len(missing), 'capture')} are not whole, for example: {missing[0]}"
             blocks.append(Notice(words.plain(text), "warning"))
         if found:
-            blocks += [*_ladders(found, report), _packets(found, report), *_distributions(found, report)]
+            blocks += [*_ladders(found, report), _packets(found, report), *injected(found, report)]
+            blocks += _distributions(found, report)
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
 
