@@ -1,0 +1,109 @@
+"""Runs made up for analysis: manifests, records and values, without anybody having run them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from nearmetal import plan as planning
+from nearmetal.analysis.analyse import analyse
+from nearmetal.analysis.results import Analysis, Contrast
+from nearmetal.model import (
+    Response,
+    Study,
+    TrialRecord,
+    TrialStatus,
+    Warned,
+)
+from nearmetal.store.folder import Manifest
+
+PRIMARIES = {"web": "throughput"}
+PAIR = ("host", "docker")
+Value = Callable[[int, str, int], float]
+"""Of block, environment and repeat."""
+
+
+def manifest(environments: Sequence[str] = ("host", "docker"), **design: Any) -> Manifest:
+    study = Study.model_validate(
+        {
+            "name": "trial",
+            "reference": {"environment": environments[0]},
+            "factors": {"environment": {"levels": list(environments)}},
+            "workloads": [{"name": "web", "kind": "http"}],
+            "design": {"blocks": 8, **design},
+        }
+    )
+    return Manifest(
+        run="r", created="2025-03-01T12:00:00Z", study=study, source="", plan=planning.make(study), versions={}, host={}
+    )
+
+
+def record(
+    environment: str,
+    block: int,
+    values: Mapping[str, Response],
+    *,
+    attempt: int = 0,
+    repeat: int = 0,
+    position: int = 0,
+    status: TrialStatus = TrialStatus.OK,
+    how: str = "boot",
+    cpus: tuple[str, str] = ("0", "1"),
+    warnings: tuple[Warned, ...] = (),
+) -> TrialRecord:
+    made: TrialRecord = TrialRecord.from_json(
+        {
+            "trial": {
+                "id": f"{environment}-{block}-{attempt}-{repeat}",
+                "block": block,
+                "attempt": attempt,
+                "position": position,
+                "repeat": repeat,
+                "treatment": {"environment": environment},
+                "workload": "web",
+            },
+            "site": "local",
+            "boot": {"id": "b", "how": how},
+            "machines": [
+                {"role": "server", "environment": environment, "boot_id": "b", "cpus": cpus[0]},
+                {"role": "client", "environment": environment, "boot_id": "b", "cpus": cpus[1]},
+            ],
+            "status": status.value,
+            "responses": {name: response.model_dump(mode="json") for name, response in values.items()},
+            "warnings": [warning.model_dump(mode="json") for warning in warnings],
+        }
+    )
+    return made
+
+
+def ratio(value: float, **more: Any) -> Response:
+    return Response(value=value, unit="1/s", better="higher", **more)
+
+
+def plain(value: float) -> Response:
+    return Response(value=value, unit="share", better="lower", scale="difference")
+
+
+def whole_run(of: Manifest, value: Value, response: Callable[[float], Response] = ratio) -> list[TrialRecord]:
+    return [
+        record(environment, block, {"throughput": response(value(block, environment, repeat))}, repeat=repeat)
+        for block in range(of.study.design.fixed_blocks)
+        for environment in ("host", "docker")
+        for repeat in range(of.study.design.repeats)
+    ]
+
+
+def run(of: Manifest, records: Iterable[TrialRecord]) -> Analysis:
+    return analyse(of, records, [], PRIMARIES)
+
+
+def only(analysis: Analysis) -> Contrast:
+    (contrast,) = analysis.contrasts
+    return contrast
+
+
+def codes(contrast: Contrast) -> set[str]:
+    return {warning.code for warning in contrast.warnings}
+
+
+def wobble(block: int, size: float) -> float:
+    """Noise without a trend, the same every time."""
+    return size * (0.31, -0.72, 0.93, -0.14, -0.55, 0.66, -0.87, 0.28)[block % 8]

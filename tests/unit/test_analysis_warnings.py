@@ -1,0 +1,132 @@
+"""What is told about how a run was measured."""
+
+from typing import Any
+
+import pytest
+
+from nearmetal.analysis.analyse import analyse
+from nearmetal.model import (
+    Warned,
+)
+from tests.analysed import PAIR, PRIMARIES, codes, manifest, only, ratio, record, run, whole_run, wobble
+
+
+@pytest.mark.parametrize("how", ["restore", "reuse"])
+def test_a_boot_that_was_not_fresh_limits_the_conclusion(how: str) -> None:
+    of = manifest()
+    records = [record(arm, block, {"throughput": ratio(1.0)}, how=how) for block in range(8) for arm in PAIR]
+    contrast = only(run(of, records))
+    (warning,) = (warning for warning in contrast.warnings if warning.code == "one-boot")
+    assert "that one boot" in warning.text
+
+
+@pytest.mark.parametrize(
+    ("cpus", "warned"),
+    [(("0", "1"), False), (("0-1", "1"), True), (("0,2-3", "1,4"), False), (("0", ""), True), (("", ""), True)],
+)
+def test_client_and_server_on_the_same_cpus(cpus: tuple[str, str], warned: bool) -> None:
+    of = manifest()
+    records = [record(arm, block, {"throughput": ratio(1.0)}, cpus=cpus) for block in range(8) for arm in PAIR]
+    assert ("cpus-shared" in codes(only(run(of, records)))) == warned
+
+
+def test_warnings_of_trials_are_summed_up_for_their_contrast() -> None:
+    of = manifest()
+    records = [
+        record(
+            arm,
+            block,
+            {"throughput": ratio(1.0)},
+            warnings=(Warned(code="steal", text=f"{block} %"),) if arm == "docker" and block < 3 else (),
+        )
+        for block in range(8)
+        for arm in PAIR
+    ]
+    (warning,) = only(run(of, records)).warnings
+    assert warning == Warned(code="steal", text="in 3 of 16 trials, all of the treatment: 0 to 2 %")
+
+
+def test_a_trial_that_warns_twice_of_the_same_is_one_trial() -> None:
+    of = manifest()
+    twice = (Warned(code="late", text="client 0 was late"), Warned(code="late", text="client 1 was late"))
+    records = [record(arm, block, {"throughput": ratio(1.0)}, warnings=twice) for block in range(8) for arm in PAIR]
+    (warning,) = only(run(of, records)).warnings
+    assert warning.text == "in 16 of 16 trials: client 0 to 1 was late"
+
+
+def test_an_honest_run_is_not_warned_of() -> None:
+    of = manifest()
+    records = [
+        record(arm, block, {"throughput": ratio(100 + (wobble(block, 1) if arm == "host" else 0))}, position=place)
+        for block in range(8)
+        for place, arm in enumerate(PAIR if block % 3 else PAIR[::-1])
+    ]
+    analysis = run(of, records)
+    assert only(analysis).warnings == ()
+    assert analysis.warnings == ()
+
+
+def test_what_happened_to_the_run_is_told() -> None:
+    of = manifest().model_copy(
+        update={"left_out": ({"environment": "qemu"},), "left_out_why": ("no QEMU on this host",)}
+    )
+    events: list[dict[str, Any]] = [
+        {"event": "RunStarted"},
+        {"event": "RunResumed", "finished": 3},
+        {"event": "Withdrawn", "treatment": {"environment": "docker"}, "reason": "no engine"},
+        {"event": "LeftBehind", "what": "the link nm0"},
+        {"event": "RunEnded", "interrupted": True},
+    ]
+    records = [record("host", 0, {}, attempt=0), record("host", 0, {}, attempt=1)]
+    found = {warning.code: warning.text for warning in analyse(of, records, events, PRIMARIES).warnings}
+    assert found.keys() == {
+        "left-out",
+        "interrupted",
+        "unfinished",
+        "withdrawn",
+        "left-behind",
+        "blocks-repeated",
+        "blocks-missing",
+    }
+    assert found["withdrawn"].startswith("environment=docker was withdrawn")
+    assert found["left-out"] == "environment=qemu was left out: no QEMU on this host"
+
+
+def test_what_befell_several_alike_is_told_once_and_what_was_withdrawn_first() -> None:
+    of = manifest().model_copy(
+        update={
+            "left_out": ({"environment": "qemu", "nic": "a"}, {"environment": "qemu", "nic": "b"}),
+            "left_out_why": ("no QEMU on this host",) * 2,
+        }
+    )
+    lost = [
+        ({"environment": "docker", "workers": workers}, f"nm-e756a8-{workers} did not answer within 120 s")
+        for workers in (1, 4)
+    ]
+    events: list[dict[str, Any]] = [
+        {"event": "RunStarted"},
+        {"event": "LeftBehind", "what": "the link nm0"},
+        *({"event": "Withdrawn", "treatment": treatment, "reason": reason} for treatment, reason in lost),
+        {"event": "Withdrawn", "treatment": {"environment": "podman"}, "reason": "no engine"},
+        {"event": "LeftBehind", "what": "the link nm0"},
+    ]
+    found = [(warning.code, warning.text) for warning in analyse(of, [], events, PRIMARIES).warnings]
+    assert found == [
+        (
+            "withdrawn",
+            "environment=docker workers=1; environment=docker workers=4 were withdrawn after three failures running: "
+            "the machine did not answer within 120 s",
+        ),
+        ("withdrawn", "environment=podman was withdrawn after three failures running: no engine"),
+        ("unfinished", "the run has not come to its end; `nearmetal resume` goes on with it"),
+        ("left-out", "environment=qemu nic=a; environment=qemu nic=b were left out: no QEMU on this host"),
+        ("blocks-missing", "0 of 8 planned blocks were begun"),
+        ("left-behind", "could not be put back: the link nm0 (2 times)"),
+    ]
+
+
+def test_a_run_that_ended_well_is_not_called_unfinished() -> None:
+    events: list[dict[str, Any]] = [{"event": "RunStarted"}, {"event": "RunEnded", "interrupted": False}]
+    of = manifest()
+    analysis = analyse(of, whole_run(of, lambda *_: 1.0), events, PRIMARIES)
+    assert analysis.warnings == ()
