@@ -7,23 +7,8 @@ import pytest
 
 from nearmetal.lab.libvirt import domain, virsh
 from nearmetal.lab.qemu.arguments import CONTROL_MAC, Guest
-from nearmetal.model import Port, SharedFolder
-
-PORT = Port(address="10.111.0.1", prefix=16, mac="02:00:00:00:00:01", switch="/run/netns/nm-1", outside="port1")
-GUEST = Guest(
-    name="nm-1-1",
-    machine="q35",
-    accel="tcg",
-    cpu_model="max",
-    vcpus=2,
-    memory=512 * 2**20,
-    kernel="/images/vmlinux",
-    disk="virtio-blk",
-    disk_format="qcow2",
-    disk_cache="writeback",
-    nic="virtio-net",
-    port=PORT,
-)
+from nearmetal.model import SharedFolder
+from tests.guests import GUEST, PORT
 
 
 def described(guest: Guest = GUEST, cpus: str = "2-3") -> ElementTree.Element:
@@ -45,7 +30,7 @@ def test_what_was_asked_for_is_in_it() -> None:
     assert one(root, "cputune/emulatorpin").get("cpuset") == "2-3"
     assert one(root, "devices/interface/mac").get("address") == PORT.mac
     assert one(root, "devices/interface/target").attrib == {"dev": "nm-1-1", "managed": "no"}
-    assert "nearmetal.data=02:00:00:00:00:01,10.111.0.1/16" in str(one(root, "os/cmdline").text)
+    assert f"nearmetal.data={PORT.mac},10.111.0.7/16" in str(one(root, "os/cmdline").text)
     words = [word.get("value") for word in root.iter("{http://libvirt.org/schemas/domain/qemu/1.0}arg")]
     assert any(CONTROL_MAC in str(word) for word in words)
 

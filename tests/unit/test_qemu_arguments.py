@@ -7,24 +7,8 @@ from typing import Any
 import pytest
 
 from nearmetal.errors import BadInput
-from nearmetal.lab.qemu.arguments import CONTROL_MAC, Guest, command, kernel_command_line
-from nearmetal.model import Port
-
-PORT = Port(address="10.111.0.7", prefix=16, mac="02:00:00:00:00:07", switch="/run/netns/lab", outside="port7")
-GUEST = Guest(
-    name="nm-a-1",
-    machine="q35",
-    accel="tcg",
-    cpu_model="max",
-    vcpus=2,
-    memory=512 * 2**20,
-    kernel="/images/vmlinux",
-    disk="virtio-blk",
-    disk_format="qcow2",
-    disk_cache="writeback",
-    nic="virtio-net",
-    port=PORT,
-)
+from nearmetal.lab.qemu.arguments import CONTROL_MAC, command, kernel_command_line
+from tests.guests import GUEST, PORT
 
 
 def values(words: list[str], option: str) -> list[str]:

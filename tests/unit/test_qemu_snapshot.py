@@ -16,23 +16,8 @@ from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.qemu import arguments, identity, snapshot, template
 from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.snapshot import Snapshot
-from nearmetal.model import Port
+from tests.guests import GUEST, PORT
 
-PORT = Port(address="10.111.0.7", prefix=16, mac="02:00:00:00:00:07", switch="/run/netns/lab", outside="port7")
-GUEST = Guest(
-    name="nm-a-1",
-    machine="q35",
-    accel="tcg",
-    cpu_model="max",
-    vcpus=1,
-    memory=512 * 2**20,
-    kernel="/images/vmlinux",
-    disk="virtio-blk",
-    disk_format="qcow2",
-    disk_cache="writeback",
-    nic="virtio-net",
-    port=PORT,
-)
 KEY = "0123456789abcdef" * 4
 
 
@@ -64,7 +49,7 @@ def test_guests_that_differ_only_in_who_they_are_share_a_snapshot(image: Image, 
 @pytest.mark.parametrize(
     "differing",
     [
-        replace(GUEST, vcpus=2),
+        replace(GUEST, vcpus=4),
         replace(GUEST, memory=2**30),
         replace(GUEST, nic="e1000"),
         replace(GUEST, disk="ide"),
