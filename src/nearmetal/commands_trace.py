@@ -25,15 +25,15 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
     with _lines(requests) as lines:
         traced = asyncio.run(analyser.analyse(captures, lines))
         document = traced.document
+        if as_json:
+            click.echo(analyser.as_text(document), nl=False)
+        if traced.problem is not None:
+            raise BadInput(traced.problem, remedy="name captures that tcpdump or Wireshark wrote: pcap or pcapng")
         picked = chosen.choose(lines, number)
         if html is not None:
             write_whole(html, _page(captures, document, picked, lines).encode())
-    if as_json:
-        click.echo(analyser.as_text(document), nl=False)
-    else:
+    if not as_json:
         _tell(console_for(False), document, picked)
-    if traced.problem is not None:
-        raise BadInput(traced.problem, remedy="name captures that tcpdump or Wireshark wrote: pcap or pcapng")
     return ExitCode.DONE
 
 

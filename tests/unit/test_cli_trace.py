@@ -1,0 +1,89 @@
+"""`nearmetal trace` on captures of a server's first replies: words, a page, lines, one document; and bad input."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nearmetal import cli
+
+from .workloads_stage import GOLDEN
+
+CLIENT, SERVER = (str(GOLDEN / "trace" / f"{end}.pcap") for end in ("client", "server"))
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Its status, and what it printed where."""
+
+    def one(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["nearmetal", "trace", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        printed = capsys.readouterr()
+        return int(str(ended.value.code)), printed.out, printed.err
+
+    return one
+
+
+def test_both_ends_are_told_in_words(trace: Run) -> None:
+    status, out, err = trace(CLIENT, SERVER)
+    assert (status, err) == (0, "")
+    assert "requests on 1 connection" in out
+    assert "Where that time went, by both captures" in out
+    assert out.index("request leaves") < out.index("request arrives") < out.index("reply arrives")
+
+
+def test_the_first_request_has_the_handshake(trace: Run) -> None:
+    _, out, _ = trace(CLIENT, "--request", "1")
+    assert out.index("SYN leaves") < out.index("request leaves")
+    assert "request arrives" not in out  # one end cannot tell
+
+
+def test_the_order_of_the_captures_does_not_matter(trace: Run) -> None:
+    ladders = [trace(*ends, "--request", "2")[1].split("server\n")[-1] for ends in ((CLIENT, SERVER), (SERVER, CLIENT))]
+    assert [line.split("  ")[-1] for line in ladders[0].splitlines()] == [
+        line.split("  ")[-1] for line in ladders[1].splitlines()
+    ]
+
+
+def test_a_page_lines_and_a_document(trace: Run, tmp_path: Path) -> None:
+    page, lines = tmp_path / "page.html", tmp_path / "requests.jsonl"
+    status, out, _ = trace(CLIENT, SERVER, "--html", str(page), "--requests", str(lines), "--json")
+    document = json.loads(out)
+    assert status == 0 and document["schema"] == "trace.v1"
+    assert len(lines.read_text().splitlines()) == document["requests"]
+    assert "client.pcap" in page.read_text() and "<svg" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("/nonexistent.pcap",), "cannot open /nonexistent.pcap"),
+        (("/dev/null",), "the file is empty"),
+        ((__file__,), "capture"),
+        (("/tmp",), "folder"),
+        ((CLIENT, SERVER, CLIENT), "3 captures"),
+        ((CLIENT, "--request", "4711"), "there is no request 4711"),
+        ((CLIENT, "--request", "0"), "there is no request 0"),
+        ((CLIENT, "--requests", "x.parquet"), "Parquet"),
+        ((CLIENT, "--requests", CLIENT), "a capture to be read"),
+        ((CLIENT, "--html", CLIENT), "a capture to be read"),
+        ((CLIENT, "--requests", "/nonexistent/x"), "cannot write"),
+    ],
+)
+def test_bad_input_is_one_message_with_a_remedy(trace: Run, words: tuple[str, ...], said: str) -> None:
+    before = Path(CLIENT).read_bytes()
+    status, out, err = trace(*words)
+    assert (status, out) == (2, "")
+    assert said in err and "remedy: " in err and err.count("nearmetal: ") == 1
+    assert Path(CLIENT).read_bytes() == before
+
+
+def test_a_file_that_is_no_capture_has_a_document_all_the_same(trace: Run) -> None:
+    status, out, err = trace("/dev/null", "--json")
+    assert status == 2 and "the file is empty" in err
+    assert json.loads(out)["requests"] == 0
