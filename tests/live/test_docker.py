@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from nearmetal.config import LIMITS
-from nearmetal.environments.docker import Container, DockerEnvironment
+from nearmetal.environments.docker import DockerEnvironment
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab.clean import clean, ledgers_folder
+from nearmetal.lab.container import Container
 from nearmetal.lab.engine import own_engine
 from nearmetal.lab.engine_api import Engine
 from nearmetal.lab.identity import FirstProcess

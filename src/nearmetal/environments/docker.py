@@ -14,24 +14,22 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut
+from nearmetal.errors import HostCannot, NotProvisioned
 from nearmetal.lab import cgroup, container_image, network, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import share as shares
-from nearmetal.lab.cgroup import Group
+from nearmetal.lab.container import Container
 from nearmetal.lab.engine import bury, is_own
-from nearmetal.lab.engine_api import DOCKER, Brand, Engine, Refused, demultiplex, feed
+from nearmetal.lab.engine_api import DOCKER, Brand, Engine, Refused
 from nearmetal.lab.findings import finding, program, provided
 from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import Image
-from nearmetal.lab.shared_kernel import SharedKernelMachine
 from nearmetal.model import (
-    Completed,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -41,7 +39,6 @@ from nearmetal.model import (
     Port,
     Provision,
     Recorder,
-    Running,
     Site,
 )
 
@@ -330,134 +327,6 @@ def _only_here(site: Site) -> Finding:
         detail="containers are made on the host that nearmetal runs on, so far",
         remedy='place them with host = "local", or run nearmetal there',
     )
-
-
-class Container(SharedKernelMachine):
-    """A `Machine` that an engine runs."""
-
-    called = "a container"
-    probe = probe.INSIDE
-
-    def __init__(self, handle: Handle, site: Site, engine: Engine) -> None:
-        super().__init__(handle, site)
-        self.engine = engine
-        self.id: str = handle.data["container"]
-        self._group: Group | None = None
-
-    async def group(self) -> Group:
-        self._group = self._group or await cgroup.of_process(self.first.pid, self.site)
-        return self._group
-
-    async def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes = b"",
-        env: Mapping[str, str] | None = None,
-        timeout: float = LIMITS.command,
-    ) -> Completed:
-        running = await self._begin(argv, env, stdin)
-        try:
-            return await running.wait(timeout)
-        except TimedOut:
-            raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {timeout:g} s", self.name) from None
-        finally:
-            await running.kill()
-
-    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
-        return await self._begin(argv, env, b"")
-
-    async def _begin(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Exec":
-        await self.first.require(self.site, self.name)
-        command = lab_machine.launch(self.probe, argv, env)
-        try:
-            made = await self.engine.call(self.engine.client.exec_create, self.id, command, stdin=True)
-            reader, writer = await self.engine.stream(f"exec/{made['Id']}/start", {"Detach": False, "Tty": False})
-        except Refused as error:
-            await self.first.require(self.site, self.name)
-            raise HostCannot(f"the engine refuses to run a command: {error.what}", self.name) from error
-        except HostCannot as error:
-            raise MachineLost(f"its engine is gone: {error.what}", self.name) from error
-        return _Exec(self, made["Id"], reader, writer, stdin)
-
-
-class _Exec:
-    """A command in a container: a `Running`."""
-
-    def __init__(
-        self,
-        container: Container,
-        id: str,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        stdin: bytes,
-    ) -> None:
-        self._container = container
-        self._engine = container.engine
-        self._id = id
-        self._writer = writer
-        self._feeding = asyncio.ensure_future(feed(writer, stdin))
-        self._ended = asyncio.ensure_future(self._end(reader))
-
-    async def _end(self, reader: asyncio.StreamReader) -> Completed:
-        stdout, stderr = await demultiplex(reader)
-        self._feeding.cancel()
-        self._writer.close()
-        status = await self._status()
-        if status is None:
-            raise MachineLost("the engine does not tell how a command ended", self._container.name)
-        ended = Completed(status=status, stdout=stdout, stderr=stderr)
-        return await self._container.first.judged(ended, self._container.site, self._container.name)
-
-    async def _inspect(self) -> Mapping[str, Any]:
-        """What the engine knows of it; nothing when the container is gone."""
-        try:
-            return dict(await self._engine.call(self._engine.client.exec_inspect, self._id))
-        except (Refused, HostCannot):
-            return {}
-
-    async def _status(self) -> int | None:
-        """The engine closes the streams shortly before it has noted the status."""
-        for _ in range(100):
-            told = await self._inspect()
-            if not told or not told["Running"]:
-                return told.get("ExitCode")
-            await asyncio.sleep(0.01)
-        return None
-
-    async def wait(self, timeout: float) -> Completed:
-        try:
-            return await asyncio.wait_for(asyncio.shield(self._ended), timeout)
-        except TimeoutError:
-            raise TimedOut(f"the program still runs after {timeout:g} s", self._container.name) from None
-
-    async def stop(self) -> Completed:
-        if not self._ended.done():
-            await self._signal("TERM")
-        try:
-            return await self.wait(LIMITS.stop)
-        except TimedOut:
-            await self._signal("KILL")
-            return await self.wait(LIMITS.stop)
-
-    async def kill(self) -> None:
-        """End it at once, unless it has ended."""
-        if not self._ended.done():
-            await self._signal("KILL")
-            self._ended.cancel()
-            self._feeding.cancel()
-            self._writer.close()
-
-    async def _signal(self, name: str) -> None:
-        """To the command's process group: the runtime makes it the leader of a session of its own."""
-        for _ in range(50):
-            told = await self._inspect()
-            if not told or not told["Running"]:
-                return
-            if told["Pid"]:
-                await self._container.site.exec(["kill", f"-{name}", "--", f"-{told['Pid']}"])
-                return
-            await asyncio.sleep(0.02)
 
 
 plugin = DockerEnvironment()

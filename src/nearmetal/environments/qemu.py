@@ -15,8 +15,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from pydantic import ValidationError
-
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab import cgroup, cpus, network, probe, ssh
@@ -87,7 +85,6 @@ class QemuEnvironment:
     # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
-        _options(spec.options)
         if spec.provision == "restore":
             _refuse_to_save(machine)
         return await lacking.findings(spec, machine, site)
@@ -104,17 +101,17 @@ class QemuEnvironment:
         image = lab_machine.image(machine.image)
         parts = await placed.parts(image, site)
         if spec.provision == "restore":
-            guest = await _guest("", machine, _options(spec.options), parts, network.port("", 1), site)
+            guest = await _guest("", machine, spec.options, parts, network.port("", 1), site)
             await _snapshot(guest, image, parts, site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         if order.spec.brings_image:
             parts = await own_disk.parts(order.spec.image, site)
-            guest = await _guest(order.name, order.spec, _options(order.options), parts, order.port, site)
+            guest = await _guest(order.name, order.spec, order.options, parts, order.port, site)
             return await self._start(order, _Start(arguments.command(guest), guest, parts, parts.disk), site, ledger)
         image = lab_machine.image(order.spec.image)
         parts = await placed.parts(image, site)
-        guest = await _guest(order.name, order.spec, _options(order.options), parts, order.port, site)
+        guest = await _guest(order.name, order.spec, order.options, parts, order.port, site)
         if order.provision != "restore":
             return await self._start(order, _Start(arguments.command(guest), guest, parts, parts.disk), site, ledger)
         await _snapshot(guest, image, parts, site)
@@ -304,16 +301,6 @@ class QemuMachine(ssh.SshMachine):
 # ── The parts of create and check ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _options(given: Any) -> Options:
-    try:
-        return Options.model_validate(dict(given))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise BadInput(
-            f"{'.'.join(map(str, first['loc']))}: {first['msg']}", "an environment of kind 'qemu'", "it takes: machine"
-        ) from None
-
-
 def _refuse_to_save(machine: MachineSpec) -> None:
     """QEMU neither saves nor restores a guest that has a directory of the host mounted."""
     if machine.share:
@@ -328,10 +315,12 @@ async def _accelerator(asked: str, image: Image, site: Site) -> str:
     return (await accelerator.best(image, Paths.default().cache, site)).accel if asked == "auto" else asked
 
 
-async def _guest(name: str, spec: MachineSpec, options: Options, parts: Parts, port: Port | None, site: Site) -> Guest:
+async def _guest(
+    name: str, spec: MachineSpec, options: Mapping[str, Any], parts: Parts, port: Port | None, site: Site
+) -> Guest:
     return Guest(
         name=name,
-        machine=options.machine,
+        machine=Options.model_validate(dict(options)).machine,
         accel=await _accelerator(spec.accel, lab_machine.image(lacking.proving(spec)), site),
         cpu_model=spec.cpu_model,
         vcpus=spec.vcpus,
