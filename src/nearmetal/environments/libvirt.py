@@ -23,7 +23,6 @@ from qemu.qmp import QMPClient
 
 from nearmetal import plugins
 from nearmetal.config import LIMITS, Paths
-from nearmetal.environments import qemu
 from nearmetal.environments.qemu import QemuMachine
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import cgroup, network
@@ -35,7 +34,7 @@ from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.libvirt import domain, virsh
 from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
-from nearmetal.lab.qemu import arguments, template
+from nearmetal.lab.qemu import arguments, ordered, template
 from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.monitor import Monitor
 from nearmetal.lab.site import must
@@ -110,8 +109,7 @@ class LibvirtEnvironment:
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         options = Options.model_validate(dict(order.options))
         parts = await placed.parts(lab_machine.image(order.spec.image), site)
-        alike = qemu.Options(machine=options.machine)
-        guest = await qemu._guest(order.name, order.spec, alike, parts, order.port, site)
+        guest = await ordered.guest(order.name, order.spec, options.machine, parts, order.port, site)
         folder, identity, tap = f"{site.state}/machines/{order.name}", str(uuid.uuid4()), _tap(order.name)
         handle = Handle(
             kind=self.kind,

@@ -19,13 +19,12 @@ from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab import cgroup, cpus, network, probe, ssh
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab import share as shares
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.image import Image, placed
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import LabKeys, lab_keys
-from nearmetal.lab.qemu import accelerator, arguments, identity, lacking, monitor, own_disk, snapshot, template
+from nearmetal.lab.qemu import arguments, identity, lacking, monitor, ordered, own_disk, snapshot, template
 from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.console import Console
 from nearmetal.lab.qemu.identity import Told
@@ -101,17 +100,17 @@ class QemuEnvironment:
         image = lab_machine.image(machine.image)
         parts = await placed.parts(image, site)
         if spec.provision == "restore":
-            guest = await _guest("", machine, spec.options, parts, network.port("", 1), site)
+            guest = await ordered.guest("", machine, _machine(spec.options), parts, network.port("", 1), site)
             await _snapshot(guest, image, parts, site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         if order.spec.brings_image:
             parts = await own_disk.parts(order.spec.image, site)
-            guest = await _guest(order.name, order.spec, order.options, parts, order.port, site)
+            guest = await ordered.guest(order.name, order.spec, _machine(order.options), parts, order.port, site)
             return await self._start(order, _Start(arguments.command(guest), guest, parts, parts.disk), site, ledger)
         image = lab_machine.image(order.spec.image)
         parts = await placed.parts(image, site)
-        guest = await _guest(order.name, order.spec, order.options, parts, order.port, site)
+        guest = await ordered.guest(order.name, order.spec, _machine(order.options), parts, order.port, site)
         if order.provision != "restore":
             return await self._start(order, _Start(arguments.command(guest), guest, parts, parts.disk), site, ledger)
         await _snapshot(guest, image, parts, site)
@@ -311,29 +310,8 @@ def _refuse_to_save(machine: MachineSpec) -> None:
         )
 
 
-async def _accelerator(asked: str, image: Image, site: Site) -> str:
-    return (await accelerator.best(image, Paths.default().cache, site)).accel if asked == "auto" else asked
-
-
-async def _guest(
-    name: str, spec: MachineSpec, options: Mapping[str, Any], parts: Parts, port: Port | None, site: Site
-) -> Guest:
-    return Guest(
-        name=name,
-        machine=Options.model_validate(dict(options)).machine,
-        accel=await _accelerator(spec.accel, lab_machine.image(lacking.proving(spec)), site),
-        cpu_model=spec.cpu_model,
-        vcpus=spec.vcpus,
-        memory=spec.memory,
-        kernel=parts.kernel,
-        disk=spec.disk,
-        disk_format=spec.disk_format,
-        disk_cache=spec.disk_cache,
-        nic=spec.nic,
-        port=port,
-        share=shares.of(spec),
-        kernel_arguments=spec.kernel_arguments,
-    )
+def _machine(options: Mapping[str, Any]) -> str:
+    return Options.model_validate(dict(options)).machine
 
 
 async def _snapshot(guest: Guest, image: Image, parts: Parts, site: Site) -> Snapshot:

@@ -1,0 +1,33 @@
+"""The guest for a machine that was ordered, whoever is its monitor's master."""
+
+from nearmetal.config import Paths
+from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import share as shares
+from nearmetal.lab.image.placed import Parts
+from nearmetal.model import MachineSpec, Port, Site
+
+from . import accelerator, lacking
+from .arguments import Guest
+
+
+async def guest(name: str, spec: MachineSpec, machine: str, parts: Parts, port: Port | None, site: Site) -> Guest:
+    """`machine` is QEMU's machine type; the accelerator is the best that boots where the spec leaves it open."""
+    accel = spec.accel
+    if accel == "auto":
+        accel = (await accelerator.best(lab_machine.image(lacking.proving(spec)), Paths.default().cache, site)).accel
+    return Guest(
+        name=name,
+        machine=machine,
+        accel=accel,
+        cpu_model=spec.cpu_model,
+        vcpus=spec.vcpus,
+        memory=spec.memory,
+        kernel=parts.kernel,
+        disk=spec.disk,
+        disk_format=spec.disk_format,
+        disk_cache=spec.disk_cache,
+        nic=spec.nic,
+        port=port,
+        share=shares.of(spec),
+        kernel_arguments=spec.kernel_arguments,
+    )
