@@ -33,6 +33,10 @@ class Seen:
     """The trial whose requests took as long as those of the middle one."""
 
 
+def is_observed(report: ReportInput) -> bool:
+    return any(OBSERVER in record.observers for record in report.records)
+
+
 def seen(report: ReportInput, arms: Arms) -> list[Seen]:
     """By workload, then treatment; only those whose captures hold requests."""
     found = []

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from nearmetal.analysis.responses import arms_of
 from nearmetal.report import figures, words
-from nearmetal.report.anatomy import Seen, document, problems, seen
+from nearmetal.report.anatomy import Seen, document, is_observed, problems, seen
 from nearmetal.report.anatomy_injected import injected
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
 from nearmetal.report.charts.ladder import ladder
@@ -49,6 +49,8 @@ class Anatomy:
     order = 37
 
     def render(self, report: ReportInput) -> Section | None:
+        if not is_observed(report):
+            return None
         found = seen(report, arms_of(report.records, report.manifest.study.design.repeats))
         missing = list(problems(report))
         if not found and not missing:

@@ -1,6 +1,6 @@
 """What goes along with each verdict: what else differs between its two sides, ranked, and what does not add up."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearmetal.analysis.attribution import Attributed, attributed
@@ -52,11 +52,19 @@ class Why:
     order = 12
 
     def render(self, report: ReportInput) -> Section | None:
+        primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
+        if not _is_observed(report):
+            primary = [contrast for contrast in primary if _guest_is_ahead(contrast, report)]
+        if not primary:
+            return None
         arms = arms_of(report.records, report.manifest.study.design.repeats)
         alpha = report.manifest.study.design.alpha
-        primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
         explained = [_Explained(one, _found(one, arms, alpha)) for one in primary]
-        boxes = list(_implausible(explained, report))
+        boxes = [
+            Notice(f"{_ahead(one, report)} {_CHECKS}", "warning")
+            for one in explained
+            if _guest_is_ahead(one.contrast, report)
+        ]
         explained = [one for one in explained if any(_was_observed(found) for found in one.found)]
         if not explained and not boxes:
             return None
@@ -64,6 +72,10 @@ class Why:
         if explained:
             blocks += [Statements(tuple(_statement(one, report) for one in explained)), _table(explained, report)]
         return Section(self.name, self.title, _LEAD, tuple(blocks))
+
+
+def _is_observed(report: ReportInput) -> bool:
+    return any(name in record.observers for record in report.records for name in ("capture", "usage"))
 
 
 def _found(contrast: Contrast, arms: Arms, alpha: float) -> list[Attributed]:
@@ -150,19 +162,14 @@ def _quantity(value: float, unit: str) -> Value:
 # ── What does not add up ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _implausible(explained: Sequence[_Explained], report: ReportInput) -> Iterator[Notice]:
-    """A guest that does better than the metal that carries it."""
-    for one in explained:
-        contrast = one.contrast
-        if contrast.verdict is not Verdict.DIFFERENT:
-            continue
-        kinds = (_kind(contrast.treatment, report), _kind(contrast.reference, report))
-        tone = words.tone(contrast)
-        guest_is_ahead = (kinds[0] in _GUESTS and kinds[1] in _NEAR_METAL and tone == "better") or (
-            kinds[1] in _GUESTS and kinds[0] in _NEAR_METAL and tone == "worse"
-        )
-        if guest_is_ahead:
-            yield Notice(f"{_ahead(one, report)} {_CHECKS}", "warning")
+def _guest_is_ahead(contrast: Contrast, report: ReportInput) -> bool:
+    """Whether a guest surely does better than the metal that may carry it."""
+    if contrast.verdict is not Verdict.DIFFERENT:
+        return False
+    treatment, reference = _kind(contrast.treatment, report), _kind(contrast.reference, report)
+    if words.tone(contrast) == "better":
+        return treatment in _GUESTS and reference in _NEAR_METAL
+    return treatment in _NEAR_METAL and reference in _GUESTS
 
 
 def _kind(treatment: Assignment, report: ReportInput) -> str:
