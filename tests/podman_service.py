@@ -39,6 +39,8 @@ def podman_service(folder: Path) -> Iterator[str]:
             stdout=log,
             stderr=log,
             env={**os.environ, "CONTAINERS_CONF": str(folder / "containers.conf")},
+            # Its monitors leave a file where they are started when a container had too little memory.
+            cwd=folder,
         )
     try:
         until = time.monotonic() + _READY
