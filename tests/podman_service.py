@@ -31,6 +31,8 @@ def podman_service(folder: Path) -> Iterator[str]:
         service = subprocess.Popen(
             [
                 *(str(probe.path()), "launch", f"--die-with-parent={os.getpid()}", "--"),
+                # It mounts its storage upon itself, and leaves that behind: here it goes with its last process.
+                *("unshare", "--mount", "--propagation", "slave", "--"),
                 *("podman", "--root", str(folder / "storage"), "--runroot", str(folder / "run")),
                 *("--runtime", "runc", "--storage-driver", "overlay"),
                 *("system", "service", "--time", "0", f"unix://{socket}"),
