@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 
 from nearmetal import cli
+from tests import captures
 
-from .workloads_stage import GOLDEN
-
-CLIENT, SERVER = (str(GOLDEN / "trace" / f"{end}.pcap") for end in ("client", "server"))
+CLIENT, SERVER = "client.pcap", "server.pcap"
 Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def both_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the folder that a test runs in lie the captures of a connection with five requests."""
+    captures.both_ends(tmp_path, captures.conversation(5))
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture

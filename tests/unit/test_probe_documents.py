@@ -6,7 +6,6 @@ import os
 import pty
 import signal
 import socket
-import struct
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from nearmetal.lab import probe
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Completed, LinkSpec, MachineSpec
 from nearmetal.workloads._load_document import LoadDocument, parse
+from tests import captures
 from tests.unit.test_workloads_live import ThisHost
 from tests.unit.workloads_stage import GOLDEN
 
@@ -302,38 +302,16 @@ def test_noise() -> None:
     assert valid(document) == "noise.v1"
 
 
-def packet(source: tuple[str, int], target: tuple[str, int], numbers: tuple[int, int], payload: bytes) -> bytes:
-    """An IPv4 packet with a TCP segment, as a capture of raw IP has it."""
-    (own, port), (other, to) = source, target
-    length = 40 + len(payload)
-    network = struct.pack("!BBHHHBBH", 0x45, 0, length, 1, 0x4000, 64, 6, 0) + socket.inet_aton(own)
-    segment = struct.pack("!HHIIBBHHH", port, to, *numbers, 5 << 4, 0x18, 500, 0, 0)
-    return network + socket.inet_aton(other) + segment + payload
-
-
 def test_trace(tmp_path: Path) -> None:
-    client, server = ("10.0.0.2", 40_000), ("10.0.0.1", 80)
-    request, reply = b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 204 No Content\r\n\r\n"
-    sent = [
-        packet(client, server, (100, 500), request),
-        packet(server, client, (500, 100 + len(request)), reply),
-    ]
-    files = []
-    for name, later in (("client", 0), ("server", 3)):
-        records = [
-            struct.pack("<IIII", 1_700_000_000, 10 * number + later * (1 - 2 * number), len(one), len(one)) + one
-            for number, one in enumerate(sent)
-        ]
-        files.append(tmp_path / f"{name}.pcap")
-        files[-1].write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 101) + b"".join(records))
-    for captures in (files[:1], files):
+    files = captures.both_ends(tmp_path, captures.conversation(1, b"HTTP/1.1 204 No Content\r\n\r\n"))
+    for some in (files[:1], files):
         lines = tmp_path / "requests.jsonl"
-        (document,) = documents(run("trace", *map(str, captures), "--json", "--requests", str(lines)).stdout)
+        (document,) = documents(run("trace", *map(str, some), "--json", "--requests", str(lines)).stdout)
         assert valid(document) == "trace.v1"
         (told,) = documents(lines.read_bytes())
         assert valid(told) == "trace.request.v1"
         assert document["requests"] == 1
-        assert (told["method"], told["status"], "joined" in told) == ("GET", 204, len(captures) == 2)
+        assert (told["method"], told["status"], "joined" in told) == ("GET", 204, len(some) == 2)
 
 
 def test_samples() -> None:
