@@ -318,6 +318,17 @@ def image_build(packages: tuple[str, ...], files: tuple[str, ...], name: str, as
     commands_image.build(packages, files, name, as_json)
 
 
+@image.command("box")
+@click.argument("name", default="lab")
+@click.option("-o", "--output", "out", type=click.Path(path_type=Path), help="The file to write; else NAME.box here.")
+@_json_option
+def image_box(name: str, out: Path | None, as_json: bool) -> None:
+    """Write an image that is built as a Vagrant box, for machines by libvirt."""
+    from nearmetal import commands_image
+
+    commands_image.box(name, out, as_json)
+
+
 @image.command("ls")
 @_json_option
 def image_ls(as_json: bool) -> None:

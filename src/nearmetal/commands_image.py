@@ -1,6 +1,8 @@
 """What the commands about images do."""
 
 import asyncio
+import shlex
+from pathlib import Path
 
 import click
 from rich.table import Table
@@ -8,7 +10,8 @@ from rich.table import Table
 from nearmetal.commands import console_for, print_json
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
-from nearmetal.lab import image
+from nearmetal.lab import image, machine
+from nearmetal.lab.vagrant import box as vagrant_box
 from nearmetal.units import show_size
 
 
@@ -64,6 +67,18 @@ def ls(as_json: bool) -> None:
     console.print(f"in {built[0].folder.parent}", soft_wrap=True)
     if len(current) < len(built):
         console.print("machines are made of the current one; remove an old one by: nearmetal image rm DIGEST")
+
+
+def box(name: str, out: Path | None, as_json: bool) -> None:
+    chosen = machine.image(name)
+    file = out or Path(f"{name}.box")
+    asyncio.run(vagrant_box.write(chosen, file))
+    if as_json:
+        print_json({"schema": "box.v1", "name": chosen.name, "digest": chosen.digest, "file": str(file.resolve())})
+        return
+    console = console_for(False)
+    console.print(f"{file}  {show_size(file.stat().st_size)}", highlight=False, soft_wrap=True)
+    console.print(f"vagrant box add --name nearmetal/{name} {shlex.quote(str(file))}", highlight=False, soft_wrap=True)
 
 
 def rm(name: str) -> None:

@@ -8,6 +8,14 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Final
+
+_MAGIC: Final = b"070701"
+_END: Final = "TRAILER!!!"
+_HEADER: Final = 110
+"""Bytes: the magic, and 13 fields of 8 hexadecimal digits."""
+_SIZE_AT, _LENGTH_AT = 54, 94
+"""Where the fields lie that say how long the content is, and the name with its zero byte."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +53,34 @@ def with_folders(files: Mapping[str, tuple[bytes, int]]) -> list[Entry]:
 def archive(entries: Iterable[Entry]) -> bytes:
     """The archive of the entries, in their order (folders before what lies in them), without any time of day."""
     parts = [_member(number, entry) for number, entry in enumerate(entries, start=1)]
-    parts.append(_member(0, Entry("TRAILER!!!", 0)))
+    parts.append(_member(0, Entry(_END, 0)))
     return b"".join(parts)
+
+
+def content(archive: bytes, name: str) -> bytes:
+    """Of the first file of that name, in the first of the archives. KeyError where there is none."""
+    at = 0
+    while archive[at : at + 6] == _MAGIC:
+        size, length = (int(archive[at + begin : at + begin + 8], 16) for begin in (_SIZE_AT, _LENGTH_AT))
+        begin = _aligned(at + _HEADER + length)
+        found = archive[at + _HEADER : at + _HEADER + length - 1].decode()
+        if found == name:
+            return archive[begin : begin + size]
+        if found == _END:
+            break
+        at = _aligned(begin + size)
+    raise KeyError(name)
+
+
+def _aligned(place: int) -> int:
+    return place + -place % 4
 
 
 def _member(number: int, entry: Entry) -> bytes:
     name = entry.name.encode() + b"\0"
     links = 2 if stat.S_ISDIR(entry.mode) else 1
     fields = (number, entry.mode, 0, 0, links, 0, len(entry.data), 0, 0, *entry.device, len(name), 0)
-    header = b"070701" + b"".join(b"%08X" % field for field in fields)
+    header = _MAGIC + b"".join(b"%08X" % field for field in fields)
     return _padded(header + name) + _padded(entry.data)
 
 

@@ -41,7 +41,7 @@ _DEVICES: Final = {
 
 _MODEL = re.compile(r"[A-Za-z0-9._-]+")
 
-_KERNEL: Final = (
+KERNEL: Final = (
     "console=ttyS0",
     "quiet",
     # One name for an interface whatever the bus says; the guest renames them by MAC.
@@ -153,7 +153,7 @@ def common(machine: str, accel: str, cpu_model: str, vcpus: int, memory: int) ->
 def kernel_command_line(guest: Guest) -> str:
     """The guest's /init reads the words that begin with `nearmetal.`; what was ordered comes last and so prevails."""
     words = [
-        *_KERNEL,
+        *KERNEL,
         *(_EMULATED if guest.accel == "tcg" else ()),
         f"nearmetal.control={CONTROL_MAC}",
         f"nearmetal.hostname={guest.name[:63]}",

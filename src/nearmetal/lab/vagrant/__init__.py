@@ -1,0 +1,1 @@
+"""Vagrant: how it is spoken to, and our image as one of its boxes."""
