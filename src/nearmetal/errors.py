@@ -3,6 +3,7 @@
 NearmetalError
 ├── BadInput        2  the study, an argument or a run's folder is wrong
 ├── HostCannot      3  this host or site lacks something (doctor says why)
+│   └── Unreachable    it does not answer, which may pass
 ├── Interrupted     4  stopped in the middle; resumable
 ├── MachineError       something happened to one machine; ends a trial, never a run
 │   ├── MachineLost    it is gone, or no longer answers
@@ -51,6 +52,10 @@ class BadInput(NearmetalError):
 
 class HostCannot(NearmetalError):
     exit_code = ExitCode.HOST_CANNOT
+
+
+class Unreachable(HostCannot):
+    """A host does not answer, or not yet."""
 
 
 class Interrupted(NearmetalError):

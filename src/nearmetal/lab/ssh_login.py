@@ -14,7 +14,7 @@ from pathlib import Path
 import asyncssh
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import BadInput, HostCannot
+from nearmetal.errors import BadInput, HostCannot, Unreachable
 from nearmetal.model import HostSpec
 
 _TARGET = re.compile(
@@ -36,6 +36,11 @@ def parse(spec: HostSpec) -> tuple[str, str | None, int | None]:
     if not found or int(found["port"] or 22) > 65535:
         raise BadInput(f"{text!r} is no address of an SSH server", "[hosts] ssh", 'write it as "user@host:port"')
     return found["bracketed"] or found["host"], found["user"], int(found["port"]) if found["port"] else None
+
+
+def refuse_unusable(spec: HostSpec, where: str) -> None:
+    """BadInput or HostCannot, with what helps, for what can be seen to be wrong before anything answers."""
+    _known(spec, where, _options(spec, where)[1])
 
 
 async def log_in(spec: HostSpec, where: str) -> asyncssh.SSHClientConnection:
@@ -93,8 +98,8 @@ async def _connect(
     return connection
 
 
-def _unreachable(spec: HostSpec, where: str, said: str) -> HostCannot:
-    return HostCannot(f"it cannot be reached: {said}", where, f"try: ssh {_by_hand(spec)}")
+def _unreachable(spec: HostSpec, where: str, said: str) -> Unreachable:
+    return Unreachable(f"it cannot be reached: {said}", where, f"try: ssh {_by_hand(spec)}")
 
 
 def _said(error: Exception) -> str:

@@ -1,0 +1,102 @@
+"""Machines behind SSH, at an address that is known only when they run: guests of the user's, or of a tool of theirs.
+
+Such a machine is used as one of kind `ssh` is (borrowed_machine.py), but it is no site of its own: its handle says how
+one logs in, and its site is the host that it is started from.
+"""
+
+import asyncio
+from typing import TypeVar
+
+import asyncssh
+
+from nearmetal.config import LIMITS
+from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, Unreachable
+from nearmetal.lab import borrowed, cpus
+from nearmetal.lab.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, borrowing, measured
+from nearmetal.lab.findings import programs
+from nearmetal.lab.ssh_site import SshSite
+from nearmetal.model import Cost, Handle, HostSpec, Order, Recorder, Site
+
+_PAUSE = 1.0
+"""Seconds between two attempts to log in."""
+
+
+class GuestBehindSsh(BorrowedMachine):
+    """A `Machine` on a host that is not looked into: what it costs there is not known."""
+
+    async def cost(self) -> Cost | None:
+        return None
+
+
+Kind = TypeVar("Kind", bound=BorrowedMachine)
+
+
+class BehindSsh:
+    """The machines of one environment, each known by its handle's name.
+
+    The environment's `create` starts a machine, finds its address and calls `enter`; its `attach` calls `attach`; its
+    `destroy` calls `leave` for one that stays up, and `let_go` for one that it stops.
+    """
+
+    def __init__(self) -> None:
+        self._there: dict[str, SshSite] = {}
+        self._borrowing = Borrowing()
+
+    async def enter(self, handle: Handle, order: Order, way: HostSpec, ledger: Recorder) -> Handle:
+        """Log in as soon as it answers, keep everybody else from measuring on it, and confine what will run there.
+
+        The handle, and the ledger, then have all that is needed to come back. `way` says how one logs in, as root;
+        its `trunk` is the address to measure where SSH reaches another. NotProvisioned, with what helps.
+        """
+        there = await self._reach(handle.name, way, LIMITS.boot)
+        try:
+            lacking = next((one for one in await programs(there, TOOLS) if not one.ok), None)
+            if lacking:
+                raise HostCannot(f"{lacking.what}: {lacking.detail}", there.where, lacking.remedy)
+            await borrowed.hold(there)
+            own = borrowing(order, await measured(there), cpus.show(range(order.spec.vcpus)))
+            data = {**handle.data, **own, "way": way.model_dump(mode="json")}
+            entered = handle.model_copy(update={"data": data})
+            ledger.creating(entered)
+            whole = await self._borrowing.confined(entered, there)
+        except HostCannot as error:
+            raise NotProvisioned(error.what, error.where, error.remedy) from None
+        ledger.creating(whole)
+        return whole
+
+    async def attach(self, kind: type[Kind], handle: Handle, site: Site) -> Kind:
+        """NotProvisioned when it does not answer, or was not entered."""
+        return await self._borrowing.attach(kind, handle, await self._again(handle), site)
+
+    async def leave(self, handle: Handle) -> None:
+        """Take away what is ours in it. Idempotent; NotProvisioned when it cannot be reached for that."""
+        if "way" in handle.data:
+            await self._borrowing.give_back(handle.name, await self._again(handle))
+        await self.let_go(handle)
+
+    async def let_go(self, handle: Handle) -> None:
+        """Close what leads there; what still runs there ends. Idempotent."""
+        self._borrowing.let_go(handle.name)
+        there = self._there.pop(handle.name, None)
+        if there:
+            await there.close()
+
+    async def _again(self, handle: Handle) -> SshSite:
+        if "way" not in handle.data:
+            raise NotProvisioned("its creation was interrupted", handle.name)
+        return await self._reach(handle.name, HostSpec.from_json(handle.data["way"]), LIMITS.command)
+
+    async def _reach(self, name: str, way: HostSpec, within: float) -> SshSite:
+        """The machine as a site. Who is refused is told at once; that nobody answers, when the time is over."""
+        until = asyncio.get_running_loop().time() + within
+        while name not in self._there:
+            try:
+                self._there[name] = await SshSite.open(name, way, lambda text: None)
+            except (Unreachable, MachineLost, asyncssh.Error, OSError) as error:
+                if asyncio.get_running_loop().time() > until:
+                    told = str(error) if isinstance(error, asyncssh.Error | OSError) else error.what
+                    raise NotProvisioned(told, name, "look at its console") from None
+                await asyncio.sleep(_PAUSE)
+            except HostCannot as error:
+                raise NotProvisioned(error.what, error.where, error.remedy) from None
+        return self._there[name]
