@@ -1,13 +1,13 @@
-"""Which hosts a study has: those of [hosts], and each machine that is a host of its own. Pure."""
+"""Which hosts a study has, and which machines hang on a switch of the lab's there. Pure."""
 
 from collections.abc import Mapping
 
 from nearmetal import plugins
-from nearmetal.model import HostSpec, Reached, Study
+from nearmetal.model import Elsewhere, EnvironmentSpec, HostSpec, Reached, Study
 
 
 def of(study: Study) -> Mapping[str, HostSpec]:
-    """How each host is reached, by its name; a machine that is one has its environment's."""
+    """How each host is reached, by its name: those of [hosts], and each machine that is a host of its own."""
     own = {name: found for name in study.environments if (found := reached(study, name)) is not None}
     return {**study.hosts, **own}
 
@@ -19,3 +19,18 @@ def reached(study: Study, level: str) -> HostSpec | None:
     spec = study.environments[level]
     plugin = plugins.load("environments", spec.kind)
     return plugin.host(spec.options) if isinstance(plugin, Reached) else None
+
+
+def is_elsewhere(spec: EnvironmentSpec) -> bool:
+    """Whether an environment's machines are in a network of the user's, at addresses known only once they run."""
+    plugin = plugins.load("environments", spec.kind)
+    return isinstance(plugin, Elsewhere) and plugin.is_elsewhere(spec.options)
+
+
+def hangs_on_switch(spec: EnvironmentSpec) -> bool:
+    return bool(plugins.load("environments", spec.kind).on_switch) and not is_elsewhere(spec)
+
+
+def is_reached_from_outside(spec: EnvironmentSpec) -> bool:
+    """Whether the way to its machines is their clients' host's own network."""
+    return isinstance(plugins.load("environments", spec.kind), Reached) or is_elsewhere(spec)

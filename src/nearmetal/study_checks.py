@@ -127,11 +127,14 @@ def _is_environment(path: KeyPath, level: Level, study: Study, where: StudyText)
 
 
 def _is_declared(path: KeyPath, level: str, study: Study, where: StudyText) -> None:
-    """A machine that is a host of its own has to be said how to reach, under a name that no other host has."""
-    if not isinstance(plugins.load("environments", study.environment(level).kind), Reached):
+    """A machine that exists already has to be said how to reach, under a name that no other host has."""
+    kind = study.environment(level).kind
+    what = f"{shown(level)} is a kind of machine that exists already, and the study does not say which one"
+    if level not in study.environments and hosts.is_elsewhere(study.environment(level)):
+        raise where.wrong(path, what, f'name one: [environments.guest] kind = "{level}"; see docs/environments.md')
+    if not isinstance(plugins.load("environments", kind), Reached):
         return
     if level not in study.environments:
-        what = f"{shown(level)} is a kind of machine that exists already, and the study does not say which one"
         raise where.wrong(path, what, f'name one: [environments.metal] kind = "{level}", address = "user@address"')
     if level in study.hosts or level == "local":
         what = f"{shown(level)} is the name of a host already"

@@ -17,7 +17,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from nearmetal import plugins
+from nearmetal import hosts, plugins
 from nearmetal.by_hand import kept as written
 from nearmetal.by_hand.kept import Kept
 from nearmetal.by_hand.wanted import Wanted, cpuset, refuse_what_cannot_be, wanted
@@ -73,7 +73,7 @@ async def _draft(name: str, want: Wanted) -> Kept:
 async def _prepare(want: Wanted, open_site: OpenSite) -> None:
     """What does not belong to this machine alone."""
     plugin = plugins.load("environments", want.environment.kind)
-    if plugin.on_switch:
+    if hosts.hangs_on_switch(want.environment):
         from nearmetal.lab.image import Recipe, build
 
         if want.spec.image == Recipe().name or want.spec.brings_image:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearmetal import factors as words
-from nearmetal import plugins
+from nearmetal import hosts, plugins
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import cpus
 from nearmetal.lab.lab import OpenSite
@@ -59,6 +59,8 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
                 f"environments.{environment}.KEY=VALUE",
             )
     study = read(_STUDY.format(environment), "nearmetal up", overrides)
+    if hosts.is_elsewhere(study.environment(environment)):
+        raise BadInput(f"this machine of kind {environment!r} exists already", remedy="log in: ssh USER@HOST")
     asked = words.ask(study, {"environment": environment}, plugins.names("treatments"))
     if asked.treatments:
         raise BadInput(
@@ -72,7 +74,7 @@ async def refuse_what_cannot_be(wanted: Wanted, open_site: OpenSite) -> None:
     """HostCannot with what is lacking."""
     for _, lacking in await cannot_run(wanted.study, open_site):
         raise HostCannot(f"{lacking.what}: {lacking.detail}", wanted.environment.kind, lacking.remedy)
-    if plugins.load("environments", wanted.environment.kind).on_switch:
+    if hosts.hangs_on_switch(wanted.environment):
         available = len(await available_cpus(await open_site(wanted.spec.host)))
         if wanted.spec.vcpus > available:
             raise HostCannot(

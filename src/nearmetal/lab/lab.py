@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from nearmetal import plugins
+from nearmetal import hosts, plugins
 from nearmetal.errors import MachineGone, NearmetalError
 from nearmetal.lab import changes, network
 from nearmetal.lab import link as links
@@ -86,7 +86,7 @@ class Lab:
         plugin: Environment = plugins.load("environments", environment.kind)
         self._made += 1
         name = f"nm-{self.token}-{self._made}"
-        if plugin.on_switch and shared is None:
+        if hosts.hangs_on_switch(environment) and shared is None:
             self._ports[name] = await self._port(site, self._made, bridge)
         order = Order(
             name=name,

@@ -266,6 +266,18 @@ class Reached(Protocol):
         ...
 
 
+@runtime_checkable
+class Elsewhere(Protocol):
+    """An environment that has machines in a network of the user's, at addresses known only once they run.
+
+    Their site is the host that they are started from. They hang on no switch, and none of its CPUs are theirs.
+    """
+
+    def is_elsewhere(self, options: Mapping[str, Any]) -> bool:
+        """Pure: whether those are such machines of which this stands in [environments.NAME]."""
+        ...
+
+
 class Stage(Protocol):
     """The machines of a trial."""
 

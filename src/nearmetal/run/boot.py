@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nearmetal import factors as words
-from nearmetal import plugins
+from nearmetal import hosts, plugins
 from nearmetal.errors import MachineError, NearmetalError
 from nearmetal.lab import probe
 from nearmetal.lab.lab import Lab
@@ -79,14 +79,17 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
         booted.warnings.append(Warned(code="interrupted", text="the run was interrupted within this boot's block"))
     with _step(booted, stream, "create"):
         share = await making.share_out(booted, lab)
-        clients = await making.clients(task, booted, share, lab)
+        is_elsewhere = hosts.is_elsewhere(booted.environment)
+        clients = [] if is_elsewhere else await making.clients(task, booted, share, lab, ())
         began = time.monotonic_ns()
         servers = await making.servers(booted, share, lab)
     with _step(booted, stream, "attach"):
         machines = await asyncio.gather(*(lab.attach(handle) for handle in servers))
-        # The servers' own way from nothing to an answer: the clients were there before.
+        # The servers' own way from nothing to an answer, without the clients'.
         ready = (time.monotonic_ns() - began) / 1e9
         booted.responses["ready"] = Response(value=ready, unit="s", better="lower")
+        if is_elsewhere:
+            clients = await making.clients(task, booted, share, lab, machines)
         stage = booted.stage = await making.stage(booted, lab, machines, clients)
     with _step(booted, stream, "surround"):
         booted.readback |= await booted.surroundings.join(booted.asked, task.study, lab)

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from nearmetal import plugins
+from nearmetal import hosts
 from nearmetal.lab import cpus, kernel, link, network, probe
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.stage import LabStage, offsets
-from nearmetal.model import Handle, Machine, MachineSpec, Reached, SharedNetwork, Site
+from nearmetal.model import Handle, Machine, MachineSpec, SharedNetwork, Site
 from nearmetal.run import shape
 from nearmetal.run.booted import Booted, BootTask
 from nearmetal.run.surroundings import Neighbour
@@ -22,6 +22,8 @@ async def share_out(booted: Booted, lab: Lab) -> cpus.Share:
     """Who gets which CPUs of the site."""
     host, clients_host = booted.spec.host, booted.asked.clients.host
     available = await available_cpus(await lab.site(host))
+    if hosts.is_elsewhere(booted.environment):
+        return shape.share_without_servers(booted.asked, await available_cpus(await lab.site(clients_host)))
     elsewhere = None if clients_host == host else await available_cpus(await lab.site(clients_host))
     return shape.share(booted.asked, booted.spec, available, elsewhere)
 
@@ -36,13 +38,16 @@ async def servers(booted: Booted, share: cpus.Share, lab: Lab) -> list[Handle]:
     return await _all(booted, share.servers, creations)
 
 
-async def clients(task: BootTask, booted: Booted, share: cpus.Share, lab: Lab) -> list[Handle]:
+async def clients(
+    task: BootTask, booted: Booted, share: cpus.Share, lab: Lab, servers: Sequence[Machine]
+) -> list[Handle]:
+    """`servers` are needed where only they can tell which way leads to them."""
     asked = booted.asked.clients
     site = await lab.site(asked.host)
     environment = task.study.environment(asked.environment)
     spec = shape.client(booted.spec, share)
     hung = link.bridge(booted.asked.link, "client")
-    shared = await _shared(booted, site, lab)
+    shared = await _shared(booted, site, lab, servers)
     provision = shape.client_provision(environment)
     creations = [
         lab.create(environment, spec, "client", provision, share.clients, site, hung, shared)
@@ -51,12 +56,12 @@ async def clients(task: BootTask, booted: Booted, share: cpus.Share, lab: Lab) -
     return await _all(booted, [share.clients] * asked.count, creations)
 
 
-async def _shared(booted: Booted, clients: Site, lab: Lab) -> SharedNetwork | None:
+async def _shared(booted: Booted, clients: Site, lab: Lab, servers: Sequence[Machine]) -> SharedNetwork | None:
     """The clients' site's own network, where that is the way to servers that do not hang on the lab's switch."""
-    if not isinstance(plugins.load("environments", booted.environment.kind), Reached):
+    if not hosts.is_reached_from_outside(booted.environment):
         return None
-    servers = await lab.site(booted.spec.host)
-    return await network.facing(str(servers.underlay), clients)
+    address = servers[0].address if servers else str((await lab.site(booted.spec.host)).underlay)
+    return await network.facing(address, clients)
 
 
 async def neighbours(task: BootTask, booted: Booted, share: cpus.Share, lab: Lab) -> None:
@@ -107,6 +112,6 @@ async def stage(booted: Booted, lab: Lab, servers: list[Machine], client_handles
 def _numbered(machine: Machine, booted: Booted) -> list[int]:
     """A machine's CPUs by its own numbers: with a kernel of its own it counts from 0, else as the host does."""
     given = cpus.parse(booted.cpusets[machine.name])
-    if kernel.is_its_hosts(machine):
+    if given and kernel.is_its_hosts(machine):
         return given
     return list(range(booted.spec.vcpus if machine.role == "server" else len(given)))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from nearmetal import factors as words
-from nearmetal import plugins
+from nearmetal import hosts, plugins
 from nearmetal.errors import HostCannot
 from nearmetal.factors import Asked, treatments_of
 from nearmetal.lab import cpus, trunk
@@ -56,7 +56,11 @@ class _Here:
         if isinstance(clients_host, Finding):
             return clients_host
         elsewhere = None if host is clients_host else clients_host.available
-        client = shape.client(spec, shape.share(asked, spec, host.available, elsewhere))
+        if hosts.is_elsewhere(self._study.environment(asked.environment)):
+            share = shape.share_without_servers(asked, clients_host.available)
+        else:
+            share = shape.share(asked, spec, host.available, elsewhere)
+        client = shape.client(spec, share)
         # A client's memory is a limit of ours and nothing that the study asks the host for.
         servers = [_cpus(spec.cpus, host, "machine.cpus"), _memory(spec.memory, host.memory)]
         clients = [_cpus(asked.clients.cpus, clients_host, "clients.cpus")]
@@ -69,19 +73,25 @@ class _Here:
 
     def _apart(self, asked: Asked) -> Finding | None:
         """Clients that have no way to the servers: one side is on the lab's switch, and the other is not."""
-        kind = self._study.environment(asked.clients.environment).kind
-        server = plugins.load("environments", self._study.environment(asked.environment).kind)
-        client = plugins.load("environments", kind)
-        if isinstance(server, Reached) and client.on_switch and kind not in shape.CAN_SHARE_NETWORK:
+        client = self._study.environment(asked.clients.environment)
+        is_outside = hosts.is_reached_from_outside(self._study.environment(asked.environment))
+        if is_outside and hosts.hangs_on_switch(client) and client.kind not in shape.CAN_SHARE_NETWORK:
             return finding(
-                f"clients of kind {kind}",
+                f"clients of kind {client.kind}",
                 False,
                 f"they hang on the lab's switch, and {asked.environment!r} is reached by its host's own network",
                 'set clients.environment to "host", or to another machine that is reached by SSH',
             )
-        if isinstance(client, Reached) and not isinstance(server, Reached):
+        if hosts.is_elsewhere(client):
             return finding(
-                f"clients of kind {kind}",
+                f"clients of kind {client.kind}",
+                False,
+                "only servers can be machines whose address is known once they run",
+                'set clients.environment to "host", or to a machine of kind "ssh"',
+            )
+        if hosts.is_reached_from_outside(client) and not is_outside:
+            return finding(
+                f"clients of kind {client.kind}",
                 False,
                 f"they are on a network of their own, from which no way leads to {asked.environment!r}",
                 'set clients.environment to "host"',
@@ -120,13 +130,13 @@ class _Here:
         """What machines of an environment lack on a host; `asked` is what they would have to get from it."""
         environment = self._study.environment(level)
         plugin: Environment = plugins.load("environments", environment.kind)
-        if not plugin.on_switch and link != LinkSpec():
+        if not hosts.hangs_on_switch(environment) and link != LinkSpec():
             return _off_the_switch(level)
         key = (level, host.site.name, spec.model_dump_json())
         if key not in self._checked:
             given = environment.model_copy(update={"provision": provision_of(self._study, environment)})
             self._checked[key] = _first(await plugin.check(given, spec, host.site))
-        is_sited = plugin.on_switch or isinstance(plugin, Reached)
+        is_sited = hosts.hangs_on_switch(environment) or isinstance(plugin, Reached)
         return (_first(asked) if is_sited else None) or self._checked[key]
 
 

@@ -142,8 +142,7 @@ def _refusal(study: Study, missing: Missing) -> HostCannot:
 def _makes_machines(study: Study) -> bool:
     """Whether any of its machines are made by us, of the image."""
     levels = {str(level) for level in study.factors["environment"].levels} | {study.clients.environment}
-    kinds = {study.environment(level).kind for level in levels}
-    return any(plugins.load("environments", kind).on_switch for kind in kinds)
+    return any(hosts.hangs_on_switch(study.environment(level)) for level in levels)
 
 
 def _must_be_able_to_make(study: Study) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nearmetal import plugins
+from nearmetal import hosts, plugins
 from nearmetal.factors import Asked, target
 from nearmetal.lab import cpus, network, trunk
 from nearmetal.model import EnvironmentSpec, Level, MachineSpec, Provision, Study, Treatment
@@ -31,28 +31,33 @@ def server(asked: Asked) -> MachineSpec:
 
 def share(asked: Asked, spec: MachineSpec, available: list[int], elsewhere: list[int] | None) -> cpus.Share:
     """Who gets which of a site's CPUs; `elsewhere` has the CPUs of the clients' site where that is another."""
-    clients = asked.clients
-    servers = clients.count if clients.connect == "pairs" else 1
-    shared = cpus.share(available, spec.vcpus, servers, spec.cpus, clients.cpus)
-    return shared if elsewhere is None else cpus.Share(shared.servers, clients.cpus or cpus.show(elsewhere))
+    shared = cpus.share(available, spec.vcpus, _servers(asked), spec.cpus, asked.clients.cpus)
+    return shared if elsewhere is None else cpus.Share(shared.servers, asked.clients.cpus or cpus.show(elsewhere))
+
+
+def share_without_servers(asked: Asked, available: list[int]) -> cpus.Share:
+    """The same where the servers are on none of our hosts: the clients' site is theirs alone."""
+    return cpus.Share(("",) * _servers(asked), asked.clients.cpus or cpus.show(available))
+
+
+def _servers(asked: Asked) -> int:
+    return asked.clients.count if asked.clients.connect == "pairs" else 1
 
 
 def is_across(asked: Asked, study: Study) -> bool:
     """Whether servers and clients hang on the lab's switches of different hosts, so that a trunk has to join these."""
-    kinds = (study.environment(level).kind for level in (asked.environment, asked.clients.environment))
-    return asked.machine.host != asked.clients.host and all(
-        plugins.load("environments", kind).on_switch for kind in kinds
-    )
+    both = (study.environment(level) for level in (asked.environment, asked.clients.environment))
+    return asked.machine.host != asked.clients.host and all(hosts.hangs_on_switch(one) for one in both)
 
 
 def mtu(study: Study) -> int:
     """What packets the machines of a study send: alike in all its treatments, so that only the factors differ."""
-    hosts = {table: {getattr(study, table).host} for table in ("machine", "clients")}
+    placed = {table: {getattr(study, table).host} for table in ("machine", "clients")}
     for name, factor in study.factors.items():
         aim = target(name, factor, study, plugins.names("treatments"))
-        if aim.kind in hosts and aim.key == "host":
-            hosts[aim.kind] = set(factor.levels)
-    return network.MTU if len(hosts["machine"] | hosts["clients"]) == 1 else trunk.DATA_MTU
+        if aim.kind in placed and aim.key == "host":
+            placed[aim.kind] = set(factor.levels)
+    return network.MTU if len(placed["machine"] | placed["clients"]) == 1 else trunk.DATA_MTU
 
 
 def client_provision(environment: EnvironmentSpec) -> Provision:
