@@ -5,6 +5,7 @@ use super::connection::{Connection, Protocol};
 use super::counts::Counts;
 use super::finished::Finished;
 use super::foreign::{Foreign, Strangers};
+use super::hosts::Hosts;
 use super::key::{End, Key};
 use super::shapes::Shapes;
 use super::table::Table;
@@ -44,6 +45,8 @@ pub struct Analysis {
     table: Table,
     /// The connection of the packet before: the next one is often of the same.
     recent: Option<(Key, usize)>,
+    /// Whose connections are followed; None for everybody's.
+    hosts: Option<Hosts>,
     pub shapes: Shapes,
     pub strangers: Strangers,
     pub sums: Sums,
@@ -57,6 +60,7 @@ impl Analysis {
         Analysis {
             table: Table::new(most, seed),
             recent: None,
+            hosts: None,
             shapes: Shapes::default(),
             strangers: Strangers::default(),
             sums: Sums::default(),
@@ -64,10 +68,25 @@ impl Analysis {
         }
     }
 
+    /// Follow the connections of these hosts alone.
+    pub fn limit_to(&mut self, hosts: Option<Hosts>) {
+        self.hosts = hosts;
+    }
+
+    fn is_elsewhere(&self, key: &Key) -> bool {
+        let is_recent = || self.recent.is_some_and(|(recent, _)| recent == *key);
+        let hosts = self.hosts.as_ref();
+        hosts.is_some_and(|hosts| !is_recent() && !hosts.have(key))
+    }
+
     /// Take a packet in. None where it is none of those that are followed.
     #[inline]
     pub fn take<'a>(&mut self, packet: &Packet<'a>) -> Option<Taken<'a>> {
         match dissect(packet) {
+            Ok((key, ..)) if self.is_elsewhere(&key) => {
+                self.strangers.count(Foreign::Elsewhere);
+                None
+            }
             Ok((key, from, segment)) => {
                 let client = self.segment(key, from, &segment)?;
                 Some(Taken {

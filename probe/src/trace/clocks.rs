@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::analysis::dissect;
 use super::capture::{Capture, Time};
+use super::hosts::Hosts;
 use super::key::{End, Key};
 use super::tcp::{self, Segment};
 
@@ -27,8 +28,8 @@ pub struct Clocks {
     /// Seconds by which the second clock gains in a second.
     pub drift: f64,
     pub zero: Time,
-    /// Half of the time that the quickest packets took both ways: the offset lies within this. None when all packets
-    /// that both captures hold went the same way.
+    /// The offset lies within this, half of the time that the quickest packets took both ways. None when all packets that
+    /// both captures hold went the same way.
     pub uncertainty: Option<u64>,
     /// Packets that were compared.
     pub packets: u64,
@@ -122,30 +123,42 @@ fn is_from_client(key: &Key, from: End, segment: &Segment) -> Option<bool> {
     (own != other).then_some(own > other)
 }
 
-/// Differences of the second clock and the first, of packets in one direction and a span of time.
-#[derive(Clone, Copy, Debug)]
+/// A span of time, and by how much packets in it bear a later time by the second clock than by the first.
+#[derive(Clone, Debug)]
 struct Window {
     time: Time,
-    /// By what the client sent: the least and the greatest.
-    there: Option<(i64, i64)>,
-    /// By what the server sent.
-    back: Option<(i64, i64)>,
+    /// Of what the client sent.
+    there: Vec<i64>,
+    /// Of what the server sent.
+    back: Vec<i64>,
 }
 
-/// Read both captures once. None when they hold no packet in common. The spans are each capture's own time.
+/// What two captures have in common.
+pub struct Compared {
+    /// None when they hold no packet in common.
+    pub clocks: Option<Clocks>,
+    /// Each capture's own time.
+    pub spans: [Span; 2],
+    /// Whose packets both hold; None when they hold no packet in common.
+    pub hosts: Option<Hosts>,
+}
+
+/// Read both captures once.
 pub fn compare<R: Read>(
     first: &mut Capture<R>,
     second: &mut Capture<R>,
     stop: &AtomicBool,
-) -> (Option<Clocks>, [Span; 2]) {
+) -> Compared {
     let mut remembered = Remembered {
         packets: HashMap::new(),
         thinned: 0,
     };
     let mut spans = [Span { first: 0, last: 0 }; 2];
+    let [mut hosts, mut others] = [Hosts::default(), Hosts::default()];
     let is_stopped = || stop.load(Ordering::Relaxed);
     while let Some(packet) = first.next().filter(|_| !is_stopped()) {
         if let Ok((key, from, segment)) = dissect(&packet) {
+            hosts.note(&key);
             remembered.add(fingerprint(&key, from, &segment), segment.time);
         }
     }
@@ -158,8 +171,8 @@ pub fn compare<R: Read>(
     let mut windows: Vec<Window> = (0..=WINDOWS as u64)
         .map(|number| Window {
             time: spans[0].first.saturating_add(number * width + width / 2),
-            there: None,
-            back: None,
+            there: Vec::new(),
+            back: Vec::new(),
         })
         .collect();
     let mut packets = 0;
@@ -167,6 +180,7 @@ pub fn compare<R: Read>(
         let Ok((key, from, segment)) = dissect(&packet) else {
             continue;
         };
+        others.note(&key);
         let fingerprint = fingerprint(&key, from, &segment);
         let known = remembered.packets.get_mut(&fingerprint);
         let Some(time) = known.and_then(Option::take) else {
@@ -179,16 +193,19 @@ pub fn compare<R: Read>(
         let number = usize::try_from(since(spans[0].first, time) / width).unwrap_or(usize::MAX);
         if let Some(window) = windows.get_mut(number) {
             let difference = segment.time.wrapping_sub(time) as i64;
-            let of = match is_from_client {
-                true => &mut window.there,
-                false => &mut window.back,
-            };
-            let (least, most) = of.unwrap_or((difference, difference));
-            *of = Some((least.min(difference), most.max(difference)));
+            match is_from_client {
+                true => window.there.push(difference),
+                false => window.back.push(difference),
+            }
         }
     }
     spans[1] = span(second);
-    (estimate(&windows, packets), spans)
+    let clocks = estimate(&windows, packets);
+    Compared {
+        hosts: clocks.map(|_| hosts.shared(others)),
+        clocks,
+        spans,
+    }
 }
 
 fn since(from: Time, to: Time) -> u64 {
@@ -196,26 +213,17 @@ fn since(from: Time, to: Time) -> u64 {
 }
 
 fn estimate(windows: &[Window], packets: u64) -> Option<Clocks> {
-    let there = |of: fn((i64, i64)) -> i64| windows.iter().filter_map(move |one| one.there.map(of));
-    let back = |of: fn((i64, i64)) -> i64| windows.iter().filter_map(move |one| one.back.map(of));
-    // What the client sends takes its time to the server's end: seen from there, the difference is the greater one.
-    let (least_there, least_back) = (there(|range| range.0).min(), back(|range| range.0).min());
-    let (client, is_sure) = match (least_there, least_back) {
-        (None, None) => return None,
-        (Some(there), Some(back)) if there < back => (Place::Second, true),
-        (Some(there), Some(back)) => (Place::First, there > back),
-        _ => (Place::First, false),
-    };
+    let (client, is_sure) = client_end(windows)?;
     // By the clock of the second: what lies at most, and at least, between the two.
     let bounds = |window: &Window| {
-        let (there, back) = (window.there, window.back);
+        let (there, back) = (&window.there, &window.back);
         let (above, below) = match client {
             Place::First => (there, back),
             Place::Second => (back, there),
         };
-        (above.map(|range| range.0), below.map(|range| range.1))
+        (above.iter().min().copied(), below.iter().max().copied())
     };
-    let seen = |window: &&Window| window.there.is_some() || window.back.is_some();
+    let seen = |window: &&Window| !(window.there.is_empty() && window.back.is_empty());
     let zero = windows.iter().find(seen)?.time;
     let elapsed = |window: &Window| window.time.saturating_sub(zero) as f64;
     let middles = windows.iter().filter_map(|window| {
@@ -235,25 +243,57 @@ fn estimate(windows: &[Window], packets: u64) -> Option<Clocks> {
             .filter_map(|window| Some(level(window, bounds(window).1?)));
         (above.min(), below.max())
     };
-    let gap = |(above, below): (Option<i64>, Option<i64>)| Some(above?.saturating_sub(below?));
-    // Clocks are taken to go alike unless packets would then arrive before they left.
-    let drift = match gap(narrowed(0.0)) {
-        Some(gap) if gap < 0 => drift,
+    let gap = |drift| {
+        let (above, below) = narrowed(drift);
+        Some(above?.saturating_sub(below?))
+    };
+    // Clocks are taken to go alike unless packets would then arrive before they left, and do not if one gains.
+    let drift = match gap(0.0) {
+        Some(alike) if alike < 0 && gap(drift) > Some(alike) => drift,
         _ => 0.0,
     };
-    let (above, below) = narrowed(drift);
-    let offset = match (above, below) {
-        (Some(above), Some(below)) => below.saturating_add(above.saturating_sub(below) / 2),
+    let bounds = narrowed(drift);
+    let offset = match bounds {
+        (Some(above), Some(below)) if above >= below => below + (above - below) / 2,
+        // Some packet bears a wrong time: what most of the time says is nearer to the truth than the middle of that.
+        (Some(_), Some(_)) => {
+            let levels = middles
+                .iter()
+                .map(|(elapsed, middle)| middle - elapsed * drift);
+            median(levels.collect())? as i64
+        }
         (one, other) => one.or(other)?,
+    };
+    let uncertainty = match bounds {
+        (Some(above), Some(below)) => Some(above.abs_diff(offset).max(below.abs_diff(offset))),
+        _ => None,
     };
     Some(Clocks {
         offset,
         drift,
         zero,
-        uncertainty: gap((above, below)).map(|gap| gap.unsigned_abs() / 2),
+        uncertainty,
         packets,
         client,
         is_sure,
+    })
+}
+
+/// Which capture is the client's end, and whether the packets tell. None without any.
+fn client_end(windows: &[Window]) -> Option<(Place, bool)> {
+    // What the client sends takes its time to the server's end: seen from there, the difference is the greater one.
+    let usual = |differences: &[i64]| median(differences.iter().map(|one| *one as f64).collect());
+    let gains = windows
+        .iter()
+        .filter_map(|window| Some(usual(&window.there)? - usual(&window.back)?));
+    let there = windows.iter().find_map(|window| usual(&window.there));
+    let back = windows.iter().find_map(|window| usual(&window.back));
+    there.or(back)?;
+    let gain = median(gains.collect()).or_else(|| Some(there? - back?));
+    Some(match gain {
+        Some(gain) if gain < 0.0 => (Place::Second, true),
+        Some(gain) => (Place::First, gain > 0.0),
+        None => (Place::First, false),
     })
 }
 
@@ -280,8 +320,8 @@ mod tests {
     fn window(time: Time, there: i64, back: i64) -> Window {
         Window {
             time,
-            there: Some((there, there + 500)),
-            back: Some((back - 500, back)),
+            there: vec![there, there + 500],
+            back: vec![back - 500, back],
         }
     }
 
@@ -305,6 +345,18 @@ mod tests {
         let clocks = estimate(&swapped, 2).unwrap();
         assert_eq!(clocks.client, Place::Second);
         assert!(estimate(&[], 0).is_none());
+    }
+
+    #[test]
+    fn a_packet_with_a_wrong_time_sways_nothing() {
+        // Between clocks that go alike, the server's kernel stamps one of its packets 0.2 ms after it left.
+        let mut windows: Vec<_> = (0..9)
+            .map(|number| window(number * 1_000_000, 2_000, -1_000))
+            .collect();
+        windows[4].back.push(200_000);
+        let clocks = estimate(&windows, 19).unwrap();
+        assert_eq!((clocks.offset, clocks.drift), (500, 0.0));
+        assert_eq!(clocks.uncertainty, Some(199_500));
     }
 
     #[test]

@@ -109,6 +109,8 @@ pub struct Exchanges {
     begun: u32,
     /// Where the request ends whose acknowledgement comes next.
     awaited: Option<u64>,
+    /// When the responses were complete that are told.
+    answered: Option<Time>,
 }
 
 /// Requests that wait for their response; more are given up.
@@ -118,10 +120,13 @@ impl Exchanges {
     /// A request begins. Gives the oldest exchange, when too many wait.
     pub fn ask(&mut self, start: u64, time: Time) -> Option<Exchange> {
         let given_up = match self.queue.len() {
-            MOST_WAITING.. => self.queue.pop_front(),
+            MOST_WAITING.. => self.pop(),
             _ => None,
         };
-        let is_pipelined = self.queue.iter().any(|before| !before.response.is_complete);
+        let is_pipelined = self
+            .queue
+            .iter()
+            .any(|before| !(before.response.is_complete || before.response.is_guessed));
         let exchange = self.another();
         exchange.is_pipelined = is_pipelined;
         begin(&mut exchange.request, start, time);
@@ -225,12 +230,17 @@ impl Exchanges {
     pub fn next_done(&mut self, is_ending: bool) -> Option<Exchange> {
         let oldest = self.queue.front()?;
         let done = oldest.response.is_complete && (is_ending || self.queue.len() > 1);
-        done.then(|| self.queue.pop_front()).flatten()
+        done.then(|| self.pop()).flatten()
     }
 
     /// The oldest exchange, done or not.
     pub fn pop(&mut self) -> Option<Exchange> {
-        self.queue.pop_front()
+        let mut oldest = self.queue.pop_front()?;
+        // A response whose head was cut shows its end by the next one: now it is known whether this was asked before it.
+        oldest.is_pipelined |=
+            oldest.request.first.is_some() && oldest.request.first < self.answered;
+        self.answered = self.answered.max(oldest.response.last);
+        Some(oldest)
     }
 }
 

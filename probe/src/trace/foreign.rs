@@ -13,6 +13,8 @@ pub enum Foreign {
     CutHeader,
     /// No valid header where one should be.
     Malformed(&'static str),
+    /// Of hosts that the other capture, of two, knows nothing of.
+    Elsewhere,
 }
 
 impl Foreign {
@@ -36,6 +38,7 @@ impl Foreign {
             Foreign::Fragment => "IP fragment",
             Foreign::CutHeader => "headers cut by the snap length",
             Foreign::Malformed(what) => what,
+            Foreign::Elsewhere => "of hosts that the other capture does not have",
             Foreign::Link(number) => return format!("unknown link type {number}"),
             Foreign::EtherType(number) => return format!("unknown EtherType 0x{number:04x}"),
             Foreign::Protocol(number) => return format!("unknown IP protocol {number}"),

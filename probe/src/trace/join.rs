@@ -8,9 +8,10 @@ use serde::Serialize;
 use super::analysis::Taken;
 use super::capture::Time;
 use super::clocks::{Clocks, Place, Span};
+use super::fates::Fates;
 use super::finished::Finished;
 use super::key::{End, Ends, Key};
-use super::lane::{Arrival, Fates, Lane};
+use super::lane::{self, Alone, Lane};
 use super::pairs::{Joined, Met, Mishaps, Waiting};
 use super::tcp::{self, Segment};
 use crate::load::statistics::{Durations, Summary};
@@ -144,13 +145,13 @@ impl Join {
     pub fn segment(&mut self, place: Place, taken: &Taken) {
         let time = self.time(place, taken.segment.time);
         let Span { first, last } = self.common;
-        let (is_early, is_late) = (time < first, time > last);
         let near = first.saturating_sub(UNSETTLED)..=last.saturating_add(UNSETTLED);
         if !near.contains(&time) || !self.has_room(&taken.key, time) {
             return;
         }
         let mut segment = taken.segment;
         segment.time = time;
+        let is_at_client = place == self.clocks.client;
         let path = self.paths.entry(taken.key).or_insert_with(|| Path {
             client: taken.client,
             lanes: Ends::default(),
@@ -166,23 +167,13 @@ impl Join {
             true => &mut self.there,
             false => &mut self.back,
         };
-        let before = lane.on_the_way();
-        // What arrives when the other capture had not begun, or leaves when it had ended, has no counterpart there.
-        match is_from_client == (place == self.clocks.client) {
-            true if is_late => {}
-            true => lane.leaves(&segment, piece, is_early),
-            false if is_early => {}
-            false => match lane.arrives(&segment, time) {
-                Arrival::Known { delay, .. } => delays.record(delay),
-                Arrival::Unsent if is_late || time < first.saturating_add(UNSETTLED) => {
-                    lane.fates.unsent -= 1;
-                    lane.fates.unsettled += 1;
-                }
-                Arrival::Unsent | Arrival::Again => {}
-            },
+        let before = lane.remembered();
+        match is_from_client == is_at_client {
+            true => lane.leaves(&segment, piece, self.common.leaving(time), delays),
+            false => lane.arrives(&segment, self.common.arriving(time), delays),
         }
         fates.add(&std::mem::take(&mut lane.fates));
-        self.on_the_way = (self.on_the_way + lane.on_the_way()).saturating_sub(before);
+        self.on_the_way = (self.on_the_way + lane.remembered()).saturating_sub(before);
     }
 
     /// Whether a packet's connection is followed, or can be from now on.
@@ -212,9 +203,10 @@ impl Join {
             let client = path.client;
             for (end, sums) in [(client, &mut self.there), (client.other(), &mut self.back)] {
                 let lane = path.lanes.of(end);
-                self.on_the_way = self.on_the_way.saturating_sub(lane.on_the_way());
+                self.on_the_way = self.on_the_way.saturating_sub(lane.remembered());
+                let (fates, delays) = sums;
                 // Timestamps take twelve bytes of a segment, and nearly every stack has them.
-                sums.0.add(&lane.close(piece(path.mss, 12), unsettled_from));
+                fates.add(&lane.close(piece(path.mss, 12), unsettled_from, delays));
             }
         }
     }
@@ -309,6 +301,28 @@ impl Join {
                 transfer_ns: spreads.transfer_ns.summary(),
                 total_ns: spreads.total_ns.summary(),
             },
+        }
+    }
+}
+
+/// The time during which both captures ran, for which it says what a packet without counterpart means.
+impl Span {
+    fn leaving(&self, time: Time) -> Alone {
+        match time {
+            _ if time < self.first => Alone::Unsettled,
+            _ if time > self.last => Alone::Nothing,
+            _ => Alone::Telling,
+        }
+    }
+
+    /// What was on its way when the other capture began was not seen leaving; nor what leaves, by its clock, after its end.
+    fn arriving(&self, time: Time) -> Alone {
+        let settled =
+            self.first.saturating_add(UNSETTLED)..=self.last.saturating_sub(lane::PATIENCE);
+        match time {
+            _ if time < self.first => Alone::Nothing,
+            _ if !settled.contains(&time) => Alone::Unsettled,
+            _ => Alone::Telling,
         }
     }
 }

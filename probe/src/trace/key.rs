@@ -78,6 +78,11 @@ impl Key {
         (key, from)
     }
 
+    /// Both ends' addresses, whatever their ports.
+    pub fn hosts(&self) -> (u128, u128) {
+        (self.low, self.high)
+    }
+
     pub fn port(&self, end: End) -> u16 {
         match end {
             End::Low => (self.ports >> 16) as u16,

@@ -1,75 +1,61 @@
 //! One direction of a connection between two captures: each segment that left, and what arrived of it.
+//!
+//! Packets are taken in the order of their files, and both files side by side by time. On a short way, and by clocks that were
+//! compared but not made one, a packet may then arrive before it leaves. So what arrives and has not left yet waits for a while,
+//! and all that arrives after it waits behind it: by whatever times, what was overtaken is told by the order of both files alone.
 
 use std::collections::VecDeque;
 
 use super::capture::Time;
-use super::tcp::{self, Segment};
+use super::fates::Fates;
+use super::mark::Mark;
+use super::tcp::Segment;
+use crate::load::statistics::Durations;
+
+/// What it means of a packet that it has no counterpart at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alone {
+    /// Nothing: the other capture was not running.
+    Nothing,
+    /// The other capture may not have been running.
+    Unsettled,
+    /// It was lost, or the capture where it left missed it.
+    Telling,
+}
 
 /// A packet that was seen leaving.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     time: Time,
-    sequence: u32,
-    acknowledgement: u32,
-    length: u32,
-    stamp: u32,
-    id: u16,
-    controls: u8,
+    mark: Mark,
     order: u32,
     /// Bytes of it that arrived, and behind the last of them.
     arrived: u32,
     reached: u32,
     is_here: bool,
-    /// Left before it was sure that the other capture ran.
-    is_early: bool,
+    alone: Alone,
 }
 
-/// What became of a packet that arrives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// With the time since it left.
-    Known { delay: u64, is_late: bool },
-    /// Once more.
-    Again,
-    /// It was not seen leaving.
-    Unsent,
+/// A packet that was seen arriving, of which not all was seen leaving yet.
+#[derive(Clone, Copy, Debug)]
+struct Arrived {
+    /// By the clock of where it left.
+    time: Time,
+    mark: Mark,
+    alone: Alone,
+    /// Its first byte that was not seen leaving.
+    at: u32,
+    /// Up to here, what left was searched for that byte; None if not at all yet.
+    searched: Option<u32>,
+    known: Option<Known>,
 }
 
-/// What became of all packets of a direction.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Fates {
-    /// Packets, with payload and without.
-    pub left: u64,
-    pub arrived: u64,
-    /// Segments with payload, as large as the wire carries them, that never arrived.
-    pub lost: u64,
-    /// Packets without payload that never arrived.
-    pub lost_bare: u64,
-    pub reordered: u64,
-    pub reordered_bare: u64,
-    pub duplicated: u64,
-    pub unsent: u64,
-    /// Left or arrived so near to the begin or the end of a capture that it cannot be told.
-    pub unsettled: u64,
-}
-
-impl Fates {
-    pub fn add(&mut self, other: &Fates) {
-        let pairs = [
-            (&mut self.left, other.left),
-            (&mut self.arrived, other.arrived),
-            (&mut self.lost, other.lost),
-            (&mut self.lost_bare, other.lost_bare),
-            (&mut self.reordered, other.reordered),
-            (&mut self.reordered_bare, other.reordered_bare),
-            (&mut self.duplicated, other.duplicated),
-            (&mut self.unsent, other.unsent),
-            (&mut self.unsettled, other.unsettled),
-        ];
-        for (mine, more) in pairs {
-            *mine += more;
-        }
-    }
+/// What is known of a packet that was seen at both ends.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Since it left.
+    delay: u64,
+    is_late: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +70,8 @@ pub struct Lane {
     next_order: u32,
     /// The latest that has arrived.
     newest: Option<u32>,
+    /// What arrived and is not told yet, in the order of arrival: the first one waits for what has not left.
+    waiting: VecDeque<Arrived>,
     pub fates: Fates,
     mishaps: VecDeque<(u32, Mishap)>,
 }
@@ -94,33 +82,35 @@ const MOST_ON_THE_WAY: usize = 1 << 13;
 /// What has arrived is remembered for a while, to know it when it arrives again.
 const MOST_HERE: usize = 32;
 const MOST_MISHAPS: usize = 256;
+/// Clocks that were compared differ by less, and so does the time at which a busy kernel stamps a packet.
+pub const PATIENCE: Time = 50_000_000;
+const MOST_WAITING: usize = 1 << 10;
 
 impl Lane {
     /// Packets that are remembered.
-    pub fn on_the_way(&self) -> usize {
-        self.sent.len()
+    pub fn remembered(&self) -> usize {
+        self.sent.len() + self.waiting.len()
     }
 
-    /// A packet leaves, `is_early` if before the other capture's first one. `piece` is the payload of a full segment on
-    /// the wire.
-    pub fn leaves(&mut self, segment: &Segment, piece: u32, is_early: bool) {
+    /// A packet leaves. `piece` is the payload of a full segment on the wire.
+    pub fn leaves(&mut self, segment: &Segment, piece: u32, alone: Alone, delays: &mut Durations) {
+        let mark = Mark::of(segment);
+        if alone == Alone::Nothing && !self.is_awaited(&mark) {
+            return;
+        }
         self.fates.left += 1;
         let order = self.next_order;
         self.next_order = self.next_order.wrapping_add(1);
         self.sent.push_back(Sent {
             time: segment.time,
-            sequence: segment.sequence,
-            acknowledgement: segment.acknowledgement,
-            length: segment.length,
-            stamp: segment.stamp.unwrap_or_default(),
-            id: segment.id,
-            controls: controls(segment),
+            mark,
             order,
             arrived: 0,
             reached: 0,
             is_here: false,
-            is_early,
+            alone,
         });
+        self.meet(segment.time, delays);
         while let Some(oldest) = self.sent.front().copied() {
             let is_old = oldest.is_here && self.sent.len() > MOST_HERE;
             let waited = segment.time.saturating_sub(oldest.time);
@@ -132,70 +122,78 @@ impl Lane {
         }
     }
 
+    fn is_awaited(&self, mark: &Mark) -> bool {
+        let mut waiting = self.waiting.iter();
+        waiting.any(|arrived| mark.is_brought_by(&arrived.mark, arrived.at))
+    }
+
     /// A packet arrives, at a time by the clock of where it left.
-    pub fn arrives(&mut self, segment: &Segment, time: Time) -> Arrival {
-        let end = segment.sequence.wrapping_add(segment.length);
-        let mut at = segment.sequence;
-        let mut arrival = None;
-        while let Some(index) = self.find(segment, at) {
+    pub fn arrives(&mut self, segment: &Segment, alone: Alone, delays: &mut Durations) {
+        let mark = Mark::of(segment);
+        self.waiting.push_back(Arrived {
+            time: segment.time,
+            mark,
+            alone,
+            at: mark.sequence,
+            searched: None,
+            known: None,
+        });
+        self.meet(segment.time, delays);
+    }
+
+    /// Tell what has arrived, one after the other, up to what is still to be seen leaving.
+    fn meet(&mut self, now: Time, delays: &mut Durations) {
+        while let Some(mut arrived) = self.waiting.pop_front() {
+            let is_patient =
+                now.saturating_sub(arrived.time) <= PATIENCE && self.waiting.len() < MOST_WAITING;
+            let is_first_look = arrived.searched.is_none();
+            let is_whole = self.find_all(&mut arrived);
+            // While it waits, nothing that comes after it is here.
+            let is_again = is_first_look && arrived.known.is_none() && self.was_here(&arrived);
+            if is_patient && !is_whole && !is_again {
+                self.waiting.push_front(arrived);
+                break;
+            }
+            self.tell(&arrived, is_again, delays);
+        }
+    }
+
+    /// Find what left of it: whether that is all.
+    fn find_all(&mut self, arrived: &mut Arrived) -> bool {
+        let Arrived { mark, .. } = *arrived;
+        while let Some(index) = self.find(arrived) {
             let Some(sent) = self.sent.get_mut(index) else {
                 break;
             };
-            let offset = at.wrapping_sub(sent.sequence);
-            let wanted = end.wrapping_sub(at);
-            let taken = wanted.min(sent.length.saturating_sub(offset));
+            let offset = arrived.at.wrapping_sub(sent.mark.sequence);
+            let wanted = mark.end().wrapping_sub(arrived.at);
+            let taken = wanted.min(sent.mark.length.saturating_sub(offset));
             let is_late = offset < sent.reached || {
                 let newest = self.newest.unwrap_or(sent.order);
-                (sent.order.wrapping_sub(newest) as i32) < 0
+                is_before(sent.order, newest)
             };
             sent.arrived = sent.arrived.saturating_add(taken);
             sent.reached = sent.reached.max(offset.saturating_add(taken));
-            sent.is_here = sent.arrived >= sent.length;
-            let delay = time.saturating_sub(sent.time);
-            arrival.get_or_insert(Arrival::Known { delay, is_late });
+            sent.is_here = sent.arrived >= sent.mark.length;
+            let delay = arrived.time.saturating_sub(sent.time);
+            arrived.known.get_or_insert(Known { delay, is_late });
             if !is_late {
                 self.newest = Some(sent.order);
             }
-            at = at.wrapping_add(taken);
-            if taken == 0 || at == end {
-                break;
+            arrived.at = arrived.at.wrapping_add(taken);
+            arrived.searched = None;
+            if taken == 0 || arrived.at == mark.end() {
+                return true;
             }
         }
-        let arrival = arrival.unwrap_or_else(|| self.without_match(segment));
-        self.note(segment, arrival);
-        arrival
+        arrived.searched = Some(self.next_order);
+        false
     }
 
-    fn note(&mut self, segment: &Segment, arrival: Arrival) {
-        self.fates.arrived += 1;
-        match arrival {
-            Arrival::Again => self.fates.duplicated += 1,
-            Arrival::Unsent => self.fates.unsent += 1,
-            Arrival::Known { is_late: false, .. } => {}
-            Arrival::Known { is_late: true, .. } if segment.length == 0 => {
-                self.fates.reordered_bare += 1;
-            }
-            Arrival::Known { is_late: true, .. } => {
-                self.fates.reordered += 1;
-                self.remember(segment.sequence, Mishap::Reordered);
-            }
-        }
-    }
-
-    fn without_match(&self, segment: &Segment) -> Arrival {
-        let same = self.sent.iter().any(|sent| {
-            sent.is_here && is_of(sent, segment) && holds(sent, segment, segment.sequence)
-        });
-        if same {
-            Arrival::Again
-        } else {
-            Arrival::Unsent
-        }
-    }
-
-    /// The first packet on the way of which the byte `at` of this segment may be.
-    fn find(&self, segment: &Segment, at: u32) -> Option<usize> {
-        let fits = |sent: &Sent| !sent.is_here && is_of(sent, segment) && holds(sent, segment, at);
+    /// The first packet on the way of which the next byte of this may be.
+    fn find(&self, arrived: &Arrived) -> Option<usize> {
+        let fits =
+            |sent: &Sent| !sent.is_here && sent.mark.is_brought_by(&arrived.mark, arrived.at);
         // Orders count up one by one, so that the packet behind the newest here has its place by number.
         let oldest = self.sent.front()?.order;
         let next = self.newest.map_or(oldest, |newest| newest.wrapping_add(1));
@@ -203,7 +201,41 @@ impl Lane {
         if self.sent.get(next).is_some_and(fits) {
             return Some(next);
         }
-        self.sent.iter().position(fits)
+        // Those that have gone meanwhile were the oldest.
+        let searched = match arrived.searched {
+            Some(order) if !is_before(order, oldest) => order.wrapping_sub(oldest) as usize,
+            _ => 0,
+        };
+        let found = self.sent.iter().skip(searched).position(fits)?;
+        Some(searched + found)
+    }
+
+    fn was_here(&self, arrived: &Arrived) -> bool {
+        let Arrived { mark, .. } = arrived;
+        let mut sent = self.sent.iter();
+        sent.any(|sent| sent.is_here && sent.mark.is_brought_by(mark, mark.sequence))
+    }
+
+    fn tell(&mut self, arrived: &Arrived, is_again: bool, delays: &mut Durations) {
+        if let Some(Known { delay, .. }) = arrived.known {
+            delays.record(delay);
+        }
+        let fates = &mut self.fates;
+        match arrived.known {
+            None if is_again => fates.duplicated += 1,
+            None => match arrived.alone {
+                Alone::Nothing => return,
+                Alone::Unsettled => fates.unsettled += 1,
+                Alone::Telling => fates.unsent += 1,
+            },
+            Some(Known { is_late: false, .. }) => {}
+            Some(_) if arrived.mark.length == 0 => fates.reordered_bare += 1,
+            Some(_) => {
+                fates.reordered += 1;
+                self.remember(arrived.mark.sequence, Mishap::Reordered);
+            }
+        }
+        self.fates.arrived += 1;
     }
 
     fn remember(&mut self, sequence: u32, mishap: Mishap) {
@@ -217,7 +249,7 @@ impl Lane {
         if sent.is_here {
             return;
         }
-        if sent.is_early {
+        if sent.alone != Alone::Telling {
             self.fates.unsettled += 1;
             return;
         }
@@ -225,17 +257,18 @@ impl Lane {
             0 => self.fates.lost_bare += 1,
             pieces => {
                 self.fates.lost += u64::from(pieces);
-                self.remember(sent.sequence, Mishap::Lost(pieces));
+                self.remember(sent.mark.sequence, Mishap::Lost(pieces));
             }
         }
     }
 
     /// The end: what is still on the way was lost, unless it left after `unsettled_from` and nothing sent later arrived.
-    pub fn close(&mut self, piece: u32, unsettled_from: Time) -> Fates {
+    pub fn close(&mut self, piece: u32, unsettled_from: Time, delays: &mut Durations) -> Fates {
+        self.meet(Time::MAX, delays);
         while let Some(sent) = self.sent.pop_front() {
             let overtaken = self
                 .newest
-                .is_some_and(|newest| (sent.order.wrapping_sub(newest) as i32) < 0);
+                .is_some_and(|newest| is_before(sent.order, newest));
             if sent.is_here || overtaken || sent.time < unsettled_from {
                 self.settle(&sent, piece);
             } else {
@@ -262,46 +295,19 @@ impl Lane {
         }
         let overtaken = self.sent.iter().filter(|sent| {
             let newest = self.newest.unwrap_or(sent.order);
-            !sent.is_here && within(sent.sequence) && (sent.order.wrapping_sub(newest) as i32) < 0
+            !sent.is_here && within(sent.mark.sequence) && is_before(sent.order, newest)
         });
         counts.0 += overtaken.map(|sent| missing(sent, piece)).sum::<u32>();
         counts
     }
 }
 
-fn controls(segment: &Segment) -> u8 {
-    segment.flags & (tcp::SYN | tcp::FIN | tcp::RST)
+/// Orders count up and begin anew.
+fn is_before(one: u32, other: u32) -> bool {
+    (one.wrapping_sub(other) as i32) < 0
 }
 
 /// How many segments of the wire are missing of it.
 fn missing(sent: &Sent, piece: u32) -> u32 {
-    (sent.length.saturating_sub(sent.arrived)).div_ceil(piece.max(1))
-}
-
-/// Whether a segment may be a part of what was sent then: a repeat has another identification or another time.
-fn is_of(sent: &Sent, segment: &Segment) -> bool {
-    if sent.stamp != segment.stamp.unwrap_or_default() {
-        return false;
-    }
-    // A super-segment is cut into packets whose identifications count up from its own; what receiving joined counts down.
-    const LONGEST_TRAIN: u16 = 512;
-    let steps = segment.id.wrapping_sub(sent.id);
-    steps == 0
-        || (sent.id != 0
-            && segment.id != 0
-            && sent.length > 0
-            && segment.length > 0
-            && (steps < LONGEST_TRAIN && sent.length > segment.length
-                || steps.wrapping_neg() < LONGEST_TRAIN && segment.length > sent.length))
-}
-
-/// Whether the byte `at` of a segment is one of what was sent; of packets without payload, whether they are alike.
-fn holds(sent: &Sent, segment: &Segment, at: u32) -> bool {
-    if segment.length > 0 {
-        return at.wrapping_sub(sent.sequence) < sent.length;
-    }
-    sent.length == 0
-        && sent.sequence == segment.sequence
-        && sent.acknowledgement == segment.acknowledgement
-        && sent.controls == controls(segment)
+    (sent.mark.length.saturating_sub(sent.arrived)).div_ceil(piece.max(1))
 }

@@ -9,9 +9,10 @@ use anyhow::{Context, bail};
 
 use super::analysis::Analysis;
 use super::capture::{Capture, Time};
-use super::clocks::{self, Clocks, Place, Span};
+use super::clocks::{self, Clocks, Compared, Place};
 use super::document::{self, CaptureDocument, Document, Side};
 use super::head::Kind;
+use super::hosts::Hosts;
 use super::join::Join;
 use super::requests::Requests;
 use super::{MOST_CONNECTIONS, PACKETS_AT_ONCE};
@@ -26,11 +27,13 @@ struct Reading<R> {
 }
 
 impl<R: Read> Reading<R> {
-    fn new(place: Place, capture: Capture<R>, join: &Join) -> Reading<R> {
+    fn new(place: Place, capture: Capture<R>, hosts: Option<Hosts>, join: &Join) -> Reading<R> {
+        let mut analysis = Analysis::new(MOST_CONNECTIONS / 2, fastrand::u64(..));
+        analysis.limit_to(hosts);
         let mut reading = Reading {
             place,
             capture,
-            analysis: Analysis::new(MOST_CONNECTIONS / 2, fastrand::u64(..)),
+            analysis,
             next: None,
         };
         reading.advance(join);
@@ -89,17 +92,22 @@ pub fn analyse(
 pub fn side_by_side<R: Read>(
     names: &[String],
     [first, second]: [Capture<R>; 2],
-    (clocks, spans): (Option<Clocks>, [Span; 2]),
+    compared: Compared,
     mut requests: Requests,
     stop: &AtomicBool,
 ) -> anyhow::Result<Document> {
+    let Compared {
+        clocks,
+        spans,
+        hosts,
+    } = compared;
     let is_common = clocks.is_some();
     let clocks = clocks.unwrap_or_else(|| Clocks::unrelated(spans));
     let client_place = clocks.client;
     let mut join = Join::new(clocks, spans);
     let mut readings = [
-        Reading::new(Place::First, first, &join),
-        Reading::new(Place::Second, second, &join),
+        Reading::new(Place::First, first, hosts.clone(), &join),
+        Reading::new(Place::Second, second, hosts, &join),
     ];
     let [first, second] = &mut readings;
     for count in 0_usize.. {

@@ -17,6 +17,8 @@ mod serve_behaviour;
 mod support;
 mod trace_formats;
 mod trace_join;
+mod trace_join_cable;
+mod trace_pipelined;
 mod trace_requests;
 mod trace_segments;
 mod trace_support;

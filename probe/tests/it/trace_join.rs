@@ -1,97 +1,6 @@
 //! Two captures of one conversation, with a known network between them.
 
-use serde_json::Value;
-
 use crate::trace_support::*;
-
-/// What lies between the two ends.
-#[derive(Clone, Copy)]
-struct Network<'a> {
-    delay: u64,
-    /// What the server's clock is ahead.
-    ahead: i64,
-    /// Packets by their numbers in the conversation: those that are lost, and those that take 1.5 ms longer.
-    lost: &'a [usize],
-    late: &'a [usize],
-}
-
-const PLAIN: Network = Network {
-    delay: 2_000_000,
-    ahead: 0,
-    lost: &[],
-    late: &[],
-};
-
-/// The captures of the client's and of the server's end. A packet of the conversation leaves at its time.
-fn ends(talk: &Talk, network: Network) -> [Vec<Packet>; 2] {
-    let mut ends = [Vec::new(), Vec::new()];
-    for (number, packet) in talk.packets.iter().enumerate() {
-        let is_from_client = packet.source == talk.client.address;
-        let extra = if network.late.contains(&number) {
-            1_500_000
-        } else {
-            0
-        };
-        let arrival = Packet {
-            time: packet.time + network.delay + extra,
-            ..packet.clone()
-        };
-        let (from, to) = if is_from_client { (0, 1) } else { (1, 0) };
-        ends[from].push(packet.clone());
-        if !network.lost.contains(&number) {
-            ends[to].push(arrival);
-        }
-    }
-    for end in &mut ends {
-        end.sort_by_key(|packet| packet.time);
-    }
-    for packet in &mut ends[1] {
-        packet.time = packet.time.wrapping_add_signed(network.ahead);
-    }
-    ends
-}
-
-fn joined(ends: &[Vec<Packet>; 2]) -> (Value, Vec<Value>) {
-    let [client, server] = ends.each_ref().map(|packets| Pcap::default().file(packets));
-    trace_requests(&[&client, &server])
-}
-
-/// Requests one after the other, each packet sent when the one before has arrived; 5 ms are spent in the server.
-fn conversation(requests: usize, size: usize, piece: usize) -> Talk {
-    let mut talk = Talk::new();
-    talk.now += 2 * PLAIN.delay;
-    for _ in 0..3 {
-        talk.now += PLAIN.delay;
-    }
-    talk.now = BEGIN;
-    talk.handshake();
-    for (number, packet) in talk.packets.iter_mut().enumerate() {
-        packet.time = BEGIN + number as u64 * 3_000_000;
-    }
-    talk.now = BEGIN + 9_000_000;
-    for _ in 0..requests {
-        talk.ask(GET);
-        talk.wait(PLAIN.delay + 5_000_000);
-        talk.answer_in(&reply(size), piece);
-        talk.wait(PLAIN.delay + 3_000_000);
-        talk.client_acks();
-        talk.wait(PLAIN.delay + 3_000_000);
-    }
-    talk
-}
-
-const FATES: [&str; 6] = [
-    "lost",
-    "lost_bare",
-    "reordered",
-    "reordered_bare",
-    "duplicated",
-    "unsent",
-];
-
-fn fates(document: &Value, way: &str) -> [u64; 6] {
-    numbers(&document["joined"][way], FATES)
-}
 
 #[test]
 fn time_is_divided_among_client_network_and_server() {
@@ -296,4 +205,28 @@ fn what_is_seen_at_one_end_alone_is_counted() {
             .contains("no packet in common")
     );
     assert_eq!(requests.len(), 6);
+}
+
+#[test]
+fn a_server_of_several_clients_is_joined_with_each_of_them() {
+    let clients = ["10.0.0.2:40000", "10.0.0.3:40000", "10.0.0.4:41000"];
+    let ends = clients.map(|client| {
+        let talk = conversation_of(Talk::between(client, "10.0.0.1:80"), 5, 4000, 1448);
+        ends(&talk, PLAIN)
+    });
+    let mut server: Vec<_> = ends.iter().flat_map(|[_, server]| server.clone()).collect();
+    server.sort_by_key(|packet| packet.time);
+    for (number, [client, own]) in ends.iter().enumerate() {
+        let (document, requests) = joined(&[client.clone(), server.clone()]);
+        let (alone, told_alone) = joined(&[client.clone(), own.clone()]);
+        assert_eq!(requests, told_alone);
+        for part in ["client", "server", "joined", "requests", "connections"] {
+            assert_eq!(document[part], alone[part], "{part} of client {number}");
+        }
+        let others = server.len() - own.len();
+        assert_eq!(
+            document["ignored"],
+            serde_json::json!({ "of hosts that the other capture does not have": others })
+        );
+    }
 }

@@ -94,37 +94,6 @@ fn a_kept_connection_has_a_line_for_each_request() {
 }
 
 #[test]
-fn pipelined_requests_get_their_own_replies() {
-    let mut talk = Talk::begun();
-    // Three in one segment, and a fourth whose head is in two; then all replies in segments that know no bounds.
-    talk.ask([GET, GET, GET, &GET[..10]].concat());
-    talk.ask(&GET[10..]);
-    let replies: Vec<u8> = (1..=4).flat_map(|number| reply(number * 500)).collect();
-    talk.answer_in(&replies, 1448);
-    talk.finish();
-    let found = requests(&talk);
-    let bytes: Vec<_> = found
-        .iter()
-        .map(|request| request["response"]["bytes"].as_u64().unwrap())
-        .collect();
-    assert_eq!(
-        bytes,
-        [1, 2, 3, 4].map(|number| reply(number * 500).len() as u64)
-    );
-    assert_eq!(
-        found
-            .iter()
-            .map(|request| flags(request).contains(&"pipelined"))
-            .collect::<Vec<_>>(),
-        [false, true, true, true]
-    );
-    assert_eq!(time(&found[3], "request_first"), talk.packets[3].time);
-    assert_eq!(time(&found[3], "request_last"), talk.packets[4].time);
-    assert_eq!(found[0]["request"]["segments"], 1);
-    assert_eq!(found[3]["request"]["segments"], 2);
-}
-
-#[test]
 fn bodies_end_in_every_way_that_http_knows() {
     let ways: [(&str, &[u8], u64); 6] = [
         ("GET", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 43),

@@ -6,8 +6,10 @@ use serde_json::Value;
 
 use crate::support::*;
 
+mod ends;
 mod wire;
 
+pub use ends::*;
 pub use wire::*;
 
 impl Talk {

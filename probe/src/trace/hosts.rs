@@ -1,0 +1,76 @@
+//! Which hosts speak to which: of two captures, one may have seen more of them than the other.
+
+use std::collections::HashSet;
+
+use super::key::Key;
+
+/// Pairs of hosts that share a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Hosts {
+    pairs: HashSet<(u128, u128)>,
+    recent: Option<(u128, u128)>,
+    is_full: bool,
+}
+
+/// More pairs are not told apart: whoever speaks to whom then counts as seen.
+const MOST: usize = 1 << 16;
+
+impl Hosts {
+    #[inline]
+    pub fn note(&mut self, key: &Key) {
+        let pair = key.hosts();
+        if self.recent != Some(pair) {
+            self.recent = Some(pair);
+            self.is_full |= self.pairs.len() >= MOST && !self.pairs.contains(&pair);
+            if !self.is_full {
+                self.pairs.insert(pair);
+            }
+        }
+    }
+
+    pub fn have(&self, key: &Key) -> bool {
+        self.is_full || self.pairs.contains(&key.hosts())
+    }
+
+    /// Those that both have.
+    pub fn shared(self, other: Hosts) -> Hosts {
+        match (self.is_full, other.is_full) {
+            (true, _) => other,
+            (_, true) => self,
+            _ => Hosts {
+                pairs: self.pairs.intersection(&other.pairs).copied().collect(),
+                recent: None,
+                is_full: false,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(client: u128) -> Key {
+        Key::new((client, 40_000), (1, 80)).0
+    }
+
+    #[test]
+    fn hosts_that_one_capture_alone_has_are_not_shared() {
+        let [mut one, mut other] = [Hosts::default(), Hosts::default()];
+        (2..10).for_each(|client| one.note(&key(client)));
+        (5..20).for_each(|client| other.note(&key(client)));
+        let shared = one.shared(other);
+        let clients = (0..30).filter(|client| shared.have(&key(*client)));
+        assert_eq!(clients.collect::<Vec<_>>(), [5, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn too_many_hosts_count_as_shared() {
+        let [mut many, mut few] = [Hosts::default(), Hosts::default()];
+        (0..2 * MOST as u128).for_each(|client| many.note(&key(client)));
+        assert!(many.pairs.len() <= MOST);
+        few.note(&key(u128::MAX));
+        let shared = many.shared(few);
+        assert!(shared.have(&key(u128::MAX)) && !shared.have(&key(3)));
+    }
+}

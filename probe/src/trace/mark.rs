@@ -1,0 +1,63 @@
+//! By what a packet is known again at the other end.
+
+use super::tcp::{self, Segment};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub sequence: u32,
+    pub acknowledgement: u32,
+    pub length: u32,
+    stamp: u32,
+    id: u16,
+    controls: u8,
+}
+
+impl Mark {
+    pub fn of(segment: &Segment) -> Mark {
+        Mark {
+            sequence: segment.sequence,
+            acknowledgement: segment.acknowledgement,
+            length: segment.length,
+            stamp: segment.stamp.unwrap_or_default(),
+            id: segment.id,
+            controls: segment.flags & (tcp::SYN | tcp::FIN | tcp::RST),
+        }
+    }
+
+    /// Behind its last byte.
+    pub fn end(&self) -> u32 {
+        self.sequence.wrapping_add(self.length)
+    }
+
+    /// Whether what arrived may bring the byte `at` of this, or is this where neither has any payload.
+    pub fn is_brought_by(&self, arrived: &Mark, at: u32) -> bool {
+        self.may_be(arrived) && self.holds(arrived, at)
+    }
+
+    /// Whether what arrived may be a part of this: a repeat has another identification or another time.
+    fn may_be(&self, arrived: &Mark) -> bool {
+        if self.stamp != arrived.stamp {
+            return false;
+        }
+        // A super-segment is cut into packets whose identifications count up from its own; what receiving joined counts down.
+        const LONGEST_TRAIN: u16 = 512;
+        let steps = arrived.id.wrapping_sub(self.id);
+        steps == 0
+            || (self.id != 0
+                && arrived.id != 0
+                && self.length > 0
+                && arrived.length > 0
+                && (steps < LONGEST_TRAIN && self.length > arrived.length
+                    || steps.wrapping_neg() < LONGEST_TRAIN && arrived.length > self.length))
+    }
+
+    fn holds(&self, arrived: &Mark, at: u32) -> bool {
+        if arrived.length > 0 {
+            return at.wrapping_sub(self.sequence) < self.length;
+        }
+        self.length == 0
+            && self.sequence == arrived.sequence
+            && self.acknowledgement == arrived.acknowledgement
+            && self.controls == arrived.controls
+    }
+}

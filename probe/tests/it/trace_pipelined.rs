@@ -1,0 +1,80 @@
+//! Requests that are sent before the reply to the one before is complete.
+
+use serde_json::Value;
+
+use crate::trace_support::*;
+
+fn are_pipelined(requests: &[Value]) -> Vec<bool> {
+    let flags = |request: &Value| request["flags"].as_array().unwrap().clone();
+    let requests = requests.iter();
+    requests
+        .map(|request| flags(request).contains(&"pipelined".into()))
+        .collect()
+}
+
+#[test]
+fn pipelined_requests_get_their_own_replies() {
+    let mut talk = Talk::begun();
+    // Three in one segment, and a fourth whose head is in two; then all replies in segments that know no bounds.
+    talk.ask([GET, GET, GET, &GET[..10]].concat());
+    talk.ask(&GET[10..]);
+    let replies: Vec<u8> = (1..=4).flat_map(|number| reply(number * 500)).collect();
+    talk.answer_in(&replies, 1448);
+    talk.finish();
+    let (_, found) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    let bytes: Vec<_> = found
+        .iter()
+        .map(|request| request["response"]["bytes"].as_u64().unwrap())
+        .collect();
+    assert_eq!(
+        bytes,
+        [1, 2, 3, 4].map(|number| reply(number * 500).len() as u64)
+    );
+    assert_eq!(are_pipelined(&found), [false, true, true, true]);
+    assert_eq!(found[3]["request_first"], talk.packets[3].time);
+    assert_eq!(found[3]["request_last"], talk.packets[4].time);
+    assert_eq!(found[0]["request"]["segments"], 1);
+    assert_eq!(found[3]["request"]["segments"], 2);
+}
+
+/// With each snap length, from whole packets to the first bytes of heads.
+fn at_each_snap(talk: &Talk, expected: &[bool]) {
+    for snap in [262_144, 128, 96, 80] {
+        let pcap = Pcap {
+            snap,
+            ..Pcap::default()
+        };
+        let (_, found) = trace_requests(&[&pcap.file(&talk.packets)]);
+        assert_eq!(are_pipelined(&found), expected, "snap {snap}: {found:?}");
+    }
+}
+
+#[test]
+fn a_kept_connection_is_not_pipelined_where_heads_are_cut() {
+    let mut talk = Talk::begun();
+    for size in [1, 4000, 10, 20_000] {
+        talk.ask(GET);
+        talk.answer_in(&reply(size), 1448);
+        talk.client_acks();
+    }
+    talk.finish();
+    at_each_snap(&talk, &[false; 4]);
+}
+
+#[test]
+fn what_is_asked_amid_a_reply_is_pipelined_also_where_heads_are_cut() {
+    let mut talk = Talk::begun();
+    talk.ask(GET);
+    let replies = [reply(4000), reply(300), reply(20)];
+    talk.answer_in(&replies[0][..2896], 1448);
+    // The second amid the first reply, the third before the second reply; the fourth when all is done.
+    talk.ask(GET);
+    talk.answer(&replies[0][2896..]);
+    talk.ask(GET);
+    talk.answer(&replies[1]);
+    talk.answer(&replies[2]);
+    talk.ask(GET);
+    talk.answer(reply(1));
+    talk.finish();
+    at_each_snap(&talk, &[false, true, true, false]);
+}
