@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 import pytest_asyncio
@@ -96,8 +97,14 @@ async def test_a_plain_cable_has_no_bridge(lab: Lab, lab_image: Image) -> None:
         assert "master" not in json.loads(told.stdout)[0]
 
 
-async def test_a_rate_is_a_ceiling(lab: Lab, lab_image: Image) -> None:
+@pytest.mark.parametrize("by", ["netem", "tbf", "htb", "relay"])
+async def test_a_rate_is_a_ceiling(lab: Lab, lab_image: Image, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if by != "relay" and by not in await links.disciplines(await lab.site("local")):
+        pytest.skip(f"this kernel has no {by}")
+    only = AsyncMock(return_value=frozenset({by} - {"relay"}))
+    monkeypatch.setattr(links, "disciplines", only)
     joined = await join(lab, LinkSpec(rate=20e6), lab_image)
+    assert joined.link.by == by
     await joined.serve("--body", "100000")
     document = await joined.load("--workers", "4", "--duration", "1s")
     # The rate counts replies that ended within the second; the bytes also those under way at its end.

@@ -8,21 +8,22 @@ from nearmetal.model import LinkSpec
 
 RATE = LinkSpec(rate=50e6)
 DELAYED = LinkSpec(delay=0.005, jitter=0.001, loss=0.01)
-BOTH = frozenset({"netem", "tbf"})
+ALL = frozenset({"netem", "tbf", "htb"})
 
 
 @pytest.mark.parametrize(
     ("spec", "kernel_has", "by"),
     [
-        (LinkSpec(), BOTH, "none"),
-        (LinkSpec(switch="direct"), BOTH, "none"),
-        (RATE, BOTH, "netem"),
-        (RATE, frozenset({"tbf"}), "tbf"),
+        (LinkSpec(), ALL, "none"),
+        (LinkSpec(switch="direct"), ALL, "none"),
+        (RATE, ALL, "netem"),
+        (RATE, frozenset({"tbf", "htb"}), "tbf"),
+        (RATE, frozenset({"htb"}), "htb"),
         (RATE, frozenset(), "relay"),
-        (DELAYED, frozenset({"tbf"}), "relay"),
+        (DELAYED, frozenset({"tbf", "htb"}), "relay"),
         # netem reorders only what it delays.
-        (LinkSpec(reorder=0.01), BOTH, "relay"),
-        (LinkSpec(reorder=0.01, delay=0.001), BOTH, "netem"),
+        (LinkSpec(reorder=0.01), ALL, "relay"),
+        (LinkSpec(reorder=0.01, delay=0.001), ALL, "netem"),
     ],
 )
 def test_the_kernel_shapes_what_it_can(spec: LinkSpec, kernel_has: frozenset[str], by: Shaper) -> None:
@@ -30,30 +31,24 @@ def test_the_kernel_shapes_what_it_can(spec: LinkSpec, kernel_has: frozenset[str
 
 
 def test_the_words_of_each_shaper() -> None:
-    assert link.discipline(RATE, "tbf") == ["tbf", "rate", "50000000bit", "burst", "25000", "limit", "1514000"]
-    assert link.discipline(DELAYED, "netem") == [
-        "netem",
-        "limit",
-        "65536",
-        "delay",
-        "5000us",
-        "1000us",
-        "loss",
-        "random",
-        "1%",
-    ]
     slow = LinkSpec(rate=1e6, delay=0.001, reorder=0.05)
-    assert link.discipline(slow, "netem") == [
-        "netem",
-        "limit",
-        "1000",
-        "delay",
-        "1000us",
-        "reorder",
-        "5%",
-        "rate",
-        "1000000bit",
-    ]
+    root = "qdisc add dev far0 root"
+    expected: tuple[tuple[LinkSpec, Shaper, list[str]], ...] = (
+        (RATE, "tbf", [f"{root} tbf rate 50000000bit burst 25000 limit 1514000"]),
+        (
+            RATE,
+            "htb",
+            [
+                f"{root} handle 1: htb default 1",
+                "class add dev far0 parent 1: classid 1:1 htb rate 50000000bit quantum 1514 burst 25000 cburst 25000",
+                "qdisc add dev far0 parent 1:1 bfifo limit 1514000",
+            ],
+        ),
+        (DELAYED, "netem", [f"{root} netem limit 65536 delay 5000us 1000us loss random 1%"]),
+        (slow, "netem", [f"{root} netem limit 1000 delay 1000us reorder 5% rate 1000000bit"]),
+    )
+    for spec, by, commands in expected:
+        assert [" ".join(words) for words in link.discipline(spec, by, "far0")] == commands
     assert link.relay(slow) == ["--delay", "1000us", "--reorder", "5%", "--rate", "1000000bit/s"]
     assert link.relay(DELAYED) == ["--delay", "5000us", "--jitter", "1000us", "--loss", "1%"]
 

@@ -4,7 +4,8 @@ Servers hang on the bridge `switch`. When the way is shaped, clients hang on the
 joins the two, so that all traffic shares it as it would a trunk; else clients hang on `switch` too. A direct way has
 no bridge: each client's port and its server's are patched together, frame by frame.
 
-What shapes a wire is the kernel's netem, or tbf for a rate alone, or, where the kernel has neither, the probe's relay.
+What shapes a wire is the kernel's netem, or tbf or htb for a rate alone, or, where the kernel has none, the probe's
+relay.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from nearmetal.lab.site import must
 from nearmetal.model import Completed, Handle, LinkSpec, Port, Readback, Recorder, Running, Site, Warned
 
 KIND = "link"
-Shaper = Literal["none", "netem", "tbf", "relay"]
+Shaper = Literal["none", "netem", "tbf", "htb", "relay"]
 
 _LONGEST_QUEUE = 1000
 """Frames that wait for a wire's rate, in whatever shapes it; more are lost, as in a switch."""
@@ -27,8 +28,14 @@ _FRAME = 1514
 """Bytes of the longest frame: a wire carries nothing that the network card has yet to cut."""
 _BURST = 16 * _FRAME
 _BURST_SECONDS = 0.004
-"""What tbf lets pass at once: so much of the rate, and some frames at least. A kernel that was kept from its wire for
-longer than that has lost the difference, which shows as a link that is slower than asked for."""
+"""What tbf and htb let pass at once: so much of the rate, and some frames at least. A kernel that was kept from its
+wire for longer than that has lost the difference, which shows as a link that is slower than asked for."""
+_TRIED = {
+    "netem": ("delay", "0"),
+    "tbf": ("rate", "1gbit", "burst", "64k", "limit", "64k"),
+    "htb": (),
+}
+"""The kernel's shapers, and words that each would take."""
 
 Ends = tuple[Port, Port]
 """A server's port and a client's."""
@@ -49,21 +56,33 @@ def shaper(link: LinkSpec, kernel_has: frozenset[str]) -> Shaper:
     if "netem" in kernel_has and (link.reorder is None or link.delay):
         return "netem"
     only_rate = all(given is None for given in (link.delay, link.jitter, link.loss, link.reorder))
-    return "tbf" if only_rate and "tbf" in kernel_has else "relay"
+    if only_rate and "tbf" in kernel_has:
+        return "tbf"
+    return "htb" if only_rate and "htb" in kernel_has else "relay"
 
 
-def discipline(link: LinkSpec, by: Shaper) -> list[str]:
-    """The words of `tc qdisc` for one direction. Pure."""
-    if by == "tbf":
+def discipline(link: LinkSpec, by: Shaper, end: str) -> list[list[str]]:
+    """The commands of `tc` that shape what leaves a wire at this end. Pure."""
+    root = ["qdisc", "add", "dev", end, "root"]
+    if by in ("tbf", "htb"):
         rate = link.rate or 0.0
-        burst = max(_BURST, round(rate / 8 * _BURST_SECONDS))
-        return ["tbf", "rate", f"{rate:.0f}bit", "burst", str(burst), "limit", str(_LONGEST_QUEUE * _FRAME)]
+        burst = str(max(_BURST, round(rate / 8 * _BURST_SECONDS)))
+        queue = ["limit", str(_LONGEST_QUEUE * _FRAME)]
+        if by == "tbf":
+            return [[*root, "tbf", "rate", f"{rate:.0f}bit", "burst", burst, *queue]]
+        # One class that everything is in. Beside its rate it has a ceiling, which is the same, and a share, of no use.
+        only = ["parent", "1:", "classid", "1:1", "htb", "rate", f"{rate:.0f}bit", "quantum", str(_FRAME)]
+        return [
+            [*root, "handle", "1:", "htb", "default", "1"],
+            ["class", "add", "dev", end, *only, "burst", burst, "cburst", burst],
+            ["qdisc", "add", "dev", end, "parent", "1:1", "bfifo", *queue],
+        ]
     words = ["netem", "limit", str(_LONGEST_QUEUE if link.rate else _IN_FLIGHT)]
     if link.delay or link.jitter:
         words += ["delay", f"{_microseconds(link.delay)}us", *([f"{_microseconds(link.jitter)}us"] * bool(link.jitter))]
     words += ["loss", "random", f"{link.loss * 100:g}%"] if link.loss else []
     words += ["reorder", f"{link.reorder * 100:g}%"] if link.reorder else []
-    return words + (["rate", f"{link.rate:.0f}bit"] if link.rate else [])
+    return [[*root, *words, *(["rate", f"{link.rate:.0f}bit"] if link.rate else [])]]
 
 
 def relay(link: LinkSpec) -> list[str]:
@@ -119,7 +138,8 @@ class Link:
         for end in (near, far):
             # What has yet to be cut into frames would count as one, and pass as one.
             await self._in_namespace("ethtool", "-K", end, "tso", "off", "gso", "off", "gro", "off")
-            await self._in_namespace("tc", "qdisc", "add", "dev", end, "root", *discipline(self._spec, self.by))
+            for words in discipline(self._spec, self.by, end):
+                await self._in_namespace("tc", *words)
         await network.batch(self._site, self._namespace, f"link set {near} up\nlink set {far} up\n")
         return near, far
 
@@ -151,7 +171,7 @@ class Link:
         for running in self._relays:
             if (ended := await _ended(running)) is not None:
                 return Readback(values=values, ok=False, reason=f"the relay ended: {ended}")
-        if self.by in ("netem", "tbf"):
+        if self.by in _TRIED:
             told = (await self._in_namespace("tc", "qdisc", "show")).decode()
             if told.count(f"qdisc {self.by} ") < 2:
                 return Readback(values=values, ok=False, reason=f"{self.by} is gone from the wire")
@@ -202,9 +222,9 @@ async def remove(handle: Handle, site: Site) -> None:
 
 
 async def disciplines(site: Site) -> frozenset[str]:
-    """Which of netem and tbf the kernel has, tried on a loopback in a namespace of its own."""
+    """Which of netem, tbf and htb the kernel has, tried on a loopback in a namespace of its own."""
     found = set()
-    for name, words in (("netem", ["delay", "0"]), ("tbf", ["rate", "1gbit", "burst", "64k", "limit", "64k"])):
+    for name, words in _TRIED.items():
         tried = await site.exec(["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", name, *words])
         if tried.status == 0:
             found.add(name)
