@@ -50,8 +50,8 @@ def lacking() -> str:
 
 
 @contextmanager
-def libvirt_service(folder: Path) -> Iterator[str]:
-    """The URI of its QEMU driver. It ends with this process."""
+def libvirt_service(folder: Path, netns: str | None = None) -> Iterator[str]:
+    """The URI of its QEMU driver. It ends with this process. `netns` is the network namespace that it is to have."""
     for place in ("etc", "lib", "cache", "log", "sockets"):
         (folder / place).mkdir(parents=True, exist_ok=True)
     (folder / "etc/qemu.conf").write_text(_QEMU)
@@ -64,6 +64,7 @@ def libvirt_service(folder: Path) -> Iterator[str]:
     with (folder / "log/output").open("wb") as log:
         service = subprocess.Popen(
             [
+                *(("nsenter", f"--net=/run/netns/{netns}", "--") if netns else ()),
                 *(str(probe.path()), "launch", f"--die-with-parent={os.getpid()}", "--"),
                 *("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", _START, "start", str(folder)),
             ],

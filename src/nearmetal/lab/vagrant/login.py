@@ -1,0 +1,116 @@
+"""The way into a machine of Vagrant's, as root: who is asked, whose key is shown, which key is expected."""
+
+import asyncio
+import shlex
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+import asyncssh
+from pydantic import ValidationError
+
+from nearmetal.config import LIMITS
+from nearmetal.errors import HostCannot, ToolFailed
+from nearmetal.lab.ssh_login import log_in
+from nearmetal.lab.vagrant.output import Login
+from nearmetal.model import HostSpec
+
+Address = IPv4Address | IPv6Address
+
+_LET_IN = """
+umask 077
+mkdir -p /root/.ssh
+cat >>/root/.ssh/authorized_keys
+"""
+
+
+def problem(login: Login, data: Address | None) -> HostCannot | None:
+    """What speaks against measuring a machine that is reached so; None when nothing does. Pure."""
+    if login.by_command:
+        return HostCannot(
+            "it is reached by a ProxyCommand, and nothing says how its address is", remedy='use kind = "ssh", with jump'
+        )
+    if data is None and _is_loopback(login.host):
+        return HostCannot(
+            f"it is reached by a port of this host ({login.host}:{login.port}), so nothing else of it can be",
+            remedy='give it a private_network in the Vagrantfile, and name its address there: data = "192.168.56.10"',
+        )
+    return None
+
+
+def not_root(login: Login) -> HostCannot | None:
+    """That a machine of the user's lets in somebody else than root; None where it is root. Pure."""
+    if login.user == "root":
+        return None
+    return HostCannot(
+        f"one logs in as {login.user}, and control groups take root",
+        remedy=f"let the key in as root (in the machine: sudo cp -r ~{login.user}/.ssh /root/), and set "
+        'config.ssh.username = "root" in the Vagrantfile',
+    )
+
+
+async def way(login: Login, data: Address | None) -> HostSpec:
+    """How one logs in from now on. The host key that is shown now is the only one that is accepted later.
+
+    HostCannot when nothing answers, or none of the keys is accepted.
+    """
+    shown = await _shown(login)
+    refused: HostCannot | None = None
+    for key in login.keys or (None,):
+        chosen = _spec(login, data, key, shown)
+        try:
+            (await log_in(chosen, chosen.ssh)).abort()
+            return chosen
+        except HostCannot as error:
+            refused = error
+    assert refused
+    raise refused
+
+
+async def let_root_in(chosen: HostSpec) -> HostSpec:
+    """For a machine that was made for us: root gets the key that its user has. HostCannot where sudo will not."""
+    user, _, place = chosen.ssh.partition("@")
+    if user == "root":
+        return chosen
+    connection = await log_in(chosen, chosen.ssh)
+    try:
+        async with asyncio.timeout(LIMITS.command):
+            public = asyncssh.read_private_key(str(chosen.key)).export_public_key()
+            ended = await connection.run(f"sudo -n sh -c {shlex.quote(_LET_IN)}", input=public.decode())
+    except (asyncssh.Error, asyncssh.KeyImportError, OSError, TimeoutError) as error:
+        raise HostCannot(f"{user} lets root in by no key: {error}", chosen.ssh) from None
+    finally:
+        connection.abort()
+    if ended.exit_status != 0:
+        raise HostCannot(
+            f"control groups take root, and {user} may not become root: {str(ended.stderr).strip()}",
+            chosen.ssh,
+            f"let {user} use sudo without a password, as boxes do",
+        )
+    return chosen.model_copy(update={"ssh": f"root@{place}"})
+
+
+def _spec(login: Login, data: Address | None, key: str | None, host_key: str) -> HostSpec:
+    host = f"[{login.host}]" if ":" in login.host else login.host
+    given = {"ssh": f"{login.user}@{host}:{login.port}", "key": key, "host_key": host_key, "trunk": data}
+    try:
+        return HostSpec.model_validate(given)
+    except ValidationError:
+        raise ToolFailed(f"this is no way to log in: {given['ssh']!r}") from None
+
+
+async def _shown(login: Login) -> str:
+    where = f"{login.host}:{login.port}"
+    try:
+        async with asyncio.timeout(LIMITS.command):
+            key = await asyncssh.get_server_host_key(login.host, login.port, config=None)
+    except (asyncssh.Error, OSError, TimeoutError) as error:
+        raise HostCannot(f"nothing answers by SSH: {error or 'not in time'}", where, "see: vagrant ssh") from None
+    if key is None:
+        raise HostCannot("it shows no host key", where, "see: vagrant ssh")
+    return key.export_public_key().decode().strip()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,105 @@
+"""What Vagrant says: its machine-readable output, and the SSH configuration it prints. Pure.
+
+A line is `TIME,MACHINE,KIND,DATA,…`; within data, commas and newlines are written otherwise. Within a machine's name
+they are not, so its end is found by the kinds that are known. What anything else prints in between is no such line.
+https://developer.hashicorp.com/vagrant/docs/cli/machine-readable
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nearmetal.errors import ToolFailed
+
+_LINE = re.compile(
+    r"[0-9]+,(?P<machine>.*?),"
+    r"(?P<kind>provider-name|state|error-exit|ssh-config|ui|action|metadata|state-human-short|state-human-long)"
+    r",(?P<data>.*)"
+)
+_COMMA = "%!(VAGRANT_COMMA)"
+_BREAKS = re.compile(r"\\([nr])")
+_ENOUGH = 700
+"""Characters of an explanation that are passed on."""
+
+
+@dataclass(frozen=True)
+class Line:
+    machine: str
+    """"" for one that is about none."""
+    kind: str
+    data: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What Vagrant knows of a machine: in the words of its provider."""
+
+    provider: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Login:
+    """How one logs in to a machine."""
+
+    host: str
+    port: int
+    user: str
+    keys: tuple[str, ...]
+    """Files, of which one lets in."""
+    by_command: bool
+    """Whether the way there is a command of its own."""
+
+
+def lines(output: bytes) -> list[Line]:
+    found = []
+    for text in output.decode("utf-8", "replace").split("\n"):
+        if match := _LINE.fullmatch(text.rstrip("\r")):
+            data = tuple(_plain(one) for one in match["data"].split(","))
+            found.append(Line(match["machine"], match["kind"], data))
+    return found
+
+
+def _plain(data: str) -> str:
+    return _BREAKS.sub(lambda found: {"n": "\n", "r": ""}[found[1]], data).replace(_COMMA, ",")
+
+
+def machines(told: Sequence[Line]) -> Mapping[str, Known]:
+    """By name, in the order of the Vagrantfile: from what `vagrant status` says."""
+    providers = {line.machine: line.data[0] for line in told if line.kind == "provider-name"}
+    states = {line.machine: line.data[0] for line in told if line.kind == "state"}
+    return {name: Known(providers.get(name, ""), state) for name, state in states.items() if name}
+
+
+def refusal(told: Sequence[Line]) -> tuple[str, str] | None:
+    """The class of the error that a command ended with, and what Vagrant says about it; None where it says none."""
+    for line in told:
+        if line.kind == "error-exit":
+            return line.data[0].rpartition("::")[2], shortened(",".join(line.data[1:]))
+    return None
+
+
+def shortened(text: str) -> str:
+    """An explanation as one line."""
+    return " ".join(text.split())[:_ENOUGH]
+
+
+def login(told: Sequence[Line]) -> Login:
+    """From what `vagrant ssh-config` says. ToolFailed when that is no way to log in."""
+    text = "\n".join(line.data[0] for line in told if line.kind == "ssh-config")
+    words: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        key, _, value = line.strip().partition(" ")
+        words.setdefault(key.lower(), []).append(_unquoted(value.strip()))
+    try:
+        port = int(words.get("port", ["22"])[0])
+        host, user = words["hostname"][0], words["user"][0]
+    except (KeyError, ValueError):
+        raise ToolFailed(f"vagrant ssh-config said {text[:300]!r}") from None
+    if not host or not user or not 0 < port < 65536:
+        raise ToolFailed(f"vagrant ssh-config said {text[:300]!r}")
+    return Login(host, port, user, tuple(words.get("identityfile", ())), "proxycommand" in words)
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value

@@ -1,0 +1,100 @@
+"""A folder with a Vagrantfile, and Vagrant at work in it: its own program, run on the controller's host.
+
+Vagrant asks nothing: it has no terminal and nothing to read. Every call has a limit.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from nearmetal.errors import HostCannot, MachineError, TimedOut
+from nearmetal.lab.vagrant import output
+from nearmetal.lab.vagrant.output import Known, Line, Login
+from nearmetal.model import Site
+
+PROGRAM: Final = "vagrant"
+LOOK: Final = 120.0
+"""Seconds that Vagrant may take to read a Vagrantfile, which is a program, and to ask its provider."""
+UP: Final = 1800.0
+"""Seconds that a machine may take to come up: its box may have to be fetched, and its provisioners install systems."""
+DOWN: Final = 300.0
+_LOCKED: Final = 180.0
+"""Seconds to wait for another Vagrant that works on the machine: one that a dead controller started, perhaps."""
+_PAUSE: Final = 2.0
+
+_REMEDIES: Final[Mapping[str, str]] = {
+    "NoEnvironmentError": "name the folder where the Vagrantfile is",
+    "ProviderNotUsable": "install what the provider needs, or name another by VAGRANT_DEFAULT_PROVIDER",
+    "ProviderNotFound": "install the provider's plugin, or name another by VAGRANT_DEFAULT_PROVIDER",
+    "UIExpectsTTY": "nearmetal answers no questions: let the Vagrantfile ask none",
+    "MachineLocked": "wait until the other vagrant ends",
+}
+
+
+class Refused(HostCannot):
+    """Vagrant ended with an error; `kind` is its class, "" where it names none."""
+
+    def __init__(self, kind: str, what: str, folder: str) -> None:
+        remedy = _REMEDIES.get(kind, f"see by hand: cd {folder} && vagrant status")
+        super().__init__(f"vagrant: {what}", folder, remedy)
+        self.kind = kind
+
+
+class Project:
+    def __init__(self, folder: str, site: Site) -> None:
+        self.folder = folder
+        self._site = site
+
+    async def machines(self) -> Mapping[str, Known]:
+        """All machines of the Vagrantfile. HostCannot with what Vagrant says of it."""
+        return output.machines(await self._run("status", limit=LOOK))
+
+    async def up(self, machine: str, is_provisioned: bool) -> None:
+        """Returns when it runs, and what is to provision it has done so."""
+        await self._run("up", "--provision" if is_provisioned else "--no-provision", machine, limit=UP)
+
+    async def login(self, machine: str) -> Login:
+        return output.login(await self._run("ssh-config", machine, limit=LOOK))
+
+    async def halt(self, machine: str) -> None:
+        await self._run_when_free("halt", machine)
+
+    async def destroy(self, machine: str) -> None:
+        await self._run_when_free("destroy", "--force", machine)
+
+    def identity(self, machine: str, provider: str) -> str | None:
+        """Which machine it is, as its provider calls it; None where there is none."""
+        kept = os.environ.get("VAGRANT_DOTFILE_PATH") or ".vagrant"
+        try:
+            return Path(self.folder, kept, "machines", machine, provider, "id").read_text().strip() or None
+        except OSError:
+            return None
+
+    async def _run_when_free(self, *argv: str) -> None:
+        until = asyncio.get_running_loop().time() + _LOCKED
+        while True:
+            try:
+                await self._run(*argv, limit=DOWN)
+                return
+            except Refused as error:
+                if error.kind != "MachineLocked" or asyncio.get_running_loop().time() > until:
+                    raise
+            await asyncio.sleep(_PAUSE)
+
+    async def _run(self, *argv: str, limit: float) -> list[Line]:
+        command = [PROGRAM, *argv, "--machine-readable"]
+        where = {"VAGRANT_CWD": self.folder, "VAGRANT_CHECKPOINT_DISABLE": "1", "VAGRANT_NO_COLOR": "1"}
+        try:
+            ended = await self._site.exec(command, env=where, timeout=limit)
+        except TimedOut:
+            what = f"`vagrant {argv[0]}` did not end within {limit:g} s: it waits for something, or asks"
+            raise Refused("", what, self.folder) from None
+        except MachineError as error:
+            raise Refused("", error.what, self.folder) from None
+        told = output.lines(ended.stdout)
+        if ended.status != 0:
+            kind, what = output.refusal(told) or ("", output.shortened(ended.stderr.decode("utf-8", "replace")))
+            raise Refused(kind, what or f"`vagrant {argv[0]}` ended with status {ended.status}", self.folder)
+        return told

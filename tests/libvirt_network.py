@@ -1,0 +1,71 @@
+"""A libvirtd with a network of its own whose guests this host reaches: the place of domains that are somebody's.
+
+libvirt, its bridge and its DHCP server are in a network namespace, so that no rule and no link of theirs stays on the
+host; a cable leads from the bridge to an address here.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.conftest import WORKER
+from tests.libvirt_service import libvirt_service
+
+BRIDGE = "guests"
+NETWORK = "vagrant-libvirt"
+"""Vagrant takes the network of this name where there is one."""
+SUBNET = f"10.114.{WORKER}"
+
+_XML = f"""
+<network>
+  <name>{NETWORK}</name>
+  <bridge name="{BRIDGE}" stp="off" delay="0"/>
+  <ip address="{SUBNET}.1" netmask="255.255.255.0">
+    <dhcp><range start="{SUBNET}.2" end="{SUBNET}.199"/></dhcp>
+  </ip>
+</network>
+"""
+
+
+@dataclass(frozen=True)
+class LibvirtNetwork:
+    uri: str
+    folder: Path
+    """Where tests may keep what libvirt's guests are made of."""
+    netns: str
+
+    def virsh(self, *argv: str) -> str:
+        command = ["virsh", "-q", "-c", self.uri, *argv]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    @property
+    def socket(self) -> str:
+        return self.uri.partition("socket=")[2]
+
+
+@contextmanager
+def libvirt_network(folder: Path) -> Iterator[LibvirtNetwork]:
+    """It ends with this process, but for the namespace, which carries its number."""
+    netns, cable = f"nmt{os.getpid()}-guests", f"nmt{os.getpid()}g"
+    with ExitStack() as made:
+        _ip("netns", "add", netns)
+        made.callback(_ip, "netns", "delete", netns)
+        _ip("-netns", netns, "link", "set", "lo", "up")
+        uri = made.enter_context(libvirt_service(folder / "libvirt", netns))
+        network = LibvirtNetwork(uri, folder, netns)
+        (folder / "network.xml").write_text(_XML)
+        network.virsh("net-define", str(folder / "network.xml"))
+        network.virsh("net-start", NETWORK)
+        made.callback(network.virsh, "net-destroy", NETWORK)
+        _ip("link", "add", cable, "type", "veth", "peer", "name", "cable", "netns", netns)
+        _ip("-netns", netns, "link", "set", "cable", "master", BRIDGE, "up")
+        _ip("address", "add", f"{SUBNET}.254/24", "dev", cable)
+        _ip("link", "set", cable, "up")
+        yield network
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
