@@ -52,8 +52,8 @@ class Project:
         return output.machines(await self._run("status", limit=LOOK))
 
     async def up(self, machine: str, is_provisioned: bool) -> None:
-        """Returns when it runs, and what is to provision it has done so."""
-        await self._run("up", "--provision" if is_provisioned else "--no-provision", machine, limit=UP)
+        """Returns when it runs, and a new one is provisioned."""
+        await self._run("up", *(() if is_provisioned else ("--no-provision",)), machine, limit=UP)
 
     async def login(self, machine: str) -> Login:
         return output.login(await self._run("ssh-config", machine, limit=LOOK))

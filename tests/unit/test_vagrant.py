@@ -1,0 +1,225 @@
+"""What the environment `vagrant` asks of Vagrant, and what it refuses before anything is brought up."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearmetal.environments import vagrant
+from nearmetal.environments.vagrant import plugin
+from nearmetal.errors import BadInput, HostCannot, NotProvisioned
+from nearmetal.lab.site import LocalSite
+from nearmetal.lab.vagrant import login, project
+from nearmetal.lab.vagrant.output import Login
+from nearmetal.lab.vagrant.project import Project
+from nearmetal.model import EnvironmentSpec, Finding, Handle, MachineSpec, Order
+from nearmetal.study import read
+from tests import fake_vagrant
+from tests.fake_vagrant import FakeVagrant
+
+REFUSED = "1,,error-exit,Vagrant::Errors::{},{}"
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeVagrant:
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/sbin:/usr/bin:/sbin:/bin")
+    return fake_vagrant.install(tmp_path / "bin", tmp_path / "project")
+
+
+class Notes:
+    def __init__(self) -> None:
+        self.handles: list[Handle] = []
+
+    def creating(self, handle: Handle) -> None:
+        self.handles.append(handle)
+
+
+async def found(fake: FakeVagrant, **options: Any) -> Finding | None:
+    """The first thing that is wrong."""
+    given = EnvironmentSpec.model_validate({"kind": "vagrant", "folder": str(fake.folder), **options})
+    return next((one for one in await plugin.check(given, MachineSpec(), LocalSite()) if not one.ok), None)
+
+
+def order(fake: FakeVagrant, provision: Any = "boot", **options: Any) -> Order:
+    return Order(
+        name="nm-test-1",
+        role="server",
+        spec=MachineSpec(),
+        options={"folder": str(fake.folder), **options},
+        provision=provision,
+        port=None,
+        cpus="",
+    )
+
+
+async def test_a_machine_that_can_be_brought_up_lacks_nothing(fake: FakeVagrant) -> None:
+    assert await found(fake) is None
+    assert fake.calls == []
+
+
+@pytest.mark.parametrize(
+    ("machines", "options", "detail", "remedy"),
+    [
+        ({"web": "not_created", "db": "running"}, {}, "has 2 machines: web, db", "machine ="),
+        ({}, {}, "has 0 machines", "machine ="),
+        ({"web": "running"}, {"machine": "/w.*/"}, "no machine '/w.*/'", "one of: web"),
+        ({"web": "running"}, {"machine": "--force"}, "no machine '--force'", "one of: web"),
+        ({"web": "saved"}, {"provision": "reuse"}, "web is saved", "vagrant up web"),
+        ({"web": "running"}, {}, "there already (running)", 'provision = "reuse"'),
+        ({"web": "shutoff"}, {"provision": "boot"}, "there already (shutoff)", "vagrant destroy web"),
+        ({"web": "not_created"}, {"provision": "reuse"}, "is not there", "vagrant up web"),
+    ],
+)
+async def test_which_machine_and_whether_it_can_be_had_so(
+    machines: dict[str, str], options: dict[str, str], detail: str, remedy: str, fake: FakeVagrant
+) -> None:
+    fake.machines(**machines)
+    wrong = await found(fake, **options)
+    assert wrong and detail in wrong.detail and remedy in wrong.remedy
+    assert fake.calls == []
+
+
+@pytest.mark.parametrize(
+    ("ssh", "options", "detail"),
+    [
+        (("HostName 127.0.0.1", "User root", "Port 2222"), {}, "reached by a port of this host"),
+        (("HostName 127.0.0.1", "User vagrant", "Port 2222"), {"data": "192.168.56.9"}, "one logs in as vagrant"),
+        (("HostName 10.0.0.1", "User root", "ProxyCommand nc"), {}, "ProxyCommand"),
+        (("HostName 10.0.0.1",), {}, "vagrant ssh-config said"),
+    ],
+)
+async def test_a_running_machine_that_cannot_be_measured_is_told_before(
+    ssh: tuple[str, ...], options: dict[str, str], detail: str, fake: FakeVagrant
+) -> None:
+    fake.machines(default="running")
+    fake.reached("Host default", *ssh)
+    wrong = await found(fake, provision="reuse", **options)
+    assert wrong and detail in wrong.detail
+
+
+@pytest.mark.parametrize(
+    ("said", "detail", "remedy"),
+    [
+        (
+            {"stdout": REFUSED.format("ProviderNotUsable", "no VirtualBox%!(VAGRANT_COMMA) no")},
+            "no VirtualBox, no",
+            "install",
+        ),
+        ({"stdout": REFUSED.format("UIExpectsTTY", "Vagrant is attempting to ask")}, "attempting to ask", "answers no"),
+        ({"stderr": "There is a syntax\nerror in the Vagrantfile"}, "There is a syntax error", "vagrant status"),
+        ({}, "ended with status 1", "vagrant status"),
+    ],
+)
+async def test_what_vagrant_refuses_is_told_in_its_words(
+    said: dict[str, str], detail: str, remedy: str, fake: FakeVagrant
+) -> None:
+    fake.answers("status", 1, **said)
+    wrong = await found(fake)
+    assert wrong and detail in wrong.detail and remedy in wrong.remedy
+
+
+async def test_a_vagrantfile_that_waits_is_given_up(fake: FakeVagrant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project, "LOOK", 0.5)
+    fake.answers("status", 0, hangs=30)
+    wrong = await found(fake)
+    assert wrong and "did not end within 0.5 s: it waits for something, or asks" in wrong.detail
+
+
+async def test_no_vagrant_and_no_vagrantfile(fake: FakeVagrant, monkeypatch: pytest.MonkeyPatch) -> None:
+    (fake.folder / "Vagrantfile").unlink()
+    wrong = await found(fake)
+    assert wrong and wrong.detail == "there is none" and str(fake.folder) in wrong.what
+    empty = fake.folder.parent / "empty"
+    empty.mkdir()
+    for name in ("sh",):
+        (empty / name).symlink_to(f"/bin/{name}")
+    monkeypatch.setenv("PATH", str(empty))
+    wrong = await found(fake)
+    assert wrong and (wrong.what, wrong.remedy) == ("vagrant", "apt-get install vagrant")
+
+
+async def test_what_does_not_come_up_is_in_the_ledger_before_and_is_removed(fake: FakeVagrant) -> None:
+    notes = Notes()
+    fake.answers("up", 1, stdout=REFUSED.format("VagrantError", "The provisioner ended with 3"))
+    with pytest.raises(NotProvisioned, match="The provisioner ended with 3"):
+        await plugin.create(order(fake), LocalSite(), notes)
+    assert fake.calls == ["up default"]
+    assert [handle.data["found"] for handle in notes.handles] == ["not_created"]
+    fake.machines(default="running")  # it was made, and then would not come up
+    await plugin.destroy(notes.handles[-1], LocalSite())
+    assert fake.calls[1:] == ["destroy --force default"]
+
+
+async def test_what_is_to_provision_it_can_be_left_out(fake: FakeVagrant) -> None:
+    with pytest.raises(NotProvisioned):
+        await plugin.create(order(fake, provisioners=False), LocalSite(), Notes())
+    assert fake.calls == ["up --no-provision default"]
+
+
+async def test_a_state_that_changed_since_the_check_is_refused(fake: FakeVagrant) -> None:
+    fake.machines(default="running")
+    notes = Notes()
+    with pytest.raises(NotProvisioned, match="there already"):
+        await plugin.create(order(fake), LocalSite(), notes)
+    assert (fake.calls, notes.handles) == ([], [])
+
+
+async def test_a_machine_that_somebody_made_since_is_not_removed(fake: FakeVagrant) -> None:
+    notes = Notes()
+    with pytest.raises(NotProvisioned):  # nobody answers there
+        await plugin.create(order(fake), LocalSite(), notes)
+    assert notes.handles[-1].data["identity"] and fake.states == {"default": "running"}
+    fake.machines(default="running")  # another one
+    await plugin.destroy(notes.handles[-1], LocalSite())
+    assert fake.calls == ["up default"]
+
+
+async def test_a_machine_that_was_off_is_halted_and_not_removed(fake: FakeVagrant) -> None:
+    fake.machines(default="shutoff", other="running")
+    notes = Notes()
+    with pytest.raises(NotProvisioned):
+        await plugin.create(order(fake, "reuse", machine="default"), LocalSite(), notes)
+    await plugin.destroy(notes.handles[-1], LocalSite())
+    assert fake.calls == ["up default", "halt default"]
+    assert fake.states == {"default": "shutoff", "other": "running"}
+
+
+async def test_another_vagrant_at_work_is_waited_for(fake: FakeVagrant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project, "_PAUSE", 0.01)
+    fake.machines(default="running")
+    fake.answers("destroy", 1, stdout=REFUSED.format("MachineLocked", "Vagrant can't use the requested machine"))
+    await Project(str(fake.folder), LocalSite()).destroy("default")
+    assert fake.calls == ["destroy --force default"] * 2
+    fake.answers("destroy", 1, stdout=REFUSED.format("ProviderError", "no such pool"))
+    with pytest.raises(HostCannot, match="no such pool"):
+        await Project(str(fake.folder), LocalSite()).destroy("default")
+
+
+def test_an_address_of_this_host_is_one_however_it_is_written() -> None:
+    for host in ("127.0.0.1", "127.8.9.1", "::1", "localhost"):
+        assert login.problem(Login(host, 22, "root", (), by_command=False), None)
+    assert login.problem(Login("10.0.0.1", 22, "root", (), by_command=False), None) is None
+
+
+@pytest.mark.parametrize(
+    "wrong", ['machine = ["a"]', "provisioners = 1", 'data = "lab"', 'folder = ""', "verbose = true"]
+)
+def test_an_option_that_cannot_be_is_refused_with_its_line(wrong: str) -> None:
+    text = f"""\
+name = "s"
+[environments.web]
+kind = "vagrant"
+{wrong}
+[factors]
+environment = ["web"]
+[[workloads]]
+name = "w"
+kind = "ping"
+"""
+    with pytest.raises(BadInput, match=r"s\.toml:4"):
+        read(text, "s.toml", [])
+
+
+def test_the_folder_is_one_whatever_the_place() -> None:
+    assert vagrant.Options(folder="~/x").whole_folder == str(Path.home() / "x")
+    assert Path(vagrant.Options().whole_folder).is_absolute()
