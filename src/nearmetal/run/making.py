@@ -69,8 +69,8 @@ async def neighbours(task: BootTask, booted: Booted, share: cpus.Share, lab: Lab
     site = await lab.site(booted.spec.host)
     kind = task.study.environment(NEIGHBOURHOOD)
     for cpuset in share.servers:
-        spec = MachineSpec(image=shape.image_beside(booted.spec), vcpus=len(cpus.parse(cpuset)), memory=2**30)
         for argv in booted.spec.neighbours:
+            spec = MachineSpec(image=shape.image_beside(booted.spec), vcpus=len(cpus.parse(cpuset)), memory=2**30)
             (handle,) = await _all(booted, [cpuset], [lab.create(kind, spec, "neighbour", "boot", cpuset, site, None)])
             neighbour = await lab.attach(handle)
             booted.surroundings.neighbours.append(Neighbour(argv, await neighbour.spawn(argv)))
