@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,6 +11,9 @@ from nearmetal.config import Paths
 from tests import libvirt_service
 from tests.podman_service import podman_service
 from tests.shared_engine import shared_engine
+
+if TYPE_CHECKING:
+    from tests.libvirt_network import LibvirtNetwork
 
 SHARED_CACHE = Paths.default().cache
 
@@ -53,6 +57,17 @@ def libvirt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip(f"libvirt cannot run here: {lacking}: apt-get install libvirt-daemon libvirt-clients")
     with libvirt_service.libvirt_service(tmp_path_factory.mktemp("libvirt")) as uri:
         yield uri
+
+
+@pytest.fixture(scope="session")
+def guests_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator["LibvirtNetwork"]:
+    """A libvirtd with a network whose guests this host reaches, of this test process' own. Skips as `libvirt` does."""
+    from tests import libvirt_network
+
+    if lacking := libvirt_network.lacking():
+        pytest.skip(f"libvirt's networks cannot run here: {lacking}: apt-get install libvirt-daemon dnsmasq-base")
+    with libvirt_network.libvirt_network(tmp_path_factory.mktemp("guests")) as network:
+        yield network
 
 
 def pytest_report_header() -> list[str]:

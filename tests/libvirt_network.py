@@ -5,14 +5,15 @@ host; a cable leads from the bridge to an address here.
 """
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import libvirt_service
 from tests.conftest import WORKER
-from tests.libvirt_service import libvirt_service
 
 BRIDGE = "guests"
 NETWORK = "vagrant-libvirt"
@@ -46,6 +47,11 @@ class LibvirtNetwork:
         return self.uri.partition("socket=")[2]
 
 
+def lacking() -> str:
+    """What is not installed; "" for nothing."""
+    return libvirt_service.lacking() or ("" if shutil.which("dnsmasq") else "dnsmasq")
+
+
 @contextmanager
 def libvirt_network(folder: Path) -> Iterator[LibvirtNetwork]:
     """It ends with this process, but for the namespace, which carries its number."""
@@ -54,7 +60,7 @@ def libvirt_network(folder: Path) -> Iterator[LibvirtNetwork]:
         _ip("netns", "add", netns)
         made.callback(_ip, "netns", "delete", netns)
         _ip("-netns", netns, "link", "set", "lo", "up")
-        uri = made.enter_context(libvirt_service(folder / "libvirt", netns))
+        uri = made.enter_context(libvirt_service.libvirt_service(folder / "libvirt", netns))
         network = LibvirtNetwork(uri, folder, netns)
         (folder / "network.xml").write_text(_XML)
         network.virsh("net-define", str(folder / "network.xml"))

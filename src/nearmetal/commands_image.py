@@ -72,7 +72,7 @@ def ls(as_json: bool) -> None:
 def box(name: str, out: Path | None, as_json: bool) -> None:
     chosen = machine.image(name)
     file = out or Path(f"{name}.box")
-    asyncio.run(vagrant_box.write(chosen, file))
+    vagrant_box.write(chosen, file)
     if as_json:
         print_json({"schema": "box.v1", "name": chosen.name, "digest": chosen.digest, "file": str(file.resolve())})
         return

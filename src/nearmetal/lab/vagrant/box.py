@@ -7,7 +7,6 @@ kernel and the initial RAM disk beside it, because a guest of ours boots without
 The guest takes its address by DHCP. Who may log in is decided by a key of this box's own, made with it.
 """
 
-import asyncio
 import io
 import json
 import os
@@ -43,12 +42,12 @@ def seed(image: Image, authorized: bytes) -> Mapping[str, tuple[bytes, int]]:
     }
 
 
-async def write(image: Image, out: Path) -> None:
+def write(image: Image, out: Path) -> None:
     """Write the box to a file. BadInput where there is one already, HostCannot where it cannot be written."""
     unfinished = out.with_name(f".unfinished-{os.getpid()}-{out.name}")
     try:
         with unfinished.open("xb") as file:
-            await asyncio.to_thread(_pack, image, file)
+            _pack(image, file)
         os.link(unfinished, out)
     except FileExistsError:
         raise BadInput("there is something already", str(out), "remove it, or name another file by -o") from None
