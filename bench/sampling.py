@@ -21,10 +21,10 @@ from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import NearmetalError
 from nearmetal.lab import ledger
+from nearmetal.lab.groups import folders
 from nearmetal.lab.lab import remove
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import Environment, EnvironmentSpec, Machine, MachineSpec, Order, Site
-from nearmetal.observers._usage_groups import folders
 
 SLACK = 30.0
 

@@ -28,11 +28,12 @@ duration = "3s"
 [design]
 blocks = 1
 """
+LISTENING = STUDY + "[observe]\nnoise = true\n"
 
 
-async def ran(folder: Path, environment: str, *levels: str) -> dict[str, TrialRecord]:
+async def ran(folder: Path, environment: str, *levels: str, text: str = STUDY) -> dict[str, TrialRecord]:
     """The record of each level."""
-    text = STUDY.format(environment=environment, levels=", ".join(f'"{level}"' for level in levels))
+    text = text.format(environment=environment, levels=", ".join(f'"{level}"' for level in levels))
     records = await study(folder, text)
     assert [(record.status, record.reason) for record in records] == [("ok", None)] * len(levels)
     return {str(record.trial.treatment["contention"]): record for record in records}
@@ -65,6 +66,17 @@ async def test_a_server_shares_its_processor(tmp_path: Path, lab_image: Image, e
 
 async def test_a_container_shares_its_processor(tmp_path: Path, lab_image: Image, docker: None) -> None:
     await shares(tmp_path / "run", "docker")
+
+
+async def test_a_guest_and_its_host_are_heard_at_once(tmp_path: Path, lab_image: Image) -> None:
+    """The guest wants its processor all the time, and a neighbour has half of it: never less on a busy host."""
+    records = await ran(tmp_path / "run", "qemu", "cpu", text=LISTENING)
+    heard = records["cpu"].observers["noise"]
+    for when in ("before", "after"):
+        server = heard[when]["server-0"]
+        assert server["0"]["gaps"] > 0
+        assert server["host"]["turns"] > 0
+        assert server["host"]["waited"] > 0.25
 
 
 async def test_every_kind_goes_on_until_the_trial_is_over(tmp_path: Path, lab_image: Image) -> None:

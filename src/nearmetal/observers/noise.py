@@ -1,11 +1,14 @@
 """The observer `noise`: how often, and for how long, a program that wants a CPU does not run. Before and after a trial.
 
-It keeps the CPUs busy that it listens to, so that it never runs while a trial measures.
+It keeps the CPUs busy that it listens to, so that it never runs while a trial measures. Of a guest its host is heard at
+once: what a second program that wants the same CPU would change, the host's scheduler has counted already.
 """
 
 from typing import Any, ClassVar
 
+from nearmetal.lab import kernel, waiting
 from nearmetal.lab.hearing import heard, last_words, listening
+from nearmetal.lab.waiting import Accounts
 from nearmetal.model import Machine, Observation, Running, Stage
 
 SECONDS = 1.0
@@ -26,7 +29,9 @@ class Noise:
         watch = NoiseWatch()
         for server in stage.servers:
             argv = listening(server.probe, stage.cpus[server.name], SECONDS)
-            watch.listening.append((server, await server.spawn(argv)))
+            # Where the kernel is the host's, it is the host that is listened to.
+            host = {} if kernel.is_its_hosts(server) else await waiting.accounts(server)
+            watch.listening.append((server, await server.spawn(argv), host))
         return watch
 
 
@@ -34,19 +39,24 @@ class NoiseWatch:
     """A probe that listens in each server, on all its CPUs."""
 
     def __init__(self) -> None:
-        self.listening: list[tuple[Machine, Running]] = []
+        self.listening: list[tuple[Machine, Running, Accounts]] = []
 
     async def stop(self) -> Observation:
-        """A noise.v1 for each server; and of each of its CPUs the gaps: how many, their share, the longest in s."""
+        """A noise.v1 for each server; and of each of its CPUs the gaps: how many, their share, the longest in s.
+
+        Of a guest of ours also "host": for how many seconds its threads waited for a CPU there, and how often.
+        """
         artifacts: dict[str, bytes] = {}
         counters: dict[str, Any] = {}
-        for index, (server, running) in enumerate(self.listening):
+        for index, (server, running, before) in enumerate(self.listening):
             ended = await running.wait(SECONDS + SLACK)
             if ended.status != 0:
                 raise last_words(ended.stderr, server)
             artifacts[f"noise-{index}.json"] = ended.stdout
-            on_cpu = heard(ended.stdout, server.name)
-            counters[f"server-{index}"] = {str(cpu): one.counters for cpu, one in on_cpu.items()}
+            told: dict[str, Any] = {str(cpu): one.counters for cpu, one in heard(ended.stdout, server.name).items()}
+            if before and (waited := waiting.between(before, await waiting.accounts(server))):
+                told["host"] = waited.counters
+            counters[f"server-{index}"] = told
         return Observation(artifacts=artifacts, counters=counters)
 
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
-from nearmetal.lab import kernel
+from nearmetal.lab import groups, kernel
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.stage import offsets
 from nearmetal.model import Completed, Machine, Observation, Running, Site, Stage
-from nearmetal.observers import _usage_groups
 from nearmetal.observers._usage_samples import Own, Sampled, Span, averages, parsed
 
 SHORTEST = 0.01
@@ -87,12 +86,12 @@ class Usage:
     async def _on_host(self, stage: Stage) -> _Sampler:
         """Servers of a trial are all on one site. Its sampler ends with the controller, however that ends."""
         site = stage.servers[0].site
-        groups = [
-            f"server-{index}={folder}"
+        given = [
+            word
             for index, server in enumerate(stage.servers)
-            for folder in await _usage_groups.folders(server)
+            for folder in await groups.folders(server)
+            for word in ("--cgroup", f"server-{index}={folder}")
         ]
-        given = [word for group in groups for word in ("--cgroup", group)]
         ahead = await _ahead(site)
         running = await site.spawn([site.probe, "launch", *site.bound, "--", *self._command(site.probe), *given])
         if not await running.first_line(READY):

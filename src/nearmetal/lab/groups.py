@@ -1,4 +1,4 @@
-"""Where a machine's control groups lie on its site, whoever made them: what a container or a guest costs its host."""
+"""Where a machine's control groups lie on its site, whoever made them."""
 
 from typing import Protocol, runtime_checkable
 

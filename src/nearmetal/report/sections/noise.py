@@ -1,0 +1,114 @@
+"""What CPUs did besides, before and after trials: what the observer `noise` heard in servers, and on their hosts."""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from nearmetal.analysis.responses import key_of
+from nearmetal.model import Assignment, TrialRecord
+from nearmetal.report.blocks import Column, Quantity, Section, Table, Value
+from nearmetal.report.reading import ReportInput
+
+OBSERVER = "noise"
+HOST = "host"
+"""What the counters of a guest call what its host did to it meanwhile."""
+_WHEN = ("before", "after")
+
+_LEAD = (
+    "For a second before each trial and a second after it, never during it, a program listened on each CPU of a "
+    "server. A gap is a time in which it wanted the CPU and did not run."
+)
+
+
+class Noise:
+    name = "noise"
+    title = "What the CPUs did besides"
+    order = 36
+
+    def render(self, report: ReportInput) -> Section | None:
+        heard = [
+            (treatment, _of(treatment, report.records, when), when)
+            for treatment in report.manifest.plan.treatments
+            for when in _WHEN
+        ]
+        cpus = tuple(row for treatment, told, when in heard for row in _cpus(treatment, told, when, report))
+        hosts = tuple(row for treatment, told, when in heard for row in _host(treatment, told, when, report))
+        if not cpus:
+            return None
+        return Section(self.name, self.title, _LEAD, (_inside(cpus), *([_outside(hosts)] if hosts else [])))
+
+
+def _of(treatment: Assignment, records: Sequence[TrialRecord], when: str) -> list[Mapping[str, Any]]:
+    """What was heard in each server of each trial of this treatment, at this time."""
+    return [
+        server
+        for record in records
+        if key_of(record.trial.treatment) == key_of(treatment)
+        for server in record.observers.get(OBSERVER, {}).get(when, {}).values()
+    ]
+
+
+def _cpus(
+    treatment: Assignment, heard: Sequence[Mapping[str, Any]], when: str, report: ReportInput
+) -> Iterator[tuple[Value, ...]]:
+    for cpu in sorted({int(place) for server in heard for place in server if place != HOST}):
+        told = [server[str(cpu)] for server in heard if str(cpu) in server]
+        ticks = [one["ticks"] for one in told if one["ticks"] is not None]
+        yield (
+            report.labels.treatment(treatment),
+            when,
+            cpu,
+            len(told),
+            _percent(statistics.median(one["share"] for one in told)),
+            statistics.median(one["gaps"] for one in told),
+            Quantity(max(one["longest"] for one in told), "s"),
+            statistics.median(ticks) if ticks else None,
+        )
+
+
+def _inside(rows: tuple[tuple[Value, ...], ...]) -> Table:
+    columns = (
+        Column("treatment"),
+        Column("when"),
+        *(Column(name, numeric=True) for name in ("CPU", "trials", "% lost", "gaps", "longest", "timer ticks")),
+    )
+    caption = (
+        "Each CPU of the servers: medians over trials of the time lost, of gaps and of the ticks of the CPU's own "
+        "timer; the longest gap of all. A CPU that is taken away for long has fewer gaps, and loses more in them"
+    )
+    return Table("noise-cpus", caption, columns, rows, folded=len(rows) > 40)
+
+
+def _host(
+    treatment: Assignment, heard: Sequence[Mapping[str, Any]], when: str, report: ReportInput
+) -> Iterator[tuple[Value, ...]]:
+    told = [server[HOST] for server in heard if HOST in server]
+    if told:
+        yield (
+            report.labels.treatment(treatment),
+            when,
+            len(told),
+            _percent(statistics.median(one["waited"] / (one["ran"] + one["waited"]) for one in told)),
+            Quantity(max(one["waited"] for one in told), "s"),
+            statistics.median(one["turns"] for one in told),
+        )
+
+
+def _outside(rows: tuple[tuple[Value, ...], ...]) -> Table:
+    columns = (
+        Column("treatment"),
+        Column("when"),
+        *(Column(name, numeric=True) for name in ("trials", "% waiting", "longest in all", "turns")),
+    )
+    caption = (
+        "The host at the same time, as its scheduler counts it: how much of the time in which the machine's threads "
+        "could have run they waited for a CPU, medians over trials. What a guest lost beyond that it lost to itself"
+    )
+    return Table("noise-hosts", caption, columns, rows, folded=len(rows) > 40)
+
+
+def _percent(share: float) -> float:
+    return round(100 * share, 3)
+
+
+plugin = Noise()

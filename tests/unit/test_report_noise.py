@@ -1,0 +1,69 @@
+"""The chapter on noise: what the observer heard before and after trials, in servers and on their hosts."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearmetal.model import TrialRecord
+from nearmetal.report.blocks import Quantity, Table
+from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.sections.noise import plugin
+from nearmetal.store.folder import RunFolder
+from tests import plausible_run
+
+
+def heard(record: TrialRecord) -> dict[str, Any]:
+    """A guest's CPU 1 has a gap more with each block, its timer is silent, and its host kept it waiting."""
+    cpu = {"gaps": 10 + record.trial.block, "share": 0.25, "longest": 0.001 * (record.trial.block + 1), "ticks": 0}
+    told: dict[str, Any] = {"1": cpu}
+    if record.trial.treatment["environment"] == "qemu":
+        told |= {"0": {**cpu, "ticks": None}, "host": {"ran": 0.75, "waited": 0.25, "turns": 7}}
+    return {"before": {"server-0": told}, "after": {"server-0": {"1": {**cpu, "share": 0.5}}}}
+
+
+def made(path: Path) -> RunFolder:
+    folder = plausible_run.make(path, 3, faults=False)
+    records = [TrialRecord.model_validate_json(line) for line in folder.journal.read_text().splitlines()]
+    told = [one.model_copy(update={"observers": {"noise": heard(one)}}) for one in records]
+    folder.journal.write_text("".join(one.model_dump_json() + "\n" for one in told))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:
+    return read(made(tmp_path_factory.mktemp("noise") / "run"))
+
+
+def rows(report: ReportInput, name: str) -> list[dict[str, Any]]:
+    section = plugin.render(report)
+    assert section is not None
+    (block,) = (block for block in section.blocks if isinstance(block, Table) and block.name == name)
+    return [dict(zip((column.title for column in block.columns), row, strict=True)) for row in block.rows]
+
+
+def test_a_run_in_which_nobody_listened_has_no_such_chapter(tmp_path: Path) -> None:
+    assert plugin.render(read(plausible_run.make(tmp_path / "run", 2, faults=False))) is None
+
+
+def test_each_cpu_before_and_after(report: ReportInput) -> None:
+    of_guest = [row for row in rows(report, "noise-cpus") if "qemu" in str(row["treatment"])]
+    assert [(row["when"], row["CPU"], row["% lost"]) for row in of_guest] == [
+        ("before", 0, 25.0),
+        ("before", 1, 25.0),
+        ("after", 1, 50.0),
+    ]
+    assert [row["timer ticks"] for row in of_guest] == [None, 0, 0]
+    assert {row["gaps"] for row in of_guest} == {11}
+    assert {row["longest"] for row in of_guest} == {Quantity(0.003, "s")}
+
+
+def test_only_a_guest_has_a_host_beside_it(report: ReportInput) -> None:
+    (row,) = rows(report, "noise-hosts")
+    assert "qemu" in str(row["treatment"])
+    assert (row["when"], row["% waiting"], row["longest in all"], row["turns"]) == (
+        "before",
+        25.0,
+        Quantity(0.25, "s"),
+        7,
+    )
