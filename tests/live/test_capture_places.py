@@ -8,7 +8,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.model import CaptureSpec, Machine, Observation
 from nearmetal.observers.capture import Capture
 
-from . import laboratory
+from . import both_ends, laboratory
 from .test_hosts import lab, made_on
 
 __all__ = ["lab"]  # a fixture
@@ -46,7 +46,7 @@ def check(seen: Observation) -> None:
     assert seen.artifacts.keys() == {"client-0.pcap", "server-0.pcap", "trace-0.json"}
     told = seen.counters["trace-0"]
     assert told["requests"] >= REQUESTS
-    assert told["lost"] == told["overtaken"] == 0
+    both_ends.check(told, seen.artifacts["client-0.pcap"], seen.artifacts["server-0.pcap"])
     assert told["at.request_first"] < told["at.server.request_first"] < told["at.response_first"]
 
 

@@ -91,14 +91,14 @@ class CaptureWatch:
 
 
 def _joins(stage: Stage, captured: Mapping[str, bytes]) -> dict[str, Sequence[str]]:
-    """Which captures are of the same traffic. A server's that holds several clients' is joined with none of them."""
+    """Each client's capture with its server's, whose other clients are then left out of it."""
     joins: dict[str, Sequence[str]] = {}
+    is_shared = stage.connect == "shared" and len(stage.clients) > 1
     for index in range(len(stage.clients)):
-        ends = [f"client-{index}.pcap"]
-        if stage.connect == "pairs" or len(stage.clients) == 1:
-            ends.append(f"server-{index}.pcap")
-        there = [end for end in ends if end in captured]
-        if there:
+        client, server = f"client-{index}.pcap", f"server-{0 if is_shared else index}.pcap"
+        there = [end for end in (client, server) if end in captured]
+        # Of a server alone it cannot be told which requests are this client's.
+        if there and not (is_shared and client not in captured):
             joins[f"trace-{index}"] = there
     return joins
 
