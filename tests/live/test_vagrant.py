@@ -62,8 +62,10 @@ def at_home(vagrant: Vagrant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VAGRANT_HOME", str(vagrant.home / ".vagrant.d"))
 
 
-def domains(vagrant: Vagrant) -> list[str]:
-    return sorted(vagrant.network.virsh("list", "--all", "--name").split())
+def domains(vagrant: Vagrant, folder: Path) -> list[str]:
+    """Of the project in a folder."""
+    listed = vagrant.network.virsh("list", "--all", "--name").split()
+    return sorted(name for name in listed if name.startswith(f"{folder.name}_"))
 
 
 def order(folder: Path, provision: Provision, machine: str = "default") -> Order:
@@ -83,8 +85,8 @@ async def test_a_study_brings_the_box_up_measures_and_destroys(vagrant: Vagrant,
     records = await study(tmp_path / "run", STUDY.format(folder=folder))
     assert [record.status for record in records] == [TrialStatus.OK] * 2, [record.reason for record in records]
     by_environment = {record.trial.treatment["environment"]: record for record in records}
-    assert by_environment["box"].responses["request_rate"].value > 5
-    assert domains(vagrant) == []
+    assert by_environment["box"].responses["throughput"].value > 5
+    assert domains(vagrant, folder) == []
     assert "not created" in vagrant.run(folder, "status")
 
 
@@ -100,7 +102,7 @@ async def test_killed_in_the_middle_what_it_brought_up_goes_and_nothing_else(vag
     )
     try:
         async with asyncio.timeout(120):
-            while "killed_ours" not in domains(vagrant):
+            while "killed_ours" not in domains(vagrant, folder):
                 assert controller.returncode is None
                 await asyncio.sleep(0.2)
     finally:
@@ -109,7 +111,7 @@ async def test_killed_in_the_middle_what_it_brought_up_goes_and_nothing_else(vag
     assert list(clean.ledgers_folder().glob("*.jsonl"))
     cleaned = await clean.clean()
     assert cleaned.left == ()
-    assert domains(vagrant) == ["killed_theirs"]
+    assert domains(vagrant, folder) == ["killed_theirs"]
     assert "running" in vagrant.run(folder, "status", "theirs")
     vagrant.run(folder, "destroy", "--force")
 
@@ -141,4 +143,4 @@ async def test_what_cannot_be_provisioned_is_told_and_removed(vagrant: Vagrant, 
         await plugin.create(order(folder, "boot"), site, notes)
     (handle,) = notes.handles.values()
     await plugin.destroy(handle, site)
-    assert domains(vagrant) == []
+    assert domains(vagrant, folder) == []

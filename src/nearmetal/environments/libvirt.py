@@ -5,14 +5,14 @@ to pin. "boot" is as there: a fresh overlay over the image's disk, a fresh domai
 domain is transient, so nothing of it stays when it stops, and libvirt destroys it when our connection ends.
 
 Options in [environments.NAME]: `uri`, the connection (else LIBVIRT_DEFAULT_URI, else "qemu:///system"), and `machine`,
-the machine type ("q35").
+the machine type ("q35"); or, for a domain that is somebody's, `domain`, its name, and `data`, `key` and `host_key` as
+of the kind `ssh`. _existing_domain.py has those; what follows here is about our own.
 """
 
 import asyncio
 import contextlib
 import hashlib
 import json
-import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -23,6 +23,7 @@ from qemu.qmp import QMPClient
 
 from nearmetal import plugins
 from nearmetal.config import LIMITS, Paths
+from nearmetal.environments._existing_domain import ExistingDomains
 from nearmetal.environments.qemu import QemuMachine
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import cgroup, network
@@ -33,6 +34,7 @@ from nearmetal.lab.image import placed
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.libvirt import domain, virsh
+from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
 from nearmetal.lab.qemu import arguments, ordered, template
 from nearmetal.lab.qemu.arguments import Guest
@@ -45,6 +47,7 @@ from nearmetal.model import (
     Finding,
     Frozen,
     Handle,
+    Machine,
     MachineSpec,
     Order,
     Port,
@@ -59,33 +62,35 @@ _TICK = 100
 _PAGE = 4096
 
 
-class Options(Frozen):
-    uri: str | None = None
-    machine: str = "q35"
-
-    @property
-    def connection(self) -> str:
-        """The URI that the study or the environment names, else the usual one."""
-        return self.uri or os.environ.get("LIBVIRT_DEFAULT_URI") or "qemu:///system"
-
-
 class LibvirtEnvironment:
     kind: ClassVar[str] = "libvirt"
     Options: ClassVar[type[Frozen]] = Options
-    provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart")
+    provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart", "reuse")
     on_switch: ClassVar[bool] = True
     typical_ready: ClassVar[float] = 7.0
 
     def __init__(self) -> None:
         self._running: dict[str, Running] = {}
         """By machine name: the connection whose end destroys it."""
+        self._existing = ExistingDomains()
+
+    def is_elsewhere(self, options: Mapping[str, Any]) -> bool:
+        return Options.model_validate(dict(options)).domain is not None
 
     # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         options = Options.model_validate(dict(spec.options))
+        if options.domain is not None:
+            return await self._existing.check(spec, machine, site)
         found = [
             *await programs(site, {virsh.PROGRAM: "libvirt-clients"}),
+            finding(
+                "a domain that is there already",
+                spec.provision != "reuse",
+                "domains that nearmetal makes are new for each boot of the study",
+                'name one of yours: domain = "…"; or leave provision = "reuse" out',
+            ),
             lab_machine.image_found(machine.image),
             finding(
                 "a quota",
@@ -102,12 +107,15 @@ class LibvirtEnvironment:
         return found
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
-        await _qemu().prepare(EnvironmentSpec(kind="qemu"), machine, site)
+        if not self.is_elsewhere(spec.options):
+            await _qemu().prepare(EnvironmentSpec(kind="qemu"), machine, site)
 
     # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         options = Options.model_validate(dict(order.options))
+        if options.domain is not None:
+            return await self._existing.create(order, site, ledger)
         parts = await placed.parts(lab_machine.image(order.spec.image), site)
         guest = await ordered.guest(order.name, order.spec, options.machine, parts, order.port, site)
         folder, identity, tap = f"{site.state}/machines/{order.name}", str(uuid.uuid4()), _tap(order.name)
@@ -156,7 +164,9 @@ class LibvirtEnvironment:
 
     # ── Reach, remove ────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def attach(self, handle: Handle, site: Site) -> "DomainMachine":
+    async def attach(self, handle: Handle, site: Site) -> Machine:
+        if "domain" in handle.data:
+            return await self._existing.attach(handle, site)
         if "ssh_port" not in handle.data:
             raise NotProvisioned("its creation was interrupted", handle.name)
         port = await site.forward(handle.data["ssh_port"])
@@ -165,6 +175,9 @@ class LibvirtEnvironment:
         return machine
 
     async def destroy(self, handle: Handle, site: Site) -> None:
+        if "domain" in handle.data:
+            await self._existing.destroy(handle, site)
+            return
         connection = Connection(handle.data["uri"], site)
         if handle.data["uuid"] in await connection.run("list", "--all", "--uuid"):
             await connection.run("destroy", handle.data["uuid"])

@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, IPvAnyAddress, StrictBool
 
 from nearmetal.errors import HostCannot, NotProvisioned, ToolFailed
-from nearmetal.lab.behind_ssh import BehindSsh, GuestBehindSsh
+from nearmetal.lab.behind_ssh import BehindSsh, GuestBehindSsh, permitted
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.vagrant import login, project
 from nearmetal.lab.vagrant.output import Known
@@ -82,6 +82,7 @@ class VagrantEnvironment:
             ),
             *await programs(site, {project.PROGRAM: "vagrant"}),
             _vagrantfile(options),
+            *permitted(spec.provision, machine),
         ]
         if all(one.ok for one in found):
             found.append(await _usable(options, spec.provision or "boot", site))

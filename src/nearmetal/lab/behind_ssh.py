@@ -5,20 +5,39 @@ one logs in, and its site is the host that it is started from.
 """
 
 import asyncio
+import contextlib
 from typing import TypeVar
 
 import asyncssh
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, Unreachable
+from nearmetal.errors import HostCannot, MachineError, MachineLost, NotProvisioned, Unreachable
 from nearmetal.lab import borrowed, cpus
 from nearmetal.lab.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, borrowing, measured
-from nearmetal.lab.findings import programs
+from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.ssh_site import SshSite
-from nearmetal.model import Cost, Handle, HostSpec, Order, Recorder, Site
+from nearmetal.model import Cost, Finding, Handle, HostSpec, MachineSpec, Order, Provision, Recorder, Site
 
 _PAUSE = 1.0
 """Seconds between two attempts to log in."""
+
+
+def permitted(provision: Provision | None, machine: MachineSpec) -> list[Finding]:
+    """What a study asks for that is not done to a machine behind SSH. Pure."""
+    return [
+        finding(
+            "kernel arguments",
+            not machine.kernel_arguments or provision == "restart",
+            "they take another boot of the machine, which is not booted again unless you say so",
+            'set provision = "restart", or leave isolation by the kernel out',
+        ),
+        finding(
+            "neighbours",
+            not machine.neighbours,
+            "what goes on beside it comes from the lab's image, and it has the machine's own programs",
+            "leave contention out for it",
+        ),
+    ]
 
 
 class GuestBehindSsh(BorrowedMachine):
@@ -73,6 +92,16 @@ class BehindSsh:
         if "way" in handle.data:
             await self._borrowing.give_back(handle.name, await self._again(handle))
         await self.let_go(handle)
+
+    async def power_off(self, handle: Handle) -> bool:
+        """Tell it from inside to power itself off, where one gets in, and close what leads there. Whether it heard."""
+        is_told = False
+        if "way" in handle.data:
+            with contextlib.suppress(MachineError):
+                there = await self._again(handle)
+                is_told = (await there.exec(["poweroff"], timeout=LIMITS.stop)).status == 0
+        await self.let_go(handle)
+        return is_told
 
     async def let_go(self, handle: Handle) -> None:
         """Close what leads there; what still runs there ends. Idempotent."""

@@ -135,7 +135,7 @@ class BorrowedMachine(SshCommands):
     """
 
     owned = False
-    peer = None
+    peer: str | None = None
 
     def __init__(self, handle: Handle, there: SshSite, site: Site, confine: Confine) -> None:
         super().__init__(handle.name)

@@ -11,6 +11,8 @@ from nearmetal.model import Commands, Site, SiteRunning
 
 PROGRAM: Final = "virsh"
 _CREATED: Final = b"Domain "
+_LOCALE: Final = {"LC_ALL": "C"}
+"""In which its words are known."""
 
 
 class Connection:
@@ -25,7 +27,7 @@ class Connection:
 
     async def run(self, *argv: str) -> str:
         """What it says. HostCannot with what libvirt said otherwise."""
-        ended = await self.site.exec(self.words(*argv))
+        ended = await self.site.exec(self.words(*argv), env=_LOCALE)
         if ended.status != 0:
             raise HostCannot(f"libvirt: {reason(ended.stderr)}", self.uri)
         return ended.text

@@ -23,6 +23,7 @@ DOWN: Final = 300.0
 _LOCKED: Final = 180.0
 """Seconds to wait for another Vagrant that works on the machine: one that a dead controller started, perhaps."""
 _PAUSE: Final = 2.0
+_BUSY: Final = ("MachineLocked", "MachineActionLockedError")
 
 _REMEDIES: Final[Mapping[str, str]] = {
     "NoEnvironmentError": "name the folder where the Vagrantfile is",
@@ -30,6 +31,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "ProviderNotFound": "install the provider's plugin, or name another by VAGRANT_DEFAULT_PROVIDER",
     "UIExpectsTTY": "nearmetal answers no questions: let the Vagrantfile ask none",
     "MachineLocked": "wait until the other vagrant ends",
+    "MachineActionLockedError": "wait until the other vagrant ends",
 }
 
 
@@ -79,7 +81,7 @@ class Project:
                 await self._run(*argv, limit=DOWN)
                 return
             except Refused as error:
-                if error.kind != "MachineLocked" or asyncio.get_running_loop().time() > until:
+                if error.kind not in _BUSY or asyncio.get_running_loop().time() > until:
                     raise
             await asyncio.sleep(_PAUSE)
 

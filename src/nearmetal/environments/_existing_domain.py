@@ -1,0 +1,134 @@
+"""Domains that are somebody's, for `kind = "libvirt"` with `domain`: found by name, and reached by SSH.
+
+Inside, one is used as a machine of kind `ssh` is. One that runs goes on running; one that is off is started, and shut
+down when its boot of the study is over. docs/adr/libvirt-by-virsh.md has the reasons.
+"""
+
+from nearmetal.errors import BadInput, HostCannot, MachineError, NotProvisioned
+from nearmetal.lab import behind_ssh
+from nearmetal.lab.behind_ssh import BehindSsh, GuestBehindSsh
+from nearmetal.lab.findings import finding, programs
+from nearmetal.lab.libvirt import existing, virsh
+from nearmetal.lab.libvirt.existing import Domain, Found
+from nearmetal.lab.libvirt.options import Options
+from nearmetal.lab.libvirt.virsh import Connection
+from nearmetal.lab.ssh_login import log_in, refuse_unusable
+from nearmetal.model import Cost, EnvironmentSpec, Finding, Handle, MachineSpec, Order, Recorder, Site
+from nearmetal.units import show_size
+
+_NOBODY = "192.0.2.1"
+"""An address for documentation (RFC 5737), in place of one that is not known yet."""
+
+
+class ExistingDomains:
+    def __init__(self) -> None:
+        self._guests = BehindSsh()
+
+    async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+        options = Options.model_validate(dict(spec.options))
+        found = [
+            *await programs(site, {virsh.PROGRAM: "libvirt-clients"}),
+            *behind_ssh.permitted(spec.provision, machine),
+        ]
+        if all(one.ok for one in found):
+            found += await _usable(options, spec, machine, site)
+        return found
+
+    async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
+        options = Options.model_validate(dict(order.options))
+        connection = Connection(options.connection, site)
+        try:
+            found = await existing.find(connection, str(options.domain))
+            existing.refuse_unready(found, order.provision)
+            data = {"uri": options.connection, "uuid": found.uuid, "domain": found.name, "runs": found.runs, "id": ""}
+            handle = Handle(kind="libvirt", name=order.name, site=site.name, data=data)
+            ledger.creating(handle)
+            domain = Domain(connection, found.uuid)
+            if not found.runs:
+                handle = await _started(handle, domain, ledger)
+            address = await domain.addressed()
+        except HostCannot as error:
+            raise NotProvisioned(error.what, order.name, error.remedy) from None
+        return await self._guests.enter(handle, order, options.way(str(address)), ledger)
+
+    async def attach(self, handle: Handle, site: Site) -> "DomainGuest":
+        return await self._guests.attach(DomainGuest, handle, site)
+
+    async def destroy(self, handle: Handle, site: Site) -> None:
+        """Nothing is removed. One that was started for us is shut down, unless somebody has started it since."""
+        domain = _domain(handle, site)
+        if not handle.data["runs"]:
+            if handle.data["id"] in ("", await domain.run_id()):
+                await domain.shut_down(is_told=await self._guests.power_off(handle))
+            await self._guests.let_go(handle)
+            return
+        try:
+            await self._guests.leave(handle)
+        except MachineError:
+            if await domain.runs():
+                raise
+            await self._guests.let_go(handle)  # and what was ours in it went with its memory
+
+
+class DomainGuest(GuestBehindSsh):
+    """A guest whose monitor libvirt knows."""
+
+    def __init__(self, handle: Handle, *more: object) -> None:
+        super().__init__(handle, *more)  # type: ignore[arg-type]
+        self._domain = _domain(handle, self.site)
+
+    async def cost(self) -> Cost | None:
+        cost = await self._domain.cost()
+        if cost is None and not await self._domain.runs():
+            raise self.lost()
+        return cost
+
+
+def _domain(handle: Handle, site: Site) -> Domain:
+    return Domain(Connection(handle.data["uri"], site), handle.data["uuid"])
+
+
+async def _started(handle: Handle, domain: Domain, ledger: Recorder) -> Handle:
+    await domain.start()
+    known = handle.model_copy(update={"data": {**handle.data, "id": await domain.run_id()}})
+    ledger.creating(known)
+    return known
+
+
+# ── What is missing ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _usable(options: Options, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+    """Whether there is such a domain, as large as is asked for, and whether one gets into it if it runs."""
+    what = f"the domain {options.domain}"
+    connection = Connection(options.connection, site)
+    try:
+        refuse_unusable(options.way(_NOBODY), what)
+        found = await existing.find(connection, str(options.domain))
+        existing.refuse_unready(found, spec.provision or "boot")
+        if found.runs:
+            address = await Domain(connection, found.uuid).address()
+            if address is None:
+                raise HostCannot("it runs, and nothing tells its address", remedy=existing.NO_ADDRESS)
+            (await log_in(options.way(str(address)), f"{what} ({address})")).abort()
+    except (HostCannot, BadInput) as error:
+        return [Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)]
+    return [Finding(what=what, ok=True, detail=found.state), *_large_enough(found, machine)]
+
+
+def _large_enough(found: Found, machine: MachineSpec) -> list[Finding]:
+    """Pure."""
+    return [
+        finding(
+            f"{machine.vcpus} CPUs in {found.name}",
+            machine.vcpus <= found.vcpus,
+            f"it has {found.vcpus}",
+            f"set machine.vcpus to at most {found.vcpus}, or give it more",
+        ),
+        finding(
+            f"{show_size(machine.memory)} of memory in {found.name}",
+            machine.memory <= found.memory,
+            f"it has {show_size(found.memory)}",
+            "ask for less in machine.memory, or give it more",
+        ),
+    ]

@@ -1,0 +1,142 @@
+"""A domain that is somebody's, such as those of virt-manager: used while it runs, or started and shut down again.
+
+Nothing of its definition is changed, and its power is never cut: one that does not shut down is told.
+"""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+
+from nearmetal import units
+from nearmetal.errors import HostCannot, NotProvisioned, ToolFailed
+from nearmetal.lab.libvirt import told
+from nearmetal.lab.libvirt.told import Address
+from nearmetal.lab.libvirt.virsh import Connection
+from nearmetal.model import Cost, Provision
+
+RUNS, OFF = "running", "shut off"
+_STATES_THAT_RUN = (RUNS, "idle", "blocked")
+"""Xen says "idle" of a domain that runs and has nothing to do."""
+_SOURCES = ("lease", "agent", "arp")
+_ADDRESS = 300.0
+"""Seconds that a domain which was started may take to have an address: a whole distribution boots, emulated perhaps."""
+_DOWN = 120.0
+_PAUSE = 0.5
+NO_ADDRESS = (
+    "put it on a network of libvirt's, install qemu-guest-agent in it, "
+    'or take kind = "ssh" with address = "root@…" while it runs'
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A domain of that name, as it was found."""
+
+    name: str
+    uuid: str
+    state: str
+    has_saved: bool
+    """Whether its memory was saved when it was stopped, and starting it would use that up."""
+    vcpus: int
+    memory: int
+    """Bytes."""
+
+    @property
+    def runs(self) -> bool:
+        return self.state in _STATES_THAT_RUN
+
+
+async def find(connection: Connection, name: str) -> Found:
+    """HostCannot where libvirt does not answer, or none or two have the name."""
+    uuids = told.uuids(await connection.run("list", "--all", "--uuid", "--name"), name)
+    if not uuids:
+        names = ", ".join((await connection.run("list", "--all", "--name")).split("\n")).strip(", ")
+        raise HostCannot(f"there is no domain {name!r}", connection.uri, f"name one of: {names or '(there is none)'}")
+    if len(uuids) > 1:
+        raise HostCannot(f"{len(uuids)} domains are called {name!r}", connection.uri, "rename one: virsh domrename")
+    facts = told.facts(await connection.run("dominfo", uuids[0]))
+    return Found(
+        name=name,
+        uuid=uuids[0],
+        state=facts.get("State", "unknown"),
+        has_saved=facts.get("Managed save") == "yes",
+        vcpus=int(facts["CPU(s)"]),
+        memory=units.size(facts["Max memory"].replace(" ", "")),
+    )
+
+
+def refuse_unready(found: Found, provision: Provision) -> None:
+    """HostCannot where a domain in this state cannot be had so. Pure."""
+    if found.state != OFF and not found.runs:
+        raise HostCannot(f"{found.name} is {found.state}", remedy=f"see: virsh domstate {found.name}; then start it")
+    if found.has_saved and not found.runs:
+        raise HostCannot(
+            f"{found.name} was saved as it ran, and goes on from there but once",
+            remedy=f"start it yourself, or forget what was saved: virsh managedsave-remove {found.name}",
+        )
+    if provision == "boot" and found.runs:
+        raise HostCannot(
+            f"{found.name} runs, and each boot is to start it",
+            remedy='set provision = "reuse" to measure it as it is, or shut it down',
+        )
+
+
+class Domain:
+    """One that is somebody's, by its UUID."""
+
+    def __init__(self, connection: Connection, uuid: str) -> None:
+        self._connection = connection
+        self.uuid = uuid
+
+    async def address(self) -> Address | None:
+        """What the network's leases, the guest's agent or the host's neighbours say of it, whichever knows."""
+        macs = told.macs(await self._connection.run("domiflist", self.uuid))
+        for source in _SOURCES:
+            with contextlib.suppress(HostCannot):  # no such network, no agent: the next may know
+                found = told.address(await self._connection.run("domifaddr", self.uuid, "--source", source), macs)
+                if found:
+                    return found
+        return None
+
+    async def start(self) -> None:
+        await self._connection.run("start", self.uuid)
+
+    async def addressed(self) -> Address:
+        """As soon as it has an address. NotProvisioned when it has none in time, or ends."""
+        until = asyncio.get_running_loop().time() + _ADDRESS
+        while True:
+            found = await self.address()
+            if found:
+                return found
+            if not await self.runs():
+                raise NotProvisioned("it has shut down while it booted", self.uuid, "see its console")
+            if asyncio.get_running_loop().time() > until:
+                raise NotProvisioned(f"nothing tells its address within {_ADDRESS:g} s", self.uuid, NO_ADDRESS)
+            await asyncio.sleep(_PAUSE)
+
+    async def runs(self) -> bool:
+        """Not where it is there no more."""
+        return self.uuid in (await self._connection.run("list", "--uuid")).split()
+
+    async def run_id(self) -> str:
+        """Which of its runs this is; "-" while it is off."""
+        return (await self._connection.run("domid", self.uuid)).strip() if await self.runs() else "-"
+
+    async def shut_down(self, is_told: bool) -> None:
+        """Return when it is off. `is_told`: from inside, to power itself off. HostCannot when it goes on."""
+        until = asyncio.get_running_loop().time() + _DOWN
+        while await self.runs():
+            if not is_told:
+                with contextlib.suppress(HostCannot):  # it may be off by now
+                    await self._connection.run("shutdown", self.uuid)
+                is_told = True
+            if asyncio.get_running_loop().time() > until:
+                raise HostCannot(f"it still runs {_DOWN:g} s after it was to shut down", self.uuid, "shut it down")
+            await asyncio.sleep(_PAUSE)
+
+    async def cost(self) -> Cost | None:
+        """None where libvirt does not tell."""
+        try:
+            return told.cost(await self._connection.run("domstats", "--cpu-total", "--balloon", self.uuid))
+        except (HostCannot, ToolFailed):
+            return None
