@@ -149,6 +149,12 @@ async def test_the_probe_runs_from_where_it_lies(make: Make) -> None:
     assert (await machine.exec(["stat", "-f", "-c", "%T", "/run", "/tmp"])).text.split() == ["tmpfs", "tmpfs"]
 
 
+async def test_a_record_says_which_engine_made_it(environment: DockerEnvironment, site: LocalSite) -> None:
+    told = await environment.versions({}, site)
+    assert told["Docker engine"][0].isdigit()
+    assert "Docker engine's runc" in told
+
+
 async def test_every_container_starts_fresh_from_one_image(make: Make, engine: str, lab_image: Image) -> None:
     one = await make()
     await one.put(b"mine", "/root/mark")

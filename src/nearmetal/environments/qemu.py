@@ -90,6 +90,10 @@ class QemuEnvironment:
 
     # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
 
+    async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
+        told = await must(site, arguments.PROGRAM, "--version")
+        return {"QEMU": told.decode().partition("\n")[0].removeprefix("QEMU emulator version ")}
+
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """On another host the image's parts are sent once; every guest's disk is an overlay over the image's.
 

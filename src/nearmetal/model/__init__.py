@@ -23,6 +23,7 @@ from nearmetal.model.machines import (
     Site,
     SiteRunning,
     Stage,
+    Versioned,
 )
 from nearmetal.model.plan import BlockPlan, BootPlan, ContrastPlan, Plan, TrialPlan
 from nearmetal.model.record import (
@@ -122,6 +123,7 @@ __all__ = [
     "TrialPlan",
     "TrialRecord",
     "TrialStatus",
+    "Versioned",
     "Warned",
     "Watch",
     "Whole",

@@ -267,6 +267,15 @@ class Reached(Protocol):
 
 
 @runtime_checkable
+class Versioned(Protocol):
+    """An environment whose machines are made by a program of the site's, which a reader of the results has to know."""
+
+    async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
+        """By what each program is called, from what stands in [environments.NAME]. HostCannot where it is not there."""
+        ...
+
+
+@runtime_checkable
 class Elsewhere(Protocol):
     """An environment that has machines in a network of the user's, at addresses known only once they run.
 

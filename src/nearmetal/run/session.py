@@ -1,6 +1,5 @@
 """From a study to a finished run: check, lock, build what is needed, run, conclude. What the command line calls."""
 
-import contextlib
 import datetime
 import json
 import os
@@ -16,16 +15,15 @@ from nearmetal import factors as words
 from nearmetal import hosts, plugins
 from nearmetal import plan as planning
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput, HostCannot, NearmetalError
+from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import clean, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.ledger import held
 from nearmetal.lab.lock import measuring
-from nearmetal.lab.qemu import arguments
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.lab.sites import opener
-from nearmetal.model import Environment, MachineSpec, Plan, Study
+from nearmetal.model import Environment, MachineSpec, Plan, Study, Versioned
 from nearmetal.run import runner, shape
 from nearmetal.run.events import Event
 from nearmetal.run.missing import Missing, cannot_run
@@ -76,7 +74,7 @@ async def open_folder(request: Request, open_site: OpenSite) -> RunFolder:
         raise _refusal(request.study, missing)
     folder = RunFolder(request.folder)
     request.folder.mkdir(parents=True, exist_ok=True)
-    folder.write_manifest(await _manifest(request, plan, missing))
+    folder.write_manifest(await _manifest(request, plan, missing, open_site))
     return folder
 
 
@@ -186,7 +184,7 @@ def _at(machine: MachineSpec, host: str) -> MachineSpec:
 # ── The manifest ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _manifest(request: Request, plan: Plan, missing: Missing) -> Manifest:
+async def _manifest(request: Request, plan: Plan, missing: Missing, open_site: OpenSite) -> Manifest:
     return Manifest(
         run=request.folder.name,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -197,7 +195,7 @@ async def _manifest(request: Request, plan: Plan, missing: Missing) -> Manifest:
         plan=plan,
         left_out=tuple(treatment for treatment, _ in missing),
         left_out_why=tuple(f"{lacking.what}: {lacking.detail}" for _, lacking in missing),
-        versions={**_versions(), **_image_versions(request.study), **await _emulator_version()},
+        versions={**_versions(), **_image_versions(request.study), **await _maker_versions(plan, request, open_site)},
         host=await host_facts(),
     )
 
@@ -226,11 +224,20 @@ def _image_versions(study: Study) -> Mapping[str, str]:
     }
 
 
-async def _emulator_version() -> Mapping[str, str]:
-    with contextlib.suppress(NearmetalError):
-        told = await must(LocalSite(), arguments.PROGRAM, "--version")
-        return {"QEMU": told.decode().partition("\n")[0].removeprefix("QEMU emulator version ")}
-    return {}
+async def _maker_versions(plan: Plan, request: Request, open_site: OpenSite) -> Mapping[str, str]:
+    """Of what makes the machines, on each of their hosts."""
+    asked = [words.ask(request.study, treatment, plugins.names("treatments")) for treatment in plan.treatments]
+    servers = [(one.environment, one.machine.host) for one in asked]
+    clients = [(one.clients.environment, one.clients.host) for one in asked]
+    found: dict[str, str] = {}
+    for level, host in dict.fromkeys((*servers, *clients)):
+        spec = request.study.environment(level)
+        environment = plugins.load("environments", spec.kind)
+        if isinstance(environment, Versioned):
+            site = await open_site(host)
+            told = await environment.versions(spec.options, site)
+            found |= {name if site.spec is None else f"{name} on {site.name}": one for name, one in told.items()}
+    return found
 
 
 async def host_facts() -> dict[str, Any]:
