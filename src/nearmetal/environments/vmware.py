@@ -1,0 +1,272 @@
+"""A virtual machine of vSphere's, on a vCenter or a host of ESXi: found by its name, or cloned for each boot.
+
+Options in [environments.NAME]:
+`server`, `user`       where vSphere answers ("vcenter.example.org", or with ":8443"), and who we are there
+`password_env`         the variable of the environment that has the password (NEARMETAL_VMWARE_PASSWORD)
+`ca_file`, `thumbprint`, `insecure`   authorities of its certificate in PEM, or the certificate's SHA-256, or no check
+`vm`, `template`       the machine's name, or that of what is cloned; with folders before it where two have it
+`login`, `port`        as whom and where one logs in to the guest by SSH (root, 22)
+`address`              the guest's, where no VMware Tools tell it
+`data`, `key`, `host_key`, `jump`     as for machines of kind `ssh`
+
+The machine is given the CPUs, the memory and the network card of the study while it is off, and gets back what it had.
+What it had is in the ledger before, and a mark in the machine says whose loan it is. `provision` says what may be done:
+"boot" starts one that is off, and stops it; "reuse" takes one that runs and is as the study asks, and lets it run;
+"restart" is leave to stop one that runs. In the guest it goes on as with machines of kind `ssh`.
+"""
+
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, IPvAnyAddress, StrictBool, model_validator
+
+from nearmetal.errors import HostCannot, NearmetalError, NotProvisioned
+from nearmetal.lab import ssh_login
+from nearmetal.lab.behind_ssh import BehindSsh, GuestBehindSsh
+from nearmetal.lab.findings import finding, provided
+from nearmetal.lab.vmware import lending
+from nearmetal.lab.vmware import machine as machines
+from nearmetal.lab.vmware.account import Account
+from nearmetal.lab.vmware.api import CARD, CLONE, CONFIGURE, POWER, Api
+from nearmetal.lab.vmware.machine import AS_FOUND, Loan, Seen
+from nearmetal.lab.vmware.vsphere import Vsphere
+from nearmetal.model import (
+    EnvironmentSpec,
+    Finding,
+    Frozen,
+    Handle,
+    HostSpec,
+    MachineSpec,
+    Order,
+    Provision,
+    Recorder,
+    Site,
+)
+from nearmetal.model.study import SshTarget
+
+
+class Options(Frozen):
+    server: Annotated[str, Field(pattern=r"^[A-Za-z0-9\[][A-Za-z0-9_.:\[\]-]*$", max_length=300)]
+    user: Annotated[str, Field(min_length=1)]
+    password_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = "NEARMETAL_VMWARE_PASSWORD"
+    ca_file: str | None = None
+    thumbprint: Annotated[str, Field(pattern=r"^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$")] | None = None
+    insecure: StrictBool = False
+    vm: Annotated[str, Field(min_length=1)] | None = None
+    template: Annotated[str, Field(min_length=1)] | None = None
+    login: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")] = "root"
+    port: Annotated[int, Field(ge=1, le=65535)] = 22
+    address: IPvAnyAddress | None = None
+    data: IPvAnyAddress | None = None
+    key: str | None = None
+    host_key: str | None = None
+    jump: SshTarget | None = None
+
+    @model_validator(mode="after")
+    def _chosen(self) -> "Options":
+        if (self.vm is None) == (self.template is None):
+            raise ValueError('it takes either vm = "NAME", or template = "NAME"')
+        if sum((self.ca_file is not None, self.thumbprint is not None, self.insecure)) > 1:
+            raise ValueError("it takes only one of ca_file, thumbprint and insecure")
+        return self
+
+    @property
+    def account(self) -> Account:
+        return Account(self.server, self.user, self.password_env, self.ca_file, self.thumbprint, self.insecure)
+
+    @property
+    def source(self) -> str:
+        """The name to look for."""
+        return self.vm or self.template or ""
+
+    def way(self, address: str) -> HostSpec:
+        """How one logs in to the guest."""
+        host = f"[{address}]" if ":" in address else address
+        ssh = f"{self.login}@{host}:{self.port}"
+        return HostSpec(ssh=ssh, trunk=self.data, key=self.key, host_key=self.host_key, jump=self.jump)
+
+
+class Borrowed(Frozen):
+    """What a handle says of a machine of vSphere's besides how one logs in."""
+
+    options: Options
+    reference: str
+    """Of the machine, or of the template while there is no clone yet."""
+    uuid: str
+    clone: str = ""
+    """The name of the clone that is made; "" for a machine of the user's."""
+    loan: Loan | None = None
+    """None for a machine that is used as it is."""
+
+    def started(self, machine: Seen) -> "Borrowed":
+        """The same when this machine, which may be a clone by now, is about to be started."""
+        loan = self.loan.model_copy(update={"started": True}) if self.loan else None
+        return self.model_copy(update={"reference": machine.reference, "uuid": machine.uuid, "loan": loan})
+
+
+class VmwareEnvironment:
+    kind: ClassVar[str] = "vmware"
+    Options: ClassVar[type[Frozen]] = Options
+    provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart", "reuse")
+    on_switch: ClassVar[bool] = False
+    typical_ready: ClassVar[float] = 60.0
+
+    def __init__(self) -> None:
+        self._guests = BehindSsh()
+        self._apis: dict[Account, Api] = {}
+
+    def is_elsewhere(self, options: Mapping[str, Any]) -> bool:
+        return True
+
+    def _api(self, account: Account) -> Api:
+        if account not in self._apis:
+            self._apis[account] = Vsphere(account)
+        return self._apis[account]
+
+    # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+        options = Options.model_validate(dict(spec.options))
+        provision = spec.provision or self.provisions[0]
+        found = [
+            finding("pyVmomi", _is_installed(), "it is not installed", 'pip install "nearmetal[vmware]"'),
+            finding("this host", site.spec is None, "vSphere is spoken to from here", "leave machine.host out"),
+            provided("a password", options.account.password),
+            provided("a way to log in", lambda: ssh_login.refuse_unusable(options.way("192.0.2.1"), "the guest")),
+            *machines.wishes(machine, provision),
+        ]
+        if all(one.ok for one in found):
+            found += await _looked_at(self._api(options.account), options, machine, provision)
+        return found
+
+    async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
+        """Nothing is prepared; but that no certificate is asked for is told."""
+        options = Options.model_validate(dict(spec.options))
+        if options.insecure:
+            print(
+                f"warning: {options.server} may be anybody: its certificate is not checked (insecure)", file=sys.stderr
+            )
+
+    # ── Create ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
+        options = Options.model_validate(dict(order.options))
+        api = self._api(options.account)
+
+        def noted(borrowed: Borrowed) -> Handle:
+            data = {"role": order.role, "vmware": borrowed.model_dump(mode="json")}
+            handle = Handle(kind=self.kind, name=order.name, site=site.name, data=data)
+            ledger.creating(handle)
+            return handle
+
+        async with _provisioning(order.name):
+            seen = await lending.found(api, options.source)
+            _refuse(seen, order, options)
+            borrowed = _borrowed(seen, order, options)
+            handle = noted(borrowed)
+            if (loan := borrowed.loan) is not None:
+                if borrowed.clone:
+                    seen = await lending.clone_of(api, seen, borrowed.clone, loan)
+                else:
+                    seen = await lending.borrow(api, seen, loan)
+                await api.configure(seen, machines.change(seen.shape, loan.given, loan.mark))
+                handle = noted(borrowed.started(seen))
+                await lending.start(api, seen, loan)
+            address = str(options.address) if options.address else await lending.told_address(api, seen)
+        return await self._guests.enter(handle, order, options.way(address), ledger)
+
+    # ── Reach, give back ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def attach(self, handle: Handle, site: Site) -> GuestBehindSsh:
+        return await self._guests.attach(GuestBehindSsh, handle, site)
+
+    async def destroy(self, handle: Handle, site: Site) -> None:
+        borrowed = Borrowed.model_validate(handle.data["vmware"])
+        api = self._api(borrowed.options.account)
+        now = await _again(api, borrowed)
+        if now is not None and borrowed.loan is None and now.power == "on":
+            await self._guests.leave(handle)
+        await self._guests.let_go(handle)
+        if now is not None and borrowed.clone:
+            await lending.remove(api, now)
+        elif now is not None and borrowed.loan is not None:
+            await lending.give_back(api, now, borrowed.loan)
+
+
+async def _looked_at(api: Api, options: Options, spec: MachineSpec, provision: Provision) -> list[Finding]:
+    """What speaks against the machine itself, and against what we may do with it."""
+    try:
+        seen = await lending.found(api, options.source)
+        denied = await api.denied(seen.reference, _needed(options, spec, seen, provision))
+    except NearmetalError as error:
+        return [Finding(what=f"vSphere at {options.server}", ok=False, detail=error.what, remedy=error.remedy)]
+    return [
+        *machines.objections(seen, spec, provision, options.template is not None, options.address is not None),
+        finding(
+            f"privileges of {options.user} on {seen.name!r}",
+            not denied,
+            f"these are lacking: {', '.join(denied)}",
+            "have them added to a role of the user's",
+        ),
+    ]
+
+
+def _is_installed() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("pyVmomi") is not None
+
+
+def _borrowed(seen: Seen, order: Order, options: Options) -> Borrowed:
+    """What is about to become of a machine; one that already is as the study asks is only used. Pure, but the mark."""
+    given = machines.asked(order.spec, seen.shape)
+    loan = Loan(found=seen.shape, given=given, was_on=seen.power == "on", mark=lending.mark(order.name))
+    is_used = options.template is None and order.provision != "boot" and seen.shape == given
+    return Borrowed(
+        options=options,
+        reference=seen.reference,
+        uuid=seen.uuid,
+        clone=order.name if options.template is not None else "",
+        loan=None if is_used else loan,
+    )
+
+
+def _needed(options: Options, spec: MachineSpec, seen: Seen, provision: Provision) -> tuple[str, ...]:
+    """The privileges that what is done to a machine takes."""
+    card = CARD if spec.nic not in (AS_FOUND, seen.shape.nic) else ()
+    if options.template is not None:
+        return (*CLONE, *CONFIGURE, *card, *POWER)
+    return () if provision == "reuse" else (*CONFIGURE, *card, *POWER)
+
+
+def _refuse(seen: Seen, order: Order, options: Options) -> None:
+    """HostCannot for what has come to be since the check before the run."""
+    is_cloned, has_address = options.template is not None, options.address is not None
+    for one in machines.objections(seen, order.spec, order.provision, is_cloned, has_address):
+        if not one.ok:
+            raise HostCannot(one.detail, one.what, one.remedy)
+
+
+@asynccontextmanager
+async def _provisioning(name: str) -> AsyncIterator[None]:
+    """A machine that vSphere does not let come up was not provisioned."""
+    try:
+        yield
+    except HostCannot as error:
+        raise NotProvisioned(error.what, error.where or name, error.remedy) from None
+
+
+async def _again(api: Api, borrowed: Borrowed) -> Seen | None:
+    """The machine that was borrowed, or the clone, however far it came. None when it is no more."""
+    await api.settled(borrowed.reference)
+    seen = await api.seen(borrowed.reference)
+    if seen is not None and borrowed.clone and seen.name != borrowed.clone:
+        # It was about to be made when this was written down.
+        made = [one for one, name in (await api.names()).items() if name == borrowed.clone]
+        return await api.seen(made[0]) if made else None
+    return seen if seen is not None and seen.uuid == borrowed.uuid else None
+
+
+plugin = VmwareEnvironment()

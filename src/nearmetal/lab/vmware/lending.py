@@ -1,0 +1,126 @@
+"""How machines of vSphere's are found, lent and given back: what is asked of an `Api`, in which order."""
+
+import asyncio
+import getpass
+import socket
+
+from nearmetal.errors import HostCannot
+from nearmetal.lab.vmware import machine as machines
+from nearmetal.lab.vmware.api import Api
+from nearmetal.lab.vmware.machine import Loan, Seen, Wanted
+from nearmetal.study_text import did_you_mean
+
+ADDRESS = 300.0
+"""Seconds that a guest may take from its power to an address."""
+_PAUSE = 0.5
+"""Seconds between two looks for it."""
+_SHOWN = 20
+"""Names of machines that are told."""
+
+
+def mark(name: str) -> str:
+    """Who borrows a machine, for whoever finds it."""
+    return f"{name} ({getpass.getuser()} on {socket.gethostname()})"
+
+
+async def found(api: Api, name: str) -> Seen:
+    """The machine of this name, which may have folders before it. HostCannot when there is none, or another one."""
+    names = await api.names()
+    called = [one for one, its in names.items() if machines.is_called(its, name)]
+    if not called:
+        alike = [one for one, its in names.items() if machines.is_called(its, name.rpartition("/")[2])]
+        called = [one for one in alike if f"/{await api.place(one)}".endswith(f"/{name}")]
+    if len(called) > 1:
+        places = " and ".join(sorted([await api.place(one) for one in called]))
+        raise HostCannot(f"{len(called)} machines are called {name!r}: {places}", remedy="name it with its folders")
+    seen = await api.seen(called[0]) if called else None
+    if seen is None:
+        remedy = did_you_mean(name, sorted(names.values())[:_SHOWN], "there are")
+        raise HostCannot(f"no machine that you may see is called {name!r}", remedy=remedy)
+    return seen
+
+
+async def clone_of(api: Api, template: Seen, name: str, loan: Loan) -> Seen:
+    """A clone, marked, off. Its card is still the template's."""
+    change = machines.change(template.shape, loan.given, loan.mark).model_copy(update={"nic": ""})
+    return await _must_see(api, await api.clone(template.reference, name, change))
+
+
+async def borrow(api: Api, seen: Seen, loan: Loan) -> Seen:
+    """A machine of the user's, marked, off."""
+    await api.configure(seen, Wanted(mark=loan.mark))
+    marked = await _must_see(api, seen.reference)
+    if marked.mark != loan.mark:
+        raise HostCannot(f"{marked.mark or 'somebody'} has borrowed it at the same moment", seen.name)
+    if marked.power == "on":
+        if not loan.was_on:
+            raise HostCannot("somebody has started it at this moment", seen.name, "stop it for the study")
+        await api.stop(marked.reference)
+        marked = await _must_see(api, marked.reference)
+    return marked
+
+
+async def start(api: Api, machine: Seen, loan: Loan) -> None:
+    """A machine that was configured as it was asked for. HostCannot when it is not so."""
+    await api.start(machine.reference)
+    differs = machines.differences((await _must_see(api, machine.reference)).shape, loan.given)
+    if differs:
+        raise HostCannot(f"it was not made as asked: {'; '.join(differs)}", machine.name)
+
+
+async def _must_see(api: Api, reference: str) -> Seen:
+    seen = await api.seen(reference)
+    if seen is None:
+        raise HostCannot("somebody has removed the machine", reference)
+    return seen
+
+
+async def told_address(api: Api, machine: Seen) -> str:
+    """What its tools tell, as soon as they do."""
+    until = asyncio.get_running_loop().time() + ADDRESS
+    while True:
+        seen = await _must_see(api, machine.reference)
+        address = machines.address_of(seen.addresses)
+        if address is not None:
+            return address
+        if seen.power != "on":
+            raise HostCannot("it went off before it had an address", machine.name, "look at its console")
+        if asyncio.get_running_loop().time() > until:
+            raise HostCannot(
+                f"its tools told no address within {ADDRESS:g} s",
+                machine.name,
+                "look at its console: it may wait for an answer, or its network for a card of another model; "
+                'where no tools run, name it: address = "192.168.7.2"',
+            )
+        await asyncio.sleep(_PAUSE)
+
+
+async def remove(api: Api, clone: Seen) -> None:
+    await api.settled(clone.reference)
+    now = await api.seen(clone.reference)
+    if now is not None and now.power == "on":
+        await api.stop(now.reference)
+    if now is not None:
+        await api.remove(now.reference)
+
+
+async def give_back(api: Api, now: Seen, loan: Loan) -> None:
+    """As it was found. HostCannot while it runs for somebody else, and once for what somebody else has changed."""
+    way = machines.back(loan, now)
+    if way is None:
+        return
+    if way.runs:
+        raise HostCannot(
+            "somebody has started it, so that it cannot get back what it had",
+            now.name,
+            "stop it, then: nearmetal clean",
+        )
+    if way.stop:
+        await api.stop(now.reference)
+    if way.change != Wanted():
+        await api.configure(await _must_see(api, now.reference), way.change)
+    if way.start:
+        await api.start(now.reference)
+    await api.configure(await _must_see(api, now.reference), Wanted(mark=""))
+    if way.left:
+        raise HostCannot(f"not all is as it was: {'; '.join(way.left)}", now.name, "see whether that is right")

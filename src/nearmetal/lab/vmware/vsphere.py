@@ -1,0 +1,170 @@
+"""The `Api` that is real: a session's calls, and what they mean."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nearmetal.errors import HostCannot
+from nearmetal.lab.vmware import described
+from nearmetal.lab.vmware.account import Account
+from nearmetal.lab.vmware.machine import Power, Seen, Wanted
+from nearmetal.lab.vmware.session import PAUSE, Session
+
+CLONING = 3600.0
+"""Seconds that disks may take to be copied."""
+SHUTDOWN = 120.0
+"""Seconds that a guest may take to shut down, before its power is taken from it."""
+
+
+class Vsphere:
+    def __init__(self, account: Account) -> None:
+        self._session = Session(account)
+
+    # ── What there is ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def names(self) -> Mapping[str, str]:
+        return await self._session.ask("list its machines", _names)
+
+    async def place(self, reference: str) -> str:
+        return await self._session.ask(
+            "tell where a machine is", lambda instance: _place(_machine(instance, reference))
+        )
+
+    async def seen(self, reference: str) -> Seen | None:
+        from pyVmomi import vmodl
+
+        def look(instance: Any) -> Seen | None:
+            try:
+                return described.seen(reference, _read(instance, _machine(instance, reference), described.READ))
+            except vmodl.fault.ManagedObjectNotFound:
+                return None
+
+        return await self._session.ask("tell of a machine", look)
+
+    async def denied(self, reference: str, privileges: Sequence[str]) -> list[str]:
+        from pyVmomi import vmodl
+
+        def look(instance: Any) -> list[str]:
+            content = instance.content
+            session = content.sessionManager.currentSession.key
+            try:
+                (told,) = content.authorizationManager.HasPrivilegeOnEntities(
+                    [_machine(instance, reference)], session, list(privileges)
+                )
+            except (vmodl.fault.MethodNotFound, vmodl.fault.NotSupported):
+                return []  # one that does not tell; what is denied is told when it is asked for
+            return [one.privId for one in told.privAvailability if not one.isGranted]
+
+        return await self._session.ask("tell our privileges", look)
+
+    # ── What is done ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def clone(self, template: str, name: str, change: Wanted) -> str:
+        def begin(instance: Any) -> Any:
+            source = _machine(instance, template)
+            return source.CloneVM_Task(folder=source.parent, name=name, spec=described.clone_spec(source, change))
+
+        made: str = (await self._session.done(f"clone {name}", begin, CLONING))._GetMoId()
+        return made
+
+    async def configure(self, machine: Seen, change: Wanted) -> None:
+        def begin(instance: Any) -> Any:
+            found = _machine(instance, machine.reference)
+            return found.ReconfigVM_Task(spec=described.config_spec(found, machine.version, change))
+
+        await self._session.done(f"configure {machine.name!r}", begin)
+
+    async def start(self, reference: str) -> None:
+        await self._session.done("power a machine on", lambda instance: _machine(instance, reference).PowerOnVM_Task())
+
+    async def stop(self, reference: str) -> None:
+        from pyVmomi import vim
+
+        def ask_guest(instance: Any) -> bool:
+            try:
+                _machine(instance, reference).ShutdownGuest()
+            except (vim.fault.ToolsUnavailable, vim.fault.InvalidState):
+                return False
+            return True
+
+        if await self._session.ask("shut a guest down", ask_guest):
+            until = time.monotonic() + SHUTDOWN
+            while time.monotonic() < until:
+                if await self._power(reference) != "on":
+                    return
+                await asyncio.sleep(PAUSE)
+        if await self._power(reference) == "on":
+            await self._session.done(
+                "power a machine off", lambda instance: _machine(instance, reference).PowerOffVM_Task()
+            )
+
+    async def _power(self, reference: str) -> Power | None:
+        found = await self.seen(reference)
+        return found.power if found else None
+
+    async def remove(self, reference: str) -> None:
+        await self._session.done("remove a machine", lambda instance: _machine(instance, reference).Destroy_Task())
+
+    async def settled(self, reference: str) -> None:
+        from pyVmomi import vmodl
+
+        def going_on(instance: Any) -> list[str]:
+            try:
+                tasks = _machine(instance, reference).recentTask
+                return [task._GetMoId() for task in tasks if task.info.state in ("queued", "running")]
+            except vmodl.fault.ManagedObjectNotFound:
+                return []
+
+        for task in await self._session.ask("tell what goes on", going_on):
+            with contextlib.suppress(HostCannot):  # how it ended is seen from the machine itself
+                await self._session.ended("end what it began", task, CLONING)
+
+
+# ── Reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _machine(instance: Any, reference: str) -> Any:
+    from pyVmomi import vim
+
+    return vim.VirtualMachine(reference, instance._GetStub())
+
+
+def _read(instance: Any, thing: Any, paths: list[str]) -> dict[str, Any]:
+    """These properties, at one moment."""
+    from pyVmomi import vmodl
+
+    collector = vmodl.query.PropertyCollector
+    wanted = collector.PropertySpec(type=type(thing), pathSet=paths, all=False)
+    spec = collector.FilterSpec(propSet=[wanted], objectSet=[collector.ObjectSpec(obj=thing)])
+    (told,) = instance.content.propertyCollector.RetrieveContents([spec])
+    for missing in told.missingSet:
+        raise missing.fault
+    return {one.name: one.val for one in told.propSet}
+
+
+def _names(instance: Any) -> Mapping[str, str]:
+    from pyVmomi import vim, vmodl
+
+    content = instance.content
+    view = content.viewManager.CreateContainerView(content.rootFolder, [vim.VirtualMachine], True)
+    try:
+        collector = vmodl.query.PropertyCollector
+        each = collector.TraversalSpec(name="each", path="view", skip=False, type=vim.view.ContainerView)
+        spec = collector.FilterSpec(
+            propSet=[collector.PropertySpec(type=vim.VirtualMachine, pathSet=["name"], all=False)],
+            objectSet=[collector.ObjectSpec(obj=view, skip=True, selectSet=[each])],
+        )
+        told = content.propertyCollector.RetrieveContents([spec])
+        return {one.obj._GetMoId(): one.propSet[0].val for one in told if one.propSet}
+    finally:
+        view.DestroyView()
+
+
+def _place(machine: Any) -> str:
+    names: list[str] = []
+    while machine is not None:
+        names.append(machine.name)
+        machine = machine.parent
+    return "/".join(reversed(names))

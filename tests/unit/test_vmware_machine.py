@@ -1,0 +1,189 @@
+"""What is asked of a machine of vSphere's, what speaks against it, and what it gets back: without any vSphere."""
+
+from typing import Any
+
+import pytest
+
+from nearmetal.lab.vmware import machine as machines
+from nearmetal.lab.vmware.machine import Loan, Seen, Shape, Wanted
+from nearmetal.model import MachineSpec, Provision
+
+FOUND = Shape(vcpus=4, cores=2, memory=2048, nic="e1000e")
+SPEC = MachineSpec(vcpus=2, memory=2**30)
+GIVEN = Shape(vcpus=2, cores=2, memory=1024, nic="e1000e")
+
+
+def seen(**more: Any) -> Seen:
+    known = {
+        "reference": "vm-1",
+        "uuid": "u",
+        "name": "web",
+        "version": "1",
+        "shape": FOUND,
+        "cards": 1,
+        "power": "off",
+    }
+    return Seen.model_validate(known | more)
+
+
+def test_what_a_study_asks_for() -> None:
+    assert machines.asked(SPEC, FOUND) == GIVEN
+    assert machines.asked(SPEC.model_copy(update={"nic": "vmxnet3"}), FOUND).nic == "vmxnet3"
+
+
+@pytest.mark.parametrize(("vcpus", "cores", "then"), [(3, 2, 1), (4, 2, 2), (1, 2, 1), (3, 0, 0), (2, 1, 1)])
+def test_cores_of_a_socket_divide_the_vcpus(vcpus: int, cores: int, then: int) -> None:
+    found = FOUND.model_copy(update={"cores": cores})
+    assert machines.asked(MachineSpec(vcpus=vcpus, memory=2**30), found).cores == then
+
+
+def test_only_what_differs_is_changed() -> None:
+    assert machines.change(FOUND, GIVEN, "me") == Wanted(vcpus=2, memory=1024, mark="me")
+    assert machines.change(GIVEN, GIVEN, "me") == Wanted(mark="me")
+    assert machines.differences(FOUND, GIVEN) == ["4 vCPUs instead of 2", "2048 MiB of memory instead of 1024"]
+
+
+@pytest.mark.parametrize(
+    ("told", "address"),
+    [
+        ([], None),
+        (["fe80::1"], None),
+        (["169.254.3.4", "127.0.0.1"], None),
+        (["2001:db8::7", "10.0.0.7"], "10.0.0.7"),
+        (["10.0.0.7", "10.0.0.8"], "10.0.0.7"),
+        (["fe80::1", "2001:db8::7"], "2001:db8::7"),
+    ],
+)
+def test_the_address_to_reach_it_by(told: list[str], address: str | None) -> None:
+    assert machines.address_of(told) == address
+
+
+def test_a_name_may_hold_what_vsphere_writes_otherwise() -> None:
+    assert machines.is_called("a%2fb", "a/b")
+    assert machines.is_called("a%2fb", "a%2fb")
+    assert not machines.is_called("web2", "web")
+
+
+# ── What speaks against it ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def told(spec: MachineSpec, provision: Provision) -> list[str]:
+    return [one.remedy for one in machines.wishes(spec, provision) if not one.ok]
+
+
+@pytest.mark.parametrize(
+    ("spec", "provision", "remedy"),
+    [
+        (MachineSpec(memory=513 * 2**20), "boot", "a multiple of 4MiB"),
+        (MachineSpec(nic="virtio-net"), "boot", "set nic to one of vmxnet3, e1000e, e1000"),
+        (MachineSpec(nic="rtl8139"), "boot", "set nic to one of"),
+        (MachineSpec(cpus="0-1"), "boot", "leave cpus out"),
+        (MachineSpec(neighbours=(("stress",),)), "boot", "leave neighbours out"),
+        (MachineSpec(share="/a:/b"), "boot", "leave share out"),
+        (MachineSpec(kernel_arguments=("isolcpus=1",)), "reuse", 'set provision = "boot"'),
+    ],
+)
+def test_what_vsphere_cannot_give(spec: MachineSpec, provision: Provision, remedy: str) -> None:
+    (said,) = told(spec, provision)
+    assert remedy in said
+
+
+def test_what_it_can() -> None:
+    assert told(MachineSpec(), "reuse") == []
+    assert told(MachineSpec(nic="vmxnet3", kernel_arguments=("isolcpus=1",)), "restart") == []
+
+
+FITTING = {"shape": GIVEN}
+
+
+@pytest.mark.parametrize(
+    ("looks", "provision", "remedy"),
+    [
+        ({}, "boot", ""),
+        ({"power": "on"}, "boot", 'provision = "reuse"'),
+        ({"power": "on"} | FITTING, "boot", 'provision = "restart"'),
+        ({"power": "suspended"}, "boot", "resume it"),
+        ({"power": "on"} | FITTING, "reuse", ""),
+        ({"power": "on"}, "reuse", 'provision = "restart"'),
+        ({}, "reuse", 'set provision = "boot"'),
+        ({"power": "on"}, "restart", ""),
+        ({"power": "on"} | FITTING, "restart", ""),
+        ({}, "restart", 'set provision = "boot"'),
+        ({"is_template": True}, "boot", 'write template = "web"'),
+        ({"has_tools": False}, "boot", "install open-vm-tools"),
+        ({"mark": "nm-1 (eve on far)"}, "boot", "nearmetal clean"),
+    ],
+)
+def test_whether_a_machine_may_be_used(looks: dict[str, Any], provision: Provision, remedy: str) -> None:
+    said = [one.remedy for one in machines.objections(seen(**looks), SPEC, provision, False, False) if not one.ok]
+    assert len(said) == bool(remedy)
+    assert all(remedy in one for one in said)
+
+
+@pytest.mark.parametrize(
+    ("looks", "provision", "remedy"),
+    [
+        ({"is_template": True}, "boot", ""),
+        ({}, "boot", ""),
+        ({"power": "on"}, "boot", "stop it, or take a template"),
+        ({"is_template": True}, "reuse", 'set provision = "boot"'),
+    ],
+)
+def test_whether_it_may_be_cloned(looks: dict[str, Any], provision: Provision, remedy: str) -> None:
+    said = [one.remedy for one in machines.objections(seen(**looks), SPEC, provision, True, False) if not one.ok]
+    assert len(said) == bool(remedy)
+    assert all(remedy in one for one in said)
+
+
+def test_of_several_cards_none_is_exchanged() -> None:
+    wish = SPEC.model_copy(update={"nic": "vmxnet3"})
+    said = [one.remedy for one in machines.objections(seen(cards=2), wish, "boot", False, False) if not one.ok]
+    assert said == ["leave nic out, or give it one card"]
+    assert all(one.ok for one in machines.objections(seen(cards=2), SPEC, "boot", False, False))
+
+
+def test_an_address_of_ones_own_takes_no_tools() -> None:
+    assert all(one.ok for one in machines.objections(seen(has_tools=False), SPEC, "boot", False, True))
+
+
+# ── What it gets back ─────────────────────────────────────────────────────────────────────────────────────────────
+
+LOAN = Loan(found=FOUND, given=GIVEN, was_on=False, mark="me", started=True)
+
+
+def way(loan: Loan = LOAN, **now: Any) -> tuple[bool, Wanted, bool, bool, int]:
+    found = machines.back(loan, seen(**({"mark": "me", "shape": GIVEN} | now)))
+    assert found is not None
+    return found.stop, found.change, found.start, found.runs, len(found.left)
+
+
+RESTORED = Wanted(vcpus=4, memory=2048)
+
+
+def test_a_machine_that_was_off_is_stopped_and_as_before() -> None:
+    assert way(power="on") == (True, RESTORED, False, False, 0)
+    assert way(power="off") == (False, RESTORED, False, False, 0)
+
+
+def test_a_machine_that_ran_runs_as_before() -> None:
+    ran = LOAN.model_copy(update={"was_on": True})
+    assert way(ran, power="on") == (True, RESTORED, True, False, 0)
+    assert way(ran, power="off") == (False, RESTORED, True, False, 0)
+    not_touched = ran.model_copy(update={"started": False})
+    assert way(not_touched, power="on", shape=FOUND) == (False, Wanted(), False, False, 0)
+
+
+def test_what_somebody_else_started_is_not_stopped() -> None:
+    not_ours = LOAN.model_copy(update={"started": False})
+    assert way(not_ours, power="on", shape=FOUND) == (False, Wanted(), False, False, 0)
+    assert way(not_ours, power="on") == (False, RESTORED, False, True, 0)
+
+
+def test_what_somebody_else_changed_is_theirs() -> None:
+    theirs = GIVEN.model_copy(update={"vcpus": 8})
+    assert way(power="off", shape=theirs) == (False, Wanted(memory=2048), False, False, 1)
+
+
+def test_a_machine_that_is_not_lent_is_left_alone() -> None:
+    assert machines.back(LOAN, seen(mark="", shape=GIVEN)) is None
+    assert machines.back(LOAN, seen(mark="somebody else", shape=GIVEN)) is None
