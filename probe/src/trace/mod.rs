@@ -47,6 +47,8 @@ mod warnings;
 mod window;
 mod writes;
 
+#[cfg(any(test, fuzzing))]
+pub mod entries;
 #[cfg(test)]
 mod hostile_tests;
 

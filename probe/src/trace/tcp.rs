@@ -88,13 +88,13 @@ const KIND_SACK: u8 = 5;
 const KIND_TIMESTAMPS: u8 = 8;
 
 #[inline]
-fn stamp(options: &[u8]) -> Option<u32> {
+pub fn stamp(options: &[u8]) -> Option<u32> {
     // As nearly every segment has them: two fillers, then the timestamps.
-    const USUAL: [u8; 4] = [1, 1, KIND_TIMESTAMPS, 10];
-    match options.first_chunk() {
-        Some(&USUAL) => Order::Big.u32(options, 4),
-        None => None,
-        Some(_) => find(options, KIND_TIMESTAMPS).and_then(|body| Order::Big.u32(body, 0)),
+    match options.first_chunk::<12>() {
+        Some([1, 1, KIND_TIMESTAMPS, 10, value @ .., _, _, _, _]) => {
+            Some(u32::from_be_bytes(*value))
+        }
+        _ => find(options, KIND_TIMESTAMPS).and_then(|body| Order::Big.u32(body, 0)),
     }
 }
 

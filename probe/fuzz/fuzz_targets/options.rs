@@ -1,0 +1,7 @@
+//! TCP options of any bytes: fillers before them change nothing, and nothing is read beyond them.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use nearmetal_probe::fuzzed;
+
+fuzz_target!(|input: &[u8]| fuzzed::options(input));

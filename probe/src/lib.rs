@@ -1,0 +1,98 @@
+//! nearmetal-probe: the one program that is pushed into whatever nearmetal measures.
+//!
+//! Each verb is a module of its own and prints one JSON document with a `schema` when `--json` is given.
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+mod at;
+mod awake;
+mod bystanders;
+mod clock;
+mod facts;
+mod hold;
+mod interface;
+mod interrupt;
+mod irq;
+mod kernel;
+mod launch;
+mod link;
+mod load;
+mod noise;
+mod output;
+mod place;
+mod process;
+mod program;
+mod sample;
+mod schema;
+mod serve;
+mod tap;
+mod timing;
+mod trace;
+mod units;
+mod usage;
+
+#[cfg(fuzzing)]
+pub use trace::entries as fuzzed;
+
+#[derive(Parser)]
+#[command(name = "nearmetal-probe", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Load(load::Args),
+    Serve(serve::Args),
+    At(at::Args),
+    Awake(awake::Args),
+    Bystanders(bystanders::Args),
+    Clock(clock::Args),
+    Facts(facts::Args),
+    Hold(hold::Args),
+    Launch(launch::Args),
+    Link(link::Args),
+    Noise(noise::Args),
+    Sample(sample::Args),
+    Schema(schema::Args),
+    Trace(trace::Args),
+}
+
+pub fn main() -> ExitCode {
+    let verb = match Cli::try_parse() {
+        Ok(arguments) => arguments.verb,
+        Err(error) if is_help(&error) => error.exit(),
+        Err(error) => return refuse(&usage::in_one_line(&error.to_string())),
+    };
+    let result = match verb {
+        Verb::Load(args) => load::run(args),
+        Verb::Serve(args) => serve::run(args),
+        Verb::At(args) => at::run(args),
+        Verb::Awake(args) => awake::run(args),
+        Verb::Bystanders(args) => bystanders::run(args),
+        Verb::Clock(args) => clock::run(args),
+        Verb::Facts(args) => facts::run(args),
+        Verb::Hold(args) => hold::run(args),
+        Verb::Launch(args) => launch::run(args),
+        Verb::Link(args) => link::run(args),
+        Verb::Noise(args) => noise::run(args),
+        Verb::Sample(args) => sample::run(args),
+        Verb::Schema(args) => schema::run(args),
+        Verb::Trace(args) => trace::run(args),
+    };
+    result.unwrap_or_else(|error| refuse(&format!("{error:#}")))
+}
+
+/// Whether it is no error but an answer to --help, --version or no verb at all.
+fn is_help(error: &clap::Error) -> bool {
+    !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+}
+
+fn refuse(reason: &str) -> ExitCode {
+    eprintln!("{}: {reason}", usage::own_name());
+    ExitCode::from(output::INPUT_IS_WRONG)
+}

@@ -1,0 +1,125 @@
+//! Where arbitrary bytes are let in, and what must hold then whatever they are: for fuzzing, with and without a fuzzer.
+
+use std::sync::atomic::AtomicBool;
+
+use super::capture::Capture;
+use super::clocks;
+use super::document::Document;
+use super::head::{self, Kind};
+use super::reader::{Found, Piece, Reader};
+use super::requests::Requests;
+use super::{of_one, tcp, text, two};
+
+/// A file, taken for a capture.
+pub fn capture(bytes: &[u8]) -> Document {
+    let names = ["one".to_owned()];
+    let stop = AtomicBool::new(false);
+    let document = of_one(&names, Capture::open(bytes), Requests::new(None), &stop);
+    sane(document)
+}
+
+/// Two files, taken for captures of both ends.
+pub fn both(first: &[u8], second: &[u8]) -> Document {
+    let names = ["one".to_owned(), "other".to_owned()];
+    let stop = AtomicBool::new(false);
+    let open = || [Capture::open(first), Capture::open(second)];
+    let [mut one, mut other] = open();
+    let compared = clocks::compare(&mut one, &mut other, &stop);
+    let document = two::side_by_side(&names, open(), compared, Requests::new(None), &stop);
+    sane(document)
+}
+
+/// What holds of every document.
+fn sane(document: anyhow::Result<Document>) -> Document {
+    let document = document.expect("nothing is written that could fail");
+    for side in [&document.client, &document.server] {
+        let odd = side.retransmitted + side.keep_alives + side.coalesced;
+        assert!(odd <= side.segments, "{odd} of {}", side.segments);
+        assert!(side.spurious <= side.retransmitted + side.reordered);
+        assert!(side.segments + side.acks <= document.packets);
+    }
+    let carried: u64 = document.captures.iter().map(|one| one.packets).sum();
+    assert_eq!(document.packets, carried);
+    assert!(document.requests >= document.unanswered);
+    if let Some(joined) = &document.joined {
+        for way in [&joined.there, &joined.back] {
+            assert!(
+                way.reordered + way.reordered_bare + way.duplicated + way.unsent <= way.arrived
+            );
+            assert!(way.lost_bare <= way.left);
+        }
+    }
+    serde_json::to_string(&document).expect("a document is plain data");
+    text::describe(&document, 80);
+    document
+}
+
+/// The options of a TCP header. Fillers before them change nothing.
+pub fn options(bytes: &[u8]) {
+    let filled = [&[1; 3][..], bytes].concat();
+    assert_eq!(tcp::offer(bytes), tcp::offer(&filled));
+    assert_eq!(tcp::stamp(bytes), tcp::stamp(&filled));
+    let blocks = |options| tcp::selective_blocks(options).collect::<Vec<_>>();
+    assert_eq!(blocks(bytes), blocks(&filled));
+    assert!(8 * blocks(bytes).len() <= bytes.len());
+}
+
+/// Messages of one direction, of which the first byte says the kind, whether content follows, and how long segments are.
+pub fn heads(bytes: &[u8]) {
+    let Some((how, stream)) = bytes.split_first() else {
+        return;
+    };
+    let kind = match how & 1 {
+        0 => Kind::Request,
+        _ => Kind::Response,
+    };
+    head::cut(kind, stream);
+    if let Ok(Some(head)) = head::whole(kind, stream) {
+        let length = head.length.expect("a whole head has a length");
+        assert!((1..=stream.len()).contains(&length));
+        // What is not all there is no other head, nor none.
+        assert_eq!(head::whole(kind, &stream[..length - 1]), Ok(None));
+        assert_eq!(head::whole(kind, &stream[..length]), Ok(Some(head)));
+    }
+    let size = usize::from(how >> 2) + 1;
+    read(
+        kind,
+        stream.chunks(size).map(|segment| (segment, segment.len())),
+    );
+    // The same with every other segment cut.
+    let segments = stream.chunks(size).enumerate();
+    read(
+        kind,
+        segments.map(|(number, segment)| match number % 2 {
+            0 => (segment, segment.len()),
+            _ => (&segment[..segment.len() / 2], segment.len()),
+        }),
+    );
+}
+
+/// Segments, of which so much was captured, are passed to their last byte, and none of their bytes gives two findings.
+fn read<'a>(kind: Kind, segments: impl Iterator<Item = (&'a [u8], usize)>) {
+    let mut reader = Reader::default();
+    for (bytes, length) in segments {
+        let length = length as u64;
+        let mut piece = Piece {
+            bytes,
+            length,
+            begins: true,
+        };
+        let (mut passed, mut rounds) = (0, 0);
+        while piece.length > 0 {
+            let (count, found) = reader.read(kind, &mut piece);
+            if let Some(Found::Head(head)) = found {
+                reader.enter(head.body);
+            }
+            passed += count;
+            rounds += 1;
+            assert!(
+                rounds <= 4 * length + 4,
+                "{rounds} rounds for {length} bytes"
+            );
+        }
+        assert_eq!(passed, length);
+    }
+}
