@@ -13,20 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests import libvirt_service
-from tests.conftest import WORKER
 
 BRIDGE = "guests"
 NETWORK = "vagrant-libvirt"
 """Vagrant takes the network of this name where there is one."""
-SUBNET = f"10.114.{WORKER}"
+SUBNET = f"10.114.{os.getpid() % 256}"
+"""Of this process: two test runs at a time have each their own."""
 
 _XML = f"""
-<network>
+<network xmlns:dnsmasq="http://libvirt.org/schemas/network/dnsmasq/1.0">
   <name>{NETWORK}</name>
   <bridge name="{BRIDGE}" stp="off" delay="0"/>
   <ip address="{SUBNET}.1" netmask="255.255.255.0">
     <dhcp><range start="{SUBNET}.2" end="{SUBNET}.199"/></dhcp>
   </ip>
+  <dnsmasq:options><dnsmasq:option value="no-ping"/></dnsmasq:options>
 </network>
 """
 
@@ -66,11 +67,18 @@ def libvirt_network(folder: Path) -> Iterator[LibvirtNetwork]:
         network.virsh("net-define", str(folder / "network.xml"))
         network.virsh("net-start", NETWORK)
         made.callback(network.virsh, "net-destroy", NETWORK)
+        made.callback(_stop_all, network)
         _ip("link", "add", cable, "type", "veth", "peer", "name", "cable", "netns", netns)
         _ip("-netns", netns, "link", "set", "cable", "master", BRIDGE, "up")
         _ip("address", "add", f"{SUBNET}.254/24", "dev", cable)
         _ip("link", "set", cable, "up")
         yield network
+
+
+def _stop_all(network: LibvirtNetwork) -> None:
+    """What a test that failed left running: guests outlive their libvirtd."""
+    for uuid in network.virsh("list", "--uuid").split():
+        network.virsh("destroy", uuid)
 
 
 def _ip(*words: str) -> None:

@@ -76,7 +76,7 @@ class Vagrant:
 
 @contextmanager
 def vagrant_place(network: LibvirtNetwork, image: Image) -> Iterator[Vagrant]:
-    """With the box added. What machines are left over is the libvirtd's, and goes with it."""
+    """With the box added."""
     place = Vagrant(network, network.folder / "vagrant-home")
     place.home.mkdir()
     try:

@@ -4,7 +4,7 @@ Inside, one is used as a machine of kind `ssh` is. One that runs goes on running
 down when its boot of the study is over. docs/adr/libvirt-by-virsh.md has the reasons.
 """
 
-from nearmetal.errors import BadInput, HostCannot, MachineError, NotProvisioned
+from nearmetal.errors import BadInput, HostCannot, NotProvisioned
 from nearmetal.lab import behind_ssh
 from nearmetal.lab.behind_ssh import BehindSsh, GuestBehindSsh
 from nearmetal.lab.findings import finding, programs
@@ -40,12 +40,14 @@ class ExistingDomains:
         try:
             found = await existing.find(connection, str(options.domain))
             existing.refuse_unready(found, order.provision)
+            domain = Domain(connection, found.uuid)
             data = {"uri": options.connection, "uuid": found.uuid, "domain": found.name, "runs": found.runs, "id": ""}
             handle = Handle(kind="libvirt", name=order.name, site=site.name, data=data)
             ledger.creating(handle)
-            domain = Domain(connection, found.uuid)
             if not found.runs:
-                handle = await _started(handle, domain, ledger)
+                await domain.start()
+            handle = handle.model_copy(update={"data": {**data, "id": await domain.run_id()}})
+            ledger.creating(handle)
             address = await domain.addressed()
         except HostCannot as error:
             raise NotProvisioned(error.what, order.name, error.remedy) from None
@@ -55,19 +57,14 @@ class ExistingDomains:
         return await self._guests.attach(DomainGuest, handle, site)
 
     async def destroy(self, handle: Handle, site: Site) -> None:
-        """Nothing is removed. One that was started for us is shut down, unless somebody has started it since."""
+        """Nothing is removed. One that was started for us is shut down, unless somebody has started it anew since."""
         domain = _domain(handle, site)
-        if not handle.data["runs"]:
-            if handle.data["id"] in ("", await domain.run_id()):
-                await domain.shut_down(is_told=await self._guests.power_off(handle))
-            await self._guests.let_go(handle)
-            return
-        try:
+        is_the_same = handle.data["id"] in ("", await domain.run_id())
+        if is_the_same and handle.data["runs"]:
             await self._guests.leave(handle)
-        except MachineError:
-            if await domain.runs():
-                raise
-            await self._guests.let_go(handle)  # and what was ours in it went with its memory
+        elif is_the_same:
+            await domain.shut_down(is_told=await self._guests.power_off(handle))
+        await self._guests.let_go(handle)
 
 
 class DomainGuest(GuestBehindSsh):
@@ -86,13 +83,6 @@ class DomainGuest(GuestBehindSsh):
 
 def _domain(handle: Handle, site: Site) -> Domain:
     return Domain(Connection(handle.data["uri"], site), handle.data["uuid"])
-
-
-async def _started(handle: Handle, domain: Domain, ledger: Recorder) -> Handle:
-    await domain.start()
-    known = handle.model_copy(update={"data": {**handle.data, "id": await domain.run_id()}})
-    ledger.creating(known)
-    return known
 
 
 # ── What is missing ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -18,6 +18,8 @@ from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.ssh_site import SshSite
 from nearmetal.model import Cost, Finding, Handle, HostSpec, MachineSpec, Order, Provision, Recorder, Site
 
+_PARTING = 3.0
+"""Seconds for a machine to answer that it goes: one that is gone at once never does."""
 _PAUSE = 1.0
 """Seconds between two attempts to log in."""
 
@@ -98,8 +100,9 @@ class BehindSsh:
         is_told = False
         if "way" in handle.data:
             with contextlib.suppress(MachineError):
-                there = await self._again(handle)
-                is_told = (await there.exec(["poweroff"], timeout=LIMITS.stop)).status == 0
+                telling = await (await self._again(handle)).spawn(["poweroff"])
+                is_told = True
+                is_told = (await telling.wait(_PARTING)).status == 0
         await self.let_go(handle)
         return is_told
 

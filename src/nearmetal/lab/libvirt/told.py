@@ -32,7 +32,7 @@ def facts(info: str) -> Mapping[str, str]:
 
 def macs(interfaces: str) -> Sequence[str]:
     """Of `domiflist`, in its order."""
-    words = (line.split() for line in interfaces.splitlines())
+    words = (line.lower().split() for line in interfaces.splitlines())
     return [one[-1] for one in words if one and _MAC.fullmatch(one[-1])]
 
 

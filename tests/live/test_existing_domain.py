@@ -1,0 +1,181 @@
+"""Domains that are somebody's: defined by virsh at a libvirtd of the tests' own, with an address by DHCP."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+
+from nearmetal.environments.libvirt import plugin
+from nearmetal.errors import MachineLost, NotProvisioned
+from nearmetal.lab import clean
+from nearmetal.lab.image import Image
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import EnvironmentSpec, Finding, Machine, MachineSpec, Order, Provision, TrialStatus
+from tests.existing_domain import ExistingDomain, existing_domain
+from tests.libvirt_network import LibvirtNetwork
+
+from .conftest import Notes
+from .laboratory import spec, study
+
+pytestmark = pytest.mark.live
+
+STUDY = """
+name = "domain"
+reference = {{ environment = "host" }}
+[environments.web]
+kind = "libvirt"
+uri = "{uri}"
+domain = "{domain}"
+key = "{key}"
+host_key = "{host_key}"
+[factors]
+environment = ["host", "web"]
+[machine]
+memory = "256MiB"
+[[workloads]]
+name = "web"
+kind = "http"
+warmup = "0.2s"
+duration = "1s"
+[design]
+blocks = 1
+"""
+
+LONELY = """
+<domain type="qemu"><name>lonely</name><memory unit="MiB">768</memory><vcpu>1</vcpu>
+<os><type arch="x86_64" machine="q35">hvm</type></os>
+<devices><memballoon model="none"/><controller type="usb" model="none"/></devices></domain>
+"""
+
+
+@pytest.fixture
+def domain(guests_network: LibvirtNetwork, lab_image: Image, token: str) -> Iterator[ExistingDomain]:
+    """Off, and beside it one of a name that begins alike."""
+    with (
+        existing_domain(guests_network, lab_image, f"{token}-web") as domain,
+        existing_domain(guests_network, lab_image, f"{token}-web server"),
+    ):
+        yield domain
+
+
+def order(domain: ExistingDomain, provision: Provision, **options: Any) -> Order:
+    return Order(
+        name=f"nmt{os.getpid()}-d",
+        role="server",
+        spec=spec(),
+        options={**domain.options, **options},
+        provision=provision,
+        port=None,
+        cpus="",
+    )
+
+
+async def wrong(of: ExistingDomain, machine: MachineSpec | None = None, **options: Any) -> Finding | None:
+    """The first thing that is."""
+    given = EnvironmentSpec.model_validate({"kind": "libvirt", **of.options, **options})
+    return next((one for one in await plugin.check(given, machine or spec(), LocalSite()) if not one.ok), None)
+
+
+async def test_one_that_is_off_is_started_and_shut_down_again(domain: ExistingDomain, notes: Notes) -> None:
+    site, before = LocalSite(), domain.definition
+    assert await wrong(domain) is None
+    handle = await plugin.create(order(domain, "boot"), site, notes)
+    assert notes.handles[handle.name].data["id"] not in ("", "-")
+    machine: Machine = await plugin.attach(handle, site)
+    assert domain.state == "running" and not machine.owned and machine.interface == "eth0"
+    assert (await machine.exec(["cat", "/proc/sys/kernel/random/boot_id"])).text.strip() == machine.boot_id
+    cost = await machine.cost()
+    assert cost is not None and cost.cpu_seconds > 1 and cost.memory_bytes > 64 * 2**20
+    await plugin.destroy(handle, site)
+    with pytest.raises(MachineLost):
+        await machine.exec(["true"])
+    await plugin.destroy(handle, site)
+    assert (domain.state, domain.definition) == ("shut off", before)
+    assert domain.network.virsh("domstate", f"{domain.name} server").strip() == "shut off"
+
+
+async def test_one_that_runs_goes_on_as_it_is(domain: ExistingDomain, notes: Notes) -> None:
+    site = LocalSite()
+    domain.network.virsh("start", domain.name)
+    refused = await wrong(domain, provision="boot")
+    assert refused and "runs, and each boot is to start it" in refused.detail
+    with pytest.raises(NotProvisioned, match="each boot is to start it"):
+        await plugin.create(order(domain, "boot"), site, notes)
+    assert notes.handles == {}
+    handle = await plugin.create(order(domain, "reuse"), site, notes)
+    assert await wrong(domain, provision="reuse") is None
+    large = await wrong(domain, spec(vcpus=2), provision="reuse")
+    assert large and large.detail == "it has 1"
+    other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
+    stranger = await wrong(domain, provision="reuse", host_key=other)
+    assert stranger and "host key" in stranger.detail and stranger.remedy
+    machine = await plugin.attach(handle, site)
+    await machine.exec(["true"])
+    await plugin.destroy(handle, site)
+    assert domain.state == "running"
+    again = await plugin.create(order(domain, "reuse"), site, notes)
+    domain.network.virsh("destroy", domain.name)  # by whose it is
+    await plugin.destroy(again, site)
+    assert domain.state == "shut off"
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "remedy"),
+    [
+        ({"domain": "no such"}, "there is no domain 'no such'", "name one of: "),
+        ({"domain": "1"}, "there is no domain '1'", "name one of: "),
+        ({"uri": "qemu:///system?socket=/nowhere/socket"}, "Failed to connect socket", ""),
+        ({"uri": "nonsense://"}, "libvirt: ", ""),
+        ({"key": "/no/such/key"}, "there is no such key file", "name one that is there"),
+    ],
+)
+async def test_what_cannot_be_had_is_told_before(
+    options: dict[str, str], told: str, remedy: str, domain: ExistingDomain
+) -> None:
+    found = await wrong(domain, **options)
+    assert found and told in found.detail and remedy in found.remedy
+    assert domain.state == "shut off"
+
+
+async def test_one_that_nothing_tells_the_address_of_is_told_before(domain: ExistingDomain, tmp_path: Path) -> None:
+    """Though it runs: it has no card."""
+    (tmp_path / "lonely.xml").write_text(LONELY)
+    domain.network.virsh("create", str(tmp_path / "lonely.xml"))
+    try:
+        found = await wrong(domain, provision="reuse", domain="lonely")
+        assert found and "nothing tells its address" in found.detail and "qemu-guest-agent" in found.remedy
+    finally:
+        domain.network.virsh("destroy", "lonely")
+
+
+@pytest.mark.long
+async def test_a_study_starts_it_measures_and_shuts_it_down(domain: ExistingDomain, tmp_path: Path) -> None:
+    records = await study(tmp_path / "run", STUDY.format(**domain.options))
+    assert [record.status for record in records] == [TrialStatus.OK] * 2, [record.reason for record in records]
+    assert domain.state == "shut off"
+
+
+@pytest.mark.long
+async def test_killed_in_the_middle_what_was_started_is_shut_down(domain: ExistingDomain, tmp_path: Path) -> None:
+    file = tmp_path / "domain.toml"
+    file.write_text(STUDY.format(**domain.options))
+    controller = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "nearmetal", "run", str(file), "-o", str(tmp_path / "run")), stdout=subprocess.DEVNULL
+    )
+    try:
+        async with asyncio.timeout(120):
+            while domain.state != "running":
+                assert controller.returncode is None
+                await asyncio.sleep(0.2)
+    finally:
+        controller.kill()
+        await controller.wait()
+    cleaned = await clean.clean()
+    assert cleaned.left == ()
+    assert domain.state == "shut off"

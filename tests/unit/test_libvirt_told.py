@@ -1,0 +1,151 @@
+"""What virsh says of domains that are somebody's, as virsh 9.0.0 said it, and what is made of it."""
+
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+
+from nearmetal import hosts
+from nearmetal.environments import libvirt
+from nearmetal.environments._existing_domain import ExistingDomains
+from nearmetal.errors import BadInput, HostCannot, ToolFailed
+from nearmetal.lab.libvirt import existing, told
+from nearmetal.lab.libvirt.existing import Found
+from nearmetal.model import Cost, EnvironmentSpec
+from nearmetal.study import read
+
+LISTED = """\
+ 58895ea6-c380-4884-98dc-67575d3ebea3 web
+ 6695eb01-f6a4-8304-79aa-97f2502e193f web server
+ 0f0e0d0c-f6a4-8304-79aa-97f2502e193f  web
+ 11111111-f6a4-8304-79aa-97f2502e193f 58895ea6-c380-4884-98dc-67575d3ebea3
+"""
+INFO = """\
+Id:             1
+Name:           study_default
+State:          running
+CPU(s):         1
+CPU time:       22.6s
+Max memory:     786432 KiB
+Managed save:   no
+Messages:       tainted: running with undesirable elevated privileges
+
+"""
+INTERFACES = """\
+ vnet0   network   vagrant-libvirt   virtio   52:54:00:13:0c:0b
+ -       bridge    br0               -        52:54:00:AA:bb:cc
+"""
+LEASE = " vnet0      52:54:00:13:0c:0b    ipv4         10.114.0.24/24\n"
+AGENT = """\
+ lo         00:00:00:00:00:00    ipv4         127.0.0.1/8
+ -          -                    ipv6         ::1/128
+ docker0    02:42:13:37:00:01    ipv4         172.17.0.1/16
+ enp1s0     52:54:00:13:0c:0b    ipv6         fe80::5054:ff:fe13:c0b/64
+ -          -                    ipv6         2001:db8::7/64
+ -          -                    ipv4         192.168.122.7/24
+ enp2s0     N/A                  N/A          N/A
+"""
+STATS = """\
+Domain: 'study_default'
+  cpu.time=18530000000
+  cpu.user=16250000000
+  balloon.current=786432
+  balloon.rss=591932
+
+"""
+MACS = ("52:54:00:13:0c:0b", "52:54:00:aa:bb:cc")
+
+
+def test_a_name_is_that_name_and_nothing_like_it() -> None:
+    """Not an id, not a UUID, no part of a longer one; and two of one name are two."""
+    assert told.uuids(LISTED, "web server") == ["6695eb01-f6a4-8304-79aa-97f2502e193f"]
+    assert told.uuids(LISTED, "58895ea6-c380-4884-98dc-67575d3ebea3") == ["11111111-f6a4-8304-79aa-97f2502e193f"]
+    assert told.uuids(LISTED, "web") == ["58895ea6-c380-4884-98dc-67575d3ebea3"]
+    assert told.uuids(LISTED + LISTED, "web") == ["58895ea6-c380-4884-98dc-67575d3ebea3"] * 2
+    for name in ("1", "server", "", "58895ea6"):
+        assert told.uuids(LISTED, name) == []
+
+
+def test_facts_and_cards() -> None:
+    facts = told.facts(INFO)
+    assert (facts["State"], facts["Max memory"], facts["Managed save"]) == ("running", "786432 KiB", "no")
+    assert list(told.macs(INTERFACES)) == list(MACS)
+    assert told.macs("\nrubbish here\n") == []
+
+
+def test_an_address_is_one_of_the_domains_own_cards() -> None:
+    assert told.address(LEASE, MACS) == ip_address("10.114.0.24")
+    assert told.address(AGENT, MACS) == ip_address("192.168.122.7")
+    assert told.address(AGENT.replace("192.168.122.7/24", "169.254.1.1/16"), MACS) == ip_address("2001:db8::7")
+    assert told.address(LEASE, ["52:54:00:13:0c:0c"]) is None
+    assert told.address(LEASE, []) is None
+    for rubbish in ("", "a b c d\n", " vnet0 52:54:00:13:0c:0b ipv4 10.114.0.300/24\n", " - - ipv4 10.0.0.1/8\n"):
+        assert told.address(rubbish, MACS) is None
+
+
+def test_a_cost_is_the_monitors() -> None:
+    assert told.cost(STATS) == Cost(cpu_seconds=18.53, memory_bytes=591932 * 1024)
+    for rubbish in ("", "Domain: 'x'\n", STATS.replace("18530000000", "much"), STATS.replace("balloon.rss", "rss")):
+        with pytest.raises(ToolFailed, match="virsh domstats said"):
+            told.cost(rubbish)
+
+
+def found(state: str, has_saved: bool = False) -> Found:
+    return Found("web", "u", state, has_saved, vcpus=1, memory=2**30)
+
+
+@pytest.mark.parametrize(
+    ("state", "has_saved", "provision", "what"),
+    [
+        ("running", False, "boot", "web runs, and each boot is to start it"),
+        ("paused", False, "reuse", "web is paused"),
+        ("in shutdown", False, "boot", "web is in shutdown"),
+        ("shut off", True, "boot", "was saved as it ran"),
+    ],
+)
+def test_what_cannot_be_had_so_is_refused(state: str, has_saved: bool, provision: Any, what: str) -> None:
+    with pytest.raises(HostCannot, match=what) as refused:
+        existing.refuse_unready(found(state, has_saved), provision)
+    assert refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("state", "has_saved", "provision"),
+    [("shut off", False, "boot"), ("shut off", False, "reuse"), ("running", True, "reuse"), ("idle", False, "restart")],
+)
+def test_what_can_be_had_is_not(state: str, has_saved: bool, provision: Any) -> None:
+    existing.refuse_unready(found(state, has_saved), provision)
+
+
+STUDY = """\
+name = "s"
+[environments.web]
+kind = "libvirt"
+{}
+[factors]
+environment = ["web"]
+[[workloads]]
+name = "w"
+kind = "ping"
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ('domain = ""', "domain"),
+        ('domain = "a"\nmachine = "pc"', "`machine` is for domains that nearmetal makes"),
+        ('key = "x"', "`key` is for a domain that is there already"),
+        ('data = "10.0.0.1"', "`data` is for a domain that is there already"),
+        ('domain = "a"\naddress = "b"', "address"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options: str, what: str) -> None:
+    with pytest.raises(BadInput, match=what):
+        read(STUDY.format(options), "s.toml", [])
+
+
+def test_only_a_domain_that_is_somebodys_is_off_the_switch() -> None:
+    assert hosts.is_elsewhere(EnvironmentSpec.model_validate({"kind": "libvirt", "domain": "web"}))
+    assert not hosts.is_elsewhere(EnvironmentSpec(kind="libvirt"))
+    assert isinstance(libvirt.plugin._existing, ExistingDomains)
