@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,11 +15,13 @@ from nearmetal.lab.image import Recipe, build
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.sites import opener
-from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision, Reached
+from nearmetal.model import Elsewhere, Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision, Reached
 from tests.conftest import OWN_CPU
 from tests.live.far_host import far_host, user
 from tests.live.two_hosts import FAR_CACHE, free_port
 from tests.restored import share_cache
+
+from . import elsewhere
 
 SPEC = MachineSpec(vcpus=1, memory=512 * 2**20)
 
@@ -30,17 +32,26 @@ Make = Callable[[], Awaitable[tuple[Handle, Machine]]]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each test over each environment, and over its restored machines. Those that make real machines are live."""
+    """Each test over each environment, and over the other ways that some have. Those with real machines are live."""
     if "kind" not in metafunc.fixturenames:
         return
     marked = []
     for name in plugins.names("environments"):
         environment: Environment = plugins.load("environments", name)
-        marks = [pytest.mark.live] if environment.on_switch or isinstance(environment, Reached) else []
-        marked.append(pytest.param(name, environment.provisions[0], marks=marks, id=name))
-        if "restore" in environment.provisions:
-            marked.append(pytest.param(name, "restore", marks=marks, id=f"{name}-restored"))
-    metafunc.parametrize(("kind", "provision"), marked, scope="module")
+        marks = [pytest.mark.live] if environment.on_switch or isinstance(environment, Reached | Elsewhere) else []
+        for provision, whose, own, more in _ways(name, environment):
+            marked.append(pytest.param(name, provision, whose, marks=[*marks, *more], id=own))
+    metafunc.parametrize(("kind", "provision", "whose"), marked, scope="module")
+
+
+def _ways(name: str, environment: Environment) -> Iterator[tuple[Provision, str, str, Sequence[pytest.MarkDecorator]]]:
+    """How it is provisioned, whose machine it is, what the tests are called, and marks."""
+    if name != "vagrant":
+        yield environment.provisions[0], "ours", name, ()
+    if "restore" in environment.provisions:
+        yield "restore", "ours", f"{name}-restored", ()
+    if name in ("libvirt", "vagrant"):
+        yield "reuse", "somebody's", name if name == "vagrant" else f"{name}-existing", (pytest.mark.long,)
 
 
 def place(environment: Environment) -> str:
@@ -76,12 +87,20 @@ def needs(kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def spec(
     kind: str,
+    whose: str,
+    provision: Provision,
     environment: Environment,
     needs: None,
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[EnvironmentSpec]:
     """What a study would say of the environment: nothing, but for one whose machines exist already."""
+    if whose == "somebody's":
+        image = await build(Recipe(), Paths.default().cache, print)
+        network = request.getfixturevalue("guests_network")
+        with elsewhere.vagrant(network, image) if kind == "vagrant" else elsewhere.domain(network, image) as options:
+            yield EnvironmentSpec.model_validate({"kind": kind, "provision": provision, **options})
+        return
     if kind == "libvirt":
         yield EnvironmentSpec.model_validate({"kind": kind, "uri": request.getfixturevalue("libvirt")})
         return
