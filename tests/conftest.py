@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nearmetal.config import Paths
-from tests import libvirt_service
+from tests import libvirt_service, vcenter
 from tests.podman_service import podman_service
 from tests.shared_engine import shared_engine
 
@@ -68,6 +68,12 @@ def guests_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Libvir
         pytest.skip(f"libvirt's networks cannot run here: {lacking}: apt-get install libvirt-daemon dnsmasq-base")
     with libvirt_network.libvirt_network(tmp_path_factory.mktemp("guests")) as network:
         yield network
+
+
+@pytest.fixture(scope="session")
+def vcenter_program() -> Path:
+    """The simulated vCenter, built. Skips, loudly, where that cannot be."""
+    return vcenter.program(SHARED_CACHE)
 
 
 def pytest_report_header() -> list[str]:

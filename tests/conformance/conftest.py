@@ -16,6 +16,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.sites import opener
 from nearmetal.model import Elsewhere, Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision, Reached
+from tests import vcenter
 from tests.conftest import OWN_CPU
 from tests.live.far_host import far_host, user
 from tests.live.two_hosts import FAR_CACHE, free_port
@@ -104,10 +105,10 @@ async def spec(
     if kind == "libvirt":
         yield EnvironmentSpec.model_validate({"kind": kind, "uri": request.getfixturevalue("libvirt")})
         return
-    if not isinstance(environment, Reached):
+    if not isinstance(environment, Reached) and kind != "vmware":
         yield EnvironmentSpec(kind=kind)
         return
-    if os.geteuid() != 0 or kind != "ssh":
+    if os.geteuid() != 0 or kind not in ("ssh", "vmware"):
         pytest.skip(f"{kind}: there is no such machine to reach")
     folder = tmp_path_factory.mktemp("far")
     someone, key = user(folder / "user")
@@ -119,7 +120,15 @@ async def spec(
         patch.setenv("HOME", str(someone.home))
         patch.delenv("SSH_AUTH_SOCK", raising=False)
         someone.know(host)
-        yield EnvironmentSpec.model_validate({"kind": kind, "address": host.ssh})
+        if kind == "ssh":
+            yield EnvironmentSpec.model_validate({"kind": kind, "address": host.ssh})
+            return
+        # Its machines have no insides: SSH leads to this one, whichever clone it is.
+        patch.setenv(vcenter.PASSWORD_ENV, vcenter.PASSWORD)
+        program = request.getfixturevalue("vcenter_program")
+        with vcenter.vcenter(program, [vcenter.machine("golden", template=True)]) as simulated:
+            given = simulated.options(folder, template="golden", address=host.address, port=host.port)
+            yield EnvironmentSpec.model_validate(given)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -14,10 +14,9 @@ import (
 )
 
 var faults = map[string]simulator.FaultType{
-	"NoPermission":         simulator.FaultTypeNoPermission,
-	"NotAuthenticated":     simulator.FaultTypeNotAuthenticated,
-	"InsufficientResource": simulator.FaultTypeInsufficientResourcesFault,
-	"System":               simulator.FaultTypeGeneric,
+	"NoPermission":     simulator.FaultTypeNoPermission,
+	"NotAuthenticated": simulator.FaultTypeNotAuthenticated,
+	"System":           simulator.FaultTypeGeneric,
 }
 
 func ruleOf(given order) *simulator.FaultInjectionRule {

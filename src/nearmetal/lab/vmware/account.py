@@ -57,6 +57,8 @@ class Account:
             raise BadInput("there is no such file", str(self.ca_file), "name a file of certificates in PEM") from None
         except ssl.SSLError:
             raise BadInput("this file has no certificates in PEM", str(self.ca_file), "name one that has") from None
+        except OSError as error:
+            raise BadInput(f"it cannot be read: {error.strerror}", str(self.ca_file), "name a file in PEM") from None
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

@@ -95,10 +95,10 @@ def _exchanged(config: Any, nic: str) -> list[Any]:
     ]
 
 
-def clone_spec(source: Any, change: Wanted) -> Any:
-    """In the template's own place, or in the first pool of its host."""
+def clone_spec(source: Any, pool: Any, change: Wanted) -> Any:
+    """A clone in the template's own place, with what it computes from this pool."""
     from pyVmomi import vim
 
-    where = vim.vm.RelocateSpec(pool=source.resourcePool or source.runtime.host.parent.resourcePool)
+    where = vim.vm.RelocateSpec(pool=pool)
     config = config_spec(source, None, change)
     return vim.vm.CloneSpec(location=where, powerOn=False, template=False, config=config)

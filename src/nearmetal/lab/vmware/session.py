@@ -11,11 +11,12 @@ import http.client
 import ssl
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import HostCannot, MachineLost, NearmetalError, Unreachable
+from nearmetal.errors import HostCannot, MachineLost, NearmetalError, ToolFailed, Unreachable
 from nearmetal.lab.vmware.account import Account
 
 CALL = LIMITS.command
@@ -36,13 +37,13 @@ class Session:
         self._instance: Any = None
         self._logging_in = threading.Lock()
 
-    async def ask(self, what: str, call: Callable[[Any], T], limit: float = CALL) -> T:
+    async def ask(self, what: str, call: Callable[[Any], T]) -> T:
         """What a call gives that is handed the service instance; `what` it is to do, in words."""
         try:
-            async with asyncio.timeout(limit + CALL):
+            async with asyncio.timeout(2 * CALL):  # a call of several questions, of which each has its own limit
                 return await asyncio.to_thread(self._called, what, call)
         except TimeoutError:
-            raise Unreachable(f"it did not {what} within {limit:g} s", self._account.server) from None
+            raise Unreachable(f"it did not {what} within {2 * CALL:g} s", self._account.server) from None
 
     def _called(self, what: str, call: Callable[[Any], T]) -> T:
         from pyVmomi import vim, vmodl
@@ -67,6 +68,13 @@ class Session:
             raise self._account.untrusted(error.verify_message) from None
         except (OSError, http.client.HTTPException) as error:
             raise self._silent(error) from None
+        except Exception as error:
+            if not _is_pyvmomis(error):
+                raise
+            said = f"{type(error).__name__}: {error}"
+            raise ToolFailed(
+                f"asked to {what}, it said what pyVmomi cannot read ({said})", self._account.server, "is it a vSphere?"
+            ) from None
 
     def _logged_in(self, expired: Any) -> Any:
         """The session, made anew where there is none but the expired one."""
@@ -137,3 +145,9 @@ def _task(instance: Any, reference: str) -> Any:
     from pyVmomi import vim
 
     return vim.Task(reference, instance._GetStub())
+
+
+def _is_pyvmomis(error: Exception) -> bool:
+    """Whether it was raised where answers are read: pyVmomi has no error of its own for one that it cannot."""
+    *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
+    return str(innermost.f_globals.get("__name__")).partition(".")[0] in ("pyVmomi", "pyVim", "xml", "pyexpat")

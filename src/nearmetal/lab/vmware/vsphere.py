@@ -29,7 +29,7 @@ class Vsphere:
 
     async def place(self, reference: str) -> str:
         return await self._session.ask(
-            "tell where a machine is", lambda instance: _place(_machine(instance, reference))
+            "tell where a machine is", lambda instance: _place(instance, _machine(instance, reference))
         )
 
     async def seen(self, reference: str) -> Seen | None:
@@ -64,7 +64,8 @@ class Vsphere:
     async def clone(self, template: str, name: str, change: Wanted) -> str:
         def begin(instance: Any) -> Any:
             source = _machine(instance, template)
-            return source.CloneVM_Task(folder=source.parent, name=name, spec=described.clone_spec(source, change))
+            spec = described.clone_spec(source, _pool(instance, source), change)
+            return source.CloneVM_Task(folder=_parent(instance, source), name=name, spec=spec)
 
         made: str = (await self._session.done(f"clone {name}", begin, CLONING))._GetMoId()
         return made
@@ -162,9 +163,19 @@ def _names(instance: Any) -> Mapping[str, str]:
         view.DestroyView()
 
 
-def _place(machine: Any) -> str:
+def _place(instance: Any, machine: Any) -> str:
     names: list[str] = []
     while machine is not None:
         names.append(machine.name)
-        machine = machine.parent
+        machine = _parent(instance, machine)
     return "/".join(reversed(names))
+
+
+def _parent(instance: Any, thing: Any) -> Any:
+    return _read(instance, thing, ["parent"]).get("parent")
+
+
+def _pool(instance: Any, machine: Any) -> Any:
+    """What it computes from; for a template, which computes nothing, all that its host has."""
+    told = _read(instance, machine, ["resourcePool", "runtime.host"])
+    return told.get("resourcePool") or _parent(instance, told["runtime.host"]).resourcePool
