@@ -11,9 +11,15 @@ SOURCES    := $(shell find probe/src -name '*.rs') probe/Cargo.toml Cargo.toml C
 PACKAGES   := qemu-system-x86 qemu-utils mmdebstrap docker.io iproute2 ethtool busybox-static e2fsprogs xz-utils \
               zstd procps kmod util-linux openssh-client chromium ca-certificates python3-venv gcc libc6-dev sysbench \
               httperf tcpdump sysstat podman runc \
-              libvirt-daemon libvirt-clients
-MISSING     = $(shell dpkg-query -W -f '$${db:Status-Status} $${Package}\n' $(PACKAGES) 2>&1 \
-              | awk '/^installed /{have[$$2]=1} END{split("$(PACKAGES)",w," "); for(i in w) if(!(w[i] in have)) print w[i]}')
+              libvirt-daemon libvirt-clients dnsmasq-base
+# What only the long tests drive.
+LONG        := vagrant vagrant-libvirt
+missing     = $(shell dpkg-query -W -f '$${db:Status-Status} $${Package}\n' $(1) 2>&1 \
+              | awk '/^installed /{have[$$2]=1} END{split("$(1)",w," "); for(i in w) if(!(w[i] in have)) print w[i]}')
+install     = if [ -n "$(1)" ]; then \
+	  echo "== installing Debian packages: $(1)"; \
+	  [ "$$(id -u)" = 0 ] || { echo "that takes root: sudo apt-get install $(1)"; exit 3; }; \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(1); fi
 
 help:
 	@echo "make demo       measure host, container and VM with the built-in study quickstart"
@@ -29,10 +35,11 @@ setup: .venv/packages .venv/python $(PROBE) image
 .venv/packages: Makefile
 	@command -v rustc >/dev/null || { echo "a Rust toolchain is missing: see https://rustup.rs"; exit 3; }
 	@mkdir -p .venv
-	@if [ -n "$(MISSING)" ]; then \
-	  echo "== installing Debian packages: $(MISSING)"; \
-	  [ "$$(id -u)" = 0 ] || { echo "that takes root: sudo apt-get install $(MISSING)"; exit 3; }; \
-	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(MISSING); fi
+	@$(call install,$(call missing,$(PACKAGES)))
+	@touch $@
+
+.venv/packages-long: Makefile | .venv/packages
+	@$(call install,$(call missing,$(LONG)))
 	@touch $@
 
 # The package's own build hook would compile the probe; here make has done it already.
@@ -81,7 +88,7 @@ test: setup check
 	$(PYTHON) -m pytest -q -n 2 --dist worksteal -m "live and not long and not alone" --durations=10
 	$(PYTHON) -m pytest -q -m "live and alone and not long" --durations=10
 
-long-test: setup
+long-test: setup .venv/packages-long
 	$(PYTHON) -m pytest -m long --timeout=0
 	$(PYTHON) validation/aa_simulation.py
 	$(PYTHON) validation/noise.py
