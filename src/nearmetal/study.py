@@ -14,7 +14,9 @@ from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
 from nearmetal.model import Study
-from nearmetal.study_checks import check, provision_of, workload_of
+from nearmetal.study_checks import check
+from nearmetal.study_checks.places import provision_of
+from nearmetal.study_checks.workloads import workload_of
 from nearmetal.study_text import StudyText, did_you_mean, explained, parse, refuse_what_nothing_takes, shown
 from nearmetal.units import AS_WRITTEN
 

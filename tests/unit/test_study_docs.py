@@ -11,7 +11,7 @@ from pydantic_core import PydanticUndefined
 
 from nearmetal import model, plan, study
 from nearmetal.errors import BadInput
-from nearmetal.study_checks import MOST_TRIALS
+from nearmetal.study_checks.comparison import MOST_TRIALS
 from nearmetal.study_text import keys_of
 from nearmetal.units import _RATES, _SIZES, _TIMES, AS_WRITTEN
 

@@ -16,7 +16,7 @@ from nearmetal import factors, plan, studies, study
 from nearmetal.errors import BadInput
 from nearmetal.model import Study
 from nearmetal.run.estimate import estimate
-from nearmetal.study_checks import MOST_TRIALS
+from nearmetal.study_checks.comparison import MOST_TRIALS
 from tests.unit.study_text import GOOD
 
 NESTED = tomllib.loads(GOOD)

@@ -6,7 +6,7 @@ import pytest
 
 from nearmetal.model import MachineSpec
 from nearmetal.run import verify
-from nearmetal.study_checks import _MODELS
+from nearmetal.study_checks.levels import MODELS
 
 SPEC = MachineSpec(nic="e1000")
 GUEST: dict[str, Any] = {
@@ -29,8 +29,8 @@ def facts(driver: str | None = "e1000", root: str = "/dev/vda", **limits: float)
 
 
 def test_every_model_that_a_study_can_name_has_a_driver_to_be_read_back() -> None:
-    assert verify.DRIVERS.keys() == set(_MODELS["nic"])
-    assert verify.DISKS.keys() == set(_MODELS["disk"])
+    assert verify.DRIVERS.keys() == set(MODELS["nic"])
+    assert verify.DISKS.keys() == set(MODELS["disk"])
 
 
 def test_the_hardware_that_was_ordered_counts() -> None:

@@ -1,0 +1,38 @@
+"""What a study can get wrong although each key has the right shape: BadInput with the place and the remedy."""
+
+from collections.abc import Callable, Sequence
+
+from nearmetal.model import Study
+from nearmetal.study_checks.comparison import check_counterparts, check_reference, check_size
+from nearmetal.study_checks.factors import check_conditions, check_factors, check_names
+from nearmetal.study_checks.levels import check_levels, check_observers, check_targets
+from nearmetal.study_checks.places import check_environments
+from nearmetal.study_checks.treatments import check_cables, check_places
+from nearmetal.study_checks.workloads import check_workload_parameters, check_workloads
+from nearmetal.study_text import StudyText
+
+Check = Callable[[Study, StudyText], None]
+
+CHECKS: Sequence[Check] = (
+    check_names,
+    check_factors,
+    check_environments,
+    check_conditions,
+    check_workloads,
+    check_targets,
+    check_reference,
+    check_size,
+    check_observers,
+    check_levels,
+    check_workload_parameters,
+    check_counterparts,
+    check_places,
+    check_cables,
+)
+"""In an order in which each may rely on those before it."""
+
+
+def check(study: Study, where: StudyText) -> None:
+    """Everything that can be known before anything runs. BadInput names the first thing that is wrong."""
+    for one in CHECKS:
+        one(study, where)

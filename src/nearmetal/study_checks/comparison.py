@@ -1,0 +1,62 @@
+"""What is compared with what, and how much it is."""
+
+from itertools import islice
+
+from nearmetal import factors as words
+from nearmetal.lines import KeyPath
+from nearmetal.model import Study
+from nearmetal.study_checks.factors import is_among, listed
+from nearmetal.study_checks.treatments import LOOKED_AT
+from nearmetal.study_text import StudyText, did_you_mean, shown
+
+MOST_TRIALS = 1_000_000
+
+
+def check_reference(study: Study, where: StudyText) -> None:
+    for name, level in study.reference.items():
+        if name not in study.factors:
+            what = f"the reference names {shown(name)}, which is no factor"
+            raise where.wrong(("reference", name), what, did_you_mean(name, study.factors, "factors"))
+        if not is_among(level, study.factors[name].levels):
+            what = f"the reference has {name} = {shown(level)}, which is none of its levels"
+            raise where.wrong(("reference", name), what, f"levels: {listed(study.factors[name].levels)}")
+
+
+def check_size(study: Study, where: StudyText) -> None:
+    blocks = study.design.blocks
+    if not isinstance(blocks, int):
+        if blocks.min > blocks.max:
+            what = f"min = {blocks.min} is more than max = {blocks.max}"
+            raise where.wrong(("design", "blocks"), what, "swap the two")
+        blocks = blocks.max
+    each = blocks * study.design.repeats * len(study.workloads)
+    most = MOST_TRIALS // each
+    if words.number_of_treatments(study, most) > most:
+        path: KeyPath = ("factors",) if most > 0 else ("design",)
+        what = f"the study has more than {MOST_TRIALS:,} trials"
+        raise where.wrong(path, what, 'fewer levels, blocks or repeats, or crossing = "one-at-a-time"')
+
+
+def check_counterparts(study: Study, where: StudyText) -> None:
+    """Where a comparison with the reference brings a factor in, the reference must name its level.
+
+    Only factors that have to do with a `when` can come in or go, so the others stand for themselves by one level.
+    """
+    nested = {name for name, factor in study.factors.items() if factor.when}
+    decisive = {outer for factor in study.factors.values() for outer in factor.when} | nested
+    if not nested:
+        return
+    few = {
+        name: factor if name in decisive else factor.model_copy(update={"levels": factor.levels[:1]})
+        for name, factor in study.factors.items()
+    }
+    skeleton = study.model_copy(update={"factors": few})
+    for name, level in words.reference_of(study).items():
+        if name not in decisive:
+            continue
+        for treatment in islice(words.treatments_of(skeleton), LOOKED_AT):
+            if name in treatment and not words.same(treatment[name], level):
+                try:
+                    words.counterpart(study, treatment, name)
+                except words.Unnamed as error:
+                    raise where.wrong(("reference",), str(error), error.remedy) from None

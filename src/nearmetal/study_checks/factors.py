@@ -1,0 +1,75 @@
+"""Names, and factors with their levels and conditions."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from nearmetal import factors as words
+from nearmetal.model import Level, Study
+from nearmetal.study_text import StudyText, did_you_mean, shown
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_NAME_RULE = "letters, digits and . _ - only, at most 100"
+
+
+def check_names(study: Study, where: StudyText) -> None:
+    for table, things in (("factors", study.factors), ("environments", study.environments), ("hosts", study.hosts)):
+        for name in things:
+            if not _NAME.fullmatch(name):
+                raise where.wrong((table, name), f"{shown(name)} cannot be a name in [{table}]", _NAME_RULE)
+    if "local" in study.hosts:
+        raise where.wrong(("hosts", "local"), "`local` is this host itself and cannot be another", "rename it")
+
+
+def check_factors(study: Study, where: StudyText) -> None:
+    for name, factor in study.factors.items():
+        path = ("factors", name, "levels")
+        seen: set[tuple[str, Level]] = set()
+        for level in factor.levels:
+            if isinstance(level, str) and (len(level) > 200 or any(c in level for c in "\t\r\n")):
+                raise where.wrong(
+                    path, f"{shown(level)} cannot be a level of `{name}`", "at most 200 characters, on one line"
+                )
+            if words.typed(level) in seen:
+                raise where.wrong(path, f"the factor `{name}` has the level {shown(level)} twice", "remove one")
+            seen.add(words.typed(level))
+    outer = study.factors["environment"]
+    if outer.when or outer.sets:
+        key = "when" if outer.when else "sets"
+        raise where.wrong(
+            ("factors", "environment", key), f"the factor `environment` cannot have `{key}`", f"remove `{key}`"
+        )
+
+
+def check_conditions(study: Study, where: StudyText) -> None:
+    for name, factor in study.factors.items():
+        path = ("factors", name, "when")
+        for other, levels in words.conditions(factor).items():
+            if other not in study.factors:
+                what = f"`when` of `{name}` names {shown(other)}, which is no factor"
+                raise where.wrong(path, what, did_you_mean(other, study.factors, "factors"))
+            if not levels:
+                raise where.wrong(path, f"`when` of `{name}` never holds: it names no level of {other}", "name one")
+            known = study.factors[other].levels
+            for level in levels:
+                if not is_among(level, known):
+                    what = f"`when` of `{name}` never holds: {other} is never {shown(level)}"
+                    raise where.wrong(path, what, f"levels of {other}: {listed(known)}")
+    try:
+        words.in_order(study.factors)
+    except ValueError as error:
+        raise where.wrong(("factors",), str(error), "let the outer factor be free of conditions") from None
+    for name, factor in study.factors.items():
+        if factor.when and not all(words.demands(study.factors, name).values()):
+            raise where.wrong(
+                ("factors", name, "when"),
+                f"the `when` of `{name}` never holds: what it asks for and what that asks for exclude each other",
+                "name levels that can be had together",
+            )
+
+
+def is_among(level: Level, levels: Iterable[Level]) -> bool:
+    return any(words.same(level, known) for known in levels)
+
+
+def listed(levels: Sequence[Level]) -> str:
+    return ", ".join(shown(level) for level in levels[:20]) + (", …" if len(levels) > 20 else "")

@@ -1,0 +1,105 @@
+"""What factors set, and what observers are told: every level, put in its place, makes sense there."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from nearmetal import factors as words
+from nearmetal import plugins
+from nearmetal.lines import KeyPath
+from nearmetal.model import Level, Study
+from nearmetal.study_checks.places import is_cpus, is_environment, is_host
+from nearmetal.study_text import StudyText, did_you_mean, shown, told
+
+
+def check_targets(study: Study, where: StudyText) -> None:
+    treatments = plugins.names("treatments")
+    taken: dict[words.Target, str] = {}
+    for name, factor in study.factors.items():
+        try:
+            aim = words.target(name, factor, study, treatments)
+        except words.NoTarget as error:
+            raise where.wrong(("factors", name), str(error), 'say what it sets: sets = "machine.nic"') from None
+        if aim in taken:
+            what = f"`{name}` and `{taken[aim]}` both set {aim.key}"
+            raise where.wrong(("factors", name), what, "make them one factor")
+        taken[aim] = name
+    for name, level in study.machine.settings.items():
+        if name not in treatments:
+            known = [*type(study.machine).model_fields, *treatments]
+            what = f"unknown key `machine.{name}`"
+            raise where.wrong(("machine", name), what, did_you_mean(name, known, "known keys"))
+        _is_level(("machine", name), name, level, where)
+
+
+def check_levels(study: Study, where: StudyText) -> None:
+    """Every level, put in its place, must make sense there."""
+    for key in MODELS:
+        _is_model(("machine", key), key, getattr(study.machine, key), where)
+    treatments = plugins.names("treatments")
+    for name, factor in study.factors.items():
+        aim = words.target(name, factor, study, treatments)
+        for level in factor.levels:
+            _level(name, aim, level, study, where)
+
+
+def _level(name: str, aim: words.Target, level: Level, study: Study, where: StudyText) -> None:
+    path = ("factors", name)
+    if aim.kind == "treatment":
+        _is_level(path, aim.key, level, where)
+    if aim.kind in ("environment", "treatment", "placeholder"):
+        return
+    try:
+        placed = words.put(study, aim, level)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise where.wrong(path, *told(f"the level {shown(level)} of `{name}`", first)) from None
+    match aim.kind, aim.key:
+        case "clients", "environment":
+            is_environment(path, level, study, where)
+        case "machine" | "clients", "host":
+            is_host(path, level, study, where)
+        case "machine" | "clients", "cpus":
+            is_cpus(path, level, where)
+        case "machine", "nic" | "disk":
+            _is_model(path, aim.key, level, where)
+        case "observe", _:
+            observer(path, aim.key, placed, where)
+
+
+MODELS = {"nic": ("virtio-net", "e1000", "e1000e", "rtl8139", "vmxnet3"), "disk": ("virtio-blk", "ide")}
+"""What a machine can be given: those that have been seen to boot with the lab image."""
+
+
+def _is_model(path: KeyPath, key: str, level: object, where: StudyText) -> None:
+    if level not in MODELS[key]:
+        what = f"{shown(level)} cannot be a machine's {key}"
+        raise where.wrong(path, what, did_you_mean(str(level), MODELS[key], "it is one of"))
+
+
+def _is_level(path: KeyPath, name: str, level: object, where: StudyText) -> None:
+    """Whether a treatment takes this level."""
+    if not isinstance(level, bool | int | float | str):
+        raise where.wrong(path, f"{name} cannot be {shown(level)}", "a level is a number, a text, true or false")
+    problem = plugins.load("treatments", name).problem(level)
+    if problem:
+        raise where.wrong(path, f"{name} cannot be {shown(level)}", problem)
+
+
+def check_observers(study: Study, where: StudyText) -> None:
+    for name, setting in study.observe.chosen.items():
+        observer(("observe", name), name, setting, where)
+
+
+def observer(path: KeyPath, name: str, setting: Any, where: StudyText) -> None:
+    """Whether there is such an observer, and it takes this setting."""
+    known = plugins.names("observers")
+    if name not in known:
+        what = f"there is no observer {shown(name)}"
+        raise where.wrong(path, what, did_you_mean(name, known, "observers"))
+    if setting in (None, False):
+        return
+    try:
+        plugins.load("observers", name)(setting)
+    except (ValueError, TypeError) as error:
+        raise where.wrong(path, f"the observer {name!r}: {error}", "docs/study-file.md says what it takes") from None

@@ -1,0 +1,118 @@
+"""Where things run: environments with their options, hosts, CPUs, ways to provision."""
+
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from nearmetal import hosts, plugins
+from nearmetal.lab import cpus
+from nearmetal.lines import KeyPath
+from nearmetal.model import EnvironmentSpec, Level, Provision, Reached, Study
+from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
+from nearmetal.units import AS_WRITTEN
+
+
+def check_environments(study: Study, where: StudyText) -> None:
+    kinds = plugins.names("environments")
+    for name, spec in study.environments.items():
+        if spec.kind not in kinds:
+            what = f"there is no kind of environment {shown(spec.kind)}"
+            raise where.wrong(("environments", name, "kind"), what, did_you_mean(spec.kind, kinds, "kinds"))
+        _options(name, spec, where)
+    for level in study.factors["environment"].levels:
+        is_environment(("factors", "environment"), level, study, where)
+        _is_declared(("factors", "environment"), str(level), study, where)
+        _provision(study, str(level), where)
+    is_environment(("clients", "environment"), study.clients.environment, study, where)
+    _is_declared(("clients", "environment"), study.clients.environment, study, where)
+    for table, host in (("machine", study.machine.host), ("clients", study.clients.host)):
+        is_host((table, "host"), host, study, where)
+    for table, given in (("machine", study.machine.cpus), ("clients", study.clients.cpus)):
+        is_cpus((table, "cpus"), given, where)
+
+
+def is_environment(path: KeyPath, level: Level, study: Study, where: StudyText) -> None:
+    known = (*study.environments, *plugins.names("environments"))
+    if level not in known:
+        what = f"there is no environment {shown(level)}"
+        raise where.wrong(path, what, did_you_mean(str(level), known, "environments"))
+
+
+def _is_declared(path: KeyPath, level: str, study: Study, where: StudyText) -> None:
+    """A machine that exists already has to be said how to reach, under a name that no other host has."""
+    kind = study.environment(level).kind
+    what = f"{shown(level)} is a kind of machine that exists already, and the study does not say which one"
+    if level not in study.environments and hosts.is_elsewhere(study.environment(level)):
+        raise where.wrong(path, what, f'name one: [environments.guest] kind = "{level}"; see docs/environments.md')
+    if not isinstance(plugins.load("environments", kind), Reached):
+        return
+    if level not in study.environments:
+        raise where.wrong(path, what, f'name one: [environments.metal] kind = "{level}", address = "user@address"')
+    if level in study.hosts or level == "local":
+        what = f"{shown(level)} is the name of a host already"
+        raise where.wrong(("environments", level), what, "rename it: the machine is a host of its own")
+
+
+def is_host(path: KeyPath, level: Level, study: Study, where: StudyText) -> None:
+    if level != "local" and level not in study.hosts:
+        what = f"`{'.'.join(map(str, path))}` names {shown(level)}, which is no host"
+        raise where.wrong(path, what, f'declare it: [hosts.{level}] ssh = "user@address"')
+
+
+def is_cpus(path: KeyPath, level: Level | None, where: StudyText) -> None:
+    if level is None:
+        return
+    try:
+        named = cpus.parse(str(level))
+    except ValueError as error:
+        raise where.wrong(path, str(error), 'name CPUs of the host, like "0-2,4"') from None
+    if not named:
+        raise where.wrong(path, "`cpus` names no CPU", "name one, or leave it out")
+
+
+def _options(name: str, spec: EnvironmentSpec, where: StudyText) -> None:
+    """What the kind takes, where it says so; one that does not say checks for itself."""
+    model = getattr(plugins.load("environments", spec.kind), "Options", None)
+    if model is None:
+        return
+    try:
+        model.model_validate(dict(spec.options), context=AS_WRITTEN)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = str(first["loc"][0]) if first["loc"] else ""
+        path: KeyPath = ("environments", name, key)
+        if first["type"] == "extra_forbidden":
+            what = f"unknown key `{key}` in an environment of kind {spec.kind}"
+            known = ["kind", "provision", *keys_of(model)]
+            raise where.wrong(path, what, did_you_mean(key, known, "known keys")) from None
+        raise where.wrong(path, *told(f"`{key}` of the environment {name!r}", first)) from None
+
+
+_STRENGTH: Sequence[Provision] = ("boot", "restart", "restore", "reuse")
+"""Strongest first: the less a provision makes anew, the less a verdict may be generalised."""
+
+
+def _provision(study: Study, level: str, where: StudyText) -> None:
+    """What the design says may not weaken an environment silently; what is said for it alone is its own choice."""
+    spec = study.environment(level)
+    can: Sequence[Provision] = plugins.load("environments", spec.kind).provisions
+    wanted = provision_of(study, spec)
+    own = spec.provision is not None
+    path: KeyPath = ("environments", level, "provision") if own else ("design", "provision")
+    if wanted not in can:
+        raise where.wrong(
+            path,
+            f"{level!r} cannot be provisioned by {wanted!r}: {spec.kind} can {', '.join(can)}",
+            f'say so for it alone: [environments.{level}] kind = "{spec.kind}", provision = "{can[0]}"',
+        )
+    if not own and _STRENGTH.index(wanted) > _STRENGTH.index(can[0]):
+        raise where.wrong(
+            path,
+            f"provision = {wanted!r} is weaker than {can[0]!r}, which {level!r} can do",
+            f'say that it is meant: [environments.{level}] kind = "{spec.kind}", provision = "{wanted}"',
+        )
+
+
+def provision_of(study: Study, spec: EnvironmentSpec) -> Provision:
+    """How an environment's machines are provisioned: as it says itself, else as the design says."""
+    return spec.provision or study.design.provision

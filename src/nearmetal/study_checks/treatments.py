@@ -1,0 +1,34 @@
+"""What no single key can get wrong: treatments, each taken as a whole."""
+
+from itertools import islice
+
+from nearmetal import factors as words
+from nearmetal import hosts, plugins
+from nearmetal.model import Study
+from nearmetal.study_text import StudyText, shown
+
+LOOKED_AT = 20_000
+"""Treatments that are tried. What is beyond is found when the study is planned or run."""
+
+
+def check_places(study: Study, where: StudyText) -> None:
+    """A machine that is a host of its own cannot be placed on another."""
+    for treatment in islice(words.treatments_of(study), LOOKED_AT):
+        asked = words.as_written(study, treatment, plugins.names("treatments"))
+        placed = (("machine", asked.environment, asked.machine), ("clients", asked.clients.environment, asked.clients))
+        for table, level, spec in placed:
+            if spec.host != "local" and hosts.reached(study, level) is not None:
+                what = f"{table}.host places {shown(level)} on {shown(spec.host)}, but it is a host of its own"
+                raise where.wrong((table, "host"), what, "leave it out, or give the factor a `when`")
+
+
+def check_cables(study: Study, where: StudyText) -> None:
+    """A direct cable has two ends."""
+    for treatment in islice(words.treatments_of(study), LOOKED_AT):
+        asked = words.ask(study, treatment, plugins.names("treatments"))
+        if asked.link.switch == "direct" and asked.clients.count > 1 and asked.clients.connect == "shared":
+            what = f"a direct cable has two ends, and {asked.clients.count} clients share a server"
+            raise where.wrong(("link", "switch"), what, 'switch = "bridge", or clients.connect = "pairs"')
+        if asked.link.jitter and asked.link.jitter > (asked.link.delay or 0.0):
+            what = "the jitter is more than the delay, and no frame can arrive before it was sent"
+            raise where.wrong(("link", "jitter"), what, "give a longer delay, or less jitter")

@@ -1,0 +1,100 @@
+"""Workloads and their parameters, for every combination of levels that is written into them."""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from pydantic import ValidationError
+
+from nearmetal import factors as words
+from nearmetal import plugins
+from nearmetal.errors import BadInput
+from nearmetal.lines import KeyPath
+from nearmetal.model import Level, Study, Workload, WorkloadSpec
+from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
+from nearmetal.units import AS_WRITTEN
+
+
+def check_workloads(study: Study, where: StudyText) -> None:
+    seen: set[str] = set()
+    for index, workload in enumerate(study.workloads):
+        path: KeyPath = ("workloads", index)
+        if workload.name in seen:
+            raise where.wrong((*path, "name"), f"two workloads are called {workload.name!r}", "rename one")
+        seen.add(workload.name)
+        kinds = plugins.names("workloads")
+        if workload.kind not in kinds:
+            what = f"there is no kind of workload {shown(workload.kind)}"
+            raise where.wrong((*path, "kind"), what, did_you_mean(workload.kind, kinds, "kinds"))
+        _placeholders(index, workload, study, where)
+
+
+def _placeholders(index: int, workload: WorkloadSpec, study: Study, where: StudyText) -> None:
+    for key, value in workload.parameters.items():
+        for name in words.placeholders_in(value):
+            path = ("workloads", index, key)
+            if name not in study.factors:
+                what = f"the placeholder {{{name}}} has no factor"
+                raise where.wrong(path, what, did_you_mean(name, study.factors, "factors"))
+            if not words.is_everywhere(study.factors, name):
+                what = f"the placeholder {{{name}}} has no level where the `when` of `{name}` does not hold"
+                raise where.wrong(path, what, f"give `{name}` a level everywhere: remove its `when`")
+
+
+def check_workload_parameters(study: Study, where: StudyText) -> None:
+    """Every workload, filled with every combination of the levels that stand in it, must make sense."""
+    for index, workload in enumerate(study.workloads):
+        names = list(dict.fromkeys(words.placeholders_in(workload.parameters)))
+        for levels in _combined(names, study):
+            filled = words.fill(workload.model_dump(), levels)
+            _parameters(index, WorkloadSpec.model_validate(filled), levels, where)
+
+
+def _combined(names: Sequence[str], study: Study) -> Iterator[dict[str, Level]]:
+    """Each combination of the levels of these factors that some treatment has."""
+    if study.design.crossing == "full":
+        for levels in product(*(study.factors[name].levels for name in names)):
+            yield dict(zip(names, levels, strict=True))
+        return
+    seen: set[words.Identity] = set()
+    for treatment in words.treatments_of(study):
+        found = {name: treatment[name] for name in names}
+        if words.identity(found) not in seen:
+            seen.add(words.identity(found))
+            yield found
+
+
+def workload_of(spec: WorkloadSpec) -> Workload:
+    """Build a workload from its entry. pydantic's ValidationError when a parameter does not fit."""
+    kind = plugins.load("workloads", spec.kind)
+    built: Workload = kind(kind.Parameters.model_validate(spec.parameters, context=AS_WRITTEN))
+    return built
+
+
+def _parameters(index: int, spec: WorkloadSpec, levels: dict[str, Level], where: StudyText) -> None:
+    known = keys_of(plugins.load("workloads", spec.kind).Parameters)
+    for key in spec.parameters:
+        if key not in known:
+            what = f"unknown key `{key}` in a workload of kind {spec.kind}"
+            remedy = did_you_mean(key, ["name", "kind", "primary", *known], "known keys")
+            raise where.wrong(("workloads", index, key), what, remedy)
+    try:
+        workload = workload_of(spec)
+    except ValidationError as error:
+        raise _wrong_parameter(error, index, spec, levels, where) from None
+    if spec.primary is not None and spec.primary not in workload.responses:
+        what = f"workload {spec.name!r} ({spec.kind}) has no response {spec.primary!r}"
+        remedy = did_you_mean(spec.primary, workload.responses, "responses")
+        raise where.wrong(("workloads", index, "primary"), what, remedy)
+
+
+def _wrong_parameter(
+    error: ValidationError, index: int, spec: WorkloadSpec, levels: dict[str, Level], where: StudyText
+) -> BadInput:
+    first = error.errors(include_url=False)[0]
+    name = str(first["loc"][0]) if first["loc"] else ""
+    with_levels = f" (with {words.key(levels)})" if levels else ""
+    subject = f"workload {spec.name!r}{with_levels}" + (f", `{name}`" if name else "")
+    if first["type"] == "missing":
+        return where.wrong(("workloads", index), f"{subject} is missing", "docs/workloads.md says what it takes")
+    what, remedy = told(subject, first)
+    return where.wrong(("workloads", index, name), what, remedy.replace("study-file", "workloads"))
