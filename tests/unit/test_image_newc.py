@@ -62,3 +62,14 @@ def test_the_same_files_make_the_same_archive_whatever_their_order() -> None:
 def test_a_seed_cannot_lead_outside(name: str) -> None:
     with pytest.raises(BadInput, match="no path below"):
         seed_archive({name: (b"", 0o644)})
+
+
+def test_a_file_of_an_archive_is_found_whatever_is_before_and_after_it() -> None:
+    files = {f"a/{'n' * length}": (bytes(length), 0o644) for length in range(1, 9)}
+    archive = newc.archive(newc.with_folders({**files, "z/last": (b"last", 0o600)}))
+    assert newc.content(archive, "z/last") == b"last"
+    for name, (content, _) in files.items():
+        assert newc.content(archive + archive, name) == content
+    for missing in ("", "last", "TRAILER!!!"):
+        with pytest.raises(KeyError):
+            newc.content(archive, missing)

@@ -58,16 +58,16 @@ def archive(entries: Iterable[Entry]) -> bytes:
 
 
 def content(archive: bytes, name: str) -> bytes:
-    """Of the first file of that name, in the first of the archives. KeyError where there is none."""
+    """Of the file of that name, in the first of the archives. KeyError where there is none."""
     at = 0
     while archive[at : at + 6] == _MAGIC:
         size, length = (int(archive[at + begin : at + begin + 8], 16) for begin in (_SIZE_AT, _LENGTH_AT))
         begin = _aligned(at + _HEADER + length)
         found = archive[at + _HEADER : at + _HEADER + length - 1].decode()
-        if found == name:
-            return archive[begin : begin + size]
         if found == _END:
             break
+        if found == name:
+            return archive[begin : begin + size]
         at = _aligned(begin + size)
     raise KeyError(name)
 
