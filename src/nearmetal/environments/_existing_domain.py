@@ -41,7 +41,14 @@ class ExistingDomains:
             found = await existing.find(connection, str(options.domain))
             existing.refuse_unready(found, order.provision)
             domain = Domain(connection, found.uuid)
-            data = {"uri": options.connection, "uuid": found.uuid, "domain": found.name, "runs": found.runs, "id": ""}
+            data = {
+                "uri": options.connection,
+                "uuid": found.uuid,
+                "domain": found.name,
+                "runs": found.runs,
+                "id": "",
+                "options": options.model_dump(mode="json", exclude_unset=True),
+            }
             handle = Handle(kind="libvirt", name=order.name, site=site.name, data=data)
             ledger.creating(handle)
             if not found.runs:
@@ -63,8 +70,18 @@ class ExistingDomains:
         if is_the_same and handle.data["runs"]:
             await self._guests.leave(handle)
         elif is_the_same:
-            await domain.shut_down(is_told=await self._guests.power_off(handle))
+            await domain.shut_down(lambda: self._told(handle, domain))
         await self._guests.let_go(handle)
+
+    async def _told(self, handle: Handle, domain: Domain) -> bool:
+        """To power itself off, from inside: also one that was started, and not reached yet."""
+        if "way" not in handle.data:
+            address = await domain.address()
+            if address is None:
+                return False
+            way = Options.model_validate(handle.data["options"]).way(str(address))
+            handle = handle.model_copy(update={"data": {**handle.data, "way": way.model_dump(mode="json")}})
+        return await self._guests.power_off(handle)
 
 
 class DomainGuest(GuestBehindSsh):

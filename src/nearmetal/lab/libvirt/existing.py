@@ -5,6 +5,7 @@ Nothing of its definition is changed, and its power is never cut: one that does 
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from nearmetal import units
@@ -20,7 +21,9 @@ _STATES_THAT_RUN = (RUNS, "idle", "blocked")
 _SOURCES = ("lease", "agent", "arp")
 _ADDRESS = 300.0
 """Seconds that a domain which was started may take to have an address: a whole distribution boots, emulated perhaps."""
-_DOWN = 120.0
+_DOWN = 180.0
+_AGAIN = 15.0
+"""Seconds until it is told again."""
 _PAUSE = 0.5
 NO_ADDRESS = (
     "put it on a network of libvirt's, install qemu-guest-agent in it, "
@@ -122,16 +125,22 @@ class Domain:
         """Which of its runs this is; "-" while it is off."""
         return (await self._connection.run("domid", self.uuid)).strip() if await self.runs() else "-"
 
-    async def shut_down(self, is_told: bool) -> None:
-        """Return when it is off. `is_told`: from inside, to power itself off. HostCannot when it goes on."""
-        until = asyncio.get_running_loop().time() + _DOWN
+    async def shut_down(self, tell: Callable[[], Awaitable[bool]]) -> None:
+        """Return when it is off. HostCannot when it goes on.
+
+        `tell` has it power itself off from inside, and says whether it heard: a guest that has nobody to hear libvirt
+        hears nothing from outside. One that boots hears neither, so it is told again.
+        """
+        now = asyncio.get_running_loop().time
+        until, again = now() + _DOWN, 0.0
         while await self.runs():
-            if not is_told:
-                with contextlib.suppress(HostCannot):  # it may be off by now
-                    await self._connection.run("shutdown", self.uuid)
-                is_told = True
-            if asyncio.get_running_loop().time() > until:
+            if now() > until:
                 raise HostCannot(f"it still runs {_DOWN:g} s after it was to shut down", self.uuid, "shut it down")
+            if now() > again:
+                again = now() + _AGAIN
+                if not await tell():
+                    with contextlib.suppress(HostCannot):  # it may be off by now
+                        await self._connection.run("shutdown", self.uuid)
             await asyncio.sleep(_PAUSE)
 
     async def cost(self) -> Cost | None:
