@@ -27,19 +27,26 @@ SIZES = {"host": ((256, 3), (2048, 5), (16384, 20)), "docker": ((256, 3), (16384
 REQUESTS = 1000
 
 
-def make(path: Path, blocks: int = 8, **more: Any) -> RunFolder:
-    """Both ends of the web workload were captured; `more` stands in the counters of each server."""
+def make(path: Path, blocks: int = 8, exits: Mapping[str, float] | None = None, **more: Any) -> RunFolder:
+    """Both ends of the web workload were captured; `more` stands in the counters of each server.
+
+    `exits` of guests in a second, by environment; None where the host's kernel does not tell.
+    """
     folder = plausible_run.make(path, blocks, faults=False)
     noise = np.random.default_rng(3)
     lines = [TrialRecord.model_validate_json(line) for line in folder.journal.read_text().splitlines()]
-    told = [_captured(folder, one, noise, more) if one.trial.workload == "web" else one for one in lines]
+    told = [_captured(folder, one, noise, exits, more) if one.trial.workload == "web" else one for one in lines]
     text = (json.dumps(one.model_dump(mode="json"), separators=(",", ":")) + "\n" for one in told)
     folder.journal.write_text("".join(text))
     return folder
 
 
 def _captured(
-    folder: RunFolder, record: TrialRecord, noise: np.random.Generator, more: Mapping[str, Any]
+    folder: RunFolder,
+    record: TrialRecord,
+    noise: np.random.Generator,
+    exits: Mapping[str, float] | None,
+    more: Mapping[str, Any],
 ) -> TrialRecord:
     environment = str(record.trial.treatment["environment"])
     slower = SLOWER[environment] * float(noise.lognormal(0, 0.01))
@@ -68,6 +75,8 @@ def _captured(
     }
     usage = {"context_switches": 30_000.0 / slower, "interrupts": 20_000.0, "cpu.0.sys": 40.0, "cpu.all.sys": 40.0}
     places = {"server-0": {**usage, "cpu.all.soft": 10.0, "seconds": 10.0, "samples": 10}, "host": {"seconds": 10.0}}
+    if exits is not None:
+        places["host"]["exits"] = exits[environment]
     artifact = Artifact(path=str(path.relative_to(folder.path)), sha256="0" * 64)
     return record.model_copy(update={"observers": {"capture": capture, "usage": places}, "artifacts": (artifact,)})
 

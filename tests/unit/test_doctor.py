@@ -15,6 +15,14 @@ async def test_a_host_without_qemu_is_told_so(monkeypatch: pytest.MonkeyPatch, t
     assert found.remedy == "apt-get install qemu-system-x86"
 
 
+def test_a_host_without_tcpdump_is_told_what_that_means(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = doctor._captures()
+    assert (found.what, found.ok, found.fatal) == ("captures: tcpdump", False, False)
+    assert "studies that capture" in found.detail
+    assert found.remedy == "apt-get install tcpdump"
+
+
 def test_free_space_is_told_in_either_case() -> None:
     assert "free below" in doctor._space().detail
 

@@ -1,5 +1,6 @@
 """What cannot run here: each machine is asked for as it would be made, on the host where it would stand."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,3 +121,27 @@ async def test_a_link_that_is_not_the_labs_to_shape(asked: list[Asked]) -> None:
     found = await missing.cannot_run(study, open_site)
     assert [lacking.what for _, lacking in found] == ["[link]", "[link]"]
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("capture", "lacking"), [("true", ["tcpdump"]), ("{ inside = true }", []), ("[false, true]", ["tcpdump"])]
+)
+async def test_a_host_without_tcpdump_captures_nothing(
+    asked: list[Asked], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capture: str, lacking: list[str]
+) -> None:
+    mock: Any = plugins.load("environments", "mock")
+    monkeypatch.setattr(type(mock), "on_switch", True)
+    for name in ("sh", "cat"):
+        (tmp_path / name).symlink_to(f"/bin/{name}")
+    text = STUDY.replace('memory = ["256MiB", "2GiB"]\n', "")
+    text = (
+        text.replace("[machine]", f"capture = {capture}\n[machine]")
+        if capture.startswith("[")
+        else (f"{text}[observe]\ncapture = {capture}\n")
+    )
+    study = read(text, "s.toml")
+    assert await missing.cannot_run(study, open_site) == []
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = await missing.cannot_run(study, open_site)
+    assert [one.what for _, one in found] == lacking
+    assert all(one.remedy == "apt-get install tcpdump" for _, one in found)

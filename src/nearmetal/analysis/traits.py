@@ -97,6 +97,13 @@ def _rate(name: str) -> Callable[[TrialRecord], float | None]:
     return of
 
 
+def _exits(record: TrialRecord) -> float | None:
+    """Of all guests of the servers' host, for each request or event."""
+    told = [one["exits"] for one in _places(record, "usage", "host") if "exits" in one]
+    each = _per_second(record)
+    return sum(told) / each if told and each else None
+
+
 def _time(states: Sequence[str]) -> Callable[[TrialRecord], float | None]:
     """CPU seconds in these states, of all CPUs of the servers together, for each request or event."""
 
@@ -159,6 +166,7 @@ TRAITS = (
     Trait("transfer", "time in which a reply comes in", "s", _of_trace("transfer")),
     Trait("interrupts", "interrupts in the server for each request", "", _rate("interrupts")),
     Trait("context_switches", "context switches in the server for each request", "", _rate("context_switches")),
+    Trait("exits", "exits of guests to the host's kernel for each request", "", _exits, _SELDOM),
     Trait("kernel_time", "CPU time in the server's kernel for each request", "s", _time(("sys",))),
     Trait("interrupt_time", "CPU time in the server's interrupts for each request", "s", _time(("irq", "soft"))),
     Trait("user_time", "CPU time in the server's programs for each request", "s", _time(("usr", "nice"))),

@@ -35,6 +35,7 @@ async def examine() -> list[Finding]:
         await _tried("network namespace", lambda: _namespace(site), "this kernel, or this container, has none"),
         _space(),
         *await _what_the_host_is(),
+        _captures(),
     ]
     lab = next((one for one in image.ls(Paths.default().cache) if one.name == "lab"), None)
     if lab is None:
@@ -115,6 +116,22 @@ def hypervisor_of(facts: Mapping[str, Any]) -> str | None:
         return None
     named = (virtual.get(key) for key in ("hypervisor_signature", "hypervisor_type", "product", "vendor"))
     return next((str(name) for name in named if name), "of an unknown kind")
+
+
+def _captures() -> Finding:
+    """Only studies that ask for captures need it."""
+    found = program("tcpdump", "tcpdump")
+    return found.model_copy(
+        update={
+            "what": "captures: tcpdump",
+            "fatal": False,
+            **(
+                {}
+                if found.ok
+                else {"detail": "it is not installed; studies that capture packets of their servers cannot run"}
+            ),
+        }
+    )
 
 
 async def _environments(site: Site) -> list[Finding]:

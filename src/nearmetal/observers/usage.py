@@ -16,6 +16,7 @@ from nearmetal.lab import groups, kernel
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.stage import offsets
 from nearmetal.model import Completed, Machine, Observation, Running, Site, Stage
+from nearmetal.observers._usage_exits import exits
 from nearmetal.observers._usage_samples import Own, Sampled, Span, averages, parsed
 
 SHORTEST = 0.01
@@ -26,6 +27,8 @@ PAUSE = 0.05
 """Seconds between two looks whether it has."""
 FILE = "/run/nearmetal-usage.jsonl"
 """Where the samples lie in a machine until the trial is over."""
+HOST = "host"
+"""What the samples of the servers' host are called."""
 _KILLED = 128 + 9
 
 
@@ -75,12 +78,12 @@ class Usage:
             for index, server in enumerate(stage.servers)
         )
         begun = await asyncio.gather(self._on_host(stage), *machines, return_exceptions=True)
-        watch = UsageWatch(self._interval, [one for one in begun if isinstance(one, _Sampler)])
+        watch = UsageWatch(self._interval, [one for one in begun if isinstance(one, _Sampler)], stage.servers[0].site)
         failed = next((one for one in begun if isinstance(one, BaseException)), None)
         if failed is not None:
             await watch.stop()
             raise failed
-        watch.begins()
+        await watch.begins()
         return watch
 
     async def _on_host(self, stage: Stage) -> _Sampler:
@@ -100,7 +103,7 @@ class Usage:
         async def printed(stdout: bytes) -> bytes:
             return stdout
 
-        return _Sampler("host", running, printed, Own(), ahead)
+        return _Sampler(HOST, running, printed, Own(), ahead)
 
     async def _in_machine(self, name: str, machine: Machine, own: Own) -> _Sampler:
         ahead = await _ahead(machine)
@@ -142,13 +145,16 @@ async def _ahead(of: Machine | Site) -> int:
 class UsageWatch:
     """The samplers of a trial."""
 
-    def __init__(self, interval: float, samplers: Sequence[_Sampler]) -> None:
+    def __init__(self, interval: float, samplers: Sequence[_Sampler], host: Site) -> None:
         self._samplers = samplers
         self._interval = interval
+        self._host = host
+        self._exits: int | None = None
         self._begun = _Clock.now()
 
-    def begins(self) -> None:
+    async def begins(self) -> None:
         """What happens from now on is measured."""
+        self._exits = await exits(self._host)
         self._begun = _Clock.now()
 
     async def stop(self) -> Observation:
@@ -157,12 +163,15 @@ class UsageWatch:
         It raises nothing: a sampler that was killed, or cannot be reached, is a `problem` in its counters.
         """
         over = time.monotonic_ns() - self._begun.monotonic
+        exited = await exits(self._host)
         ended = await asyncio.gather(*map(_ended, self._samplers))
         artifacts: dict[str, bytes] = {}
         counters: dict[str, Any] = {}
         for sampler, (content, problem) in zip(self._samplers, ended, strict=True):
             artifacts[f"usage-{sampler.name}.jsonl"] = content
             counters[sampler.name] = self._counters(sampler, parsed(content), over, problem)
+        if HOST in counters and exited is not None and self._exits is not None:
+            counters[HOST]["exits"] = round((exited - self._exits) / over * 1e9, 3)
         return Observation(
             artifacts={name: content for name, content in artifacts.items() if content}, counters=counters
         )

@@ -7,7 +7,7 @@ from nearmetal import hosts, plugins
 from nearmetal.errors import HostCannot
 from nearmetal.factors import Asked, treatments_of
 from nearmetal.lab import cpus, trunk
-from nearmetal.lab.findings import finding
+from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.site import available_cpus, must
 from nearmetal.model import Environment, Finding, Level, LinkSpec, MachineSpec, Reached, Site, Study
@@ -69,6 +69,7 @@ class _Here:
             or await self._of(asked.environment, spec, host, servers, asked.link)
             or await self._of(asked.clients.environment, client, clients_host, clients, asked.link)
             or await self._between(asked, host, clients_host)
+            or await self._listening(asked, host)
         )
 
     def _apart(self, asked: Asked) -> Finding | None:
@@ -113,6 +114,16 @@ class _Here:
         key = (tunnel, host.site.name, clients_host.site.name)
         if key not in self._checked:
             self._checked[key] = _first([await trunk.lacking(tunnel, host.site, clients_host.site)])
+        return self._checked[key]
+
+    async def _listening(self, asked: Asked, host: _Host) -> Finding | None:
+        """What capturing outside of the servers, on their host, lacks. Machines of ours bring their own tcpdump."""
+        capture = asked.observe.capture
+        if capture is None or capture.inside or not hosts.hangs_on_switch(self._study.environment(asked.environment)):
+            return None
+        key = ("capture", host.site.name, "")
+        if key not in self._checked:
+            self._checked[key] = _first(await programs(host.site, {"tcpdump": "tcpdump"}))
         return self._checked[key]
 
     async def _host(self, name: str) -> _Host | Finding:

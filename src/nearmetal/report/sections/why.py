@@ -21,6 +21,7 @@ from nearmetal.report.blocks import (
     Value,
 )
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.why_machines import clocks, untold_exits
 
 _TOLD = 3
 """So many of the differences stand in a sentence; the table has all."""
@@ -71,6 +72,7 @@ class Why:
         blocks: list[Block] = list(boxes)
         if explained:
             blocks += [Statements(tuple(_statement(one, report) for one in explained)), _table(explained, report)]
+            blocks += [Notice(text) for text in _beside(explained, report)]
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
 
@@ -159,6 +161,14 @@ def _quantity(value: float, unit: str) -> Value:
     return Quantity(value, unit) if unit else round(value, 4)
 
 
+def _beside(explained: Sequence[_Explained], report: ReportInput) -> list[str]:
+    """What no row of the table can tell."""
+    sides = [side for one in explained for side in (one.contrast.treatment, one.contrast.reference)]
+    exits = untold_exits(report) if any(_kind(side, report) in _GUESTS for side in sides) else ""
+    differing = dict.fromkeys(clocks(one.contrast, report) for one in explained)
+    return [text for text in (*differing, exits) if text]
+
+
 # ── What does not add up ──────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -180,7 +190,8 @@ def _ahead(one: _Explained, report: ReportInput) -> str:
     said = words.sentence(one.contrast, report.labels)
     sure = [f"{found.trait.title} ({_change(found)})" for found in one.found if found.differs][:_TOLD]
     seen = f" What was seen to differ most: {figures.listing(sure)}." if sure else ""
-    return f"A virtual machine is ahead of its host, which is not plausible by itself: {said}.{seen}"
+    told = f"A virtual machine is ahead of its host, which is not plausible by itself: {said}.{seen}"
+    return " ".join(filter(None, (told, clocks(one.contrast, report))))
 
 
 plugin = Why()

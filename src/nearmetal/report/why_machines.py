@@ -1,0 +1,34 @@
+"""What goes along with a verdict and is no figure: the clocks of both sides, and whether VM exits were told. Pure."""
+
+from nearmetal.analysis.results import Contrast
+from nearmetal.model import Assignment
+from nearmetal.report.reading import ReportInput
+
+_UNTOLD = (
+    "How often guests gave their CPU back to the host's kernel (VM exits) is not in the table: the host's kernel did "
+    "not tell. It does under KVM, with debugfs at /sys/kernel/debug, while the observer `usage` listens."
+)
+
+
+def clocks(contrast: Contrast, report: ReportInput) -> str:
+    """Which clock the server's kernel reads on either side; "" where it is the same, or not known."""
+    treatment, reference = _source(contrast.treatment, report), _source(contrast.reference, report)
+    if None in (treatment, reference) or treatment == reference:
+        return ""
+    sides = report.labels.sides(contrast)
+    return f"The server's kernel takes its time from {treatment} with {sides[0]}, and from {reference} with {sides[1]}."
+
+
+def _source(treatment: Assignment, report: ReportInput) -> str | None:
+    """What the server's kernel took its time from in the first boot of a treatment; None where it did not tell."""
+    for machine in report.manifest.fairness:
+        if machine.role == "server" and dict(machine.treatment) == dict(treatment):
+            source = machine.facts.get("clock", {}).get("source")
+            return None if source is None else str(source)
+    return None
+
+
+def untold_exits(report: ReportInput) -> str:
+    """Why whoever looks for VM exits finds none; "" where there are some, or where nobody listened."""
+    hosts = [record.observers["usage"].get("host", {}) for record in report.records if "usage" in record.observers]
+    return _UNTOLD if hosts and not any("exits" in host for host in hosts) else ""
