@@ -64,12 +64,12 @@ def domain(guests_network: LibvirtNetwork, lab_image: Image, token: str) -> Iter
         yield domain
 
 
-def order(domain: ExistingDomain, provision: Provision, **options: Any) -> Order:
+def order(domain: ExistingDomain, provision: Provision, number: int = 1) -> Order:
     return Order(
-        name=f"nmt{os.getpid()}-d",
+        name=f"nmt{os.getpid()}-d{number}",
         role="server",
         spec=spec(),
-        options={**domain.options, **options},
+        options=domain.options,
         provision=provision,
         port=None,
         cpus="",
@@ -83,6 +83,7 @@ async def wrong(of: ExistingDomain, machine: MachineSpec | None = None, **option
 
 
 async def test_one_that_is_off_is_started_and_shut_down_again(domain: ExistingDomain, notes: Notes) -> None:
+    """And while it runs, it is one that runs to whoever comes next."""
     site, before = LocalSite(), domain.definition
     assert await wrong(domain) is None
     handle = await plugin.create(order(domain, "boot"), site, notes)
@@ -92,6 +93,8 @@ async def test_one_that_is_off_is_started_and_shut_down_again(domain: ExistingDo
     assert (await machine.exec(["cat", "/proc/sys/kernel/random/boot_id"])).text.strip() == machine.boot_id
     cost = await machine.cost()
     assert cost is not None and cost.cpu_seconds > 1 and cost.memory_bytes > 64 * 2**20
+    await one_that_runs_goes_on(domain, notes)
+    assert (await machine.exec(["true"])).status == 0
     await plugin.destroy(handle, site)
     with pytest.raises(MachineLost):
         await machine.exec(["true"])
@@ -100,29 +103,33 @@ async def test_one_that_is_off_is_started_and_shut_down_again(domain: ExistingDo
     assert domain.network.virsh("domstate", f"{domain.name} server").strip() == "shut off"
 
 
-async def test_one_that_runs_goes_on_as_it_is(domain: ExistingDomain, notes: Notes) -> None:
+async def one_that_runs_goes_on(domain: ExistingDomain, notes: Notes) -> None:
     site = LocalSite()
-    domain.network.virsh("start", domain.name)
+    assert await wrong(domain, provision="reuse") is None
     refused = await wrong(domain, provision="boot")
     assert refused and "runs, and each boot is to start it" in refused.detail
     with pytest.raises(NotProvisioned, match="each boot is to start it"):
-        await plugin.create(order(domain, "boot"), site, notes)
-    assert notes.handles == {}
-    handle = await plugin.create(order(domain, "reuse"), site, notes)
-    assert await wrong(domain, provision="reuse") is None
+        await plugin.create(order(domain, "boot", 2), site, notes)
+    assert len(notes.handles) == 1
     large = await wrong(domain, spec(vcpus=2), provision="reuse")
     assert large and large.detail == "it has 1"
     other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
     stranger = await wrong(domain, provision="reuse", host_key=other)
     assert stranger and "host key" in stranger.detail and stranger.remedy
-    machine = await plugin.attach(handle, site)
-    await machine.exec(["true"])
+    handle = await plugin.create(order(domain, "reuse", 2), site, notes)
+    assert (await (await plugin.attach(handle, site)).exec(["true"])).status == 0
     await plugin.destroy(handle, site)
     assert domain.state == "running"
-    again = await plugin.create(order(domain, "reuse"), site, notes)
-    domain.network.virsh("destroy", domain.name)  # by whose it is
-    await plugin.destroy(again, site)
-    assert domain.state == "shut off"
+
+
+@pytest.mark.long
+async def test_one_whose_owner_cuts_its_power_is_let_go(domain: ExistingDomain, notes: Notes) -> None:
+    domain.network.virsh("start", domain.name)
+    handle = await plugin.create(order(domain, "reuse"), LocalSite(), notes)
+    domain.network.virsh("destroy", domain.name)
+    domain.network.virsh("start", domain.name)
+    await plugin.destroy(handle, LocalSite())
+    assert domain.state == "running"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +145,7 @@ async def test_one_that_runs_goes_on_as_it_is(domain: ExistingDomain, notes: Not
 async def test_what_cannot_be_had_is_told_before(
     options: dict[str, str], told: str, remedy: str, domain: ExistingDomain
 ) -> None:
-    found = await wrong(domain, **options)
+    found = await wrong(domain, None, **options)
     assert found and told in found.detail and remedy in found.remedy
     assert domain.state == "shut off"
 
