@@ -20,9 +20,9 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.site import must
 from nearmetal.lab.ssh_commands import SshCommands
-from nearmetal.lab.ssh_login import log_in
+from nearmetal.lab.ssh_root import log_in_as_root
 from nearmetal.lab.ssh_site import SshSite
-from nearmetal.model import Cost, Handle, MachineSpec, Order, SharedNetwork, Site, SiteRunning
+from nearmetal.model import Cost, Finding, Handle, MachineSpec, Order, SharedNetwork, Site, SiteRunning
 
 TOOLS = {"ip": "iproute2", "flock": "util-linux", "ethtool": "ethtool"}
 """What has to be installed on it, by the Debian packages that have it."""
@@ -156,7 +156,7 @@ class BorrowedMachine(SshCommands):
     async def connect(self) -> None:
         """NotProvisioned when it does not answer, or is not confined."""
         try:
-            self._connection = await log_in(self.there.spec, self.there.where)
+            self._connection = await log_in_as_root(self.there.spec, self.there.where)
             async with asyncio.timeout(LIMITS.command):
                 far_end = int(str((await self._connection.run("echo $PPID")).stdout))
             await must(self.there, "sh", "-c", _JOIN, "join", str(far_end), *self._group.folders)
@@ -221,3 +221,13 @@ async def measured(there: Site) -> SharedNetwork:
     if found is None:
         raise HostCannot(f"none of its interfaces has {there.underlay}, by which SSH reaches it", there.name, remedy)
     return found
+
+
+async def address_found(there: Site) -> Finding:
+    """Whether what is measured can be reached by an address of the machine's own."""
+    what = "an address to measure"
+    try:
+        await measured(there)
+    except HostCannot as error:
+        return Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)
+    return Finding(what=what, ok=True)

@@ -22,7 +22,7 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
 from nearmetal.lab.site import must
 from nearmetal.lab.ssh_commands import SshCommands
-from nearmetal.lab.ssh_login import log_in
+from nearmetal.lab.ssh_root import log_in_as_root
 from nearmetal.model import HostSpec
 from nearmetal.units import show_size
 
@@ -77,7 +77,7 @@ class SshSite(SshCommands):
         """Log in, see what it is, and have the probe there. BadInput, or HostCannot with what helps."""
         site = cls(name, spec, say)
         try:
-            site._connection = await log_in(spec, site.where)
+            site._connection = await log_in_as_root(spec, site.where)
             await site._identify()
             await site._bring_probe()
         except BaseException:
@@ -119,7 +119,7 @@ class SshSite(SshCommands):
             if len(self._more) >= _MOST_CONNECTIONS:
                 raise asyncssh.ChannelOpenError(asyncssh.OPEN_RESOURCE_SHORTAGE, "too many commands at once")
             try:
-                connection = await log_in(self.spec, self.where)
+                connection = await log_in_as_root(self.spec, self.where)
             except HostCannot as error:
                 raise asyncssh.ConnectionLost(error.what) from None
             if self.connection.is_closed():
@@ -134,7 +134,7 @@ class SshSite(SshCommands):
         for connection in (self.connection, *self._more):
             connection.abort()
         self._more.clear()
-        self._connection = await log_in(self.spec, self.where)
+        self._connection = await log_in_as_root(self.spec, self.where)
         await self._identify()
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
