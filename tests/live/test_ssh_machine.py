@@ -26,7 +26,7 @@ from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 
 from .far_host import FarHost, far_host
-from .two_hosts import FAR_CACHE, Login, Pair, free_port, ip
+from .two_hosts import FAR_CACHE, Login, Pair, free_port, ip, left_there
 
 pytestmark = pytest.mark.live
 
@@ -68,13 +68,6 @@ def written(folder: Path, host: FarHost, text: str) -> str:
 
 def found_in(run: Path) -> list[TrialRecord]:
     return list(records(RunFolder(run).journal))
-
-
-def left_there(pair: Pair) -> list[str]:
-    """Besides what `Pair.left` sees: groups of ours, whoever's lab made them, and who still holds the machine."""
-    groups = [str(path) for token in pair.tokens for path in Path("/sys/fs/cgroup").glob(f"**/nearmetal-nm-{token}*")]
-    holders = [line for line in pair.far.run("ps", "-eo", "args").splitlines() if "2147483647" in line]
-    return [*pair.left(), *groups, *holders]
 
 
 # ── Studies ───────────────────────────────────────────────────────────────────────────────────────────────────────

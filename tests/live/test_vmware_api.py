@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nearmetal.environments import vmware
 from nearmetal.environments.vmware import Options, VmwareEnvironment
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, ToolFailed, Unreachable
 from nearmetal.lab.site import LocalSite
@@ -16,16 +17,16 @@ from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware.account import fingerprint
 from nearmetal.lab.vmware.machine import Seen, Wanted
 from nearmetal.lab.vmware.vsphere import Vsphere
-from nearmetal.model import EnvironmentSpec, Finding, MachineSpec
+from nearmetal.model import EnvironmentSpec, Finding, HostSpec, MachineSpec
 from tests.vcenter import PASSWORD, PASSWORD_ENV, Vcenter, machine, vcenter
 
 pytestmark = pytest.mark.live
 
 MACHINES = [
-    machine("web", nics=["e1000e"], address="10.0.0.9"),
+    machine("web", nics=["e1000e"], address="192.0.2.9"),
     machine("twin"),
     machine("twin"),
-    machine("running", running=True, address="10.0.0.8"),
+    machine("running", running=True, address="192.0.2.8"),
     machine("golden", template=True, cpus=1),
     machine("bare", tools=False),
     machine("two cards", nics=["vmxnet3", "e1000"]),
@@ -40,7 +41,7 @@ def password(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def there(vcenter_program: Path) -> Iterator[Vcenter]:
-    with vcenter(vcenter_program, MACHINES, clones="10.0.0.7") as made:
+    with vcenter(vcenter_program, MACHINES, clones="192.0.2.7") as made:
         yield made
 
 
@@ -91,7 +92,7 @@ async def test_a_machine_becomes_another_and_what_it_was(vsphere: Vsphere, there
 async def test_power_and_the_address_that_comes_with_it(vsphere: Vsphere, there: Vcenter) -> None:
     seen = await must_see(vsphere, "web")
     await vsphere.start(seen.reference)
-    assert await lending.told_address(vsphere, seen) == "10.0.0.9"
+    assert await lending.told_address(vsphere, seen) == "192.0.2.9"
     await vsphere.stop(seen.reference)
     assert not there.machines()["web"]["Running"]
     # Its tools are silent: it cannot be asked to shut down.
@@ -240,17 +241,28 @@ async def test_files_that_are_no_certificates(there: Vcenter, tmp_path: Path) ->
 # ── What is told before anything is measured ──────────────────────────────────────────────────────────────────────
 
 
+@pytest.fixture
+def no_insides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines of the simulator cannot be logged in to."""
+
+    async def found_inside(way: HostSpec) -> list[Finding]:
+        return []
+
+    monkeypatch.setattr(vmware, "found_inside", found_inside)
+
+
 async def lacking(there: Vcenter, folder: Path, spec: MachineSpec = SPEC, **more: Any) -> list[Finding]:
     given = {key: value for key, value in (there.options(folder) | {"vm": "web"} | more).items() if value is not None}
     found = await VmwareEnvironment().check(EnvironmentSpec.model_validate(given), spec, LocalSite())
     return [one for one in found if not one.ok]
 
 
+@pytest.mark.usefixtures("no_insides")
 async def test_nothing_is_lacking(there: Vcenter, tmp_path: Path) -> None:
     assert await lacking(there, tmp_path) == []
     assert await lacking(there, tmp_path, vm=None, template="golden") == []
     assert await lacking(there, tmp_path, vm="running", provision="reuse") == []
-    assert await lacking(there, tmp_path, vm="bare", address="10.0.0.3") == []
+    assert await lacking(there, tmp_path, vm="bare", address="192.0.2.3") == []
     assert there.machines()["web"]["Mark"] == "" and len(there.machines()) == len({one["name"] for one in MACHINES})
 
 
@@ -278,6 +290,7 @@ async def test_what_is_lacking_is_told(there: Vcenter, tmp_path: Path, more: dic
     assert said.detail and said.fatal
 
 
+@pytest.mark.usefixtures("no_insides")
 async def test_privileges_are_asked_for_before(there: Vcenter, tmp_path: Path) -> None:
     there.order(deny=["VirtualMachine.Config.CPUCount", "VirtualMachine.Interact.PowerOff"])
     (said,) = await lacking(there, tmp_path)

@@ -82,6 +82,13 @@ class Pair:
         return [*found, *map(str, (self.far.folder / "state").glob("machines/*"))]
 
 
+def left_there(pair: Pair) -> list[str]:
+    """Besides what `Pair.left` sees: groups of ours, whoever's lab made them, and who still holds the machine."""
+    groups = [str(path) for token in pair.tokens for path in Path("/sys/fs/cgroup").glob(f"**/nearmetal-nm-{token}*")]
+    holders = [line for line in pair.far.run("ps", "-eo", "args").splitlines() if "2147483647" in line]
+    return [*pair.left(), *groups, *holders]
+
+
 @contextlib.contextmanager
 def joined(image: Image, folder: Path, login: Login, programs_of_this_host: bool = False) -> Iterator[Pair]:
     near, far = f"nmt{os.getpid()}-near", f"nmt{os.getpid()}-far"

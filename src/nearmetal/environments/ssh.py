@@ -21,10 +21,17 @@ from pydantic import IPvAnyAddress
 from nearmetal import plugins
 from nearmetal.config import LIMITS
 from nearmetal.environments.host import limits_found
-from nearmetal.errors import HostCannot
 from nearmetal.lab import borrowed
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, answered, borrowing, measured
+from nearmetal.lab.borrowed_machine import (
+    TOOLS,
+    BorrowedMachine,
+    Borrowing,
+    address_found,
+    answered,
+    borrowing,
+    measured,
+)
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.ssh_site import SshSite
 from nearmetal.model import (
@@ -78,7 +85,7 @@ class SshEnvironment:
             await borrowed.found(site),
         ]
         if found[0].ok:
-            found.append(await _address_found(site))
+            found.append(await address_found(site))
         if options.image == "chroot":
             found.append(lab_machine.image_found(machine.image))
         return found
@@ -141,16 +148,6 @@ def _permitted(options: Options, provision: Provision | None, machine: MachineSp
             'set image = "chroot", or leave contention out',
         ),
     ]
-
-
-async def _address_found(site: Site) -> Finding:
-    """Whether what is measured can be reached by an address of the machine's own."""
-    what = "an address to measure"
-    try:
-        await measured(site)
-    except HostCannot as error:
-        return Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)
-    return Finding(what=what, ok=True)
 
 
 plugin = SshEnvironment()

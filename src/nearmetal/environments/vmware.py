@@ -24,7 +24,7 @@ from pydantic import Field, IPvAnyAddress, StrictBool, model_validator
 
 from nearmetal.errors import HostCannot, NearmetalError, NotProvisioned
 from nearmetal.lab import ssh_login
-from nearmetal.lab.behind_ssh import BehindSsh, GuestBehindSsh
+from nearmetal.lab.behind_ssh import BehindSsh, GuestBehindSsh, found_inside, permitted
 from nearmetal.lab.findings import finding, provided
 from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware import machine as machines
@@ -135,7 +135,9 @@ class VmwareEnvironment:
             finding("this host", site.spec is None, "vSphere is spoken to from here", "leave machine.host out"),
             provided("a password", options.account.password),
             provided("a way to log in", lambda: ssh_login.refuse_unusable(options.way("192.0.2.1"), "the guest")),
-            *machines.wishes(machine, provision),
+            *machines.wishes(machine),
+            # One that is started for the study is ours to boot again.
+            *permitted("restart" if provision == "boot" else provision, machine),
         ]
         if all(one.ok for one in found):
             found += await _looked_at(self._api(options.account), options, machine, provision)
@@ -202,7 +204,7 @@ async def _looked_at(api: Api, options: Options, spec: MachineSpec, provision: P
         denied = await api.denied(seen.reference, _needed(options, spec, seen, provision))
     except NearmetalError as error:
         return [Finding(what=f"vSphere at {options.server}", ok=False, detail=error.what, remedy=error.remedy)]
-    return [
+    found = [
         *machines.objections(seen, spec, provision, options.template is not None, options.address is not None),
         finding(
             f"privileges of {options.user} on {seen.name!r}",
@@ -211,6 +213,10 @@ async def _looked_at(api: Api, options: Options, spec: MachineSpec, provision: P
             "have them added to a role of the user's",
         ),
     ]
+    address = str(options.address) if options.address else machines.address_of(seen.addresses)
+    if seen.power == "on" and address is not None and all(one.ok for one in found):
+        found += await found_inside(options.way(address))
+    return found
 
 
 def _is_installed() -> bool:

@@ -11,9 +11,9 @@ from typing import TypeVar
 import asyncssh
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import HostCannot, MachineError, MachineLost, NotProvisioned, Unreachable
+from nearmetal.errors import HostCannot, MachineError, MachineLost, NearmetalError, NotProvisioned, Unreachable
 from nearmetal.lab import borrowed, cpus
-from nearmetal.lab.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, borrowing, measured
+from nearmetal.lab.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, address_found, borrowing, measured
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.ssh_site import SshSite
 from nearmetal.model import Cost, Finding, Handle, HostSpec, MachineSpec, Order, Provision, Recorder, Site
@@ -40,6 +40,19 @@ def permitted(provision: Provision | None, machine: MachineSpec) -> list[Finding
             "leave contention out for it",
         ),
     ]
+
+
+async def found_inside(way: HostSpec) -> list[Finding]:
+    """What speaks against a machine that runs already, as it is seen when one logs in."""
+    try:
+        there = await SshSite.open("guest", way, lambda text: None)
+    except NearmetalError as error:
+        return [Finding(what=f"a way into {way.ssh}", ok=False, detail=error.what, remedy=error.remedy)]
+    try:
+        found = [*await programs(there, TOOLS), await borrowed.found(there)]
+        return [*found, await address_found(there)] if found[0].ok else found
+    finally:
+        await there.close()
 
 
 class GuestBehindSsh(BorrowedMachine):

@@ -112,7 +112,7 @@ def address_of(addresses: Sequence[str]) -> str | None:
 # ── What speaks against it ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def wishes(spec: MachineSpec, provision: Provision | None) -> Iterator[Finding]:
+def wishes(spec: MachineSpec) -> Iterator[Finding]:
     """Whether a study asks for what can be had of any machine of vSphere's."""
     yield finding(
         f"{spec.memory} bytes of memory",
@@ -129,16 +129,9 @@ def wishes(spec: MachineSpec, provision: Provision | None) -> Iterator[Finding]:
     )
     for key, text in (
         ("cpus", "which CPUs of its host it runs on is vSphere's to choose"),
-        ("neighbours", "its host is not one that nearmetal starts anything on"),
         ("share", "it sees no directory of this host's"),
     ):
         yield finding(f"machine.{key}", not getattr(spec, key), text, f"leave {key} out for machines of vSphere's")
-    yield finding(
-        "kernel arguments",
-        not spec.kernel_arguments or provision != "reuse",
-        "they take a boot of the machine, which is not booted unless you say so",
-        'set provision = "boot" or "restart", or leave isolation by the kernel out',
-    )
 
 
 def objections(
