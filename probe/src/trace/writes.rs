@@ -1,8 +1,8 @@
 //! Small writes that were joined on their way to the wire, inferred from the sizes of segments.
 //!
 //! A segment that is no multiple of the MSS although its message goes on ends where the sender's program ended a write:
-//! nothing else makes a stack cut there. The commonest size of such segments is taken for the size of a write; a segment of
-//! k times that size then joins k writes.
+//! nothing else makes a stack cut there. What was sent since the last such end, in full segments before it too, is one write
+//! or several joined ones. Its commonest size is taken for the size of a write; k times that size then joins k writes.
 
 use std::collections::HashMap;
 
@@ -34,9 +34,16 @@ pub enum MessageEnd {
     Unknown,
 }
 
-/// The content of the last segment, while it is not known whether its message went on.
+/// What a sender wrote since the last write that surely ended.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LastWrite(u32);
+pub struct LastWrite {
+    /// Content of full segments: it goes on in the next one.
+    full: u32,
+    /// Not all of that was seen in order, and so it cannot be told how much it is.
+    is_lost: bool,
+    /// What ended a write, or the message: the next segment tells.
+    ended: u32,
+}
 
 impl LastWrite {
     /// A segment in order. `full` is the payload of one that the MSS cut off.
@@ -49,28 +56,43 @@ impl LastWrite {
         end: MessageEnd,
         writes: &mut Writes,
     ) {
-        if self.0 > 0 {
-            writes.record(self.0, heads.begun == 0);
-            self.0 = 0;
-        }
-        // Of a full segment nobody can tell whether a write ended with it; nor of one that holds several messages.
-        if length == full || length % full == 0 || heads.begun > 1 || heads.is_cut {
-            return;
+        self.settle(heads.begun == 0, writes);
+        if heads.begun > 0 {
+            (self.full, self.is_lost) = (0, heads.begun > 1 || heads.is_cut);
         }
         let content = length.saturating_sub(heads.bytes);
+        let content = self.full.saturating_add(content);
+        // Of a full segment nobody can tell whether a write ended with it, unless the message did.
+        if length % full == 0 && end != MessageEnd::Here {
+            self.full = content;
+            return;
+        }
+        let is_known = !self.is_lost;
+        (self.full, self.is_lost) = (0, false);
         match end {
+            _ if !is_known => {}
             MessageEnd::Here => writes.record(content, false),
             MessageEnd::Later => writes.record(content, true),
-            MessageEnd::Unknown => self.0 = content,
+            MessageEnd::Unknown => self.ended = content,
         }
     }
-}
 
-impl LastWrite {
+    /// Something came out of order, or again.
+    pub fn lose_track(&mut self) {
+        self.is_lost = true;
+    }
+
     /// Nothing more comes, so that the message ended with it.
     pub fn end(&mut self, writes: &mut Writes) {
-        writes.record(self.0, false);
-        self.0 = 0;
+        self.settle(false, writes);
+    }
+
+    #[inline]
+    fn settle(&mut self, goes_on: bool, writes: &mut Writes) {
+        if self.ended > 0 {
+            writes.record(self.ended, goes_on);
+            self.ended = 0;
+        }
     }
 }
 
@@ -167,6 +189,39 @@ mod tests {
             (inferred.size, inferred.apart, inferred.joined),
             (1000, 30, 30)
         );
+    }
+
+    #[test]
+    fn joined_writes_that_the_mss_cut_are_one_again() {
+        let (mut writes, mut last) = (Writes::default(), LastWrite::default());
+        let none = Heads::default();
+        let mut carry = |length, end| last.segment(length, 1448, &none, end, &mut writes);
+        for _ in 0..4 {
+            // Of ten writes one leaves apart, five are joined, and four are joined in the end.
+            for length in [1000, 1448, 1448, 1448, 656, 1448, 1448] {
+                carry(length, MessageEnd::Later);
+            }
+            carry(1104, MessageEnd::Here);
+        }
+        let inferred = writes.infer().unwrap();
+        assert_eq!(
+            (inferred.size, inferred.apart, inferred.joined),
+            (1000, 12, 28)
+        );
+    }
+
+    #[test]
+    fn what_came_out_of_order_is_left_out() {
+        let (mut writes, mut last) = (Writes::default(), LastWrite::default());
+        let none = Heads::default();
+        for _ in 0..4 {
+            last.segment(1448, 1448, &none, MessageEnd::Later, &mut writes);
+            last.lose_track();
+            last.segment(552, 1448, &none, MessageEnd::Later, &mut writes);
+            last.segment(2000, 1448, &none, MessageEnd::Later, &mut writes);
+        }
+        let inferred = writes.infer().unwrap();
+        assert_eq!((inferred.size, inferred.apart), (2000, 4));
     }
 
     #[test]

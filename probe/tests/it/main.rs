@@ -22,4 +22,5 @@ mod trace_pipelined;
 mod trace_requests;
 mod trace_segments;
 mod trace_support;
+mod trace_writes;
 mod usage;

@@ -1,0 +1,140 @@
+//! What a segment carries: where it lies in its stream, and what is read of it when it is in order.
+
+use super::Connection;
+use crate::trace::capture::Time;
+use crate::trace::exchange::Tally;
+use crate::trace::finished::Finished;
+use crate::trace::key::End;
+use crate::trace::reader::Piece;
+use crate::trace::shapes::Shapes;
+use crate::trace::stream::{Placed, Sight};
+use crate::trace::tcp::Segment;
+use crate::trace::writes::MessageEnd;
+
+impl Connection {
+    #[inline]
+    pub(super) fn payload(
+        &mut self,
+        from: End,
+        segment: &Segment,
+        shapes: &mut Shapes,
+        finished: &mut Vec<Finished>,
+    ) {
+        let way = self.ways.of(from);
+        if !way.stream.ahead.is_empty() {
+            self.give_up_missed(from, segment, finished);
+        }
+        let kind = self.kind(from);
+        let way = self.ways.of(from);
+        let before = way.stream.is_known().then(|| way.stream.edge());
+        let placed = way.stream.place(segment);
+        let is_coalesced = placed.fresh
+            && placed.sight != Sight::Retransmitted
+            && segment.length + segment.option_bytes > self.mss;
+        way.counts.segment(&placed, is_coalesced);
+        let tally = Tally::of(&placed, is_coalesced);
+        if placed.fresh {
+            shapes.sizes(kind).record(segment.length);
+            let before = before.unwrap_or(placed.start);
+            self.deliver(from, before, (&placed, tally), segment, shapes, finished);
+        } else {
+            self.exchanges.add(kind, (placed.start, placed.end), &tally);
+        }
+    }
+
+    /// Read what is new and in order of a segment, and what it made so; keep what lies beyond a hole.
+    #[inline]
+    fn deliver(
+        &mut self,
+        from: End,
+        before: u64,
+        (placed, tally): (&Placed, Tally),
+        segment: &Segment,
+        shapes: &mut Shapes,
+        finished: &mut Vec<Finished>,
+    ) {
+        if placed.start > before {
+            let way = self.ways.of(from);
+            let until = before.saturating_add(way.reader.skippable());
+            let bytes = if until >= placed.end {
+                &[][..]
+            } else {
+                segment.payload
+            };
+            way.stream.keep(placed, segment, bytes, tally);
+            way.write.lose_track();
+            return;
+        }
+        let passed = before - placed.start;
+        let skipped = usize::try_from(passed).unwrap_or(usize::MAX);
+        let piece = Piece {
+            bytes: segment.payload.get(skipped..).unwrap_or_default(),
+            length: placed.end.saturating_sub(before),
+            begins: true,
+        };
+        let heads = self.read(from, before, piece, segment.time, finished);
+        let kind = self.kind(from);
+        self.exchanges.add(kind, (placed.start, placed.end), &tally);
+        let full = self.mss.saturating_sub(segment.option_bytes).max(1);
+        let way = self.ways.of(from);
+        if passed > 0 {
+            way.write.lose_track();
+        } else if way.reader.messages() > 0 {
+            let end = match (way.reader.is_between(), way.reader.is_open()) {
+                (true, _) => MessageEnd::Here,
+                (_, true) => MessageEnd::Unknown,
+                _ => MessageEnd::Later,
+            };
+            let writes = shapes.writes(kind);
+            way.write.segment(segment.length, full, &heads, end, writes);
+        }
+        if !self.ways.get(from).stream.ahead.is_empty() {
+            self.read_reached(from, segment.time, finished);
+        }
+    }
+
+    /// Read what lay beyond a hole that is no more.
+    fn read_reached(&mut self, from: End, time: Time, finished: &mut Vec<Finished>) {
+        loop {
+            let stream = &mut self.ways.of(from).stream;
+            let edge = stream.edge();
+            let Some(range) = stream.ahead.pop_reached(edge) else {
+                break;
+            };
+            stream.reach(range.end);
+            self.ways.of(from).write.lose_track();
+            let passed = usize::try_from(edge - range.start).unwrap_or(usize::MAX);
+            let piece = Piece {
+                bytes: range.bytes.get(passed..).unwrap_or_default(),
+                length: range.end.saturating_sub(edge),
+                begins: true,
+            };
+            let _ = self.read(from, edge, piece, time, finished);
+            let kind = self.kind(from);
+            self.exchanges
+                .add(kind, (range.start, range.end), &range.tally);
+        }
+    }
+
+    /// Go on behind holes that will not be filled any more.
+    fn give_up_missed(&mut self, from: End, segment: &Segment, finished: &mut Vec<Finished>) {
+        let begin = self.ways.get(from).stream.offset(segment.sequence);
+        let end = begin.wrapping_add(u64::from(segment.length));
+        while let Some((start, next)) = self.ways.get(from).stream.missed() {
+            if begin < next && end > start {
+                break;
+            }
+            self.give_up(from, start, next);
+            self.read_reached(from, segment.time, finished);
+        }
+    }
+
+    pub(super) fn give_up(&mut self, from: End, start: u64, next: u64) {
+        let way = self.ways.of(from);
+        let count = next.saturating_sub(start);
+        way.counts.missed_bytes += count;
+        way.write.lose_track();
+        way.reader.miss(count);
+        way.stream.reach(next);
+    }
+}
