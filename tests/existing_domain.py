@@ -1,7 +1,9 @@
 """A domain as somebody would have it in virt-manager: defined by its XML, our image its disk, an address by DHCP."""
 
 import shutil
+import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -60,6 +62,24 @@ class ExistingDomain:
     @property
     def state(self) -> str:
         return self.network.virsh("domstate", self.name).strip()
+
+    def start(self) -> None:
+        """By whose it is; returns when it answers by SSH."""
+        self.network.virsh("start", self.name)
+        until = time.monotonic() + 120
+        while not self._answers():
+            assert time.monotonic() < until, (self.folder / "console").read_text()
+            time.sleep(0.5)
+
+    def _answers(self) -> bool:
+        lease = self.network.virsh("domifaddr", self.name).split()
+        if not lease:
+            return False
+        try:
+            with socket.create_connection((lease[-1].partition("/")[0], 22), timeout=2):
+                return True
+        except OSError:
+            return False
 
     @property
     def options(self) -> dict[str, str]:

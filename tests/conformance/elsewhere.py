@@ -16,7 +16,7 @@ from tests.libvirt_network import LibvirtNetwork
 def domain(network: LibvirtNetwork, image: Image) -> Iterator[Mapping[str, str]]:
     """A domain of libvirt that runs."""
     with existing_domain(network, image, f"nmt{os.getpid()}-conformance") as domain:
-        network.virsh("start", domain.name)
+        domain.start()
         yield domain.options
 
 
