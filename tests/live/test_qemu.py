@@ -170,6 +170,16 @@ async def test_a_guest_that_does_not_boot_shows_its_console(make: Make) -> None:
     assert "Kernel panic - not syncing" in caught.value.what
 
 
+@pytest.mark.long  # it waits for as long as a slow guest may take
+async def test_a_guest_without_an_ssh_server_says_so_on_its_console(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(QemuMachine, "boot_limit", 60.0)
+    with pytest.raises(NotProvisioned, match="nothing answered by SSH within 60 s") as caught:
+        await make(spec(kernel_arguments=["nearmetal.control="]), cpus=str(OWN_CPU))
+    assert "so no sshd" in caught.value.what
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [({"nic": "no-such-nic"}, "no-such-nic"), ({"memory": "900TiB"}, "memory|RAM"), ({"accel": "hvf"}, "hvf")],
