@@ -213,14 +213,13 @@ async def test_two_studies_at_once_are_refused_on_one_that_runs(scene: Scene) ->
         ('vm = "runs"', "", "", 'provision = "restart"'),
         ('vm = "runs"\nprovision = "reuse"', "128MiB", "256MiB", "128 MiB of memory instead of 256"),
         ('vm = "runs"\nprovision = "reuse"\nlogin = "nobody"', "", "", "or log in as root"),
-        ('vm = "runs"\nprovision = "reuse"', "[machine]", '[machine]\nisolation = "kernel"', 'provision = "restart"'),
         ('vm = "web"', "[machine]", '[machine]\nnic = "rtl8139"', "vSphere has no such model"),
         ('vm = "web"', "[machine]", '[machine]\ncontention = "cpu"', "leave contention out"),
         ('vm = "web"', "[machine]", '[link]\ndelay = "1ms"\n[machine]', "leave [link] out"),
         ('vm = "web"', "[machine]", '[clients]\nenvironment = "qemu"\n[machine]', 'set clients.environment to "host"'),
         ('vm = "web"', "[machine]", '[clients]\nenvironment = "esx"\n[machine]', 'set clients.environment to "host"'),
     ],
-    ids=["name", "running", "otherwise", "login", "kernel", "nic", "contention", "link", "clients", "client"],
+    ids=["name", "running", "otherwise", "login", "nic", "contention", "link", "clients", "client"],
 )
 async def test_what_cannot_be_is_told_before(scene: Scene, options: str, old: str, new: str, told: str) -> None:
     study = scene.study(options, STUDY.replace(old, new, 1) if old else STUDY)

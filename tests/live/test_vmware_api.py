@@ -121,6 +121,9 @@ async def test_a_host_of_esxi_without_a_vcenter(vcenter_program: Path, tmp_path:
         await vsphere.configure(seen, Wanted(vcpus=1, nic="vmxnet3"))
         await vsphere.start(seen.reference)
         assert esxi.machines()["web"]["Running"]
+        await vsphere.stop(seen.reference)
+        (said,) = await lacking(esxi, tmp_path, vm=None, template="web")
+        assert "only a vCenter clones" in said.detail
 
 
 # ── Sessions and refusals ─────────────────────────────────────────────────────────────────────────────────────────

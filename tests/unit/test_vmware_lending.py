@@ -42,6 +42,9 @@ class PaperVsphere:
         if len(self.deeds) - 1 == self.kill_after:
             raise Killed
 
+    async def can_clone(self) -> bool:
+        return True
+
     async def names(self) -> Mapping[str, str]:
         return {one.reference: one.name for one in self.machines.values()}
 

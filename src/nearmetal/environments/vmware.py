@@ -200,11 +200,15 @@ class VmwareEnvironment:
 async def _looked_at(api: Api, options: Options, spec: MachineSpec, provision: Provision) -> list[Finding]:
     """What speaks against the machine itself, and against what we may do with it."""
     try:
+        can_clone = options.template is None or await api.can_clone()
         seen = await lending.found(api, options.source)
         denied = await api.denied(seen.reference, _needed(options, spec, seen, provision))
     except NearmetalError as error:
         return [Finding(what=f"vSphere at {options.server}", ok=False, detail=error.what, remedy=error.remedy)]
     found = [
+        finding(
+            "clones", can_clone, f"{options.server} is a host of ESXi, and only a vCenter clones", 'name a vm = "…"'
+        ),
         *machines.objections(seen, spec, provision, options.template is not None, options.address is not None),
         finding(
             f"privileges of {options.user} on {seen.name!r}",

@@ -22,6 +22,10 @@ class Api(Protocol):
     Machines go by the references in which vSphere calls them.
     """
 
+    async def can_clone(self) -> bool:
+        """A host of ESXi by itself cannot."""
+        ...
+
     async def names(self) -> Mapping[str, str]:
         """Of all machines, by their references."""
         ...

@@ -24,6 +24,10 @@ class Vsphere:
 
     # ── What there is ────────────────────────────────────────────────────────────────────────────────────────────
 
+    async def can_clone(self) -> bool:
+        kind = await self._session.ask("tell what it is", lambda instance: instance.content.about.apiType)
+        return bool(kind == "VirtualCenter")
+
     async def names(self) -> Mapping[str, str]:
         return await self._session.ask("list its machines", _names)
 
