@@ -15,8 +15,8 @@ _DRAWN = 12
 """Of more treatments and workloads than this the tables tell alone."""
 
 _LEAD = (
-    "What the packets of both ends say of each request. The warm-up is in it too: packets are taken from before the "
-    "load begins until after it has ended. Taking them has itself cost something."
+    "What the packets of both ends say of each request: taken from before the measured load begins until after it has "
+    "ended. Taking them has itself cost something."
 )
 _EACH = (
     ("packets", "packets"),
