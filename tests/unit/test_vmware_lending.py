@@ -12,7 +12,7 @@ from nearmetal.lab import behind_ssh
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware.machine import Seen, Shape, Wanted
-from nearmetal.model import Handle, HostSpec, MachineSpec, Order, Provision, Recorder
+from nearmetal.model import EnvironmentSpec, Handle, HostSpec, MachineSpec, Order, Provision, Recorder
 
 FOUND = Shape(vcpus=4, cores=1, memory=2048, nic="e1000e")
 SPEC = MachineSpec(vcpus=2, memory=2**30, nic="vmxnet3")
@@ -243,6 +243,17 @@ async def test_one_that_went_away_owes_nothing(monkeypatch: pytest.MonkeyPatch) 
     vsphere.machines["vm-1"] = machine(uuid="another", mark="nm-1")
     await made.destroy(handle, LocalSite())
     assert vsphere.machines["vm-1"].mark == "nm-1"
+
+
+async def test_without_pyvmomi_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To whoever cleans up, too, who may be in another environment of Python's."""
+    monkeypatch.setattr(vmware, "find_spec", lambda name: None)
+    made = VmwareEnvironment()
+    spec = EnvironmentSpec.model_validate({"kind": "vmware", "vm": "web", **OPTIONS})
+    (said, *_) = [one for one in await made.check(spec, SPEC, LocalSite()) if not one.ok]
+    assert said.remedy == 'pip install "nearmetal[vmware]"'
+    with pytest.raises(HostCannot, match="not installed"):
+        await made.create(order("boot"), LocalSite(), Notes())
 
 
 # ── Which one it is ───────────────────────────────────────────────────────────────────────────────────────────────

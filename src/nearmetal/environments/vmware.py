@@ -15,12 +15,14 @@ What it had is in the ledger before, and a mark in the machine says whose loan i
 "restart" is leave to stop one that runs. In the guest it goes on as with machines of kind `ssh`.
 """
 
+import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, IPvAnyAddress, StrictBool, model_validator
+from pydantic import Field, IPvAnyAddress, StrictBool, field_validator, model_validator
 
 from nearmetal.errors import HostCannot, NearmetalError, NotProvisioned
 from nearmetal.lab import ssh_login
@@ -46,13 +48,16 @@ from nearmetal.model import (
 )
 from nearmetal.model.study import SshTarget
 
+_SERVER = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9][A-Za-z0-9_.-]*)(:[0-9]{1,5})?")
+_THUMBPRINT = re.compile(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}")
+
 
 class Options(Frozen):
-    server: Annotated[str, Field(pattern=r"^[A-Za-z0-9\[][A-Za-z0-9_.:\[\]-]*$", max_length=300)]
+    server: Annotated[str, Field(max_length=300)]
     user: Annotated[str, Field(min_length=1)]
     password_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = "NEARMETAL_VMWARE_PASSWORD"
     ca_file: str | None = None
-    thumbprint: Annotated[str, Field(pattern=r"^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$")] | None = None
+    thumbprint: str | None = None
     insecure: StrictBool = False
     vm: Annotated[str, Field(min_length=1)] | None = None
     template: Annotated[str, Field(min_length=1)] | None = None
@@ -63,6 +68,20 @@ class Options(Frozen):
     key: str | None = None
     host_key: str | None = None
     jump: SshTarget | None = None
+
+    @field_validator("server")
+    @classmethod
+    def _server(cls, server: str) -> str:
+        if not _SERVER.fullmatch(server):
+            raise ValueError(f'{server!r} is no server; write it as "vcenter.example.org", or with ":8443"')
+        return server
+
+    @field_validator("thumbprint")
+    @classmethod
+    def _thumbprint(cls, thumbprint: str | None) -> str | None:
+        if thumbprint is not None and not _THUMBPRINT.fullmatch(thumbprint):
+            raise ValueError(f"{thumbprint!r} is no SHA-256 of a certificate: 64 hexadecimal digits, or with colons")
+        return thumbprint
 
     @model_validator(mode="after")
     def _chosen(self) -> "Options":
@@ -121,6 +140,7 @@ class VmwareEnvironment:
         return True
 
     def _api(self, account: Account) -> Api:
+        _must_be_installed()
         if account not in self._apis:
             self._apis[account] = Vsphere(account)
         return self._apis[account]
@@ -131,7 +151,7 @@ class VmwareEnvironment:
         options = Options.model_validate(dict(spec.options))
         provision = spec.provision or self.provisions[0]
         found = [
-            finding("pyVmomi", _is_installed(), "it is not installed", 'pip install "nearmetal[vmware]"'),
+            provided("pyVmomi", _must_be_installed),
             finding("this host", site.spec is None, "vSphere is spoken to from here", "leave machine.host out"),
             provided("a password", options.account.password),
             provided("a way to log in", lambda: ssh_login.refuse_unusable(options.way("192.0.2.1"), "the guest")),
@@ -223,10 +243,10 @@ async def _looked_at(api: Api, options: Options, spec: MachineSpec, provision: P
     return found
 
 
-def _is_installed() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("pyVmomi") is not None
+def _must_be_installed() -> None:
+    """HostCannot when pyVmomi is not: not everybody needs it."""
+    if find_spec("pyVmomi") is None:
+        raise HostCannot("it is not installed", "pyVmomi", 'pip install "nearmetal[vmware]"')
 
 
 def _borrowed(seen: Seen, order: Order, options: Options) -> Borrowed:

@@ -85,7 +85,11 @@ def _options(name: str, spec: EnvironmentSpec, where: StudyText) -> None:
             what = f"unknown key `{key}` in an environment of kind {spec.kind}"
             known = ["kind", "provision", *keys_of(model)]
             raise where.wrong(path, what, did_you_mean(key, known, "known keys")) from None
-        raise where.wrong(path, *told(f"`{key}` of the environment {name!r}", first)) from None
+        if first["type"] == "missing":
+            what = f"the environment {name!r} is of kind {spec.kind}, which takes `{key}`"
+            raise where.wrong(path, what, "docs/environments.md says what each kind takes") from None
+        subject = f"`{key}` of the environment {name!r}" if key else f"the environment {name!r}"
+        raise where.wrong(path, *told(subject, first)) from None
 
 
 _STRENGTH: Sequence[Provision] = ("boot", "restart", "restore", "reuse")

@@ -36,6 +36,7 @@ class Session:
         self._account = account
         self._instance: Any = None
         self._logging_in = threading.Lock()
+        atexit.register(self._log_out)
 
     async def ask(self, what: str, call: Callable[[Any], T]) -> T:
         """What a call gives that is handed the service instance; `what` it is to do, in words."""
@@ -81,7 +82,7 @@ class Session:
         from pyVim import connect
 
         with self._logging_in:
-            if self._instance is expired:
+            if self._instance is None or self._instance is expired:
                 host, port = self._account.address
                 self._instance = connect.SmartConnect(
                     host=host,
@@ -91,15 +92,14 @@ class Session:
                     sslContext=self._account.trust(),
                     httpConnectionTimeout=CALL,
                 )
-                if expired is None:
-                    atexit.register(self._log_out)
             return self._instance
 
     def _log_out(self) -> None:
-        from pyVim import connect
+        if self._instance is not None:
+            from pyVim import connect
 
-        with contextlib.suppress(Exception):  # it may have ended long ago, and nothing depends on it
-            connect.Disconnect(self._instance)
+            with contextlib.suppress(Exception):  # it may have ended long ago, and nothing depends on it
+                connect.Disconnect(self._instance)
 
     def _refused(self, what: str, fault: Any) -> NearmetalError:
         from pyVmomi import vim
@@ -119,6 +119,7 @@ class Session:
         return HostCannot(f"it does not {what}: {said}", server, "its own log and its tasks may say more")
 
     def _silent(self, error: Exception) -> Unreachable:
+        self._instance = None  # whoever comes back knows nothing of it, and nobody waits for them at the end
         host, port = self._account.address
         said = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return Unreachable(f"no vSphere answers there: {said}", f"{host}:{port}", "compare server with its address")

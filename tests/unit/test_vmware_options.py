@@ -1,0 +1,78 @@
+"""What stands in [environments.NAME] of a machine of vSphere's, read as a study's."""
+
+import pytest
+
+from nearmetal import hosts
+from nearmetal.environments.vmware import Options
+from nearmetal.errors import BadInput
+from nearmetal.lab.vmware.account import Account
+from nearmetal.model import EnvironmentSpec
+from nearmetal.study import read
+
+STUDY = """
+name = "vsphere"
+reference = { environment = "esx" }
+[environments.esx]
+kind = "vmware"
+server = "vcenter.example.org"
+user = "me"
+vm = "web"
+[factors]
+environment = ["esx"]
+[[workloads]]
+name = "delay"
+kind = "ping"
+"""
+
+
+def test_its_machines_are_elsewhere() -> None:
+    study = read(STUDY, "study.toml", ())
+    environment = study.environment("esx")
+    assert hosts.is_elsewhere(environment) and hosts.is_reached_from_outside(environment)
+    assert not hosts.hangs_on_switch(environment)
+    assert hosts.of(study) == {}, "it is no host: nothing leads there before it runs"
+    assert not hosts.is_elsewhere(EnvironmentSpec(kind="qemu"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('server = "vcenter.example.org"', "", "takes `server`"),
+        ('"vcenter.example.org"', '"vcenter.example.org; reboot"', "is no server"),
+        ('"vcenter.example.org"', '"https://vcenter"', "is no server"),
+        ('vm = "web"', "", 'vm = "NAME", or template = "NAME"'),
+        ('vm = "web"', 'vm = "web"\ntemplate = "golden"', 'vm = "NAME", or template = "NAME"'),
+        ('vm = "web"', 'vm = "web"\ninsecure = true\nca_file = "x"', "only one of ca_file, thumbprint and insecure"),
+        ('vm = "web"', 'vm = "web"\ninsecure = "yes"', "`insecure`"),
+        ('vm = "web"', 'vm = "web"\nthumbprint = "AB:CD"', "is no SHA-256"),
+        ('vm = "web"', 'vm = "web"\npassword = "secret"', "did you mean `password_env`?"),
+        ('vm = "web"', 'vm = "web"\npassword_env = "A B"', "`password_env`"),
+        ('vm = "web"', 'vm = "web"\nlogin = "-oProxyCommand=x"', "`login`"),
+        ('vm = "web"', 'vm = "web"\nport = 70000', "`port`"),
+        ('["esx"]', '["vmware"]', "does not say which one"),
+    ],
+)
+def test_what_is_wrong_is_told(old: str, new: str, told: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        read(STUDY.replace(old, new).replace('= { environment = "esx" }', "= {}"), "study.toml", ())
+    assert told in str(refused.value)
+    assert refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("server", "address"),
+    [
+        ("vcenter", ("vcenter", 443)),
+        ("vcenter:8443", ("vcenter", 8443)),
+        ("[2001:db8::7]", ("2001:db8::7", 443)),
+        ("[2001:db8::7]:8443", ("2001:db8::7", 8443)),
+    ],
+)
+def test_where_a_server_is(server: str, address: tuple[str, int]) -> None:
+    assert Account(server, "me", "PASSWORD", None, None, False).address == address
+
+
+def test_the_way_into_a_guest() -> None:
+    options = Options.model_validate({"server": "vcenter", "user": "me", "vm": "web", "login": "admin", "port": 2222})
+    assert options.way("10.0.0.7").ssh == "admin@10.0.0.7:2222"
+    assert options.way("2001:db8::7").ssh == "admin@[2001:db8::7]:2222"
