@@ -137,8 +137,8 @@ async def test_one_whose_owner_cuts_its_power_is_let_go(domain: ExistingDomain, 
     [
         ({"domain": "no such"}, "there is no domain 'no such'", "name one of: "),
         ({"domain": "1"}, "there is no domain '1'", "name one of: "),
-        ({"uri": "qemu:///system?socket=/nowhere/socket"}, "Failed to connect socket", ""),
-        ({"uri": "nonsense://"}, "libvirt: ", ""),
+        ({"uri": "qemu:///system?socket=/nowhere/socket"}, "Failed to connect socket", "virsh --connect qemu"),
+        ({"uri": "nonsense://"}, "libvirt: ", "virsh --connect nonsense"),
         ({"key": "/no/such/key"}, "there is no such key file", "name one that is there"),
     ],
 )

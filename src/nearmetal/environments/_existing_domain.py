@@ -119,7 +119,8 @@ async def _usable(options: Options, spec: EnvironmentSpec, machine: MachineSpec,
                 raise HostCannot("it runs, and nothing tells its address", remedy=existing.NO_ADDRESS)
             (await log_in(options.way(str(address)), f"{what} ({address})")).abort()
     except (HostCannot, BadInput) as error:
-        return [Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)]
+        remedy = error.remedy or f"see: virsh --connect {options.connection} list --all"
+        return [Finding(what=what, ok=False, detail=error.what, remedy=remedy)]
     return [Finding(what=what, ok=True, detail=found.state), *_large_enough(found, machine)]
 
 
