@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +82,10 @@ def scene(pair: Pair, vcenter_program: Path, tmp_path: Path, monkeypatch: pytest
     with vcenter(vcenter_program, MACHINES, clones=GUEST, netns=pair.near) as simulated:
         before = simulated.machines()
         yield Scene(pair, simulated, tmp_path)
+        for _ in range(40):  # its tools fall silent a while after it was stopped
+            if simulated.machines() == before:
+                break
+            time.sleep(0.05)
         assert simulated.machines() == before
     if pair.tokens:
         assert left_there(pair) == []
@@ -93,7 +98,8 @@ async def test_a_study_compares_this_host_with_a_machine_of_vspheres(scene: Scen
         "[machine]", 'nic = { levels = ["vmxnet3", "e1000e"], when = { environment = "esx" } }\n[machine]'
     )
     text = text.replace('{ environment = "host" }', '{ environment = "host", nic = "e1000e" }')
-    seen = asyncio.ensure_future(shapes(scene.simulated))
+    shapes: set[tuple[int, int, str]] = set()
+    seen = asyncio.ensure_future(watch(scene.simulated, shapes))
     status, stderr = await scene.run(scene.study(text=text))
     seen.cancel()
     assert status == 0, stderr
@@ -107,15 +113,12 @@ async def test_a_study_compares_this_host_with_a_machine_of_vspheres(scene: Scen
     assert {(1, 128, "vmxnet3"), (1, 128, "e1000e")} == RUNNING_SHAPES
 
 
-RUNNING_SHAPES: set[tuple[int, int, str]] = set()
-
-
-async def shapes(simulated: Vcenter) -> None:
-    RUNNING_SHAPES.clear()
+async def watch(simulated: Vcenter, shapes: set[tuple[int, int, str]]) -> None:
+    """What the machine is whenever it runs."""
     while True:
         web = simulated.machines()["web"]
         if web["Running"]:
-            RUNNING_SHAPES.add((web["Cpus"], web["Memory"], *web["Nics"]))
+            shapes.add((web["Cpus"], web["Memory"], *web["Nics"]))
         await asyncio.sleep(0.1)
 
 
