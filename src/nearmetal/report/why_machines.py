@@ -6,7 +6,7 @@ from nearmetal.report.reading import ReportInput
 
 _UNTOLD = (
     "How often guests gave their CPU back to the host's kernel (VM exits) is not in the table: the host's kernel did "
-    "not tell. It does under KVM, with debugfs at /sys/kernel/debug, while the observer `usage` listens."
+    "not tell. It does under KVM, with debugfs at /sys/kernel/debug, while usage is observed."
 )
 
 
