@@ -7,7 +7,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -91,29 +91,42 @@ async def test_a_study_brings_the_box_up_measures_and_destroys(vagrant: Vagrant,
 
 
 async def test_killed_in_the_middle_what_it_brought_up_goes_and_nothing_else(vagrant: Vagrant, tmp_path: Path) -> None:
-    """A machine of the same Vagrantfile that somebody works with goes on."""
+    """As soon as Vagrant is at work, and when there is a machine. Another one of the same Vagrantfile goes on."""
     folder = vagrant.project("killed", TWO, memory=512)
     vagrant.run(folder, "up", "theirs")
     file = tmp_path / "box.toml"
     file.write_text(STUDY.format(folder=folder).replace("[factors]", 'machine = "ours"\n[factors]'))
-    arguments = ["run", str(file), "--set", "reference.environment=box", "--set", "factors.environment=['box']"]
+
+    def is_at_work() -> bool:
+        return any('"vagrant"' in ledger.read_text() for ledger in clean.ledgers_folder().glob("*.jsonl"))
+
+    def is_there() -> bool:
+        return "killed_ours" in domains(vagrant, folder)
+
+    for number, begun in enumerate((is_at_work, is_there)):
+        await killed_when(begun, file, tmp_path / f"run{number}")
+        assert list(clean.ledgers_folder().glob("*.jsonl"))
+        cleaned = await clean.clean()
+        assert cleaned.left == ()
+        assert domains(vagrant, folder) == ["killed_theirs"]
+    assert "running" in vagrant.run(folder, "status", "theirs")
+    vagrant.run(folder, "destroy", "--force")
+
+
+async def killed_when(begun: Callable[[], bool], study: Path, run: Path) -> None:
+    arguments = ["run", str(study), "--set", "reference.environment=box", "--set", "factors.environment=['box']"]
     controller = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "nearmetal", *arguments, "-o", str(tmp_path / "run")), stdout=subprocess.DEVNULL
+        *(sys.executable, "-m", "nearmetal", *arguments, "-o", str(run)), stdout=subprocess.DEVNULL
     )
     try:
         async with asyncio.timeout(120):
-            while "killed_ours" not in domains(vagrant, folder):
+            while not begun():
                 assert controller.returncode is None
                 await asyncio.sleep(0.2)
+        await asyncio.sleep(1)
     finally:
         controller.kill()
         await controller.wait()
-    assert list(clean.ledgers_folder().glob("*.jsonl"))
-    cleaned = await clean.clean()
-    assert cleaned.left == ()
-    assert domains(vagrant, folder) == ["killed_theirs"]
-    assert "running" in vagrant.run(folder, "status", "theirs")
-    vagrant.run(folder, "destroy", "--force")
 
 
 async def test_a_machine_that_runs_goes_on_and_one_that_was_off_is_off_again(vagrant: Vagrant, notes: Notes) -> None:

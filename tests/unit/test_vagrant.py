@@ -184,6 +184,19 @@ async def test_a_machine_that_was_off_is_halted_and_not_removed(fake: FakeVagran
     assert fake.states == {"default": "shutoff", "other": "running"}
 
 
+async def test_one_that_ran_and_was_switched_off_meanwhile_is_let_go(fake: FakeVagrant) -> None:
+    """Nobody is asked there, and nothing is done to it."""
+    fake.machines(default="shutoff")
+    found_running = {"folder": str(fake.folder), "machine": "default", "provider": "libvirt", "identity": "of-default"}
+    way = {"ssh": "root@127.0.0.1:9"}
+    for found in (
+        {**found_running, "found": "running", "way": way},
+        {**found_running, "found": "running", "way": way, "identity": "of-another"},
+    ):
+        await plugin.destroy(Handle(kind="vagrant", name="nm-test-1", site="local", data=found), LocalSite())
+    assert (fake.calls, fake.states) == ([], {"default": "shutoff"})
+
+
 async def test_another_vagrant_at_work_is_waited_for(fake: FakeVagrant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(project, "_PAUSE", 0.01)
     fake.machines(default="running")

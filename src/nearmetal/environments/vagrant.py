@@ -126,19 +126,22 @@ class VagrantEnvironment:
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         """Only what we brought up: not a machine that somebody made since under the same name."""
-        if handle.data["found"] == _RUNS:
-            await self._guests.leave(handle)
-            return
-        await self._guests.let_go(handle)
-        place = Project(handle.data["folder"], site)
-        name = handle.data["machine"]
+        place, name = Project(handle.data["folder"], site), handle.data["machine"]
         there = place.identity(name, handle.data["provider"])
-        if there is None or there != (handle.data["identity"] or there):
-            return
-        if handle.data["found"] == _NEW:
+        is_the_same = there is not None and there == (handle.data["identity"] or there)
+        if is_the_same and handle.data["found"] == _RUNS:
+            await self._left(handle, place)
+        await self._guests.let_go(handle)
+        if is_the_same and handle.data["found"] == _NEW:
             await place.destroy(name)
-        else:
+        elif is_the_same and handle.data["found"] in _OFF:
             await place.halt(name)
+
+    async def _left(self, handle: Handle, place: Project) -> None:
+        """One that was switched off meanwhile has nothing of ours any more."""
+        known = (await place.machines()).get(handle.data["machine"])
+        if known and known.state == _RUNS:
+            await self._guests.leave(handle)
 
 
 # ── The parts of create and check ────────────────────────────────────────────────────────────────────────────────

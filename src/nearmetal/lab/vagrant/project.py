@@ -21,7 +21,7 @@ UP: Final = 1800.0
 """Seconds that a machine may take to come up: its box may have to be fetched, and its provisioners install systems."""
 DOWN: Final = 300.0
 _LOCKED: Final = 180.0
-"""Seconds to wait for another Vagrant that works on the machine: one that a dead controller started, perhaps."""
+"""Seconds to wait for another Vagrant that works on the machine."""
 _PAUSE: Final = 2.0
 _BUSY: Final = ("MachineLocked", "MachineActionLockedError")
 
@@ -86,7 +86,8 @@ class Project:
             await asyncio.sleep(_PAUSE)
 
     async def _run(self, *argv: str, limit: float) -> list[Line]:
-        command = [PROGRAM, *argv, "--machine-readable"]
+        # It ends with us: one that went on alone would bring up what nobody removes any more.
+        command = [self._site.probe, "launch", *self._site.bound, "--", PROGRAM, *argv, "--machine-readable"]
         where = {"VAGRANT_CWD": self.folder, "VAGRANT_CHECKPOINT_DISABLE": "1", "VAGRANT_NO_COLOR": "1"}
         try:
             ended = await self._site.exec(command, env=where, timeout=limit)
