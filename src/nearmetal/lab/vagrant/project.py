@@ -5,6 +5,7 @@ Vagrant asks nothing: it has no terminal and nothing to read. Every call has a l
 
 import asyncio
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -39,7 +40,7 @@ class Refused(HostCannot):
     """Vagrant ended with an error; `kind` is its class, "" where it names none."""
 
     def __init__(self, kind: str, what: str, folder: str) -> None:
-        remedy = _REMEDIES.get(kind, f"see by hand: cd {folder} && vagrant status")
+        remedy = _REMEDIES.get(kind, f"see by hand: cd {shlex.quote(folder)} && vagrant status")
         super().__init__(f"vagrant: {what}", folder, remedy)
         self.kind = kind
 
