@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,9 +37,10 @@ def lacking() -> str:
     """What is not installed; "" for nothing."""
     if shutil.which("vagrant") is None:
         return "vagrant"
-    plugins = subprocess.run(
-        ["vagrant", "plugin", "list"], capture_output=True, text=True, env=environment(Path.home())
-    )
+    with tempfile.TemporaryDirectory() as home:
+        plugins = subprocess.run(
+            ["vagrant", "plugin", "list"], capture_output=True, text=True, env=environment(Path(home))
+        )
     return "" if "vagrant-libvirt" in plugins.stdout else "vagrant-libvirt"
 
 
