@@ -77,7 +77,8 @@ class Vsphere:
     async def configure(self, machine: Seen, change: Wanted) -> None:
         def begin(instance: Any) -> Any:
             found = _machine(instance, machine.reference)
-            return found.ReconfigVM_Task(spec=described.config_spec(found, machine.version, change))
+            version = None if machine.mark else machine.version
+            return found.ReconfigVM_Task(spec=described.config_spec(found, version, change))
 
         await self._session.done(f"configure {machine.name!r}", begin)
 
