@@ -4,7 +4,7 @@
 
 One guest (tcg, one vCPU) runs each command in a loop, rounds alternating between the kernel's two settings
 (kernel.randomize_va_space 2 and 0). Milliseconds of the host's CPU per command, medians. Why it matters:
-docs/adr/addresses-under-emulation.md.
+docs/adr/emulated-guests.md.
 """
 
 import argparse

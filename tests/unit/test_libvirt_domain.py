@@ -35,6 +35,12 @@ def test_what_was_asked_for_is_in_it() -> None:
     assert any(CONTROL_MAC in str(word) for word in words)
 
 
+def test_an_emulated_processor_does_not_pretend_to_copy_fast() -> None:
+    asked = {feature.get("name"): feature.get("policy") for feature in described().findall("cpu/feature")}
+    assert asked == {"erms": "disable", "fsrm": "disable"}
+    assert described(replace(GUEST, accel="kvm")).findall("cpu/feature") == []
+
+
 @pytest.mark.parametrize(
     ("change", "path", "attribute", "value"),
     [

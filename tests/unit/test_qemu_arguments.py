@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nearmetal.errors import BadInput
-from nearmetal.lab.qemu.arguments import CONTROL_MAC, command, kernel_command_line
+from nearmetal.lab.qemu.arguments import CONTROL_MAC, Guest, command, kernel_command_line
 from tests.guests import GUEST, PORT
 
 
@@ -62,6 +62,16 @@ def test_the_kernel_is_told_who_it_is_and_what_was_ordered_comes_last() -> None:
     assert f"nearmetal.hostname={'n' * 63}" in words
     assert words[-2:] == ["isolcpus=1", "audit=1"]
     assert words.index("audit=0") < words.index("audit=1")
+
+
+def test_only_an_emulated_processor_does_not_pretend_to_copy_fast() -> None:
+    def model(guest: Guest) -> str:
+        words = command(guest)
+        return words[words.index("-cpu") + 1]
+
+    assert model(GUEST) == "max,-erms,-fsrm"
+    assert model(replace(GUEST, accel="kvm")) == "max"
+    assert model(replace(GUEST, cpu_model="qemu64")) == "qemu64"
 
 
 def test_only_an_emulated_kernel_lays_programs_out_alike() -> None:

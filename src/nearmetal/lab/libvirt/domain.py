@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from nearmetal.lab import cpus as cpu_lists
 from nearmetal.lab.qemu import arguments
-from nearmetal.lab.qemu.arguments import Guest
+from nearmetal.lab.qemu.arguments import Guest, withheld
 from nearmetal.model import Port, SharedFolder
 
 _QEMU: Final = "http://libvirt.org/schemas/domain/qemu/1.0"
@@ -69,6 +69,8 @@ def _cpu(domain: Element, guest: Guest) -> None:
     cpu = SubElement(domain, "cpu", {"mode": modes.get(guest.cpu_model, "custom"), "check": "none"})
     if guest.cpu_model not in modes:
         _text(cpu, "model", guest.cpu_model, fallback="forbid")
+    for feature in withheld(guest.accel, guest.cpu_model):
+        SubElement(cpu, "feature", {"policy": "disable", "name": feature})
     SubElement(cpu, "topology", {"sockets": "1", "cores": str(guest.vcpus), "threads": "1"})
 
 
