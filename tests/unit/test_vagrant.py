@@ -83,7 +83,6 @@ async def test_which_machine_and_whether_it_can_be_had_so(
     ("ssh", "options", "detail"),
     [
         (("HostName 127.0.0.1", "User root", "Port 2222"), {}, "reached by a port of this host"),
-        (("HostName 127.0.0.1", "User vagrant", "Port 2222"), {"data": "192.168.56.9"}, "one logs in as vagrant"),
         (("HostName 10.0.0.1", "User root", "ProxyCommand nc"), {}, "ProxyCommand"),
         (("HostName 10.0.0.1",), {}, "vagrant ssh-config said"),
     ],

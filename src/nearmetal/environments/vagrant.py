@@ -160,8 +160,7 @@ async def _way(handle: Handle, options: Options, place: Project) -> HostSpec:
     refused = login.problem(found, options.data)
     if refused:
         raise refused
-    way = await login.way(found, options.data)
-    return await login.let_root_in(way) if handle.data["found"] == _NEW else way
+    return await login.way(found, options.data)
 
 
 async def _usable(options: Options, provision: Provision, site: Site) -> Finding:
@@ -172,7 +171,7 @@ async def _usable(options: Options, provision: Provision, site: Site) -> Finding
         _ready_for(provision, name, known)
         if known.state == _RUNS:
             found = await place.login(name)
-            refused = login.problem(found, options.data) or login.not_root(found)
+            refused = login.problem(found, options.data)
             if refused:
                 raise refused
     except (HostCannot, ToolFailed) as error:

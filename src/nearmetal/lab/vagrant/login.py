@@ -1,7 +1,6 @@
-"""The way into a machine of Vagrant's, as root: who is asked, whose key is shown, which key is expected."""
+"""The way into a machine of Vagrant's: who is asked, whose key is shown, which key is expected."""
 
 import asyncio
-import shlex
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import asyncssh
@@ -14,12 +13,6 @@ from nearmetal.lab.vagrant.output import Login
 from nearmetal.model import HostSpec
 
 Address = IPv4Address | IPv6Address
-
-_LET_IN = """
-umask 077
-mkdir -p /root/.ssh
-cat >>/root/.ssh/authorized_keys
-"""
 
 
 def problem(login: Login, data: Address | None) -> HostCannot | None:
@@ -34,17 +27,6 @@ def problem(login: Login, data: Address | None) -> HostCannot | None:
             remedy='give it a private_network in the Vagrantfile, and name its address there: data = "192.168.56.10"',
         )
     return None
-
-
-def not_root(login: Login) -> HostCannot | None:
-    """That a machine of the user's lets in somebody else than root; None where it is root. Pure."""
-    if login.user == "root":
-        return None
-    return HostCannot(
-        f"one logs in as {login.user}, and control groups take root",
-        remedy=f"let the key in as root (in the machine: sudo cp -r ~{login.user}/.ssh /root/), and set "
-        'config.ssh.username = "root" in the Vagrantfile',
-    )
 
 
 async def way(login: Login, data: Address | None) -> HostSpec:
@@ -63,29 +45,6 @@ async def way(login: Login, data: Address | None) -> HostSpec:
             refused = error
     assert refused
     raise refused
-
-
-async def let_root_in(chosen: HostSpec) -> HostSpec:
-    """For a machine that was made for us: root gets the key that its user has. HostCannot where sudo will not."""
-    user, _, place = chosen.ssh.partition("@")
-    if user == "root":
-        return chosen
-    connection = await log_in(chosen, chosen.ssh)
-    try:
-        async with asyncio.timeout(LIMITS.command):
-            public = asyncssh.read_private_key(str(chosen.key)).export_public_key()
-            ended = await connection.run(f"sudo -n sh -c {shlex.quote(_LET_IN)}", input=public.decode())
-    except (asyncssh.Error, asyncssh.KeyImportError, OSError, TimeoutError) as error:
-        raise HostCannot(f"{user} lets root in by no key: {error}", chosen.ssh) from None
-    finally:
-        connection.abort()
-    if ended.exit_status != 0:
-        raise HostCannot(
-            f"control groups take root, and {user} may not become root: {str(ended.stderr).strip()}",
-            chosen.ssh,
-            f"let {user} use sudo without a password, as boxes do",
-        )
-    return chosen.model_copy(update={"ssh": f"root@{place}"})
 
 
 def _spec(login: Login, data: Address | None, key: str | None, host_key: str) -> HostSpec:
