@@ -9,9 +9,14 @@ import pytest
 import pytest_asyncio
 
 from nearmetal.errors import HostCannot
+from nearmetal.lab import clean
 from nearmetal.lab.image import Image
+from nearmetal.lab.lab import Lab
+from nearmetal.lab.ledger import held
+from nearmetal.lab.site import LocalSite
+from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh_site import SshSite
-from nearmetal.model import HostSpec
+from nearmetal.model import EnvironmentSpec, HostSpec, MachineSpec
 
 from .far_host import FarHost, far_host
 from .two_hosts import FAR_CACHE, Login, free_port
@@ -109,6 +114,28 @@ async def test_nothing_of_the_login_stays(far: Far) -> None:
 async def test_more_commands_at_once_than_a_connection_takes(site: SshSite) -> None:
     ended = await asyncio.gather(*(site.exec(["sh", "-c", f"sleep 0.2; echo {number}"]) for number in range(25)))
     assert [one.text.strip() for one in ended] == [str(number) for number in range(25)]
+
+
+async def test_a_machine_is_confined_as_roots_would_be(far: Far) -> None:
+    host = far(FREELY)
+    token = clean.new_token()
+    sites = opener({"metal": as_operator(host)})
+    with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
+        lab = Lab(token, ledger, sites, LocalSite().boot_id)
+        try:
+            spec = EnvironmentSpec.model_validate({"kind": "ssh", "address": "metal"})
+            small = MachineSpec(memory=128 * 2**20)
+            machine = await lab.attach(await lab.create(spec, small, "server", "reuse", "0", await lab.site("metal")))
+            assert (await machine.exec(["id", "-u"])).text.strip() == "0"
+            assert "nearmetal-nm-" in (await machine.exec(["cat", "/proc/self/cgroup"])).text
+            cost = await machine.cost()
+            assert cost is not None and cost.cpu_seconds > 0
+        finally:
+            left = await lab.close()
+            await sites.aclose()
+    assert left == []
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/nearmetal-nm-{token}*"))
+    assert await until(host, ("ps", "-eo", "args"), lambda now: "sudo" not in now)
 
 
 async def test_a_sudo_that_asks_is_told(far: Far) -> None:
