@@ -56,6 +56,7 @@ async def test_the_environment_is_clean(make: Make, monkeypatch: pytest.MonkeyPa
     machine = await make()
     lines = (await machine.exec(["env"], env={"ODD": "a b'c\n$d"})).text
     assert "LEAKED" not in lines
+    assert "LEAKED" not in (await machine.exec(["cat", "/proc/1/environ"])).text
     assert "ODD=a b'c\n$d\n" in lines
 
 

@@ -1,5 +1,6 @@
 """A machine of vSphere's is lent and given back over a vSphere of paper; killed at each of its steps as well."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from nearmetal.errors import HostCannot, NotProvisioned
 from nearmetal.lab import behind_ssh
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.vmware import lending
+from nearmetal.lab.vmware.account import Account
 from nearmetal.lab.vmware.machine import Seen, Shape, Wanted
 from nearmetal.model import EnvironmentSpec, Handle, HostSpec, MachineSpec, Order, Provision, Recorder
 
@@ -243,6 +245,28 @@ async def test_one_that_went_away_owes_nothing(monkeypatch: pytest.MonkeyPatch) 
     vsphere.machines["vm-1"] = machine(uuid="another", mark="nm-1")
     await made.destroy(handle, LocalSite())
     assert vsphere.machines["vm-1"].mark == "nm-1"
+
+
+async def test_a_machine_of_the_clones_name_that_is_not_ours_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    vsphere = PaperVsphere(machine(is_template=True))
+    vsphere.kill_before = 0
+    made, notes = environment(vsphere, monkeypatch), Notes()
+    with pytest.raises(Killed):
+        await made.create(order("boot", template="web"), LocalSite(), notes)
+    assert notes.last is not None
+    vsphere.kill_before = None
+    vsphere.machines["vm-2"] = machine(reference="vm-2", uuid="theirs", name="nm-1", power="on", mark="nm-1 (another)")
+    await made.destroy(notes.last, LocalSite())
+    assert vsphere.deeds == [] and "vm-2" in vsphere.machines
+
+
+def test_a_password_is_known_to_no_program_that_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_TESTS", "secret")
+    account = Account("vcenter", "me", "OF_TESTS", None, None, insecure=False)
+    assert (account.password(), account.password()) == ("secret", "secret")
+    assert "OF_TESTS" not in os.environ
+    monkeypatch.setenv("OF_TESTS", "another")
+    assert account.password() == "another"
 
 
 async def test_without_pyvmomi_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

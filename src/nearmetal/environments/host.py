@@ -122,6 +122,8 @@ class HostEnvironment:
         name = order.name
         holder = self._holders[name] = await site.spawn(
             [
+                # What is in the environment of who runs nearmetal is nothing to the machine.
+                *("env", "-i", *(f"{name}={value}" for name, value in lab_machine.ENVIRONMENT.items())),
                 *(() if order.shared else ("unshare", "--net", "--")),
                 *(site.probe, "hold", *site.bound),
                 *("--root", root, "--scratch", folder, "--hostname", name[:63]),

@@ -291,12 +291,13 @@ async def _provisioning(name: str) -> AsyncIterator[None]:
 async def _again(api: Api, borrowed: Borrowed) -> Seen | None:
     """The machine that was borrowed, or the clone, however far it came. None when it is no more."""
     await api.settled(borrowed.reference)
-    seen = await api.seen(borrowed.reference)
-    if seen is not None and borrowed.clone and seen.name != borrowed.clone:
-        # It was about to be made when this was written down.
-        made = [one for one, name in (await api.names()).items() if name == borrowed.clone]
-        return await api.seen(made[0]) if made else None
-    return seen if seen is not None and seen.uuid == borrowed.uuid else None
+    if not borrowed.clone:
+        seen = await api.seen(borrowed.reference)
+        return seen if seen is not None and seen.uuid == borrowed.uuid else None
+    # It was about to be made when it was first written down. By a name alone it may be somebody else's.
+    mark = borrowed.loan.mark if borrowed.loan else None
+    named = [await api.seen(one) for one, name in (await api.names()).items() if name == borrowed.clone]
+    return next((one for one in named if one is not None and one.mark == mark), None)
 
 
 plugin = VmwareEnvironment()

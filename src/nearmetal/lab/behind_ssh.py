@@ -11,7 +11,7 @@ from typing import TypeVar
 import asyncssh
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import HostCannot, MachineError, MachineLost, NearmetalError, NotProvisioned, Unreachable
+from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, Unreachable
 from nearmetal.lab import borrowed, cpus
 from nearmetal.lab.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, address_found, borrowing, measured
 from nearmetal.lab.findings import finding, programs
@@ -112,7 +112,7 @@ class BehindSsh:
         """Tell it from inside to power itself off, where one gets in, and close what leads there. Whether it heard."""
         is_told = False
         if "way" in handle.data:
-            with contextlib.suppress(MachineError):
+            with contextlib.suppress(NearmetalError):
                 telling = await (await self._again(handle)).spawn(["poweroff"])
                 is_told = True
                 is_told = (await telling.wait(_PARTING)).status == 0

@@ -36,6 +36,7 @@ _PAUSE = 1.0
 _WATCH = """
 set -e
 mkdir -p -- "${1%/*}"
+rm -f -- "$1" # of a machine whose host lost its power
 mkfifo -m 600 -- "$1"
 (
     exec <"$1" >/dev/null 2>&1
@@ -161,6 +162,7 @@ class BorrowedMachine(SshCommands):
                 far_end = int(str((await self._connection.run("echo $PPID")).stdout))
             await must(self.there, "sh", "-c", _JOIN, "join", str(far_end), *self._group.folders)
         except (NearmetalError, asyncssh.Error, OSError, ValueError) as error:
+            self.close()
             raise NotProvisioned(f"what runs on it cannot be confined: {error}", self.name) from None
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:

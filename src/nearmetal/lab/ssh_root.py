@@ -23,6 +23,7 @@ from nearmetal.model import HostSpec
 _ROOT = "root"
 _KEY = "ssh-ed25519"
 _CHUNK = 2**16
+_NO_SERVER = "there is no /usr/sbin/sshd"
 
 # $1: the key that may log in. What says that it is ready, and with which host key, is stderr's first line: the other
 # streams are the server's. Its files go when it ends; it has read them by the time that one is in.
@@ -30,7 +31,7 @@ _SERVE = """
 set -e
 umask 077
 sshd=$(command -v sshd || echo /usr/sbin/sshd)
-[ -x "$sshd" ] || { echo "there is no sshd" >&2; exit 1; }
+[ -x "$sshd" ] || { echo "there is no $sshd" >&2; exit 1; }
 folder=$(mktemp -d /run/nearmetal-login.XXXXXX)
 trap 'rm -rf -- "$folder"' EXIT
 mkdir -p -m 755 /run/sshd
@@ -104,16 +105,27 @@ async def _served(connection: asyncssh.SSHClientConnection, key: asyncssh.SSHKey
     near, far = socket.socketpair()
     out_of, into = await asyncio.open_unix_connection(sock=far)
     words = shlex.join(["sudo", "-n", "--", "sh", "-c", _SERVE, "serve", public])
-    process = await connection.create_process(words, encoding=None)
+    try:
+        process = await connection.create_process(words, encoding=None)
+        host_key = await _shown(process.stderr, where)
+    except BaseException:
+        near.close()
+        into.close()
+        raise
+    _in_the_background(_carry(process.stdout, into))
+    _in_the_background(_carry(out_of, process.stdin))
+    return _Server(near, host_key)
+
+
+async def _shown(stderr: asyncssh.SSHReader[bytes], where: str) -> asyncssh.SSHKey:
+    """The host key of a server that is ready. HostCannot with what it said instead."""
     told = b""
-    while line := await process.stderr.readline():
+    while line := await stderr.readline():
         if line.startswith(_KEY.encode()):
-            _in_the_background(_carry(process.stdout, into))
-            _in_the_background(_carry(out_of, process.stdin))
-            return _Server(near, asyncssh.import_public_key(line))
+            return asyncssh.import_public_key(line)
         told += line
-    near.close()
-    into.close()
+    if _NO_SERVER in told.decode("utf-8", "replace"):
+        raise HostCannot(f"it has no OpenSSH server that sudo could start: {_NO_SERVER}", where, "log in as root")
     raise HostCannot(
         f"namespaces and control groups take root, and its sudo says: {_last(told)}",
         where,

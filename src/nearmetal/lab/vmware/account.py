@@ -10,6 +10,9 @@ from nearmetal.errors import BadInput, HostCannot
 
 PORT = 443
 
+_passwords: dict[str, str] = {}
+"""By the variable that had it."""
+
 
 @dataclass(frozen=True)
 class Account:
@@ -38,7 +41,10 @@ class Account:
 
     def password(self) -> str:
         """HostCannot when there is none."""
-        found = os.environ.get(self.password_env)
+        if self.password_env in os.environ:
+            # From here on no program that is started finds it in its environment.
+            _passwords[self.password_env] = os.environ.pop(self.password_env)
+        found = _passwords.get(self.password_env)
         if not found:
             raise HostCannot(
                 f"the password of {self.user} is not known: the environment has no {self.password_env}",
