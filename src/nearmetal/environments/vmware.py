@@ -294,10 +294,16 @@ async def _again(api: Api, borrowed: Borrowed) -> Seen | None:
     if not borrowed.clone:
         seen = await api.seen(borrowed.reference)
         return seen if seen is not None and seen.uuid == borrowed.uuid else None
-    # It was about to be made when it was first written down. By a name alone it may be somebody else's.
-    mark = borrowed.loan.mark if borrowed.loan else None
+    # It was about to be made when it was first written down.
     named = [await api.seen(one) for one, name in (await api.names()).items() if name == borrowed.clone]
-    return next((one for one in named if one is not None and one.mark == mark), None)
+    return next((one for one in named if one is not None and _is_our_clone(one, borrowed)), None)
+
+
+def _is_our_clone(seen: Seen, borrowed: Borrowed) -> bool:
+    """By its mark; until it has one, which vSphere gives it as soon as it is made, it does not run. Pure."""
+    if not seen.mark:
+        return seen.power == "off"
+    return borrowed.loan is not None and seen.mark == borrowed.loan.mark
 
 
 plugin = VmwareEnvironment()
