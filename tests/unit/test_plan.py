@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from nearmetal import factors, plan
 from nearmetal.errors import BadInput
 from nearmetal.model import BlockPlan, Plan, Study
+from nearmetal.run.estimate import estimate
 from nearmetal.study import read
 from tests.unit.study_text import GOOD
 
@@ -221,3 +222,11 @@ def test_plans_of_any_size_are_complete(blocks: int, repeats: int, share: bool, 
     found = plan.make(study)
     assert sum(len(boot.trials) for block in found.blocks for boot in block.boots) == blocks * repeats * 6
     assert Plan.from_json(json.loads(found.model_dump_json())) == found
+
+
+def test_what_observers_add_is_in_the_estimate() -> None:
+    def seconds(*overrides: str) -> float:
+        return estimate(read(GOOD, "s.toml", overrides), made(GOOD, *overrides))
+
+    trials = sum(len(boot.trials) for block in made().blocks for boot in block.boots)
+    assert seconds("observe.noise=true") - seconds() >= 2 * trials > 0

@@ -125,6 +125,8 @@ class Observer(Protocol):
     name: ClassVar[str]
     around: ClassVar[bool]
     """True: runs before and after the measurement, never during it."""
+    takes: ClassVar[float]
+    """Seconds that it adds to a trial, as near as can be told beforehand."""
 
     def __init__(self, setting: Any) -> None:
         """Without effect. ValueError, with what would be right, for a setting that it does not know."""

@@ -24,6 +24,7 @@ SETTLE = 1.1
 class Capture:
     name: ClassVar[str] = "capture"
     around: ClassVar[bool] = False
+    takes: ClassVar[float] = SETTLE + 1.0
 
     def __init__(self, setting: CaptureSpec) -> None:
         self._setting = setting

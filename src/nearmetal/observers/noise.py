@@ -20,6 +20,7 @@ SLACK = 20.0
 class Noise:
     name: ClassVar[str] = "noise"
     around: ClassVar[bool] = True
+    takes: ClassVar[float] = 2 * SECONDS + 0.5
 
     def __init__(self, setting: bool) -> None:
         if setting is not True:

@@ -63,6 +63,7 @@ class _Sampler:
 class Usage:
     name: ClassVar[str] = "usage"
     around: ClassVar[bool] = False
+    takes: ClassVar[float] = 0.5
 
     def __init__(self, setting: float) -> None:
         if isinstance(setting, bool) or not isinstance(setting, int | float) or setting < SHORTEST:

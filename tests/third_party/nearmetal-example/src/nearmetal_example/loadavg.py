@@ -11,6 +11,7 @@ from nearmetal.model import Observation, Observer, Stage
 class Loadavg:
     name: ClassVar[str] = "loadavg"
     around: ClassVar[bool] = False
+    takes: ClassVar[float] = 0.1
 
     def __init__(self, setting: Any) -> None:
         if setting is not True:
