@@ -212,6 +212,7 @@ _TYPES = {
     "dict": "a table",
     "mapping": "a table",
     "model": "a table",
+    "ip_any_address": "an IPv4 or IPv6 address",
 }
 
 
@@ -232,7 +233,10 @@ def in_words(error: ErrorDetails) -> str:
         return f"one of {context['expected']}"
     if kind == "string_pattern_mismatch":
         return f"a text that matches {context['pattern']}"
-    return _TYPES.get(kind.removesuffix("_type").removesuffix("_parsing").removesuffix("_attributes"), error["msg"])
+    if kind == "string_too_short":
+        return f"a text of at least {context['min_length']} character{'s' * (context['min_length'] > 1)}"
+    plain = kind.removesuffix("_type").removesuffix("_parsing").removesuffix("_attributes")
+    return _TYPES.get(plain, error["msg"].removeprefix("Input should be "))
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:

@@ -49,13 +49,14 @@ def test_its_machines_are_elsewhere() -> None:
         ('vm = "web"', 'vm = "web"\npassword_env = "A B"', "`password_env`"),
         ('vm = "web"', 'vm = "web"\nlogin = "-oProxyCommand=x"', "`login`"),
         ('vm = "web"', 'vm = "web"\nport = 70000', "`port`"),
+        ('vm = "web"', 'vm = "web"\ndata = "1.2.3"', "it must be an IPv4 or IPv6 address"),
         ('["esx"]', '["vmware"]', "does not say which one"),
     ],
 )
 def test_what_is_wrong_is_told(old: str, new: str, told: str) -> None:
     with pytest.raises(BadInput) as refused:
         read(STUDY.replace(old, new).replace('= { environment = "esx" }', "= {}"), "study.toml", ())
-    assert told in str(refused.value)
+    assert told in f"{refused.value} {refused.value.remedy}"
     assert refused.value.remedy
 
 
