@@ -12,9 +12,10 @@ import asyncssh
 import pytest
 
 from nearmetal.environments.libvirt import plugin
-from nearmetal.errors import MachineLost, NotProvisioned
+from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import clean
 from nearmetal.lab.image import Image
+from nearmetal.lab.libvirt import existing
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Finding, Machine, MachineSpec, Order, Provision, TrialStatus
 from tests.existing_domain import ExistingDomain, existing_domain
@@ -87,7 +88,7 @@ async def test_one_that_is_off_is_started_and_shut_down_again(domain: ExistingDo
     site, before = LocalSite(), domain.definition
     assert await wrong(domain) is None
     handle = await plugin.create(order(domain, "boot"), site, notes)
-    assert notes.handles[handle.name].data["id"] not in ("", "-")
+    assert notes.handles[handle.name].data["mark"]
     machine: Machine = await plugin.attach(handle, site)
     assert domain.state == "running" and not machine.owned and machine.interface == "eth0"
     assert (await machine.exec(["cat", "/proc/sys/kernel/random/boot_id"])).text.strip() == machine.boot_id
@@ -159,6 +160,32 @@ async def test_one_that_nothing_tells_the_address_of_is_told_before(domain: Exis
         assert found and "nothing tells its address" in found.detail and "qemu-guest-agent" in found.remedy
     finally:
         domain.network.virsh("destroy", "lonely")
+
+
+async def test_only_a_run_that_bears_our_mark_is_shut_down(
+    domain: ExistingDomain, notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However libvirt numbers it, and however early what started it was cut short."""
+    monkeypatch.setattr(existing, "_ADDRESS", 0)
+    monkeypatch.setattr(existing, "_DOWN", 0)
+    name, virsh, before = domain.name, domain.network.virsh, domain.definition
+    with pytest.raises(NotProvisioned, match="nothing tells its address"):
+        await plugin.create(order(domain, "boot"), LocalSite(), notes)
+    (handle,) = notes.handles.values()
+    assert handle.data["mark"] in virsh("metadata", name, "urn:nearmetal:run", "--live")
+    assert domain.definition == before
+    virsh("suspend", name)
+    with pytest.raises(HostCannot, match="it still runs"):
+        await plugin.destroy(handle, LocalSite())
+    assert domain.state == "running"  # so that it can hear
+    virsh("destroy", name)
+    virsh("start", "--paused", name)
+    with pytest.raises(HostCannot, match="is paused and unmarked") as told:
+        await plugin.destroy(handle, LocalSite())
+    assert f"destroy {handle.data['uuid']}" in told.value.remedy and domain.state == "paused"
+    virsh("resume", name)
+    await plugin.destroy(handle, LocalSite())
+    assert domain.state == "running"
 
 
 @pytest.mark.long

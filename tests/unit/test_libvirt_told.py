@@ -11,6 +11,7 @@ from nearmetal.environments._existing_domain import ExistingDomains
 from nearmetal.errors import BadInput, HostCannot, ToolFailed
 from nearmetal.lab.libvirt import existing, told
 from nearmetal.lab.libvirt.existing import Found
+from nearmetal.lab.libvirt.options import Options
 from nearmetal.model import Cost, EnvironmentSpec
 from nearmetal.study import read
 
@@ -90,6 +91,17 @@ def test_a_cost_is_the_monitors() -> None:
             told.cost(rubbish)
 
 
+def test_a_mark_is_that_of_its_element() -> None:
+    assert told.mark('<run mark="abc"/>\n') == "abc"
+    for rubbish in ("", "<run/>", "<run mark=", "abc"):
+        assert told.mark(rubbish) is None
+
+
+def test_one_logs_in_as_root_or_as_whom_the_study_names() -> None:
+    assert Options(domain="web").way("10.0.0.1").ssh == "root@10.0.0.1"
+    assert Options(domain="web", login="debian").way("2001:db8::7").ssh == "debian@[2001:db8::7]"
+
+
 def found(state: str, has_saved: bool = False) -> Found:
     return Found("web", "u", state, has_saved, vcpus=1, memory=2**30)
 
@@ -137,6 +149,8 @@ kind = "ping"
         ('domain = "a"\nmachine = "pc"', "`machine` is for domains that nearmetal makes"),
         ('key = "x"', "`key` is for a domain that is there already"),
         ('data = "10.0.0.1"', "`data` is for a domain that is there already"),
+        ('login = "debian"', "`login` is for a domain that is there already"),
+        ('domain = "a"\nlogin = "-oProxyCommand=x"', "login"),
         ('domain = "a"\naddress = "b"', "address"),
     ],
 )

@@ -4,6 +4,8 @@ Inside, one is used as a machine of kind `ssh` is. One that runs goes on running
 down when its boot of the study is over. docs/adr/libvirt-by-virsh.md has the reasons.
 """
 
+import secrets
+
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned
 from nearmetal.lab import behind_ssh
 from nearmetal.lab.behind_ssh import BehindSsh, GuestBehindSsh
@@ -12,7 +14,7 @@ from nearmetal.lab.libvirt import existing, virsh
 from nearmetal.lab.libvirt.existing import Domain, Found
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection
-from nearmetal.lab.ssh_login import log_in, refuse_unusable
+from nearmetal.lab.ssh_login import refuse_unusable
 from nearmetal.model import Cost, EnvironmentSpec, Finding, Handle, MachineSpec, Order, Recorder, Site
 from nearmetal.units import show_size
 
@@ -40,21 +42,20 @@ class ExistingDomains:
         try:
             found = await existing.find(connection, str(options.domain))
             existing.refuse_unready(found, order.provision)
-            domain = Domain(connection, found.uuid)
+            domain, mark = Domain(connection, found.uuid), "" if found.runs else secrets.token_hex()
             data = {
                 "uri": options.connection,
                 "uuid": found.uuid,
                 "domain": found.name,
                 "runs": found.runs,
-                "id": "",
+                "id": await domain.run_id(),
+                "mark": mark,
                 "options": options.model_dump(mode="json", exclude_unset=True),
             }
             handle = Handle(kind="libvirt", name=order.name, site=site.name, data=data)
             ledger.creating(handle)
             if not found.runs:
-                await domain.start()
-            handle = handle.model_copy(update={"data": {**data, "id": await domain.run_id()}})
-            ledger.creating(handle)
+                await domain.start(mark)
             address = await domain.addressed()
         except HostCannot as error:
             raise NotProvisioned(error.what, order.name, error.remedy) from None
@@ -64,14 +65,16 @@ class ExistingDomains:
         return await self._guests.attach(DomainGuest, handle, site)
 
     async def destroy(self, handle: Handle, site: Site) -> None:
-        """Nothing is removed. One that was started for us is shut down, unless somebody has started it anew since."""
+        """Nothing is removed. The run that bears our mark is shut down, and no other."""
         domain = _domain(handle, site)
-        is_the_same = handle.data["id"] in ("", await domain.run_id())
-        if is_the_same and handle.data["runs"]:
-            await self._guests.leave(handle)
-        elif is_the_same:
-            await domain.shut_down(lambda: self._told(handle, domain))
+        if handle.data["runs"]:
+            if handle.data["id"] == await domain.run_id():
+                await self._guests.leave(handle)
+        else:
+            await domain.shut_down(handle.data["mark"], lambda: self._told(handle, domain))
         await self._guests.let_go(handle)
+        if not handle.data["runs"] and "way" not in handle.data:
+            await _refuse_unmarked(domain, handle)
 
     async def _told(self, handle: Handle, domain: Domain) -> bool:
         """To power itself off, from inside: also one that was started, and not reached yet."""
@@ -102,26 +105,39 @@ def _domain(handle: Handle, site: Site) -> Domain:
     return Domain(Connection(handle.data["uri"], site), handle.data["uuid"])
 
 
+async def _refuse_unmarked(domain: Domain, handle: Handle) -> None:
+    """HostCannot where it may be the run that we began and did not come to mark: nobody can tell, so it is not ours."""
+    if await domain.runs() and await domain.state() == existing.PAUSED and await domain.mark() is None:
+        virsh_there = f"virsh --connect {handle.data['uri']}"
+        raise HostCannot(
+            f"{handle.data['domain']} is paused and unmarked: a start of ours may have been cut short there",
+            handle.data["uri"],
+            f"if you did not pause it, {virsh_there} destroy {domain.uuid}; else {virsh_there} resume {domain.uuid}",
+        )
+
+
 # ── What is missing ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _usable(options: Options, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
-    """Whether there is such a domain, as large as is asked for, and whether one gets into it if it runs."""
+    """Whether there is such a domain, as large as is asked for; and inside, if it runs."""
     what = f"the domain {options.domain}"
     connection = Connection(options.connection, site)
     try:
         refuse_unusable(options.way(_NOBODY), what)
         found = await existing.find(connection, str(options.domain))
         existing.refuse_unready(found, spec.provision or "boot")
+        fits = [Finding(what=what, ok=True, detail=found.state), *_large_enough(found, machine)]
         if found.runs:
             address = await Domain(connection, found.uuid).address()
             if address is None:
                 raise HostCannot("it runs, and nothing tells its address", remedy=existing.NO_ADDRESS)
-            (await log_in(options.way(str(address)), f"{what} ({address})")).abort()
+            return [*fits, *await behind_ssh.found_inside(options.way(str(address)))]
+        await Domain(connection, found.uuid).mark()
     except (HostCannot, BadInput) as error:
         remedy = error.remedy or f"see: virsh --connect {options.connection} list --all"
         return [Finding(what=what, ok=False, detail=error.what, remedy=remedy)]
-    return [Finding(what=what, ok=True, detail=found.state), *_large_enough(found, machine)]
+    return fits
 
 
 def _large_enough(found: Found, machine: MachineSpec) -> list[Finding]:

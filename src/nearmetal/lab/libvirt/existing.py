@@ -1,6 +1,7 @@
 """A domain that is somebody's, such as those of virt-manager: used while it runs, or started and shut down again.
 
-Nothing of its definition is changed, and its power is never cut: one that does not shut down is told.
+Nothing of its definition is changed, and its power is never cut: one that does not shut down is told. A run that is
+started here bears a mark, in what libvirt keeps of that run alone, so that no other is taken for it.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from nearmetal.lab.libvirt.told import Address
 from nearmetal.lab.libvirt.virsh import Connection
 from nearmetal.model import Cost, Provision
 
-RUNS, OFF = "running", "shut off"
+RUNS, OFF, PAUSED = "running", "shut off", "paused"
 _STATES_THAT_RUN = (RUNS, "idle", "blocked")
 """Xen says "idle" of a domain that runs and has nothing to do."""
 _SOURCES = ("lease", "agent", "arp")
@@ -25,6 +26,9 @@ _DOWN = 180.0
 _AGAIN = 15.0
 """Seconds until it is told again."""
 _PAUSE = 0.5
+_MARKS = "urn:nearmetal:run"
+"""The namespace of the element that has the mark."""
+_UNMARKED = "metadata not found"
 NO_ADDRESS = (
     "put it on a network of libvirt's, install qemu-guest-agent in it, "
     'or take kind = "ssh" with address = "root@…" while it runs'
@@ -101,8 +105,28 @@ class Domain:
                     return found
         return None
 
-    async def start(self) -> None:
-        await self._connection.run("start", self.uuid)
+    async def start(self, mark: str) -> None:
+        """Marked before its first instruction. HostCannot; where libvirt keeps no marks, nothing is started."""
+        await self.mark()
+        await self._connection.run("start", self.uuid, "--paused")
+        element = f'<run mark="{mark}"/>'
+        await self._connection.run("metadata", self.uuid, _MARKS, "--live", "--key", "nearmetal", "--set", element)
+        await self.resume()
+
+    async def resume(self) -> None:
+        await self._connection.run("resume", self.uuid)
+
+    async def mark(self) -> str | None:
+        """Of the run that goes on; None where nobody marked it, or it is off. HostCannot where libvirt keeps none."""
+        try:
+            return told.mark(await self._connection.run("metadata", self.uuid, _MARKS))
+        except HostCannot as error:
+            if _UNMARKED in error.what:
+                return None
+            raise
+
+    async def state(self) -> str:
+        return (await self._connection.run("domstate", self.uuid)).strip()
 
     async def addressed(self) -> Address:
         """As soon as it has an address. NotProvisioned when it has none in time, or ends."""
@@ -122,18 +146,24 @@ class Domain:
         return self.uuid in (await self._connection.run("list", "--uuid")).split()
 
     async def run_id(self) -> str:
-        """Which of its runs this is; "-" while it is off."""
+        """Which of its runs this is, as long as its libvirtd goes on: the next one counts anew. "-" while it is off."""
         return (await self._connection.run("domid", self.uuid)).strip() if await self.runs() else "-"
 
-    async def shut_down(self, tell: Callable[[], Awaitable[bool]]) -> None:
-        """Return when it is off. HostCannot when it goes on.
+    async def bears(self, mark: str) -> bool:
+        """Whether it runs, and that run is the one with this mark."""
+        return await self.runs() and await self.mark() == mark
+
+    async def shut_down(self, mark: str, tell: Callable[[], Awaitable[bool]]) -> None:
+        """Return when the run with this mark is over. HostCannot when it goes on.
 
         `tell` has it power itself off from inside, and says whether it heard: a guest that has nobody to hear libvirt
         hears nothing from outside. One that boots hears neither, so it is told again.
         """
         now = asyncio.get_running_loop().time
         until, again = now() + _DOWN, 0.0
-        while await self.runs():
+        while await self.bears(mark):
+            if await self.state() == PAUSED:
+                await self.resume()  # it hears nothing otherwise
             if now() > until:
                 raise HostCannot(f"it still runs {_DOWN:g} s after it was to shut down", self.uuid, "shut it down")
             if now() > again:

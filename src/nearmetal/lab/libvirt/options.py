@@ -8,13 +8,14 @@ from pydantic import Field, IPvAnyAddress, model_validator
 from nearmetal.model import Frozen, HostSpec
 
 _OF_OURS = ("machine",)
-_OF_YOURS = ("data", "key", "host_key")
+_OF_YOURS = ("login", "data", "key", "host_key")
 
 
 class Options(Frozen):
     uri: str | None = None
     machine: str = "q35"
     domain: Annotated[str, Field(min_length=1)] | None = None
+    login: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")] = "root"
     data: IPvAnyAddress | None = None
     key: str | None = None
     host_key: str | None = None
@@ -35,4 +36,4 @@ class Options(Frozen):
     def way(self, host: str) -> HostSpec:
         """How one logs in to the domain at this address."""
         at = f"[{host}]" if ":" in host else host
-        return HostSpec(ssh=f"root@{at}", key=self.key, host_key=self.host_key, trunk=self.data)
+        return HostSpec(ssh=f"{self.login}@{at}", key=self.key, host_key=self.host_key, trunk=self.data)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
+from xml.etree import ElementTree
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Cost
@@ -51,6 +52,14 @@ def address(addresses: str, of: Sequence[str]) -> Address | None:
         if one and mac in of and not (one.is_loopback or one.is_link_local or one.is_multicast):
             found.append(one)
     return min(found, key=lambda one: one.version, default=None)
+
+
+def mark(element: str) -> str | None:
+    """Of an element of `metadata`; None where it has none."""
+    try:
+        return ElementTree.fromstring(element.strip()).get("mark")
+    except ElementTree.ParseError:
+        return None
 
 
 def _host(text: str) -> Address | None:
