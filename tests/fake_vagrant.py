@@ -20,21 +20,24 @@ world = json.loads(file.read_text())
 with (folder / "calls").open("a") as calls:
     print(" ".join(sys.argv[1:]), file=calls)
 assert sys.stdin.read() == "" and not sys.stdout.isatty()
-answer = world["answers"].get(verb)
-if answer:
-    time.sleep(answer.get("hangs", 0))
-    print(answer.get("stdout", ""))
-    print(answer.get("stderr", ""), file=sys.stderr)
-    world["answers"][verb] = answer.get("then")
-    file.write_text(json.dumps(world))
-    sys.exit(answer["status"])
-
 def identify(name, what):
     kept = folder / ".vagrant/machines" / name / "libvirt"
     kept.mkdir(parents=True, exist_ok=True)
     (kept / "id").unlink(missing_ok=True)
     if what:
         (kept / "id").write_text(what)
+
+answer = world["answers"].get(verb)
+if answer:
+    for name in names if "makes" in answer else ():
+        identify(name, answer["makes"])
+        world["states"][name] = "running"
+    time.sleep(answer.get("hangs", 0))
+    print(answer.get("stdout", ""))
+    print(answer.get("stderr", ""), file=sys.stderr)
+    world["answers"][verb] = answer.get("then")
+    file.write_text(json.dumps(world))
+    sys.exit(answer["status"])
 
 for name in names or world["states"]:
     if verb == "status":
@@ -82,7 +85,10 @@ class FakeVagrant:
         self._set(ssh=ssh_config)
 
     def answers(self, verb: str, status: int, **said: Any) -> None:
-        """This command does nothing but say so: `stdout`, `stderr`, `hangs` (seconds), and `then` the next time."""
+        """This command does nothing but say so: `stdout`, `stderr`, `hangs` (seconds), and `then` the next time.
+
+        `makes`: first a machine comes to be, with this identity.
+        """
         self._set(answers={verb: {"status": status, **said}})
 
     @property

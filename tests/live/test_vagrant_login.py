@@ -29,6 +29,11 @@ async def test_the_key_that_is_accepted_is_taken_and_the_host_key_is_kept(boxed:
     way = await login.way(boxed, None)
     assert (way.ssh, way.key) == (f"vagrant@{far.address}:{far.port}", boxed.keys[1])
     assert way.host_key == far.host_key.export_public_key().decode().strip()
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert await login.boot_id(way) == boot_id
+    with pytest.raises(HostCannot, match="host key"):
+        other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().strip()
+        await login.boot_id(way.model_copy(update={"host_key": other}))
     with pytest.raises(HostCannot, match="none of your keys"):
         await login.way(Login(boxed.host, boxed.port, boxed.user, boxed.keys[:1], by_command=False), None)
 

@@ -1,5 +1,6 @@
 """What the environment `vagrant` asks of Vagrant, and what it refuses before anything is brought up."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.lab.vagrant import login, project
 from nearmetal.lab.vagrant.output import Login
 from nearmetal.lab.vagrant.project import Project
-from nearmetal.model import EnvironmentSpec, Finding, Handle, MachineSpec, Order
+from nearmetal.model import EnvironmentSpec, Finding, Handle, HostSpec, MachineSpec, Order
 from nearmetal.study import read
 from tests import fake_vagrant
 from tests.fake_vagrant import FakeVagrant
 
+WAY = {"ssh": "vagrant@127.0.0.1:9"}
 REFUSED = "1,,error-exit,Vagrant::Errors::{},{}"
 
 
@@ -139,14 +141,58 @@ async def test_no_vagrant_and_no_vagrantfile(fake: FakeVagrant, monkeypatch: pyt
 
 async def test_what_does_not_come_up_is_in_the_ledger_before_and_is_removed(fake: FakeVagrant) -> None:
     notes = Notes()
-    fake.answers("up", 1, stdout=REFUSED.format("VagrantError", "The provisioner ended with 3"))
+    fake.answers("up", 1, stdout=REFUSED.format("VagrantError", "The provisioner ended with 3"), makes="new")
     with pytest.raises(NotProvisioned, match="The provisioner ended with 3"):
         await plugin.create(order(fake), LocalSite(), notes)
     assert fake.calls == ["up default"]
-    assert [handle.data["found"] for handle in notes.handles] == ["not_created"]
-    fake.machines(default="running")  # it was made, and then would not come up
+    assert [handle.data["found"] for handle in notes.handles] == ["not_created"] * 2
+    assert [handle.data["identity"] for handle in notes.handles] == [None, "new"]
     await plugin.destroy(notes.handles[-1], LocalSite())
     assert fake.calls[1:] == ["destroy --force default"]
+
+
+async def test_its_identity_is_in_the_ledger_while_it_still_comes_up(fake: FakeVagrant) -> None:
+    """Killed then, that machine goes, and none that its owner brings up after."""
+    fake.machines(default="not_created")
+    (fake.folder / ".vagrant/machines/default/libvirt/id").write_text("stale")
+    fake.answers("up", 0, makes="ours", hangs=30)
+    notes = Notes()
+    creating = asyncio.create_task(plugin.create(order(fake), LocalSite(), notes))
+    async with asyncio.timeout(20):
+        while not notes.handles or notes.handles[-1].data["identity"] is None:
+            assert not creating.done()
+            await asyncio.sleep(0.02)
+    creating.cancel()
+    await asyncio.wait([creating])
+    assert [handle.data["identity"] for handle in notes.handles] == [None, "ours"]
+    await plugin.destroy(notes.handles[-1], LocalSite())
+    assert fake.calls == ["up default", "destroy --force default"]
+
+
+async def test_a_machine_whose_maker_nothing_tells_is_told_and_left(fake: FakeVagrant) -> None:
+    """Killed before it had an identity: what is there since may be its owner's."""
+    notes = Notes()
+    fake.answers("up", 1)
+    with pytest.raises(NotProvisioned):
+        await plugin.create(order(fake), LocalSite(), notes)
+    (before,) = notes.handles
+    await plugin.destroy(before, LocalSite())  # nothing is there
+    fake.machines(default="running")
+    with pytest.raises(HostCannot, match=r"default is there \(running\)") as told:
+        await plugin.destroy(before, LocalSite())
+    assert told.value.remedy.endswith(f"cd {fake.folder} && vagrant destroy default")
+    fake.machines(default="not_created")  # and what stood there is stale
+    await plugin.destroy(before, LocalSite())
+    assert fake.calls == ["up default"]
+
+
+async def test_what_another_vagrant_brings_up_at_the_same_time_is_not_ours(fake: FakeVagrant) -> None:
+    fake.answers("up", 1, stdout=REFUSED.format("MachineActionLockedError", "locked"), makes="theirs", hangs=0.3)
+    notes = Notes()
+    with pytest.raises(NotProvisioned, match="locked"):
+        await plugin.create(order(fake), LocalSite(), notes)
+    await plugin.destroy(notes.handles[-1], LocalSite())
+    assert (fake.calls, fake.states) == (["up default"], {"default": "running"})
 
 
 async def test_what_is_to_provision_it_can_be_left_out(fake: FakeVagrant) -> None:
@@ -183,6 +229,52 @@ async def test_a_machine_that_was_off_is_halted_and_not_removed(fake: FakeVagran
     assert fake.states == {"default": "shutoff", "other": "running"}
 
 
+def was_off(fake: FakeVagrant, **more: Any) -> Handle:
+    """One that was brought up by a process that is dead."""
+    data = {"folder": str(fake.folder), "machine": "default", "provider": "libvirt", "identity": "of-default"}
+    return Handle(kind="vagrant", name="nm-test-2", site="local", data={**data, "found": "shutoff", **more})
+
+
+@pytest.mark.parametrize(
+    ("ledger", "seen", "calls"),
+    [
+        ({"way": WAY, "boot_id": "a"}, "a", ["halt default"]),
+        ({"way": WAY, "boot_id": "a"}, "b", []),
+        ({"way": WAY, "boot_id": "a"}, HostCannot("nobody answers"), "nobody answers"),
+        ({"way": WAY, "boot_id": "a"}, BadInput("no such key file"), "no such key file"),
+        ({}, "a", "its start was interrupted"),
+    ],
+)
+async def test_only_the_boot_that_was_ours_is_halted(
+    ledger: dict[str, Any],
+    seen: str | Exception,
+    calls: list[str] | str,
+    fake: FakeVagrant,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And where that cannot be known, it is told for as long as it runs."""
+
+    async def boot_id(way: HostSpec) -> str:
+        assert way == HostSpec.from_json(WAY)
+        if isinstance(seen, Exception):
+            raise seen
+        return seen
+
+    monkeypatch.setattr(login, "boot_id", boot_id)
+    fake.machines(default="running")
+    handle = was_off(fake, **ledger)
+    if isinstance(calls, list):
+        await plugin.destroy(handle, LocalSite())
+        assert fake.calls == calls
+        return
+    with pytest.raises(HostCannot, match=calls) as told:
+        await plugin.destroy(handle, LocalSite())
+    assert told.value.remedy.endswith(f"cd {fake.folder} && vagrant halt default")
+    fake.machines(default="shutoff")
+    await plugin.destroy(handle, LocalSite())
+    assert fake.calls == []
+
+
 async def test_one_that_ran_and_was_switched_off_meanwhile_is_let_go(fake: FakeVagrant) -> None:
     """Nobody is asked there, and nothing is done to it."""
     fake.machines(default="shutoff")
@@ -214,7 +306,7 @@ def test_an_address_of_this_host_is_one_however_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ['machine = ["a"]', "provisioners = 1", 'data = "lab"', 'folder = ""', "verbose = true"]
+    "wrong", ['machine = ["a"]', 'machine = ""', "provisioners = 1", 'data = "lab"', 'folder = ""', "verbose = true"]
 )
 def test_an_option_that_cannot_be_is_refused_with_its_line(wrong: str) -> None:
     text = f"""\

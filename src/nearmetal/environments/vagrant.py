@@ -8,24 +8,26 @@ Options in [environments.NAME]:
 
 With "boot", the machine must not be there yet: each boot of the study is a `vagrant up` and a `vagrant destroy`. With
 "reuse" and "restart" it is there already, and stays as it was found: one that runs goes on, one that was off is
-halted again. What was brought up is in the ledger before, with its identity, so that no other machine is removed.
+halted again. The ledger has the identity of a machine as soon as its provider gives it one, and the boot of one that
+was off: no other machine is removed, and no other boot is halted. Where that is not known, it is told and left.
 
-Inside, it is used as a machine of kind `ssh` is. One logs in as root; a machine that was made for us is told to let
-root in by its user's key. The host key that it shows first is the only one that is accepted from then on.
+Inside, it is used as a machine of kind `ssh` is: as root, or as somebody whose sudo asks for nothing. The host key that
+it shows first is the only one that is accepted from then on.
 """
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, IPvAnyAddress, StrictBool
 
-from nearmetal.errors import HostCannot, NotProvisioned, ToolFailed
-from nearmetal.lab.behind_ssh import BehindSsh, GuestBehindSsh, permitted
+from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
+from nearmetal.lab.behind_ssh import BehindSsh, GuestBehindSsh, found_inside, permitted
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.vagrant import login, project
 from nearmetal.lab.vagrant.output import Known
-from nearmetal.lab.vagrant.project import Project
+from nearmetal.lab.vagrant.project import Project, Refused
 from nearmetal.model import (
     EnvironmentSpec,
     Finding,
@@ -45,9 +47,13 @@ _OFF = ("poweroff", "shutoff", "aborted", "stopped", "not_running", "off")
 """What providers call a machine that is there and switched off."""
 
 
+_LOOK_AGAIN = 0.1
+"""Seconds between two looks for the identity of a machine that comes up."""
+
+
 class Options(Frozen):
     folder: Annotated[str, Field(min_length=1)] = "."
-    machine: str | None = None
+    machine: Annotated[str, Field(min_length=1)] | None = None
     provisioners: StrictBool = True
     data: IPvAnyAddress | None = None
 
@@ -65,6 +71,10 @@ class VagrantEnvironment:
 
     def __init__(self) -> None:
         self._guests = BehindSsh()
+        self._started: set[str] = set()
+        """By machine name: those that were off, and that this process has brought up."""
+        self._machines: dict[str, GuestBehindSsh] = {}
+        """By machine name: those in use, which know of each boot that the study makes."""
 
     def is_elsewhere(self, options: Mapping[str, Any]) -> bool:
         return True
@@ -85,7 +95,7 @@ class VagrantEnvironment:
             *permitted(spec.provision, machine),
         ]
         if all(one.ok for one in found):
-            found.append(await _usable(options, spec.provision or "boot", site))
+            found += await _usable(options, spec.provision or "boot", site)
         return found
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
@@ -99,6 +109,7 @@ class VagrantEnvironment:
         try:
             name, known = chosen(await place.machines(), options)
             _ready_for(order.provision, name, known)
+            there = place.identity(name, known.provider)
             handle = Handle(
                 kind=self.kind,
                 name=order.name,
@@ -108,13 +119,19 @@ class VagrantEnvironment:
                     "machine": name,
                     "provider": known.provider,
                     "found": known.state,
-                    "identity": place.identity(name, known.provider),
+                    "identity": None if known.state == _NEW else there,
                 },
             )
             ledger.creating(handle)
             if known.state != _RUNS:
-                handle = await _brought_up(handle, options, place, ledger)
-            way = await _way(handle, options, place)
+                handle = await _brought_up(handle, there, options, place, ledger)
+            if known.state in _OFF:
+                self._started.add(order.name)
+            way = await _way(name, options, place)
+            if known.state in _OFF:
+                boot = {"way": way.model_dump(mode="json"), "boot_id": await login.boot_id(way)}
+                handle = handle.model_copy(update={"data": {**handle.data, **boot}})
+                ledger.creating(handle)
         except (HostCannot, ToolFailed) as error:
             raise NotProvisioned(error.what, order.name, error.remedy) from None
         return await self._guests.enter(handle, order, way, ledger)
@@ -122,20 +139,29 @@ class VagrantEnvironment:
     # ── Reach, remove ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def attach(self, handle: Handle, site: Site) -> GuestBehindSsh:
-        return await self._guests.attach(GuestBehindSsh, handle, site)
+        machine = await self._guests.attach(GuestBehindSsh, handle, site)
+        self._machines[handle.name] = machine
+        return machine
 
     async def destroy(self, handle: Handle, site: Site) -> None:
-        """Only what we brought up: not a machine that somebody made since under the same name."""
-        place, name = Project(handle.data["folder"], site), handle.data["machine"]
+        """Only what we brought up: not a machine that somebody made since under the same name, nor a boot of theirs.
+
+        HostCannot where that cannot be told apart.
+        """
+        place, name, found = Project(handle.data["folder"], site), handle.data["machine"], handle.data["found"]
         there = place.identity(name, handle.data["provider"])
-        is_the_same = there is not None and there == (handle.data["identity"] or there)
-        if is_the_same and handle.data["found"] == _RUNS:
+        is_the_same = there is not None and there == handle.data["identity"]
+        if is_the_same and found == _RUNS:
             await self._left(handle, place)
         await self._guests.let_go(handle)
-        if is_the_same and handle.data["found"] == _NEW:
+        if found == _NEW and is_the_same:
             await place.destroy(name)
-        elif is_the_same and handle.data["found"] in _OFF:
+        elif found == _NEW and there and handle.data["identity"] is None:
+            await _refuse_unknown(place, name)
+        elif found in _OFF and is_the_same and await self._is_our_boot(handle, place):
             await place.halt(name)
+        self._started.discard(handle.name)
+        self._machines.pop(handle.name, None)
 
     async def _left(self, handle: Handle, place: Project) -> None:
         """One that was switched off meanwhile has nothing of ours any more."""
@@ -143,40 +169,95 @@ class VagrantEnvironment:
         if known and known.state == _RUNS:
             await self._guests.leave(handle)
 
+    async def _is_our_boot(self, handle: Handle, place: Project) -> bool:
+        """Whether a machine that was off is in a boot of ours. HostCannot where that cannot be known."""
+        name = handle.data["machine"]
+        known = (await place.machines()).get(name)
+        if known is None or known.state in (_NEW, *_OFF):
+            return False
+        machine = self._machines.get(handle.name)
+        ours = machine.boot_id if machine else handle.data.get("boot_id")
+        try:
+            if ours is not None:
+                return await login.boot_id(HostSpec.from_json(handle.data["way"])) == ours
+            why = "its start was interrupted"
+        except (HostCannot, BadInput) as error:
+            why = error.what
+        if handle.name in self._started:
+            return True
+        raise HostCannot(
+            f"{name} is {known.state}, and whether it was booted for a study cannot be known: {why}",
+            place.folder,
+            f"if it was, halt it: {place.by_hand('halt', name)}",
+        )
+
 
 # ── The parts of create and check ────────────────────────────────────────────────────────────────────────────────
 
 
-async def _brought_up(handle: Handle, options: Options, place: Project, ledger: Recorder) -> Handle:
-    await place.up(handle.data["machine"], options.provisioners)
-    identity = place.identity(handle.data["machine"], handle.data["provider"])
-    known = handle.model_copy(update={"data": {**handle.data, "identity": identity}})
+async def _brought_up(handle: Handle, stale: str | None, options: Options, place: Project, ledger: Recorder) -> Handle:
+    """The handle, and the ledger, with the machine's identity as soon as there is one: long before `up` is over.
+
+    `stale` is what stood in its place before.
+    """
+    bringing = asyncio.create_task(place.up(handle.data["machine"], options.provisioners))
+    known = handle
+    try:
+        while not (await asyncio.wait([bringing], timeout=_LOOK_AGAIN))[0]:
+            known = _noted(known, stale, place, ledger)
+    finally:
+        bringing.cancel()
+        await asyncio.wait([bringing])
+        known = _noted(known, stale, place, ledger)
+    refused = bringing.exception()
+    if isinstance(refused, Refused) and refused.is_busy:
+        # What has come to be there is the other Vagrant's.
+        ledger.creating(handle.model_copy(update={"data": {**handle.data, "identity": ""}}))
+    bringing.result()
+    return known
+
+
+def _noted(handle: Handle, stale: str | None, place: Project, ledger: Recorder) -> Handle:
+    there = place.identity(handle.data["machine"], handle.data["provider"])
+    if there in (None, stale, handle.data["identity"]):
+        return handle
+    known = handle.model_copy(update={"data": {**handle.data, "identity": there}})
     ledger.creating(known)
     return known
 
 
-async def _way(handle: Handle, options: Options, place: Project) -> HostSpec:
-    found = await place.login(handle.data["machine"])
+async def _refuse_unknown(place: Project, name: str) -> None:
+    """HostCannot where a machine has come to be and nothing says by whom."""
+    known = (await place.machines()).get(name)
+    if known is not None and known.state != _NEW:
+        raise HostCannot(
+            f"{name} is there ({known.state}), and whether it was made for a study cannot be known: its start was "
+            "interrupted",
+            place.folder,
+            f"if it is none of yours, remove it: {place.by_hand('destroy', name)}",
+        )
+
+
+async def _way(machine: str, options: Options, place: Project) -> HostSpec:
+    found = await place.login(machine)
     refused = login.problem(found, options.data)
     if refused:
         raise refused
     return await login.way(found, options.data)
 
 
-async def _usable(options: Options, provision: Provision, site: Site) -> Finding:
-    what = f"a machine of {options.whole_folder}"
+async def _usable(options: Options, provision: Provision, site: Site) -> list[Finding]:
+    """Whether there is such a machine, and of one that runs also what is seen inside."""
+    what, inside = f"a machine of {options.whole_folder}", []
     place = Project(options.whole_folder, site)
     try:
         name, known = chosen(await place.machines(), options)
         _ready_for(provision, name, known)
         if known.state == _RUNS:
-            found = await place.login(name)
-            refused = login.problem(found, options.data)
-            if refused:
-                raise refused
+            inside = await found_inside(await _way(name, options, place))
     except (HostCannot, ToolFailed) as error:
-        return Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)
-    return Finding(what=what, ok=True, detail=f"{name} ({known.provider}): {known.state}")
+        return [Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)]
+    return [Finding(what=what, ok=True, detail=f"{name} ({known.provider}): {known.state}"), *inside]
 
 
 # ── Which machine, and whether it can be had so ───────────────────────────────────────────────────────────────────

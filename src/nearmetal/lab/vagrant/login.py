@@ -47,6 +47,22 @@ async def way(login: Login, data: Address | None) -> HostSpec:
     raise refused
 
 
+async def boot_id(way: HostSpec) -> str:
+    """Which boot of the machine one logs in to. HostCannot when that cannot be known."""
+    connection = await log_in(way, way.ssh)
+    try:
+        async with asyncio.timeout(LIMITS.command):
+            told = await connection.run("cat /proc/sys/kernel/random/boot_id", stdin=asyncssh.DEVNULL)
+    except (asyncssh.Error, OSError, TimeoutError) as error:
+        raise HostCannot(f"it does not say which boot it is in: {error or 'not in time'}", way.ssh) from None
+    finally:
+        connection.abort()
+    found = str(told.stdout).strip()
+    if not found:
+        raise HostCannot(f"it does not say which boot it is in: {str(told.stderr).strip()}", way.ssh)
+    return found
+
+
 def _spec(login: Login, data: Address | None, key: str | None, host_key: str) -> HostSpec:
     host = f"[{login.host}]" if ":" in login.host else login.host
     given = {"ssh": f"{login.user}@{host}:{login.port}", "key": key, "host_key": host_key, "trunk": data}

@@ -40,15 +40,28 @@ class Refused(HostCannot):
     """Vagrant ended with an error; `kind` is its class, "" where it names none."""
 
     def __init__(self, kind: str, what: str, folder: str) -> None:
-        remedy = _REMEDIES.get(kind, f"see by hand: cd {shlex.quote(folder)} && vagrant status")
+        remedy = _REMEDIES.get(kind, f"see by hand: {_typed(folder, 'status')}")
         super().__init__(f"vagrant: {what}", folder, remedy)
         self.kind = kind
+
+    @property
+    def is_busy(self) -> bool:
+        """Another Vagrant is at work on the machine."""
+        return self.kind in _BUSY
+
+
+def _typed(folder: str, *argv: str) -> str:
+    """What a person types."""
+    return f"cd {shlex.quote(folder)} && {shlex.join([PROGRAM, *argv])}"
 
 
 class Project:
     def __init__(self, folder: str, site: Site) -> None:
         self.folder = folder
         self._site = site
+
+    def by_hand(self, *argv: str) -> str:
+        return _typed(self.folder, *argv)
 
     async def machines(self) -> Mapping[str, Known]:
         """All machines of the Vagrantfile. HostCannot with what Vagrant says of it."""
@@ -82,7 +95,7 @@ class Project:
                 await self._run(*argv, limit=DOWN)
                 return
             except Refused as error:
-                if error.kind not in _BUSY or asyncio.get_running_loop().time() > until:
+                if not error.is_busy or asyncio.get_running_loop().time() > until:
                     raise
             await asyncio.sleep(_PAUSE)
 
