@@ -1,7 +1,7 @@
 """A plausible run whose trials were captured: figures as the observer records them, and the documents beside them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +27,25 @@ SIZES = {"host": ((256, 3), (2048, 5), (16384, 20)), "docker": ((256, 3), (16384
 REQUESTS = 1000
 
 
-def make(path: Path, blocks: int = 8, exits: Mapping[str, float] | None = None, **more: Any) -> RunFolder:
+def make(
+    path: Path,
+    blocks: int = 8,
+    exits: Mapping[str, float] | None = None,
+    shared_kernel: Collection[str] = (),
+    **more: Any,
+) -> RunFolder:
     """Both ends of the web workload were captured; `more` stands in the counters of each server.
 
-    `exits` of guests in a second, by environment; None where the host's kernel does not tell.
+    `exits` of guests in a second, by environment; None where the host's kernel does not tell. Servers of those in
+    `shared_kernel` tell of their CPUs alone, as those do that run on their host's.
     """
     folder = plausible_run.make(path, blocks, faults=False)
     noise = np.random.default_rng(3)
     lines = [TrialRecord.model_validate_json(line) for line in folder.journal.read_text().splitlines()]
-    told = [_captured(folder, one, noise, exits, more) if one.trial.workload == "web" else one for one in lines]
+    told = [
+        _captured(folder, one, noise, exits, shared_kernel, more) if one.trial.workload == "web" else one
+        for one in lines
+    ]
     text = (json.dumps(one.model_dump(mode="json"), separators=(",", ":")) + "\n" for one in told)
     folder.journal.write_text("".join(text))
     return folder
@@ -46,6 +56,7 @@ def _captured(
     record: TrialRecord,
     noise: np.random.Generator,
     exits: Mapping[str, float] | None,
+    shared_kernel: Collection[str],
     more: Mapping[str, Any],
 ) -> TrialRecord:
     environment = str(record.trial.treatment["environment"])
@@ -74,6 +85,8 @@ def _captured(
         "trace-0": {**figures, **{f"at.{name}": time * slower for name, time in EVENTS.items()}},
     }
     usage = {"context_switches": 30_000.0 / slower, "interrupts": 20_000.0, "cpu.0.sys": 40.0, "cpu.all.sys": 40.0}
+    if environment in shared_kernel:
+        usage = {name: value for name, value in usage.items() if name.startswith("cpu.")}
     places = {"server-0": {**usage, "cpu.all.soft": 10.0, "seconds": 10.0, "samples": 10}, "host": {"seconds": 10.0}}
     if exits is not None:
         places["host"]["exits"] = exits[environment]

@@ -113,6 +113,12 @@ def test_with_too_few_blocks_nothing_surely_differs(tmp_path: Path) -> None:
     rows = table(why.render(told), "why").rows
     assert rows
     assert {getattr(row[-1], "text", None) for row in rows} == {"too few blocks"}
+    section = why.render(told)
+    assert section is not None
+    (said,) = [block for block in section.blocks if isinstance(block, Statements)]
+    for item in said.items:
+        assert item.text.startswith("3 blocks: too few to tell whether anything that was observed differs between ")
+        assert item.detail.endswith("figures that were observed, without intervals")
 
 
 def test_each_verdict_is_told_with_what_goes_along(report: ReportInput) -> None:
@@ -127,6 +133,31 @@ def notes(report: ReportInput) -> list[str]:
     section = why.render(report)
     assert section is not None
     return [block.text for block in section.blocks if isinstance(block, Notice)]
+
+
+def test_a_treatment_like_its_reference_is_said_not_to_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(plausible_captures.SLOWER, "docker", 1.0)
+    monkeypatch.setitem(plausible_run.SPEED, "docker", plausible_run.SPEED["host"])
+    section = why.render(read(plausible_captures.make(tmp_path / "run", 8)))
+    assert section is not None
+    (said,) = [block for block in section.blocks if isinstance(block, Statements)]
+    assert said.items[0].text == "nothing that was observed surely differs between docker and host"
+    assert said.items[0].detail.startswith("0 figures of ")
+
+
+def test_time_of_cpus_is_not_called_the_servers_where_others_run_on_them(tmp_path: Path) -> None:
+    told = read(plausible_captures.make(tmp_path / "run", 8, shared_kernel={"host", "docker"}))
+    (foreign,) = [text for text in notes(told) if "others' programs" in text]
+    assert foreign.startswith("With docker and host the server runs on its host's kernel: the time of its CPUs is that")
+    titles = {str(row[2]) for row in table(why.render(told), "why").rows}
+    assert {
+        "time of the server's CPUs in the kernel for each request",
+        "CPU time of the host for each request",
+    } <= titles
+
+
+def test_guests_alone_share_no_cpus_with_others(report: ReportInput) -> None:
+    assert not [text for text in notes(report) if "others' programs" in text]
 
 
 @pytest.fixture

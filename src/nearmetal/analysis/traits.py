@@ -77,6 +77,13 @@ def _servers(record: TrialRecord) -> list[Mapping[str, Any]]:
     return [one for one in _places(record, "usage", "server-") if one.get("seconds")]
 
 
+def has_foreign_time(record: TrialRecord) -> bool:
+    """Whether the time of a server's CPUs may be others' too: a kernel of its own would tell its context switches."""
+    return any(
+        "context_switches" not in one and any(name.startswith("cpu.") for name in one) for one in _servers(record)
+    )
+
+
 def _per_second(record: TrialRecord) -> float | None:
     """Requests or events in a second."""
     for name in ("throughput", "events"):
@@ -105,7 +112,10 @@ def _exits(record: TrialRecord) -> float | None:
 
 
 def _time(states: Sequence[str]) -> Callable[[TrialRecord], float | None]:
-    """CPU seconds in these states, of all CPUs of the servers together, for each request or event."""
+    """CPU seconds in these states, of all CPUs of the servers together, for each request or event.
+
+    Whoever's: of a server on its host's kernel that is all that ran on the CPUs that it may use.
+    """
 
     def of(record: TrialRecord) -> float | None:
         servers, each = _servers(record), _per_second(record)
@@ -167,11 +177,14 @@ TRAITS = (
     Trait("interrupts", "interrupts in the server for each request", "", _rate("interrupts")),
     Trait("context_switches", "context switches in the server for each request", "", _rate("context_switches")),
     Trait("exits", "exits of guests to the host's kernel for each request", "", _exits, _SELDOM),
-    Trait("kernel_time", "CPU time in the server's kernel for each request", "s", _time(("sys",))),
-    Trait("interrupt_time", "CPU time in the server's interrupts for each request", "s", _time(("irq", "soft"))),
-    Trait("user_time", "CPU time in the server's programs for each request", "s", _time(("usr", "nice"))),
-    Trait("steal", "share of the server's CPU time that was stolen", "share", _share("steal"), _SOME_TIME),
-    Trait("idle", "share of the server's CPU time that was idle", "share", _share("idle"), _SOME_TIME),
+    Trait("kernel_time", "time of the server's CPUs in the kernel for each request", "s", _time(("sys",))),
+    Trait("interrupt_time", "time of the server's CPUs in interrupts for each request", "s", _time(("irq", "soft"))),
+    Trait("user_time", "time of the server's CPUs in programs for each request", "s", _time(("usr", "nice"))),
+    Trait("steal", "share of the time of the server's CPUs that was stolen", "share", _share("steal"), _SOME_TIME),
+    Trait("idle", "share of the time of the server's CPUs that was idle", "share", _share("idle"), _SOME_TIME),
     Trait("cpu_per_event", "CPU time of the host for each request", "s", _response("cpu_per_event")),
 )
 """In the order in which they are told when nothing else tells them apart."""
+
+OF_CPUS = frozenset({"kernel_time", "interrupt_time", "user_time", "steal", "idle"})
+"""What they tell of CPUs, whoever's programs ran there."""

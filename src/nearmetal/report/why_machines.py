@@ -1,7 +1,11 @@
-"""What goes along with a verdict and is no figure: the clocks of both sides, and whether VM exits were told. Pure."""
+"""What goes along with a verdict and is no figure: both sides' clocks, whose time CPUs tell, untold VM exits. Pure."""
+
+from collections.abc import Iterable
 
 from nearmetal.analysis.results import Contrast
+from nearmetal.analysis.traits import has_foreign_time
 from nearmetal.model import Assignment
+from nearmetal.report import figures
 from nearmetal.report.reading import ReportInput
 
 _UNTOLD = (
@@ -26,6 +30,18 @@ def _source(treatment: Assignment, report: ReportInput) -> str | None:
             source = machine.facts.get("clock", {}).get("source")
             return None if source is None else str(source)
     return None
+
+
+def foreign_time(sides: Iterable[Assignment], report: ReportInput) -> str:
+    """Of which sides the time of CPUs is not the server's alone; "" where there is none."""
+    shared = {report.labels.treatment(one.trial.treatment) for one in report.records if has_foreign_time(one)}
+    named = [name for name in dict.fromkeys(map(report.labels.treatment, sides)) if name in shared]
+    if not named:
+        return ""
+    return (
+        f"With {figures.listing(named)} the server runs on its host's kernel: the time of its CPUs is that of all that "
+        "ran on them, others' programs and interrupts too. What the server alone cost is the CPU time of the host."
+    )
 
 
 def untold_exits(report: ReportInput) -> str:

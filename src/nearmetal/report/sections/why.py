@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from nearmetal.analysis.attribution import Attributed, attributed
 from nearmetal.analysis.responses import Arm, Arms, arms_of, key_of
 from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.analysis.traits import OF_CPUS
 from nearmetal.model import Assignment
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import (
@@ -21,7 +22,7 @@ from nearmetal.report.blocks import (
     Value,
 )
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.why_machines import clocks, untold_exits
+from nearmetal.report.why_machines import clocks, foreign_time, untold_exits
 
 _TOLD = 3
 """So many of the differences stand in a sentence; the table has all."""
@@ -103,14 +104,26 @@ def _statement(one: _Explained, report: ReportInput) -> Statement:
     sure = [found for found in one.found if found.differs]
     named = [f"{found.trait.title}, {_change(found)}" for found in sure[:_TOLD]]
     treatment, reference, _ = report.labels.sides(one.contrast)
-    text = (
-        f"what differs most from {reference}: {'; '.join(named)}"
-        if named
-        else f"nothing that was observed surely differs between {treatment} and {reference}"
-    )
-    detail = f"{figures.count(len(sure), 'figure')} of {len(one.found)} that were observed surely differ"
+    if named:
+        text = f"what differs most from {reference}: {'; '.join(named)}"
+    elif any(found.interval for found in one.found):
+        text = f"nothing that was observed surely differs between {treatment} and {reference}"
+    else:
+        blocks = figures.count(max(found.blocks for found in one.found), "block")
+        text = (
+            f"{blocks}: too few to tell whether anything that was observed differs between {treatment} and {reference}"
+        )
     about = f"{words.workload(one.contrast.workload)}, {report.labels.versus(one.contrast)}"
-    return Statement(about, text, words.verdict(one.contrast), detail)
+    return Statement(about, text, words.verdict(one.contrast), _detail(one.found))
+
+
+def _detail(found: Sequence[Attributed]) -> str:
+    told = [one for one in found if one.interval is not None]
+    if not told:
+        return f"{figures.count(len(found), 'figure')} that were observed, without intervals"
+    sure = figures.count(sum(one.differs for one in told), "figure")
+    few = f"; {len(found) - len(told)} have too few blocks" if len(told) < len(found) else ""
+    return f"{sure} of {len(found)} that were observed surely differ{few}"
 
 
 def _table(explained: Sequence[_Explained], report: ReportInput) -> Table:
@@ -133,7 +146,8 @@ def _table(explained: Sequence[_Explained], report: ReportInput) -> Table:
     level = figures.percent(1 - report.manifest.study.design.alpha)
     caption = (
         f"Each compared block by block, with {level} intervals by the statistic of the verdicts, not corrected for how "
-        "many they are: of twenty that do not differ, one is expected to look as if it did"
+        "many they are: of twenty that do not differ, one is expected to look as if it did. Treatment and reference "
+        "are medians over blocks; the change is what is typical within a block, and need not be that between medians"
     )
     return Table("why", caption, columns, rows, folded=len(rows) > 40)
 
@@ -166,7 +180,13 @@ def _beside(explained: Sequence[_Explained], report: ReportInput) -> list[str]:
     sides = [side for one in explained for side in (one.contrast.treatment, one.contrast.reference)]
     exits = untold_exits(report) if any(_kind(side, report) in _GUESTS for side in sides) else ""
     differing = dict.fromkeys(clocks(one.contrast, report) for one in explained)
-    return [text for text in (*differing, exits) if text]
+    return [text for text in (*differing, foreign_time(_of_cpus(explained), report), exits) if text]
+
+
+def _of_cpus(explained: Sequence[_Explained]) -> list[Assignment]:
+    """The sides whose rows tell what CPUs did."""
+    told = [one for one in explained if any(found.trait.name in OF_CPUS for found in one.found)]
+    return [side for one in told for side in (one.contrast.treatment, one.contrast.reference)]
 
 
 # ── What does not add up ──────────────────────────────────────────────────────────────────────────────────────────
