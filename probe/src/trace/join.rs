@@ -44,8 +44,9 @@ pub struct JoinDocument {
 /// What became of the packets of one direction between the captures.
 #[derive(Serialize, JsonSchema)]
 pub struct Between {
-    /// As seen at the sender's end while the other capture was running; super-segments count once.
+    /// As seen at the sender's end while the other capture was running, or seen to arrive; super-segments count once.
     pub left: u64,
+    /// As seen at the receiver's end while the other capture was running, or seen to leave.
     pub arrived: u64,
     /// Segments with payload, as large as the wire carries them.
     pub lost: u64,
@@ -58,7 +59,7 @@ pub struct Between {
     pub duplicated: u64,
     /// Arrived, but the capture at the sender's end missed them.
     pub unsent: u64,
-    /// Left or arrived too near to the begin or the end of a capture to tell.
+    /// Of what left or arrived while both captures were running: too near to the begin or the end of it to tell.
     pub unsettled: u64,
     /// From leaving to arriving, by the compared clocks.
     pub delay_ns: Summary,
@@ -309,18 +310,19 @@ impl Join {
 impl Span {
     fn leaving(&self, time: Time) -> Alone {
         match time {
-            _ if time < self.first => Alone::Unsettled,
+            _ if time < self.first => Alone::Early,
             _ if time > self.last => Alone::Nothing,
             _ => Alone::Telling,
         }
     }
 
     /// What was on its way when the other capture began was not seen leaving; nor what leaves, by its clock, after its end.
+    /// What arrives before that begin, or after that end, says nothing.
     fn arriving(&self, time: Time) -> Alone {
         let settled =
             self.first.saturating_add(UNSETTLED)..=self.last.saturating_sub(lane::PATIENCE);
         match time {
-            _ if time < self.first => Alone::Nothing,
+            _ if time < self.first || time > self.last => Alone::Nothing,
             _ if !settled.contains(&time) => Alone::Unsettled,
             _ => Alone::Telling,
         }

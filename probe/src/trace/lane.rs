@@ -15,9 +15,11 @@ use crate::load::statistics::Durations;
 /// What it means of a packet that it has no counterpart at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alone {
+    /// Nothing yet: the other capture was not running, but may be when it arrives there.
+    Early,
     /// Nothing: the other capture was not running.
     Nothing,
-    /// The other capture may not have been running.
+    /// It is so near to where the other capture begins or ends that it cannot be told.
     Unsettled,
     /// It was lost, or the capture where it left missed it.
     Telling,
@@ -98,7 +100,8 @@ impl Lane {
         if alone == Alone::Nothing && !self.is_awaited(&mark) {
             return;
         }
-        self.fates.left += 1;
+        // What leaves outside of the common time counts once it is seen to arrive.
+        self.fates.left += u64::from(alone == Alone::Telling);
         let order = self.next_order;
         self.next_order = self.next_order.wrapping_add(1);
         self.sent.push_back(Sent {
@@ -172,6 +175,8 @@ impl Lane {
                 let newest = self.newest.unwrap_or(sent.order);
                 is_before(sent.order, newest)
             };
+            let is_first = sent.arrived == 0;
+            self.fates.left += u64::from(is_first && sent.alone != Alone::Telling);
             sent.arrived = sent.arrived.saturating_add(taken);
             sent.reached = sent.reached.max(offset.saturating_add(taken));
             sent.is_here = sent.arrived >= sent.mark.length;
@@ -224,7 +229,7 @@ impl Lane {
         match arrived.known {
             None if is_again => fates.duplicated += 1,
             None => match arrived.alone {
-                Alone::Nothing => return,
+                Alone::Early | Alone::Nothing => return,
                 Alone::Unsettled => fates.unsettled += 1,
                 Alone::Telling => fates.unsent += 1,
             },
@@ -246,11 +251,7 @@ impl Lane {
     }
 
     fn settle(&mut self, sent: &Sent, piece: u32) {
-        if sent.is_here {
-            return;
-        }
-        if sent.alone != Alone::Telling {
-            self.fates.unsettled += 1;
+        if sent.is_here || sent.alone != Alone::Telling {
             return;
         }
         match missing(sent, piece) {
@@ -269,9 +270,9 @@ impl Lane {
             let overtaken = self
                 .newest
                 .is_some_and(|newest| is_before(sent.order, newest));
-            if sent.is_here || overtaken || sent.time < unsettled_from {
+            if overtaken || sent.time < unsettled_from {
                 self.settle(&sent, piece);
-            } else {
+            } else if !sent.is_here && sent.alone == Alone::Telling {
                 self.fates.unsettled += 1;
             }
         }
@@ -295,7 +296,8 @@ impl Lane {
         }
         let overtaken = self.sent.iter().filter(|sent| {
             let newest = self.newest.unwrap_or(sent.order);
-            !sent.is_here && within(sent.mark.sequence) && is_before(sent.order, newest)
+            let is_lost = !sent.is_here && sent.alone == Alone::Telling;
+            is_lost && within(sent.mark.sequence) && is_before(sent.order, newest)
         });
         counts.0 += overtaken.map(|sent| missing(sent, piece)).sum::<u32>();
         counts

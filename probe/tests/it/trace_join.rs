@@ -207,6 +207,46 @@ fn what_is_seen_at_one_end_alone_is_counted() {
     assert_eq!(requests.len(), 6);
 }
 
+/// How many packets of a capture each side sent: there, and back.
+fn sent(packets: &[Packet], talk: &Talk) -> [u64; 2] {
+    let is_from_server = |packet: &&Packet| packet.source == talk.server.address;
+    let back = packets.iter().filter(is_from_server).count();
+    [packets.len() - back, back].map(|count| count as u64)
+}
+
+#[test]
+fn only_the_time_of_both_captures_counts() {
+    let talk = conversation(50, 4000, 1448);
+    let [client, server] = ends(&talk, PLAIN);
+    let is_request = |packet: &&Packet| packet.payload.starts_with(b"GET");
+    let nth = |packets: &[Packet], number: usize| -> u64 {
+        packets.iter().filter(is_request).nth(number).unwrap().time
+    };
+    // From the 25th request until just before the 26th.
+    let one = |packets: &[Packet]| -> Vec<Packet> {
+        let time = nth(packets, 24)..nth(packets, 25);
+        let packets = packets.iter().filter(|packet| time.contains(&packet.time));
+        packets.cloned().collect()
+    };
+    let cases = [
+        ("server", [client.clone(), one(&server)], one(&server)),
+        ("client", [one(&client), server.clone()], one(&client)),
+    ];
+    for (whose, ends, short) in cases {
+        let (document, requests) = joined(&ends);
+        let joins = requests.iter().filter(|one| one["joined"].is_object());
+        assert_eq!(joins.count(), 1, "{whose}");
+        for (way, sent) in ["there", "back"].into_iter().zip(sent(&short, &talk)) {
+            let seen = numbers(&document["joined"][way], ["left", "arrived", "unsettled"]);
+            // Everything in the short capture is in the long one too, and nothing else was in its time.
+            assert_eq!(seen, [sent, sent, 0], "{way}, {whose} for short");
+            assert_eq!(fates(&document, way), [0; 6], "{way}, {whose} for short");
+            let delays = &document["joined"][way]["delay_ns"];
+            assert_eq!(delays["count"], sent, "{way}, {whose} for short");
+        }
+    }
+}
+
 #[test]
 fn a_server_of_several_clients_is_joined_with_each_of_them() {
     let clients = ["10.0.0.2:40000", "10.0.0.3:40000", "10.0.0.4:41000"];
