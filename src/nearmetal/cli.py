@@ -349,7 +349,7 @@ def image_rm(name: str) -> None:
 
 @cli.command()
 @click.argument("captures", metavar="PCAP...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--request", "number", type=int, help="Draw this request, from 1; else a typical one.")
+@click.option("--request", "number", type=int, help="Draw this request, from 1, or print it (--json).")
 @click.option("--html", type=click.Path(path_type=Path), help="Write a page with the requests over time.")
 @click.option("--requests", type=click.Path(path_type=Path), help="Write a JSON line for each request.")
 @_json_option

@@ -25,14 +25,17 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
     with _lines(requests) as lines:
         traced = asyncio.run(analyser.analyse(captures, lines))
         document = traced.document
-        if as_json:
-            click.echo(analyser.as_text(document), nl=False)
         if traced.problem is not None:
+            if as_json:
+                click.echo(analyser.as_text(document), nl=False)
             raise BadInput(traced.problem, remedy="name captures that tcpdump or Wireshark wrote: pcap or pcapng")
         picked = chosen.choose(lines, number)
         if html is not None:
-            write_whole(html, _page(captures, document, picked, lines).encode())
-    if not as_json:
+            _write(html, _page(captures, document, picked, lines))
+    if as_json:
+        wanted = picked.line if number is not None and picked is not None else document
+        click.echo(analyser.as_text(wanted), nl=False)
+    else:
         _tell(console_for(False), document, picked)
     return ExitCode.DONE
 
@@ -44,9 +47,33 @@ def _check(captures: Sequence[Path], html: Path | None, requests: Path | None) -
     if requests is not None and requests.suffix == ".parquet":
         remedy = "write JSON lines, and convert them: duckdb -c \"COPY (FROM 'requests.jsonl') TO 'requests.parquet'\""
         raise BadInput("Parquet is not written here", str(requests), remedy)
-    for written in (html, requests):
-        if written is not None and any(written.resolve() == capture.resolve() for capture in captures):
-            raise BadInput("this is a capture to be read", str(written), "name another file to be written")
+    written = [file for file in (html, requests) if file is not None]
+    for file in written:
+        _check_place(file, captures)
+    if len({file.resolve() for file in written}) < len(written):
+        raise BadInput("the page and the lines cannot be one file", str(html), "name a file for each")
+
+
+def _check_place(written: Path, captures: Sequence[Path]) -> None:
+    """Whether a file can be made there. One that is there is replaced, unless it is a capture or no file at all."""
+    another = "name another file to be written"
+    if written.is_dir():
+        raise BadInput("cannot write: this is a folder", str(written), "name a file in it")
+    if not written.parent.is_dir():
+        raise BadInput(f"cannot write: there is no folder {written.parent}", str(written), "make it, or " + another)
+    if written.exists():
+        if not written.is_file():
+            raise BadInput("cannot write: this is not a regular file", str(written), another)
+        if any(capture.exists() and written.samefile(capture) for capture in captures):
+            raise BadInput("this is a capture to be read", str(written), another)
+
+
+def _write(html: Path, page: str) -> None:
+    try:
+        write_whole(html, page.encode())
+    except OSError as error:
+        what = f"cannot write the page: {error.strerror or error}"
+        raise BadInput(what, str(html), "name a file in a folder that can be written to") from None
 
 
 @contextmanager
@@ -86,7 +113,7 @@ def _tell(console: Console, document: analyser.Document, picked: Chosen | None) 
 def _table(one: Summary) -> Table:
     table = Table(box=None, pad_edge=False, header_style="")
     for index, name in enumerate(one.columns):
-        table.add_column(name, justify="right" if index and name not in ("end", "problem") else "left")
+        table.add_column(name, justify="right" if one.is_of_numbers(index) else "left")
     for row in one.rows:
         table.add_row(*map(words.plain, row))
     return table

@@ -78,7 +78,13 @@ def test_a_page_lines_and_a_document(trace: Run, tmp_path: Path) -> None:
         ((CLIENT, "--requests", "x.parquet"), "Parquet"),
         ((CLIENT, "--requests", CLIENT), "a capture to be read"),
         ((CLIENT, "--html", CLIENT), "a capture to be read"),
-        ((CLIENT, "--requests", "/nonexistent/x"), "cannot write"),
+        ((CLIENT, "--requests", "/nonexistent/x"), "there is no folder /nonexistent"),
+        ((CLIENT, "--html", "/nonexistent/x"), "there is no folder /nonexistent"),
+        ((CLIENT, "--requests", "/tmp"), "this is a folder"),
+        ((CLIENT, "--html", "/tmp"), "this is a folder"),
+        ((CLIENT, "--html", "/dev/null"), "not a regular file"),
+        ((CLIENT, "--html", "one", "--requests", "one"), "cannot be one file"),
+        ((CLIENT, "--request", "4711", "--json"), "there is no request 4711"),
     ],
 )
 def test_bad_input_is_one_message_with_a_remedy(trace: Run, words: tuple[str, ...], said: str) -> None:
@@ -87,6 +93,34 @@ def test_bad_input_is_one_message_with_a_remedy(trace: Run, words: tuple[str, ..
     assert (status, out) == (2, "")
     assert said in err and "remedy: " in err and err.count("nearmetal: ") == 1
     assert Path(CLIENT).read_bytes() == before
+
+
+def test_a_link_to_a_capture_is_the_capture(trace: Run) -> None:
+    Path("symbolic").symlink_to(CLIENT)
+    Path("hard").hardlink_to(CLIENT)
+    for name in ("symbolic", "hard"):
+        status, _, err = trace(CLIENT, "--html", name)
+        assert status == 2 and "a capture to be read" in err
+
+
+def test_other_files_are_replaced(trace: Run, tmp_path: Path) -> None:
+    page, lines = tmp_path / "page.html", tmp_path / "requests.jsonl"
+    for file in (page, lines):
+        file.write_text("before")
+    assert trace(CLIENT, "--html", str(page), "--requests", str(lines))[0] == 0
+    assert "before" not in lines.read_text() and page.read_text().startswith("<!doctype html>")
+
+
+def test_nothing_is_made_where_nothing_can_be_written(trace: Run) -> None:
+    assert trace(CLIENT, "--html", "missing/page.html")[0] == 2
+    assert not Path("missing").exists()
+
+
+def test_one_request_is_a_document_of_its_own(trace: Run, tmp_path: Path) -> None:
+    lines = tmp_path / "requests.jsonl"
+    status, out, err = trace(CLIENT, SERVER, "--request", "2", "--requests", str(lines), "--json")
+    assert (status, err) == (0, "")
+    assert out == lines.read_text().splitlines(keepends=True)[1]
 
 
 def test_a_file_that_is_no_capture_has_a_document_all_the_same(trace: Run) -> None:

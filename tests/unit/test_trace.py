@@ -9,6 +9,7 @@ import pytest
 from nearmetal.observers import _capture_counters
 from nearmetal.report.charts.ladder import ladder as drawn
 from nearmetal.report.charts.ladder import spread
+from nearmetal.report.charts.requests import Bar, timeline
 from nearmetal.trace import events, page
 from nearmetal.trace.chosen import Chosen
 from nearmetal.trace.events import Clocks
@@ -124,6 +125,41 @@ def test_bars_stand_in_their_connections_row() -> None:
     rows = {bar.row for bar in page.bars([*LINES[:3], *moved])}
     assert rows == {0, 1}
     assert [bar.phase for bar in page.bars(LINES)].count("connecting") == 1
+
+
+def test_a_phase_that_took_no_time_is_not_drawn() -> None:
+    bars = [Bar(0, "sending", 1.0, 1.0), Bar(0, "waiting", 1.0, 1.5), Bar(0, "receiving", 1.5, 1.5 + 1e-9)]
+    spec = timeline("", "", bars)
+    (drawn,) = [layer["data"]["values"] for layer in spec["layer"]]
+    assert [bar["phase"] for bar in drawn] == ["waiting", "receiving"]
+    # What took next to none is as wide as can be seen.
+    assert drawn[1]["to"] - drawn[1]["from"] > 1e-3 * drawn[0]["to"]
+
+
+def test_requests_that_took_no_time_have_no_picture() -> None:
+    moment = dict.fromkeys(("request_first", "request_last", "response_first", "response_last"), 5)
+    line = {**LINES[1], **moment}
+    assert "<svg" not in page.html(["a.pcap"], summary(DOCUMENT), None, [line], 1)
+
+
+def test_packets_of_one_end_are_arrows_too() -> None:
+    alone = events.of(LINES[0], None)
+    shapes = {
+        layer["mark"]["shape"]: len(layer["data"]["values"])
+        for layer in drawn("host", "", "#000000", alone)["layer"]
+        if "shape" in layer["mark"]
+    }
+    # SYN, ACK and the request leave; SYN-ACK, the reply and an acknowledgement come.
+    assert shapes == {"triangle-right": 3, "triangle-left": 3}
+    joined = {name: time for name, time in events.of(LINES[1], Clocks.of(DOCUMENT)).items() if name != "request_acked"}
+    assert not [layer for layer in drawn("host", "", "#000000", joined)["layer"] if "shape" in layer["mark"]]
+
+
+def test_numbers_of_a_page_stand_at_the_right() -> None:
+    told = page.html(["a.pcap"], summary(DOCUMENT), None, LINES, 6)
+    assert '<th scope="col" class="number">packets</th>' in told
+    assert '<th scope="col">end</th>' in told
+    assert '<td class="number">50</td>' in told
 
 
 def test_a_kernels_counters_are_read_by_name() -> None:

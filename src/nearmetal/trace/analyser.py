@@ -1,7 +1,7 @@
 """Have the probe take captures apart."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,6 @@ async def analyse(captures: Sequence[Path], requests: Path | None = None) -> Tra
     return Traced(document, said or None if ended.status else None)
 
 
-def as_text(document: Document) -> str:
-    """As the probe prints it."""
+def as_text(document: Mapping[str, Any]) -> str:
+    """A document, or a request's line, as the probe prints it."""
     return json.dumps(document, separators=(",", ":")) + "\n"

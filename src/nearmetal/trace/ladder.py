@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping
 
 from nearmetal.report import figures
-from nearmetal.report.charts.ladder import WORDS, shown
+from nearmetal.report.charts.ladder import TO_SERVER, WORDS, shown
 from nearmetal.trace.events import SERVER, Line
 
 _GAP = 24
 """Characters between the two lifelines."""
-_TO_SERVER = ("syn", "ack", "request_first", "request_last")
 _TO_CLIENT = ("synack", "response_first", "response_last", "request_acked")
 
 
@@ -29,7 +28,7 @@ def _drawn(name: str, told: Mapping[str, float]) -> str:
     line = "─" * (_GAP - 2)
     if name.startswith(SERVER):
         return f"◀{line}─●" if "response" in name else f"│{' ' * (_GAP - 1)}●"
-    if name in _TO_SERVER:
+    if name in TO_SERVER:
         return f"●{line}─▶"
     if name in _TO_CLIENT and SERVER + name in told:
         return f"●{' ' * (_GAP - 1)}│"

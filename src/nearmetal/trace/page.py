@@ -10,11 +10,15 @@ from nearmetal.report.drawing import draw
 from nearmetal.report.page import style
 from nearmetal.trace import ladder as text
 from nearmetal.trace.chosen import Chosen
-from nearmetal.trace.events import Events, Line
+from nearmetal.trace.events import SERVER, Events, Line
 from nearmetal.trace.summary import Summary
 
 MOST = 2000
 """Requests that are drawn: more could not be told apart."""
+
+_ALONE = (
+    "A dashed arrow is a packet as the client's end saw it leave or come; how long it was on its way takes both ends."
+)
 
 _PHASES = (
     ("connecting", "syn", "ack"),
@@ -52,8 +56,9 @@ def html(
     if chosen is not None:
         request, events = chosen
         drawn = ladder(f"Request {request.number}", "", palette.environments(["this"], None)["this"], events)
-        parts += ["<h2>One request</h2>", f"<p>{_safe(text.heading(request.line))}</p>", _figure(drawn)]
-    if requests:
+        heading = f"<p>{_safe(text.heading(request.line))}</p>"
+        parts += ["<h2>One request</h2>", heading, _figure(drawn, _ALONE if _one_end(events) else "")]
+    if any(bar.end > bar.begin for bar in bars(requests)):
         shown = f"the first {len(requests):,} of {count:,} requests" if count > len(requests) else "all requests"
         parts += ["<h2>Over time</h2>", _figure(timeline(shown.capitalize(), "", bars(requests)))]
     parts += ["<h2>In figures</h2>", *_tables(summary)]
@@ -71,14 +76,26 @@ def _safe(value: str) -> str:
     return escape(words.plain(value))
 
 
-def _figure(spec: Mapping[str, object]) -> str:
-    return f'<figure class="picture">{draw(spec).svg}</figure>'
+def _one_end(events: Events) -> bool:
+    return not any(name.startswith(SERVER) for name in events)
+
+
+def _figure(spec: Mapping[str, object], caption: str = "") -> str:
+    told = f"<figcaption>{_safe(caption)}</figcaption>" if caption else ""
+    return f'<figure class="picture">{draw(spec).svg}{told}</figure>'
 
 
 def _tables(summary: Sequence[Summary]) -> Iterator[str]:
     for one in summary:
-        head = "".join(f'<th scope="col">{_safe(name)}</th>' for name in one.columns)
-        rows = "".join(f"<tr>{''.join(f'<td>{_safe(value)}</td>' for value in row)}</tr>" for row in one.rows)
+        kinds = [' class="number"' if one.is_of_numbers(at) else "" for at in range(len(one.columns))]
+        head = "".join(
+            f'<th scope="col"{kind}>{_safe(name)}</th>' for kind, name in zip(kinds, one.columns, strict=True)
+        )
+        rows = "".join(f"<tr>{_cells(kinds, row)}</tr>" for row in one.rows)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         caption = f"<figcaption>{_safe(one.caption)}</figcaption>"
         yield f'<figure class="table">{caption}<div class="scroll" tabindex="0">{table}</div></figure>'
+
+
+def _cells(kinds: Sequence[str], row: Sequence[str]) -> str:
+    return "".join(f"<td{kind}>{_safe(value)}</td>" for kind, value in zip(kinds, row, strict=True))

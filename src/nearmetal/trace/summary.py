@@ -16,6 +16,13 @@ class Summary:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
+    def is_of_numbers(self, column: int) -> bool:
+        """Whether a column stands at the right."""
+        return column > 0 and self.columns[column] not in _WORDS
+
+
+_WORDS = frozenset({"end", "problem"})
+"""Columns that say something."""
 
 _SIDE = (
     ("segments with payload", "segments"),

@@ -1,6 +1,7 @@
 """A request as a ladder: two lifelines, the client's and the server's, time downwards, a line for each message.
 
-What happens at both ends is drawn as it was seen at each, so that a slanted line is a message on its way.
+What happens at both ends is drawn as it was seen at each, so that a slanted line is a message on its way. A packet that
+the client's end alone saw is a dashed arrow that goes half the way.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _MESSAGES = (
     ("server.response_first", "response_first"),
     ("server.response_last", "response_last"),
 )
+TO_SERVER = frozenset({"syn", "ack", "request_first", "request_last"})
+"""Of the events at the client's end, those of packets that leave; the others are of packets that arrive."""
 _SAME = 0.004
 """Share of the whole: events that are closer than this are one packet's, and told once."""
 
@@ -69,6 +72,9 @@ def ladder(title: str, subtitle: str, colour: str, events: Mapping[str, float]) 
     crossings = [
         {"x": _x(a), "y": y[a], "x2": _x(b), "y2": y[b], "colour": colour} for a, b in _MESSAGES if a in y and b in y
     ]
+    alone = [name for name in y if _x(name) == _CLIENT and f"server.{name}" not in y]
+    halfway = (_CLIENT + _SERVER) / 2
+    ways = [{"x": _CLIENT, "y": y[name], "x2": halfway, "colour": colour} for name in alone]
     work = [
         {"x": x, "y": y[first], "end": y[last], "colour": tone}
         for first, last, x, tone in (
@@ -108,6 +114,24 @@ def ladder(title: str, subtitle: str, colour: str, events: Mapping[str, float]) 
             y=height,
             y2={"field": "y2"},
             color=own_colour(),
+        ),
+        layer(
+            ways,
+            {"type": "rule", "strokeWidth": 1.4, "strokeDash": [4, 3]},
+            x=position,
+            x2={"field": "x2"},
+            y=height,
+            color=own_colour(),
+        ),
+        *(
+            layer(
+                [{"x": x, "y": y[name], "colour": colour} for name in alone if (name in TO_SERVER) == is_leaving],
+                {"type": "point", "filled": True, "shape": shape, "size": 50},
+                x=position,
+                y=height,
+                color=own_colour(),
+            )
+            for is_leaving, shape, x in ((True, "triangle-right", halfway), (False, "triangle-left", _CLIENT + 8))
         ),
         layer(
             leaders,

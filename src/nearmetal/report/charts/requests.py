@@ -17,7 +17,10 @@ _LEAST = 0.002
 
 @dataclass(frozen=True)
 class Bar:
-    """A phase of a request, in seconds from the beginning; `row` is its connection's."""
+    """A phase of a request, in seconds from the beginning; `row` is its connection's.
+
+    One that took no time is not drawn.
+    """
 
     row: int
     phase: str
@@ -26,6 +29,7 @@ class Bar:
 
 
 def timeline(title: str, subtitle: str, bars: Sequence[Bar]) -> Spec:
+    bars = [bar for bar in bars if bar.end > bar.begin]
     rows = max((bar.row for bar in bars), default=0) + 1
     divisor, unit = figures.axis("s", [bar.end for bar in bars])
     until = max((bar.end for bar in bars), default=1.0) / divisor
@@ -46,11 +50,13 @@ def timeline(title: str, subtitle: str, bars: Sequence[Bar]) -> Spec:
         scale={"domain": [rows, 0], "nice": False},
         axis={"tickMinStep": 1, "grid": False, "format": "d"},
     )
+    drawn_phases = {bar.phase for bar in bars}
+    seen = [(phase, colour) for phase, colour in zip(PHASES, _COLOURS, strict=True) if phase in drawn_phases]
     colour = field(
         "phase",
         "nominal",
-        scale={"domain": list(PHASES), "range": list(_COLOURS)},
-        legend={"orient": "bottom", "title": None, "columns": len(PHASES), "symbolType": "square"},
+        scale={"domain": [phase for phase, _ in seen], "range": [colour for _, colour in seen]},
+        legend={"orient": "bottom", "title": None, "columns": len(PHASES), "columnPadding": 32, "symbolType": "square"},
     )
     mark: Spec = {"type": "rect", "clip": True}
     layers = [layer(drawn, mark, x=x, x2={"field": "to"}, y=y, y2={"field": "bottom"}, color=colour)]
