@@ -138,8 +138,7 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
         return status
     console = console_for(False)
     trials = sum(len(boot.trials) for block in plan.blocks for boot in block.boots)
-    console.print(study.name, style="bold", end="  ")
-    console.print(study.question)
+    console.print(Text.assemble((study.name, "bold"), f"  {study.question}"))
     console.print(
         f"{len(plan.treatments)} treatments x {len(study.workloads)} workloads x {len(plan.blocks)} blocks"
         + (f" x {study.design.repeats} repeats" if study.design.repeats > 1 else "")
@@ -172,8 +171,8 @@ def _say_missing(missing: Missing, heading: str, console: Console) -> None:
     for treatment, finding in missing:
         lacking.setdefault(finding, []).append(key(treatment))
     for finding, treatments in lacking.items():
-        console.print(heading, style="yellow", end=": ")
-        console.print(finding.what + (f": {finding.detail}" if finding.detail else ""))
+        detail = f": {finding.detail}" if finding.detail else ""
+        console.print(Text.assemble((heading, "yellow"), f": {finding.what}{detail}"))
         for name in treatments[:_NAMED]:
             console.print(Padding(name, (0, 0, 0, 4), expand=False))
         if len(treatments) > _NAMED:
