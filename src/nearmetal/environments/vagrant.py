@@ -72,7 +72,7 @@ class VagrantEnvironment:
     def __init__(self) -> None:
         self._guests = BehindSsh()
         self._started: set[str] = set()
-        """By machine name: those that were off, and that this process has brought up."""
+        """By machine name: those that were off, and that this process brings up."""
         self._machines: dict[str, GuestBehindSsh] = {}
         """By machine name: those in use, which know of each boot that the study makes."""
 
@@ -123,10 +123,10 @@ class VagrantEnvironment:
                 },
             )
             ledger.creating(handle)
-            if known.state != _RUNS:
-                handle = await _brought_up(handle, there, options, place, ledger)
             if known.state in _OFF:
                 self._started.add(order.name)
+            if known.state != _RUNS:
+                handle = await _brought_up(handle, there, options, place, ledger)
             way = await _way(name, options, place)
             if known.state in _OFF:
                 boot = {"way": way.model_dump(mode="json"), "boot_id": await login.boot_id(way)}
