@@ -5,9 +5,13 @@ from pathlib import Path
 import asyncssh
 import pytest
 
+from nearmetal.environments.vagrant import plugin
 from nearmetal.errors import HostCannot
+from nearmetal.lab.site import LocalSite
 from nearmetal.lab.vagrant import login
 from nearmetal.lab.vagrant.output import Login
+from nearmetal.model import EnvironmentSpec, Finding, MachineSpec
+from tests import fake_vagrant
 
 from .far_host import FarHost, User
 
@@ -36,6 +40,31 @@ async def test_the_key_that_is_accepted_is_taken_and_the_host_key_is_kept(boxed:
         await login.boot_id(way.model_copy(update={"host_key": other}))
     with pytest.raises(HostCannot, match="none of your keys"):
         await login.way(Login(boxed.host, boxed.port, boxed.user, boxed.keys[:1], by_command=False), None)
+
+
+async def test_what_is_wrong_in_one_that_runs_is_told_before(
+    boxed: Login, far: FarHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root can be had there, and not; the programs are there, and one is not."""
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}", prepend=":")
+    fake = fake_vagrant.install(tmp_path / "bin", tmp_path / "project")
+    fake.machines(default="running")
+    far.run("useradd", "--password", "*", "nobody-there")
+
+    async def wrong(user: str) -> Finding | None:
+        fake.reached(
+            *(f"HostName {boxed.host}", f"Port {boxed.port}", f"User {user}", f"IdentityFile {boxed.keys[1]}"),
+        )
+        options = {"kind": "vagrant", "folder": str(fake.folder), "provision": "reuse", "data": far.address}
+        found = await plugin.check(EnvironmentSpec.model_validate(options), MachineSpec(), LocalSite())
+        return next((one for one in found if not one.ok), None)
+
+    assert await wrong("root") is None
+    refused = await wrong("nobody-there")
+    assert refused and "sudo" in refused.detail and refused.remedy
+    far.run("rm", far.run("sh", "-c", "command -v ethtool").strip())
+    lacking = await wrong("root")
+    assert lacking and lacking.what == "ethtool"
 
 
 async def test_nobody_there_is_told() -> None:
