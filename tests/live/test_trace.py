@@ -178,8 +178,8 @@ def test_the_receivers_end_alone_tells_loss_from_reordering(stack: ExitStack, tm
     document = trace(*files)
     client, server = (capture["server"] for capture in document["captures"])
     between = document["joined"]["back"]
-    # What the receiver calls reordered was overtaken between; what it calls sent again, it got by a repeat. A repeat that
-    # was itself overtaken is both between, and at the receiver's end a repeat alone.
+    # What the receiver calls reordered was overtaken between; what it calls sent again, it got by a repeat. A repeat
+    # that was itself overtaken is both between, and at the receiver's end a repeat alone.
     assert 0 <= between["reordered"] - client["reordered"] <= client["retransmitted"]
     assert client["segments"] == server["segments"] - between["lost"]
     assert client["retransmitted"] <= server["retransmitted"]
