@@ -120,7 +120,7 @@ async def _refuse_unmarked(domain: Domain, handle: Handle) -> None:
 
 
 async def _usable(options: Options, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
-    """Whether there is such a domain, as large as is asked for; and inside, if it runs."""
+    """Whether there is such a domain, as large as is asked for; if so, and it runs, also what is seen inside."""
     what = f"the domain {options.domain}"
     connection = Connection(options.connection, site)
     try:
@@ -128,6 +128,8 @@ async def _usable(options: Options, spec: EnvironmentSpec, machine: MachineSpec,
         found = await existing.find(connection, str(options.domain))
         existing.refuse_unready(found, spec.provision or "boot")
         fits = [Finding(what=what, ok=True, detail=found.state), *_large_enough(found, machine)]
+        if not all(one.ok for one in fits):
+            return fits
         if found.runs:
             address = await Domain(connection, found.uuid).address()
             if address is None:
