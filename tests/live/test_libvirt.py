@@ -148,6 +148,12 @@ async def test_a_libvirt_that_cannot_serve_is_told_before(
     assert told in bad[0].detail and bad[0].remedy
 
 
+async def test_a_record_says_which_libvirt_made_it(environment: LibvirtEnvironment, site: LocalSite) -> None:
+    told = await environment.versions({}, site)
+    assert told.keys() == {"libvirt", "QEMU"}
+    assert all(version[0].isdigit() for version in told.values())
+
+
 async def test_a_quota_is_told_before(environment: LibvirtEnvironment, site: LocalSite, lab_image: Image) -> None:
     limited = MachineSpec.model_validate({"quota": 0.5})
     bad = [one for one in await environment.check(EnvironmentSpec(kind="libvirt"), limited, site) if not one.ok]

@@ -106,6 +106,12 @@ class LibvirtEnvironment:
             found += await _qemu().check(alike, machine, site)
         return found
 
+    async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
+        """Of the daemon's own library, and of the hypervisor that it runs, in the words of `virsh version`."""
+        told = await Connection(Options.model_validate(dict(options)).connection, site).run("version", "--daemon")
+        lines = (line.partition(": ")[2].rpartition(" ") for line in told.splitlines())
+        return {name: version for name, _, version in lines if name in ("libvirt", "QEMU")}
+
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         if not self.is_elsewhere(spec.options):
             await _qemu().prepare(EnvironmentSpec(kind="qemu"), machine, site)
