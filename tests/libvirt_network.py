@@ -56,7 +56,7 @@ def lacking() -> str:
 @contextmanager
 def libvirt_network(folder: Path) -> Iterator[LibvirtNetwork]:
     """It ends with this process, but for the namespace, which carries its number."""
-    netns, cable = f"nmt{os.getpid()}-guests", f"nmt{os.getpid()}g"
+    netns, cable = f"nml{os.getpid()}-guests", f"nml{os.getpid()}g"
     with ExitStack() as made:
         _ip("netns", "add", netns)
         made.callback(_ip, "netns", "delete", netns)

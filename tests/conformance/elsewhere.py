@@ -15,7 +15,7 @@ from tests.libvirt_network import LibvirtNetwork
 @contextmanager
 def domain(network: LibvirtNetwork, image: Image) -> Iterator[Mapping[str, str]]:
     """A domain of libvirt that runs."""
-    with existing_domain(network, image, f"nmt{os.getpid()}-conformance") as domain:
+    with existing_domain(network, image, f"nml{os.getpid()}-conformance") as domain:
         domain.start()
         yield domain.options
 

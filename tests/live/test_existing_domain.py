@@ -67,7 +67,7 @@ def domain(guests_network: LibvirtNetwork, lab_image: Image, token: str) -> Iter
 
 def order(domain: ExistingDomain, provision: Provision, number: int = 1) -> Order:
     return Order(
-        name=f"nmt{os.getpid()}-d{number}",
+        name=f"nml{os.getpid()}-d{number}",
         role="server",
         spec=spec(),
         options=domain.options,

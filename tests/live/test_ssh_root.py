@@ -96,7 +96,7 @@ async def test_programs_can_be_stopped_and_end_with_the_connection(far: Far) -> 
     stopped = await site.spawn(["sleep", "4711"])
     assert (await stopped.stop()).status == 128 + signal.SIGTERM
     await site.spawn(["sleep", "4712"])
-    assert "sleep 4712" in host.run("ps", "-eo", "args")
+    assert await until(host, ("ps", "-eo", "args"), lambda there: "\nsleep 4712" in there)
     await site.close()
     assert await until(host, ("ps", "-eo", "args"), lambda left: "sleep 4712" not in left and "sudo" not in left)
 

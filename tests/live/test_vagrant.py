@@ -70,7 +70,7 @@ def domains(vagrant: Vagrant, folder: Path) -> list[str]:
 
 def order(folder: Path, provision: Provision, machine: str = "default") -> Order:
     return Order(
-        name=f"nmt{os.getpid()}-v",
+        name=f"nml{os.getpid()}-v",
         role="server",
         spec=MachineSpec(memory=256 * 2**20),
         options={"folder": str(folder), "machine": machine},
