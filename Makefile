@@ -85,6 +85,7 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: setup check
 	$(CARGO_STATIC) test $(CARGO_FLAGS)
 	$(PYTHON) -m pytest -q -n auto --dist worksteal -m "not live and not long"
+	$(PYTHON) -m tests.vcenter
 	$(PYTHON) -m pytest -q -n 2 --dist worksteal -m "live and not long and not alone" --durations=10
 	$(PYTHON) -m pytest -q -m "live and alone and not long" --durations=10
 
