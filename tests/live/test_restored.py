@@ -158,7 +158,8 @@ async def is_what_was_ordered(machine: QemuMachine, one: Order) -> None:
         f"{one.port.address}/{one.port.prefix}",
     )
     assert own_addresses == "1"
-    assert before - 1 < float(now) < time.time() + 1
+    # On a busy host some time goes by between what it was told and what it set.
+    assert before - 5 < float(now) < time.time() + 5
     assert machine.arch == os.uname().machine
 
 
