@@ -77,6 +77,40 @@ impl Drop for PromptWakeups {
     }
 }
 
+/// While this lives, this thread runs as soon as it wakes, whatever ordinary threads want its processor.
+///
+/// The lowest real-time priority, which what it starts does not inherit: for a thread that sleeps nearly all the time.
+pub struct RealTime {
+    was_ordinary: bool,
+}
+
+impl RealTime {
+    /// None where the kernel does not permit it, which takes CAP_SYS_NICE.
+    pub fn new() -> Option<RealTime> {
+        // SAFETY: 0 is the calling thread; there is nothing else to be wrong.
+        let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+        let was_ordinary = !matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR);
+        (!was_ordinary || set_policy(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1))
+            .then_some(RealTime { was_ordinary })
+    }
+}
+
+impl Drop for RealTime {
+    fn drop(&mut self) {
+        if self.was_ordinary {
+            set_policy(libc::SCHED_OTHER, 0);
+        }
+    }
+}
+
+fn set_policy(policy: i32, priority: i32) -> bool {
+    let parameters = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: 0 is the calling thread, and the parameters outlive the call.
+    unsafe { libc::sched_setscheduler(0, policy, &parameters) == 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

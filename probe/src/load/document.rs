@@ -29,6 +29,9 @@ pub struct Document {
     pub mode: &'static str,
     /// Of an open loop: `constant` or `poisson`.
     pub arrivals: Option<&'static str>,
+    /// `real-time` or `ordinary`: an open loop of at most 1,000 requests a second and thread runs ahead of ordinary
+    /// programs where the kernel permits it.
+    pub priority: &'static str,
     pub engine: Engine,
     pub workers: u32,
     pub threads: u32,
@@ -149,6 +152,11 @@ impl Document {
             address: address.to_string(),
             mode: mode(&plan.mode),
             arrivals: arrivals(&plan.mode),
+            priority: if found.real_time {
+                "real-time"
+            } else {
+                "ordinary"
+            },
             engine: Engine {
                 name: engine.name,
                 reason: engine.reason.clone(),

@@ -10,7 +10,7 @@ use super::poller;
 use super::recorder::{Exchange, Life, Recorder};
 use super::reply::Reply;
 use super::thread_cpu::Meter;
-use crate::timing::PromptWakeups;
+use crate::timing::{PromptWakeups, RealTime};
 
 /// A worker whose request failed waits this long, or a server that refuses would be flooded.
 const PAUSE_AFTER_FAILURE: Nanoseconds = 10 * MILLISECOND;
@@ -113,6 +113,8 @@ impl<'a> Core<'a> {
 
 /// Send and receive until all is done.
 pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) {
+    let real_time = pace.is_sparse().then(RealTime::new).flatten();
+    engine.core().recorder.real_time = real_time.is_some();
     engine.core().pace = pace;
     engine.core().window = window;
     let _prompt = PromptWakeups::new();

@@ -9,6 +9,10 @@ use super::request::Request;
 use super::schedule::{Arrivals, share};
 use super::spin::Margin;
 
+/// Requests per second of a thread up to which it runs ahead of ordinary ones, so as to be on time beside them. It then
+/// takes a few hundredths of its processor from what it shares it with, which may be what it measures.
+const SPARSE: f64 = 1000.0;
+
 /// The time in which requests count: by when they were meant to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
@@ -45,6 +49,8 @@ pub enum Pace {
     Open {
         warmup: Arrivals,
         measured: Arrivals,
+        /// Of this thread, per second.
+        rate: f64,
         /// With `--spin`.
         spin: Option<Margin>,
     },
@@ -66,13 +72,18 @@ impl Pace {
 
     fn open(plan: &Plan, open: &OpenLoop, thread: u32, window: Window, quota: u64) -> Self {
         let part = (thread, plan.threads);
+        let rate = open.rate / f64::from(plan.threads);
         Self::Open {
             warmup: Arrivals::new(open, part, (window.begin, window.start), u64::MAX),
             measured: Arrivals::new(open, part, (window.start, window.end), quota),
-            spin: open
-                .spin
-                .then(|| Margin::new(open.rate / f64::from(plan.threads))),
+            rate,
+            spin: open.spin.then(|| Margin::new(rate)),
         }
+    }
+
+    /// Whether an open loop sleeps nearly all the time.
+    pub fn is_sparse(&self) -> bool {
+        matches!(self, Self::Open { rate, .. } if *rate <= SPARSE)
     }
 
     /// When the next request of the schedule is due; NEVER in a closed loop, whose replies decide.

@@ -68,6 +68,8 @@ pub struct Recorder {
     pub cpu: (Nanoseconds, Nanoseconds),
     /// The largest share of the processor that one thread took.
     pub busiest: f64,
+    /// Whether every thread ran ahead of ordinary ones.
+    pub real_time: bool,
 }
 
 impl Recorder {
@@ -156,6 +158,7 @@ impl Recorder {
     }
 
     pub fn merge(&mut self, other: &Self) {
+        self.real_time &= other.real_time;
         self.first_intended = match (self.attempted, other.attempted) {
             (0, _) => other.first_intended,
             (_, 0) => self.first_intended,

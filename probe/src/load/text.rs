@@ -108,10 +108,14 @@ fn headline(text: &mut String, plan: &Plan, document: &Document, width: usize) {
     } else {
         "kept connections"
     };
+    let priority = match document.priority {
+        "ordinary" => "",
+        _ => ", real-time priority",
+    };
     let how = format!(
-        "{how}, {connections}, {}, {}",
+        "{how}, {connections}, {}, {}{priority}",
         extent(plan),
-        document.engine.name
+        document.engine.name,
     );
     _ = writeln!(text, "{}\n{}", document.url, wrapped("  ", &how, width));
 }

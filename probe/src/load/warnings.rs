@@ -83,8 +83,13 @@ fn late(plan: &Plan, found: &Recorder) -> Option<String> {
     let p99 = found.lateness.quantile(0.99)?;
     (p99 > LATE).then(|| {
         format!(
-            "the generator was late: 1 % of the requests went out {} or more after their time; the latencies include it",
-            duration(p99 as f64)
+            "the generator was late: 1 % of the requests went out {} or more after their time; the latencies include it{}",
+            duration(p99 as f64),
+            if found.real_time {
+                ""
+            } else {
+                "; give it a processor of its own"
+            }
         )
     })
 }
