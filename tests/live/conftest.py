@@ -19,6 +19,7 @@ from tests.conftest import OWN_CPU
 
 from .far_host import FarHost, far_host, user
 from .remains import remains as remains
+from .remains import stays
 from .two_hosts import FAR_CACHE, Login, Pair, free_port, joined
 
 Make = Callable[..., Awaitable[Machine]]
@@ -86,7 +87,7 @@ async def make(
         for handle in notes.handles.values():
             await environment.destroy(handle, site)
         await network.destroy_switch(switch, site)
-    assert remains(token) == []
+    assert stays(token) == []
 
 
 @pytest.fixture

@@ -2,9 +2,21 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 from nearmetal.config import Paths
+
+_MOMENT = 5.0
+"""Seconds for what ends by itself: an engine's own process beside a command outlives its container by a little."""
+
+
+def stays(token: str) -> list[str]:
+    """What still carries the token after a moment."""
+    until = time.monotonic() + _MOMENT
+    while (found := remains(token)) and time.monotonic() < until:
+        time.sleep(0.05)
+    return found
 
 
 def remains(token: str) -> list[str]:
