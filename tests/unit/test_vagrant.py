@@ -288,6 +288,19 @@ async def test_one_that_ran_and_was_switched_off_meanwhile_is_let_go(fake: FakeV
     assert (fake.calls, fake.states) == ([], {"default": "shutoff"})
 
 
+async def test_one_that_another_vagrant_looks_at_is_let_go_after_it(
+    fake: FakeVagrant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a run lets go of one machine twice at once, which is locked even to be looked at."""
+    monkeypatch.setattr(project, "_PAUSE", 0.01)
+    fake.machines(default="shutoff")
+    fake.answers("status", 1, stdout=REFUSED.format("MachineLocked", "Vagrant can't use the requested machine"))
+    found_running = {"folder": str(fake.folder), "machine": "default", "provider": "libvirt", "identity": "of-default"}
+    data = {**found_running, "found": "running", "way": {"ssh": "root@127.0.0.1:9"}}
+    await plugin.destroy(Handle(kind="vagrant", name="nm-test-1", site="local", data=data), LocalSite())
+    assert (fake.calls, fake.states) == ([], {"default": "shutoff"})
+
+
 async def test_another_vagrant_at_work_is_waited_for(fake: FakeVagrant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(project, "_PAUSE", 0.01)
     fake.machines(default="running")

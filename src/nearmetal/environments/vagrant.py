@@ -165,14 +165,14 @@ class VagrantEnvironment:
 
     async def _left(self, handle: Handle, place: Project) -> None:
         """One that was switched off meanwhile has nothing of ours any more."""
-        known = (await place.machines()).get(handle.data["machine"])
+        known = (await place.machines_when_free()).get(handle.data["machine"])
         if known and known.state == _RUNS:
             await self._guests.leave(handle)
 
     async def _is_our_boot(self, handle: Handle, place: Project) -> bool:
         """Whether a machine that was off is in a boot of ours. HostCannot where that cannot be known."""
         name = handle.data["machine"]
-        known = (await place.machines()).get(name)
+        known = (await place.machines_when_free()).get(name)
         if known is None or known.state in (_NEW, *_OFF):
             return False
         machine = self._machines.get(handle.name)
@@ -228,7 +228,7 @@ def _noted(handle: Handle, stale: str | None, place: Project, ledger: Recorder) 
 
 async def _refuse_unknown(place: Project, name: str) -> None:
     """HostCannot where a machine has come to be and nothing says by whom."""
-    known = (await place.machines()).get(name)
+    known = (await place.machines_when_free()).get(name)
     if known is not None and known.state != _NEW:
         raise HostCannot(
             f"{name} is there ({known.state}), and whether it was made for a study cannot be known: its start was "

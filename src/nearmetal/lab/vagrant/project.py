@@ -67,6 +67,10 @@ class Project:
         """All machines of the Vagrantfile. HostCannot with what Vagrant says of it."""
         return output.machines(await self._run("status", limit=LOOK))
 
+    async def machines_when_free(self) -> Mapping[str, Known]:
+        """The same after another Vagrant is done with them, because even to look at a machine it is locked."""
+        return output.machines(await self._run_when_free("status", limit=LOOK))
+
     async def up(self, machine: str, is_provisioned: bool) -> None:
         """Returns when it runs, and a new one is provisioned."""
         await self._run("up", *(() if is_provisioned else ("--no-provision",)), machine, limit=UP)
@@ -75,10 +79,10 @@ class Project:
         return output.login(await self._run("ssh-config", machine, limit=LOOK))
 
     async def halt(self, machine: str) -> None:
-        await self._run_when_free("halt", machine)
+        await self._run_when_free("halt", machine, limit=DOWN)
 
     async def destroy(self, machine: str) -> None:
-        await self._run_when_free("destroy", "--force", machine)
+        await self._run_when_free("destroy", "--force", machine, limit=DOWN)
 
     def identity(self, machine: str, provider: str) -> str | None:
         """Which machine it is, as its provider calls it; None where there is none."""
@@ -88,12 +92,11 @@ class Project:
         except OSError:
             return None
 
-    async def _run_when_free(self, *argv: str) -> None:
+    async def _run_when_free(self, *argv: str, limit: float) -> list[Line]:
         until = asyncio.get_running_loop().time() + _LOCKED
         while True:
             try:
-                await self._run(*argv, limit=DOWN)
-                return
+                return await self._run(*argv, limit=limit)
             except Refused as error:
                 if not error.is_busy or asyncio.get_running_loop().time() > until:
                     raise
