@@ -306,6 +306,16 @@ async def test_a_generator_that_did_not_do_as_told_makes_the_trial_invalid(parts
     assert (second.invalid or "").startswith("client 1: ")
 
 
+@pytest.mark.parametrize(("count", "invalid"), [(99, False), (100, True)])
+async def test_one_late_request_of_a_few_is_bad_luck(count: int, invalid: bool) -> None:
+    late = {"p50": 50_000, "p90": 80_000, "p99": 6_000_000, "count": count}
+    found = await measured(workload(**OPEN_LOOP), changed(OPEN, lateness_ns=late))
+    assert (found.invalid is not None, bool(found.warnings)) == (invalid, invalid)
+    few = changed(OPEN, lateness_ns={**late, "p90": 6_000_000})
+    share = "1 %" if invalid else "10 %"
+    assert f"{share} of the requests began 6 ms" in ((await measured(workload(**OPEN_LOOP), few)).invalid or "")
+
+
 async def test_a_slow_server_is_not_the_generators_fault() -> None:
     late_replies = changed(OPEN, rate={"achieved": 300.0}, latency_ns={"p50": 2_000_000_000})
     timeouts = changed(OPEN, requests={"completed": 1000}, status={"2xx": 1000}, errors={"client_timeout": 1000})

@@ -23,6 +23,7 @@ class Spread(_Part):
     """Durations in ns. Without a single one the values are None."""
 
     p50: Figure | None
+    p90: Figure | None
     p99: Figure | None
     count: Count
 

@@ -8,12 +8,15 @@ from nearmetal.units import show_duration
 from nearmetal.workloads._load_document import LoadDocument
 
 LATE = 5e-3
-"""Seconds at the 99th percentile. A scheduler's slice is about 3 ms: a generator that is later than this in one request
+"""Seconds at the percentile. A scheduler's slice is about 3 ms: a generator that is later than this in one request
 of a hundred shares its processor, and the arrivals and latencies that it tells are that processor's."""
 
 LATE_AT_ALL = 1e-3
-"""Seconds at the 99th percentile. On a processor of its own the generator stays below 0.2 ms; from here on, a reader of
+"""Seconds at the percentile. On a processor of its own the generator stays below 0.2 ms; from here on, a reader of
 the tail of the latencies should know that some of it is the generator's own waiting, which they include."""
+
+FEW = 100
+"""Requests. The 99th percentile of fewer is the latest one alone, which any host has at times: the 90th counts then."""
 
 SHORT = 0.005
 """Share of the planned requests. The generator keeps its rate within 0.0005 on a free processor: ten times that is a
@@ -50,15 +53,19 @@ def _reasons(document: LoadDocument) -> Iterator[str]:
     begun = document.attempted - own
     if planned - begun > max(SHORT * planned, scatter):
         yield f"the generator began {begun} requests of {planned:.0f}: the rate was not reached"
-    if _lateness(document) > LATE:
+    share, late = _lateness(document)
+    if late > LATE:
         yield (
-            f"the generator was late: 1 % of the requests began {show_duration(_lateness(document))} or more after "
+            f"the generator was late: {share} of the requests began {show_duration(late)} or more after "
             f"their time, and {show_duration(LATE)} is tolerated"
         )
 
 
-def _lateness(document: LoadDocument) -> float:
-    return (document.lateness_ns.p99 or 0.0) / 1e9
+def _lateness(document: LoadDocument) -> tuple[str, float]:
+    """Which share of the requests began how many seconds late, or more."""
+    lateness = document.lateness_ns
+    share, nanoseconds = ("10 %", lateness.p90) if lateness.count < FEW else ("1 %", lateness.p99)
+    return share, (nanoseconds or 0.0) / 1e9
 
 
 def warnings(documents: Sequence[LoadDocument], threads: int, closed: bool) -> list[Warned]:
@@ -74,11 +81,12 @@ def warnings(documents: Sequence[LoadDocument], threads: int, closed: bool) -> l
                     "what was measured may be the client's capacity and not the server's",
                 )
             )
-        if document.rate.offered is not None and _lateness(document) > LATE_AT_ALL:
+        share_late, late = _lateness(document)
+        if document.rate.offered is not None and late > LATE_AT_ALL:
             found.append(
                 Warned(
                     code="generator-late",
-                    text=f"client {client} began 1 % of its requests {show_duration(_lateness(document))} or more "
+                    text=f"client {client} began {share_late} of its requests {show_duration(late)} or more "
                     "after their time, which is part of the latencies",
                 )
             )
