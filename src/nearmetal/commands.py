@@ -1,7 +1,6 @@
 """What each command does, once its arguments are known."""
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -22,6 +21,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.factors import key
 from nearmetal.model import Finding, Plan, Study
+from nearmetal.printing import console_for, print_json
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
 from nearmetal.run.missing import Missing
@@ -36,15 +36,6 @@ if TYPE_CHECKING:
 
 _NAMED = 4
 """Treatments that are named before the rest is counted."""
-
-
-def console_for(as_json: bool) -> Console:
-    """Words for people go to stderr when stdout is for a script."""
-    return Console(stderr=as_json, markup=False, highlight=False)
-
-
-def print_json(value: object) -> None:
-    click.echo(json.dumps(value))
 
 
 # ── Studies ───────────────────────────────────────────────────────────────────────────────────────────────────────

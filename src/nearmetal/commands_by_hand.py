@@ -1,19 +1,23 @@
-"""What the commands about machines to work in by hand do."""
+"""What the commands about machines to work in by hand do.
+
+Modules are imported where they are needed: to import them all takes longer than most commands that run in a machine,
+and the keeper of a machine that is to come up imports its own meanwhile.
+"""
 
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
-from rich.table import Table
 
-from nearmetal.by_hand import kept as written
-from nearmetal.by_hand.documents import MachineUp, Up, told
-from nearmetal.by_hand.kept import Kept
-from nearmetal.commands import console_for, print_json
 from nearmetal.errors import ExitCode, NearmetalError
+from nearmetal.printing import console_for, print_json
 from nearmetal.units import show_size
+
+if TYPE_CHECKING:
+    from nearmetal.by_hand.documents import MachineUp
+    from nearmetal.by_hand.kept import Kept
 
 
 def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bool) -> None:
@@ -21,6 +25,9 @@ def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bo
 
     console = console_for(as_json)
     kept = have(environment, name, overrides, console.print)
+
+    from nearmetal.by_hand.documents import Up, told
+
     if as_json:
         print_json(Up(**dict(told(kept, "up"))).model_dump(mode="json"))
         return
@@ -40,7 +47,7 @@ def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bo
 
 
 def down(name: str) -> int:
-    from nearmetal.by_hand.up import down as end
+    from nearmetal.by_hand.down import down as end
 
     left = asyncio.run(end(name))
     for what in left:
@@ -58,15 +65,17 @@ def copy(source: str, destination: str) -> None:
 
 def execute(name: str, argv: Sequence[str]) -> int:
     from nearmetal.by_hand import enter
+    from nearmetal.by_hand.kept import find
 
-    return _own_failures_apart(lambda: enter.run(written.find(name), argv))
+    return _own_failures_apart(lambda: enter.run(find(name), argv))
 
 
 def shell(name: str) -> int:
     """With a terminal where we have one ourselves; else what stdin says is run."""
     from nearmetal.by_hand import doors, enter
+    from nearmetal.by_hand.kept import find
 
-    return _own_failures_apart(lambda: enter.run(written.find(name), doors.SHELL, terminal=sys.stdin.isatty()))
+    return _own_failures_apart(lambda: enter.run(find(name), doors.SHELL, terminal=sys.stdin.isatty()))
 
 
 def _own_failures_apart(work: Callable[[], int]) -> int:
@@ -83,22 +92,26 @@ def _own_failures_apart(work: Callable[[], int]) -> int:
 # ── Which are up ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def machines() -> list[MachineUp]:
+def machines() -> "list[MachineUp]":
     """Those that are kept, for `ls`."""
+    from nearmetal.by_hand.documents import told
+    from nearmetal.by_hand.kept import everything
 
     async def all_told() -> list[MachineUp]:
-        return [told(kept, await _state(kept)) for kept in written.everything()]
+        return [told(kept, await _state(kept)) for kept in everything()]
 
     return asyncio.run(all_told())
 
 
-async def _state(kept: Kept) -> Literal["starting", "up", "lost"]:
+async def _state(kept: "Kept") -> Literal["starting", "up", "lost"]:
     if not await kept.has_keeper():
         return "lost"
     return "up" if kept.handle else "starting"
 
 
-def print_machines(listed: Sequence[MachineUp]) -> None:
+def print_machines(listed: "Sequence[MachineUp]") -> None:
+    from rich.table import Table
+
     table = Table("machine", "environment", "state", "CPUs", "memory", "address", "made", box=None, pad_edge=False)
     for one in listed:
         made = one.made[:16].replace("T", " ")

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from nearmetal.commands import console_for, print_json
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab import image, machine
 from nearmetal.lab.vagrant import box as vagrant_box
+from nearmetal.printing import console_for, print_json
 from nearmetal.units import show_size
 
 

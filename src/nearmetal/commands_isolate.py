@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from rich.console import Console
 
-from nearmetal.commands import console_for, print_json
 from nearmetal.errors import ExitCode, HostCannot
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import standing, tiers
@@ -16,6 +15,7 @@ from nearmetal.lab.bound import Bound
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change
+from nearmetal.printing import console_for, print_json
 
 BOOT_AGAIN = "boot this host again for the kernel's part"
 

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from nearmetal.commands import console_for, print_json
 from nearmetal.commands_isolate import must_be_root
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import prove as proving
@@ -15,6 +14,7 @@ from nearmetal.lab.hearing import Heard
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change
+from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures
 from nearmetal.workloads.noise import KINDS
 

@@ -10,8 +10,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from nearmetal.commands import console_for
 from nearmetal.errors import BadInput, ExitCode
+from nearmetal.printing import console_for
 from nearmetal.report import words
 from nearmetal.store.folder import write_whole
 from nearmetal.trace import analyser, chosen, events, ladder, page

@@ -8,6 +8,7 @@ with the lab's key, the pinned host key, and nothing of the user's own configura
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from nearmetal.by_hand import guard
 from nearmetal.by_hand import kept as written
@@ -16,7 +17,6 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, NotProvisioned
 from nearmetal.lab import machine, probe
 from nearmetal.lab.cgroup import Group
-from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Handle
 
@@ -50,8 +50,11 @@ def _exec(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal:
 def _of_qemu(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
     keys = Paths.default().state / "keys"
     known = written.folder() / "known_hosts"
-    public = lab_keys(Paths.default().state).host.export_public_key("openssh").decode().strip()
-    _write(known, f"{_GUESTS} {public}\n")
+    if not _is_newer(known, keys / "host"):
+        from nearmetal.lab.keys import lab_keys  # with asyncssh, which takes longer to import than most commands run
+
+        public = lab_keys(Paths.default().state).host.export_public_key("openssh").decode().strip()
+        _write(known, f"{_GUESTS} {public}\n")
     options = {
         "IdentityFile": _path(keys / "client"),
         "IdentitiesOnly": "yes",
@@ -79,6 +82,13 @@ def _of_qemu(handle: Handle, argv: Sequence[str], env: Mapping[str, str], termin
 def _path(path: object) -> str:
     """As a value of ssh_config(5)."""
     return '"' + str(path).replace("%", "%%") + '"'
+
+
+def _is_newer(made: Path, origin: Path) -> bool:
+    try:
+        return made.stat().st_mtime_ns > origin.stat().st_mtime_ns
+    except FileNotFoundError:
+        return False
 
 
 def _write(path: "os.PathLike[str]", text: str) -> None:

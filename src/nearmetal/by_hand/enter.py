@@ -10,13 +10,11 @@ from contextlib import aclosing, contextmanager, nullcontext
 from types import FrameType
 from typing import Any
 
-from nearmetal import plugins
 from nearmetal.by_hand import doors
 from nearmetal.by_hand.guard import guarded
 from nearmetal.by_hand.kept import Kept
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab.process import exit_status
-from nearmetal.lab.sites import opener
 from nearmetal.model import Completed
 
 _SSH_FAILED = 255
@@ -115,6 +113,9 @@ def _run_without_door(kept: Kept, argv: Sequence[str], terminal: bool) -> int:
 async def _exec(kept: Kept, argv: Sequence[str], given: bytes) -> Completed:
     if kept.handle is None:
         raise NotProvisioned("it is not up yet", kept.name)
+    from nearmetal import plugins
+    from nearmetal.lab.sites import opener
+
     plugin = plugins.load("environments", kept.handle.kind)
     async with aclosing(opener({})) as open_site:
         machine = await plugin.attach(kept.handle, await open_site(kept.handle.site))

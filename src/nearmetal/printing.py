@@ -1,0 +1,15 @@
+"""What commands print: for people by a console, for scripts as JSON."""
+
+import json
+
+import click
+from rich.console import Console
+
+
+def console_for(as_json: bool) -> Console:
+    """Words for people go to stderr when stdout is for a script."""
+    return Console(stderr=as_json, markup=False, highlight=False)
+
+
+def print_json(value: object) -> None:
+    click.echo(json.dumps(value))
