@@ -89,11 +89,17 @@ test: setup check
 	$(PYTHON) -m pytest -q -n 2 --dist worksteal -m "live and not long and not alone" --durations=10
 	$(PYTHON) -m pytest -q -m "live and alone and not long" --durations=10
 
-long-test: setup .venv/packages-long
+long-test: setup .venv/packages-long runsc
 	$(PYTHON) -m pytest -m long --timeout=0
+	$(PYTHON) -m pytest tests/live/test_gvisor.py
 	$(PYTHON) validation/aa_simulation.py
 	$(PYTHON) validation/noise.py
 	$(PYTHON) validation/isolation.py
+
+# gVisor's runtime, where the tests look for it. Without Go, or a way to its modules, they are skipped and say so.
+runsc: .venv/python
+	-@tools=$$($(PYTHON) -c 'from nearmetal.config import Paths; print(Paths.default().cache / "tools")'); \
+	  [ -x $$tools/runsc ] || CGO_ENABLED=0 GOBIN=$$tools go install gvisor.dev/gvisor/runsc@latest
 
 bench: setup
 	bench/run
@@ -102,4 +108,4 @@ clean:
 	-[ -x .venv/bin/nearmetal ] && .venv/bin/nearmetal clean
 	rm -rf target .venv build
 
-.PHONY: help setup probe image demo check test long-test bench clean
+.PHONY: help setup probe image demo check test long-test runsc bench clean

@@ -8,6 +8,9 @@ A container lives as long as its standard input, whose other end the creating pr
 probe's `hold --until-eof`, ends with it. So none outlives its controller, whatever happens to that. Security is the
 engine's default, because it is part of what a container costs; NET_ADMIN is added, which costs nothing, so that
 offloads can be set on the data NIC from inside.
+
+A runtime with a network stack of its own, such as gVisor's, looks at the network namespace once, when it starts. So a
+container by any runtime but the usual ones starts in the namespace of another, the keeper, which is plugged before.
 """
 
 import asyncio
@@ -20,10 +23,11 @@ from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, NotProvisioned
-from nearmetal.lab import cgroup, container_image, network, probe
+from nearmetal.lab import container_config, container_image, network, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import share as shares
 from nearmetal.lab.container import Container
+from nearmetal.lab.container_sandboxed import SandboxedContainer, is_sandboxed
 from nearmetal.lab.engine import bury, is_own
 from nearmetal.lab.engine_api import DOCKER, Brand, Engine, Refused
 from nearmetal.lab.findings import finding, program, provided
@@ -42,10 +46,7 @@ from nearmetal.model import (
     Site,
 )
 
-LABEL = "nearmetal.machine"
 _DIGEST = "nearmetal.digest"
-_TMPFS = {"/run": "rw,exec,nosuid,nodev,mode=755", "/tmp": "rw,exec,nosuid,nodev,mode=1777"}
-"""As in the other environments; the engine's own default would forbid programs there."""
 _NOT_FOUND = 404
 _NOT_YET = (409, 500)
 """What Docker says while a container is being removed, and Podman while it is ending."""
@@ -64,11 +65,15 @@ class DockerEnvironment:
     provisions: ClassVar[tuple[Provision, ...]] = ("boot",)
     on_switch: ClassVar[bool] = True
     typical_ready: ClassVar[float] = 1.5
+    keepers_runtime: ClassVar[str | None] = "runc"
+    """Every engine has that, whatever else it has."""
 
     def __init__(self) -> None:
         self._engines: dict[str, Engine] = {}
         self._lifelines: dict[str, asyncio.StreamWriter] = {}
-        """By machine name: the other end of its first process' input."""
+        """By a container's name: the other end of its first process' input."""
+        self._default_runtimes: dict[str, str] = {}
+        """By an engine's address."""
         self._importing = threading.Lock()
 
     async def _engine(self, address: str) -> Engine:
@@ -160,6 +165,9 @@ class DockerEnvironment:
         if site.name != "local":
             raise HostCannot("containers are made on this host only", site.name, "run nearmetal there")
         engine = await self._engine(self.brand.address(order.options))
+        asked = order.options.get("runtime")
+        sandboxed = is_sandboxed(asked or await self._default_runtime(engine))
+        keeper = container_config.keeper_of(order.name) if sandboxed and order.port else None
         handle = Handle(
             kind=self.kind,
             name=order.name,
@@ -169,32 +177,27 @@ class DockerEnvironment:
                 "image": lab_machine.described(order.spec.image),
                 "role": order.role,
                 "port": order.port.model_dump(mode="json") if order.port else None,
+                "sandboxed": sandboxed,
+                "keeper": keeper,
             },
         )
         ledger.creating(handle)
         try:
             tag = await engine.call(self._image, engine.client, order.spec)
-            container = (await engine.call(_make, engine.client, order, tag))["Id"]
-            _, writer = await engine.stream(f"containers/{container}/attach?stream=1&stdin=1", {})
-            self._lifelines[order.name] = writer
-            await engine.call(engine.client.start, container)
-            told = await engine.call(engine.client.inspect_container, container)
+            net = await self._keep_network(engine, order, tag, site) if keeper else container_config.NO_NETWORK
+            told, first = await self._started(engine, container_config.machine(engine.client, order, tag, net), site)
             runtime = await self.runtime_of(engine, told)
         except Refused as error:
             raise NotProvisioned(error.what, order.name) from error
-        if order.options.get("runtime") not in (None, runtime):
+        if asked not in (None, runtime) or is_sandboxed(runtime) != sandboxed:
             raise NotProvisioned(f"the engine took the runtime {runtime} instead of the one asked for", order.name)
-        pid = told["State"]["Pid"]
-        first = await FirstProcess.of(pid, site) if pid else None
-        if first is None:
-            raise NotProvisioned(f"it ended at once: {await _last_words(engine, container)}", order.name)
-        if order.port:
-            await network.plug_veth(order.port, pid, site)
+        if order.port and not keeper:
+            await network.plug_veth(order.port, first.pid, site)
         whole = handle.model_copy(
             update={
                 "data": {
                     **handle.data,
-                    "container": container,
+                    "container": told["Id"],
                     "first": asdict(first),
                     "runtime": runtime,
                     "storage_driver": told["Driver"],
@@ -204,6 +207,35 @@ class DockerEnvironment:
         )
         ledger.creating(whole)
         return whole
+
+    async def _default_runtime(self, engine: Engine) -> str:
+        if engine.address not in self._default_runtimes:
+            told = await engine.call(engine.client.info)
+            self._default_runtimes[engine.address] = told["DefaultRuntime"]
+        return self._default_runtimes[engine.address]
+
+    async def _keep_network(self, engine: Engine, order: Order, tag: str, site: Site) -> str:
+        """A network namespace with the lab's link in it, before the machine is started there: what to call it by."""
+        config = container_config.keeper(engine.client, order, tag, self.keepers_runtime)
+        told, first = await self._started(engine, config, site)
+        if order.port:
+            await network.plug_veth(order.port, first.pid, site)
+        return f"container:{told['Id']}"
+
+    async def _started(
+        self, engine: Engine, config: Mapping[str, Any], site: Site
+    ) -> tuple[Mapping[str, Any], FirstProcess]:
+        """A container that runs as long as we hold its input: what its inspection told, and its first process."""
+        id = (await engine.call(engine.client.create_container, **config))["Id"]
+        _, writer = await engine.stream(f"containers/{id}/attach?stream=1&stdin=1", {})
+        self._lifelines[config["name"]] = writer
+        await engine.call(engine.client.start, id)
+        told = await engine.call(engine.client.inspect_container, id)
+        pid = told["State"]["Pid"]
+        first = await FirstProcess.of(pid, site) if pid else None
+        if first is None:
+            raise NotProvisioned(f"it ended at once: {await _last_words(engine, id)}", config["name"])
+        return told, first
 
     def _image(self, client: Any, spec: MachineSpec) -> str:
         """What the engine calls the machine's image, which is there afterwards. Blocks."""
@@ -231,17 +263,20 @@ class DockerEnvironment:
     async def attach(self, handle: Handle, site: Site) -> "Container":
         if "first" not in handle.data:
             raise NotProvisioned("its creation was interrupted", handle.name)
-        attached = Container(handle, site, await self._engine(handle.data["engine"]))
+        made = SandboxedContainer if handle.data["sandboxed"] else Container
+        attached = made(handle, site, await self._engine(handle.data["engine"]))
         if not await attached.first.is_alive(site):
             last = await _last_words(attached.engine, handle.data["container"])
             raise NotProvisioned(f"the container is not running: {last}", handle.name)
+        if isinstance(attached, SandboxedContainer):
+            await attached.identify()
         return attached
 
     async def destroy(self, handle: Handle, site: Site) -> None:
-        lifeline = self._lifelines.pop(handle.name, None)
-        if lifeline:
-            lifeline.close()
-        await self._remove(handle.data["engine"], handle.name)
+        for name in _containers(handle):
+            if lifeline := self._lifelines.pop(name, None):
+                lifeline.close()
+            await self._remove(handle.data["engine"], name)
         if handle.data["port"]:
             await network.unplug(Port.from_json(handle.data["port"]), site)
 
@@ -264,41 +299,9 @@ class DockerEnvironment:
             await asyncio.sleep(0.05)
 
 
-def _make(client: Any, order: Order, tag: str) -> Any:
-
-    return client.create_container(
-        tag,
-        # Whatever an image would start by itself, and as whom.
-        entrypoint=[probe.INSIDE, "hold", "--until-eof"],
-        command=[],
-        user="0:0",
-        working_dir="/",
-        healthcheck={"test": ["NONE"]},
-        name=order.name,
-        hostname=order.name[:63],
-        labels={LABEL: order.name},
-        stdin_open=True,
-        host_config=client.create_host_config(
-            network_mode="none",
-            cpuset_cpus=order.cpus or None,
-            cpu_period=cgroup.PERIOD if order.spec.quota is not None else None,
-            cpu_quota=cgroup.microseconds(order.spec),
-            mem_limit=order.spec.memory,
-            memswap_limit=order.spec.memory,
-            tmpfs=_TMPFS,
-            mounts=_mounts(order),
-            cap_add=["NET_ADMIN"],
-            runtime=order.options.get("runtime"),
-        ),
-    )
-
-
-def _mounts(order: Order) -> list[Any]:
-    from docker.types import Mount
-
-    share = shares.of(order.spec)
-    shared = [Mount(share.mountpoint, share.source, type="bind", read_only=True)] if share else []
-    return [Mount(probe.INSIDE, str(probe.path()), type="bind", read_only=True), *shared]
+def _containers(handle: Handle) -> list[str]:
+    """By name, as they are to be removed: whose network it is goes last."""
+    return [handle.name, *filter(None, [handle.data.get("keeper")])]
 
 
 async def _last_words(engine: Engine, container: str) -> str:
@@ -314,7 +317,7 @@ async def _remove(engine: Engine, name: str) -> None:
     for _ in range(100):
         try:
             told = await engine.call(engine.client.inspect_container, name)
-            if (told["Config"]["Labels"] or {}).get(LABEL) != name:
+            if (told["Config"]["Labels"] or {}).get(container_config.LABEL) != name:
                 return
             await engine.call(engine.client.remove_container, told["Id"], force=True, v=True)
         except Refused as error:

@@ -21,6 +21,7 @@ from nearmetal.model import Handle, Site
 class PodmanEnvironment(DockerEnvironment):
     kind: ClassVar[str] = "podman"
     brand: ClassVar[Brand] = PODMAN
+    keepers_runtime: ClassVar[str | None] = None
 
     def runtimes(self, told: Mapping[str, Any]) -> list[str]:
         """A service has one: what a container asks for is not heard."""

@@ -1,7 +1,8 @@
 """A container that runs: its commands by the engine's API, what it costs by its control group."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from nearmetal.config import LIMITS
@@ -11,7 +12,10 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.engine_api import Engine, Refused, demultiplex, feed
 from nearmetal.lab.shared_kernel import SharedKernelMachine
-from nearmetal.model import Completed, Handle, Running, Site
+from nearmetal.model import Completed, Cost, Handle, Running, Site
+
+Signal = Callable[[str, int], Awaitable[None]]
+"""Signals a command's process group: by the signal's name, and by the process that the engine knows it by."""
 
 
 class Container(SharedKernelMachine):
@@ -29,6 +33,11 @@ class Container(SharedKernelMachine):
     async def group(self) -> Group:
         self._group = self._group or await cgroup.of_process(self.first.pid, self.site)
         return self._group
+
+    async def cost(self) -> Cost:
+        # What was killed keeps its group until the engine has noticed.
+        await self.first.require(self.site, self.name)
+        return await super().cost()
 
     async def exec(
         self,
@@ -51,7 +60,7 @@ class Container(SharedKernelMachine):
 
     async def _begin(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Exec":
         await self.first.require(self.site, self.name)
-        command = lab_machine.launch(self.probe, argv, env)
+        command, signal = self.prepared(argv, env)
         try:
             made = await self.engine.call(self.engine.client.exec_create, self.id, command, stdin=True)
             reader, writer = await self.engine.stream(f"exec/{made['Id']}/start", {"Detach": False, "Tty": False})
@@ -60,7 +69,19 @@ class Container(SharedKernelMachine):
             raise HostCannot(f"the engine refuses to run a command: {error.what}", self.name) from error
         except HostCannot as error:
             raise MachineLost(f"its engine is gone: {error.what}", self.name) from error
-        return _Exec(self, made["Id"], reader, writer, stdin)
+        return _Exec(self, made["Id"], reader, writer, stdin, signal)
+
+    def prepared(self, argv: Sequence[str], env: Mapping[str, str] | None) -> tuple[list[str], Signal]:
+        """What the engine is told to run, and how that is signalled."""
+        return lab_machine.launch(self.probe, argv, env), self._signal
+
+    def watched(self, abandon: Callable[[], None]) -> AbstractContextManager[None]:
+        """While a command runs. Its streams end with the container, so there is nobody to tell."""
+        return nullcontext()
+
+    async def _signal(self, name: str, pid: int) -> None:
+        """The runtime makes a command the leader of a session of its own."""
+        await self.site.exec(["kill", f"-{name}", "--", f"-{pid}"])
 
 
 class _Exec:
@@ -73,8 +94,10 @@ class _Exec:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         stdin: bytes,
+        signal: Signal,
     ) -> None:
         self._container = container
+        self._signalled = signal
         self._engine = container.engine
         self._id = id
         self._writer = writer
@@ -82,11 +105,13 @@ class _Exec:
         self._ended = asyncio.ensure_future(self._end(reader))
 
     async def _end(self, reader: asyncio.StreamReader) -> Completed:
-        stdout, stderr = await demultiplex(reader)
+        with self._container.watched(self._writer.transport.abort):
+            stdout, stderr = await demultiplex(reader)
         self._feeding.cancel()
         self._writer.close()
         status = await self._status()
         if status is None:
+            await self._container.first.require(self._container.site, self._container.name)
             raise MachineLost("the engine does not tell how a command ended", self._container.name)
         ended = Completed(status=status, stdout=stdout, stderr=stderr)
         return await self._container.first.judged(ended, self._container.site, self._container.name)
@@ -131,12 +156,12 @@ class _Exec:
             self._writer.close()
 
     async def _signal(self, name: str) -> None:
-        """To the command's process group: the runtime makes it the leader of a session of its own."""
+        """Once the engine knows which process it is."""
         for _ in range(50):
             told = await self._inspect()
             if not told or not told["Running"]:
                 return
             if told["Pid"]:
-                await self._container.site.exec(["kill", f"-{name}", "--", f"-{told['Pid']}"])
+                await self._signalled(name, told["Pid"])
                 return
             await asyncio.sleep(0.02)

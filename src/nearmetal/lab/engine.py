@@ -10,7 +10,7 @@ import hashlib
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -41,14 +41,15 @@ _SOCKET_LIMIT = 107
 """Bytes in the path of a Unix socket."""
 _LONGEST = "exec/containerd/containerd-debug.sock"
 """Of the engine's sockets, the one with the longest path."""
+_NO_OTHERS: Mapping[str, Path] = {}
 
 
 @asynccontextmanager
-async def own_engine(folder: Path) -> AsyncIterator[str]:
+async def own_engine(folder: Path, runtimes: Mapping[str, Path] = _NO_OTHERS) -> AsyncIterator[str]:
     """Run an engine whose data lie in `folder` (not below /run), kept for the next time; the URL of its socket.
 
-    What an engine left there that was killed is removed first, and so are its containers. HostCannot when it does not
-    come up, with its last words.
+    Beside Docker's own runtime it knows `runtimes`: names to programs. What an engine left there that was killed is
+    removed first, and so are its containers. HostCannot when it does not come up, with its last words.
     """
     folder = folder.resolve()
     socket = folder / _SOCKET
@@ -60,7 +61,7 @@ async def own_engine(folder: Path) -> AsyncIterator[str]:
     handle = Handle(kind=KIND, name=name, site="local", data={"folder": str(folder)})
     with exclusive(folder / _LOCK, _BUSY), held(ledgers_folder() / f"{name}.jsonl") as ledger:
         ledger.creating(handle)
-        async with _running(folder, name, socket, swept=lambda: ledger.destroyed(handle)) as url:
+        async with _running(folder, name, socket, runtimes, swept=lambda: ledger.destroyed(handle)) as url:
             yield url
 
 
@@ -94,13 +95,15 @@ def _name(folder: Path) -> str:
 
 
 @asynccontextmanager
-async def _running(folder: Path, name: str, socket: Path, swept: Callable[[], None]) -> AsyncIterator[str]:
+async def _running(
+    folder: Path, name: str, socket: Path, runtimes: Mapping[str, Path], swept: Callable[[], None]
+) -> AsyncIterator[str]:
     await _sweep(folder, name)
     made = [place for place in map(Path, _COVERED) if not place.exists()]
     for place in made:
         place.mkdir(parents=True)
     try:
-        daemon = await _start(folder, name)
+        daemon = await _start(folder, name, runtimes)
         try:
             await _until_it_answers(daemon, socket, folder / "log")
             url = f"unix://{socket}"
@@ -116,7 +119,7 @@ async def _running(folder: Path, name: str, socket: Path, swept: Callable[[], No
                 place.rmdir()
 
 
-async def _start(folder: Path, name: str) -> asyncio.subprocess.Process:
+async def _start(folder: Path, name: str, runtimes: Mapping[str, Path]) -> asyncio.subprocess.Process:
     group = await cgroup.create(name, MachineSpec(), "", LocalSite(), limit_memory=False)
     with (folder / "log").open("wb") as log:
         return await asyncio.create_subprocess_exec(
@@ -129,6 +132,7 @@ async def _start(folder: Path, name: str) -> asyncio.subprocess.Process:
             *("--data-root", f"{folder}/{_DATA}", "--exec-root", f"{folder}/exec"),
             *("--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"),
             *("--cgroup-parent", f"/{_containers(name)}"),
+            *(word for called, program in runtimes.items() for word in ("--add-runtime", f"{called}={program}")),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -1,0 +1,84 @@
+"""What an engine is asked for: a container that is a machine, and one that keeps a network namespace for another."""
+
+from typing import Any
+
+from nearmetal.lab import cgroup, probe
+from nearmetal.lab import share as shares
+from nearmetal.model import Order
+
+LABEL = "nearmetal.machine"
+"""Of every container of ours; its value is the container's name."""
+NO_NETWORK = "none"
+_TMPFS = {"/run": "rw,exec,nosuid,nodev,mode=755", "/tmp": "rw,exec,nosuid,nodev,mode=1777"}
+"""As in the other environments; the engine's own default would forbid programs there."""
+
+
+def machine(client: Any, order: Order, tag: str, network: str) -> dict[str, Any]:
+    """`network` is NO_NETWORK, or names the container whose namespace is taken over."""
+    own = network == NO_NETWORK
+    return {
+        **_holding(order.name, tag),
+        # With its network namespace a container has another's name of the host.
+        "hostname": _hostname(order) if own else None,
+        "host_config": client.create_host_config(
+            network_mode=network,
+            cpuset_cpus=order.cpus or None,
+            cpu_period=cgroup.PERIOD if order.spec.quota is not None else None,
+            cpu_quota=cgroup.microseconds(order.spec),
+            mem_limit=order.spec.memory,
+            memswap_limit=order.spec.memory,
+            tmpfs=_TMPFS,
+            mounts=[_probe(), *_shared(order)],
+            cap_add=["NET_ADMIN"],
+            runtime=order.options.get("runtime"),
+        ),
+    }
+
+
+def keeper(client: Any, order: Order, tag: str, runtime: str | None) -> dict[str, Any]:
+    """It does nothing, on the machine's CPUs, and is not part of what the machine costs."""
+    return {
+        **_holding(keeper_of(order.name), tag),
+        "hostname": _hostname(order),
+        "host_config": client.create_host_config(
+            network_mode=NO_NETWORK, cpuset_cpus=order.cpus or None, mounts=[_probe()], runtime=runtime
+        ),
+    }
+
+
+def keeper_of(name: str) -> str:
+    """What the container is called that keeps a machine's network namespace."""
+    return f"{name}-network"
+
+
+def _holding(name: str, tag: str) -> dict[str, Any]:
+    """A container that lives as long as its standard input."""
+    return {
+        "image": tag,
+        # Whatever an image would start by itself, and as whom.
+        "entrypoint": [probe.INSIDE, "hold", "--until-eof"],
+        "command": [],
+        "user": "0:0",
+        "working_dir": "/",
+        "healthcheck": {"test": ["NONE"]},
+        "name": name,
+        "labels": {LABEL: name},
+        "stdin_open": True,
+    }
+
+
+def _hostname(order: Order) -> str:
+    return order.name[:63]
+
+
+def _probe() -> Any:
+    from docker.types import Mount
+
+    return Mount(probe.INSIDE, str(probe.path()), type="bind", read_only=True)
+
+
+def _shared(order: Order) -> list[Any]:
+    from docker.types import Mount
+
+    share = shares.of(order.spec)
+    return [Mount(share.mountpoint, share.source, type="bind", read_only=True)] if share else []

@@ -1,0 +1,251 @@
+"""The environment `docker` by gVisor's runtime: a kernel and a network stack of its own between program and host.
+
+What it does as by any other runtime is tested by the same tests. The engine is one of this file's own: that of the
+other tests knows no such runtime.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nearmetal.environments.docker import DockerEnvironment
+from nearmetal.errors import MachineLost
+from nearmetal.lab import cgroup, kernel, network
+from nearmetal.lab.container_sandboxed import SandboxedContainer
+from nearmetal.lab.engine import own_engine
+from nearmetal.lab.engine_api import Engine
+from nearmetal.lab.image import Image
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order, TrialRecord
+from nearmetal.run import verify
+from tests.conftest import OWN_CPU, SHARED_CACHE, WORKER
+
+from .conftest import Make, Notes, remains
+from .laboratory import study
+from .test_docker import (
+    ORPHAN,
+    test_a_command_over_its_time_is_killed_with_its_children,
+    test_a_command_tells_its_status_and_both_streams,
+    test_destroy_is_idempotent_and_leaves_nothing,
+    test_every_container_starts_fresh_from_one_image,
+    test_files_go_in_and_out_whole,
+    test_orphans_are_reaped,
+    test_the_environment_is_clean,
+    test_the_probe_runs_from_where_it_lies,
+    test_what_runs_in_the_background_can_be_stopped,
+)
+
+__all__ = [
+    "test_a_command_over_its_time_is_killed_with_its_children",
+    "test_a_command_tells_its_status_and_both_streams",
+    "test_destroy_is_idempotent_and_leaves_nothing",
+    "test_every_container_starts_fresh_from_one_image",
+    "test_files_go_in_and_out_whole",
+    "test_orphans_are_reaped",
+    "test_the_environment_is_clean",
+    "test_the_probe_runs_from_where_it_lies",
+    "test_what_runs_in_the_background_can_be_stopped",
+]
+
+TOOLS = SHARED_CACHE / "tools"
+RUNSC = shutil.which("runsc", path=f"{os.environ['PATH']}:{TOOLS}")
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(
+        RUNSC is None,
+        reason=f"no runsc in PATH or {TOOLS}: GOBIN={TOOLS} CGO_ENABLED=0 go install gvisor.dev/gvisor/runsc@latest",
+    ),
+]
+
+STUDY = """
+name = "gvisor"
+[factors]
+{factors}
+[environments.sandboxed]
+kind = "docker"
+runtime = "runsc"
+[machine]
+memory = "256MiB"
+cpus = "{cpu}"
+[[workloads]]
+name = "pages"
+kind = "http"
+workers = 2
+path = "/1k"
+requests = 200
+[design]
+blocks = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[str]:
+    """It is brought up once: between the two calls its event loop stands still."""
+    folder = SHARED_CACHE / f"gvisor-of-tests-{WORKER}"
+    folder.mkdir(parents=True, exist_ok=True)
+    context = own_engine(folder, {"runsc": Path(str(RUNSC))})
+    with asyncio.Runner() as runner:
+        yield runner.run(context.__aenter__())
+        runner.run(context.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def environment(engine: str, monkeypatch: pytest.MonkeyPatch) -> DockerEnvironment:
+    monkeypatch.setenv("DOCKER_HOST", engine)
+    return DockerEnvironment()
+
+
+@pytest.fixture
+def make(make: Make) -> Make:
+    """One more machine on the switch, by gVisor unless told otherwise."""
+
+    async def one(spec: MachineSpec | None = None, cpus: str = str(OWN_CPU), **options: object) -> Machine:
+        return await make(spec, cpus, **{"runtime": "runsc", **options})
+
+    return one
+
+
+async def test_check_finds_the_runtime(environment: DockerEnvironment, site: LocalSite, lab_image: Image) -> None:
+    spec = EnvironmentSpec.model_validate({"kind": "docker", "runtime": "runsc"})
+    findings = await environment.check(spec, MachineSpec(image=lab_image.name), site)
+    assert [finding for finding in findings if not finding.ok] == []
+
+
+async def test_it_has_a_kernel_of_its_own_and_limits_that_hold(make: Make, notes: Notes) -> None:
+    spec = MachineSpec.model_validate({"vcpus": 1, "memory": "256MiB"})
+    machine = await make(spec, cpus="0")
+    assert isinstance(machine, SandboxedContainer)
+    assert not kernel.is_its_hosts(machine)
+    data = notes.handles[machine.name].data
+    assert data["runtime"] == "runsc"
+    facts = json.loads((await machine.exec([machine.probe, "facts", "--json"])).stdout)
+    assert facts["kernel"]["boot_id"] == machine.boot_id
+    assert "gvisor" in facts["kernel"]["release"].lower()
+    assert verify.resources(spec, facts, data) == verify.resources(spec, facts, data).model_copy(update={"ok": True})
+    group = await machine.group()
+    assert (await machine.site.get(f"{group.cpuset}/cpuset.cpus")).strip() == b"0"
+    cost = await machine.cost()
+    assert cost is not None and cost.cpu_seconds > 0 and 0 < cost.memory_bytes < spec.memory
+
+
+async def test_a_quota_holds(make: Make) -> None:
+    machine = await make(MachineSpec.model_validate({"vcpus": 1, "quota": 0.5, "memory": "256MiB"}))
+    assert isinstance(machine, SandboxedContainer)
+    assert await cgroup.quota(await machine.group(), machine.site) == 0.5
+
+
+async def test_pages_cross_the_switch_both_ways(make: Make) -> None:
+    """Between gVisor and the usual runtime, each one's page fetched by the other."""
+    one, other = await make(), await make(runtime="runc")
+    for server, client in ((one, other), (other, one)):
+        serving = await server.spawn([server.probe, "serve", "--listen", "0.0.0.0:9001"])
+        for _ in range(100):
+            if await _replies(client, server, 1) == 1:
+                break
+            await asyncio.sleep(0.05)
+        assert await _replies(client, server, 20) == 20
+        await serving.stop()
+    assert (await other.exec(["ping", "-c", "1", "-W", "5", one.address])).status == 0
+
+
+async def _replies(client: Machine, server: Machine, requests: int) -> int:
+    """Pages that were had, of so many."""
+    load = [client.probe, "load", f"http://{server.address}:9001/", "--mode", "closed", "--workers", "1", "--json"]
+    told = await client.exec([*load, "--requests", str(requests)])
+    return int(json.loads(told.stdout)["status"]["2xx"])
+
+
+async def test_one_that_is_killed_is_lost(make: Make) -> None:
+    machine = await make()
+    assert isinstance(machine, SandboxedContainer)
+    waiting = [asyncio.ensure_future(machine.exec(["sleep", "60"])) for _ in range(2)]
+    await asyncio.sleep(0.5)
+    os.kill(machine.first.pid, signal.SIGKILL)
+    for one in waiting:
+        with pytest.raises(MachineLost):
+            await asyncio.wait_for(one, 10)
+    with pytest.raises(MachineLost):
+        await machine.exec(["true"])
+
+
+async def test_too_much_memory_ends_the_whole_container(make: Make) -> None:
+    """The host sees one process where the container has many."""
+    machine = await make(MachineSpec.model_validate({"memory": "64MiB"}))
+    with pytest.raises(MachineLost):
+        await machine.exec(["sh", "-c", "head -c 400M /dev/zero | tail"])
+
+
+async def test_it_and_its_network_die_with_their_controller(
+    environment: DockerEnvironment, site: LocalSite, lab_image: Image, token: str, engine: str
+) -> None:
+    name, options = f"{token}-orphan", {"runtime": "runsc"}
+    switch = await network.create_switch(name, site, Notes())
+    order = Order(
+        name=name,
+        role="server",
+        spec=MachineSpec(),
+        options=options,
+        provision="boot",
+        port=network.port(name, 1),
+        cpus="0",
+    ).model_dump_json()
+    script = textwrap.dedent("""
+        async def main():
+            await orphan()
+            await asyncio.sleep(600)
+
+        asyncio.run(main())
+    """)
+    controller = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", ORPHAN + script, order, environment.kind), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert controller.stdout
+        handle = Handle.from_json(json.loads(await asyncio.wait_for(controller.stdout.readline(), 240)))
+    finally:
+        controller.kill()
+        await controller.wait()
+    client = (await Engine.connect(engine)).client
+    for _ in range(100):
+        if not [one for one in client.containers() if any(name in called for called in one["Names"])]:
+            break
+        await asyncio.sleep(0.05)
+    assert [one for one in client.containers() if any(name in called for called in one["Names"])] == []
+    await environment.destroy(handle, site)
+    assert [one for one in client.containers(all=True) if any(name in called for called in one["Names"])] == []
+    await network.destroy_switch(switch, site)
+    assert remains(name) == []
+
+
+@pytest.mark.usefixtures("environment")
+async def test_a_study_compares_it_with_the_usual_runtime(tmp_path: Path, lab_image: Image) -> None:
+    """Served by lighttpd over the switch, with every observer."""
+    observed = 'observe = { usage = "0.5s", noise = true, capture = { snap = 128 } }'
+    records = await _records(tmp_path, 'environment = ["docker", "sandboxed"]', observed)
+    assert {record.trial.treatment["environment"] for record in records} == {"docker", "sandboxed"}
+    for record in records:
+        assert (record.status, record.reason) == ("ok", None)
+        assert record.responses["transactions"].value == 200
+        assert record.responses["errors"].value == 0
+        assert record.observers["capture"]["server-0"]["captured"] > 400
+        assert record.observers["usage"]["host"]["group.server-0.cpu"] > 0
+
+
+@pytest.mark.usefixtures("environment")
+async def test_offloads_that_cannot_be_read_back_make_a_trial_invalid(tmp_path: Path, lab_image: Image) -> None:
+    records = await _records(tmp_path, 'environment = ["sandboxed"]\noffload = [false]')
+    assert {record.status for record in records} == {"invalid"}
+    assert "ethtool tells no features" in str(records[0].reason)
+
+
+async def _records(folder: Path, factors: str, observed: str = "") -> list[TrialRecord]:
+    return await study(folder / "run", observed + STUDY.format(factors=factors, cpu=OWN_CPU))
