@@ -27,6 +27,12 @@ def is_elsewhere(spec: EnvironmentSpec) -> bool:
     return isinstance(plugin, Elsewhere) and plugin.is_elsewhere(spec.options)
 
 
+def is_one_machine(spec: EnvironmentSpec) -> bool:
+    """Whether an environment stands for one machine of the user's, which no study can have twice at once."""
+    plugin = plugins.load("environments", spec.kind)
+    return isinstance(plugin, Reached) or (isinstance(plugin, Elsewhere) and plugin.is_one(spec.options))
+
+
 def hangs_on_switch(spec: EnvironmentSpec) -> bool:
     return bool(plugins.load("environments", spec.kind).on_switch) and not is_elsewhere(spec)
 

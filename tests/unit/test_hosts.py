@@ -69,6 +69,56 @@ def test_what_makes_no_sense_is_told(old: str, new: str, told: str) -> None:
     assert told in str(error.value) and error.value.remedy
 
 
+ONE_MACHINE = {
+    "ssh": 'address = "root@lab3"\nprovision = "reuse"',
+    "libvirt": 'domain = "web"',
+    "vagrant": "",
+    "vmware": 'server = "vc.example.org"\nuser = "u"\nvm = "web"',
+}
+SEVERAL = {
+    "libvirt": "",
+    "vmware": 'server = "vc.example.org"\nuser = "u"\ntemplate = "golden"',
+    "docker": "",
+}
+
+
+def _study_with(kind: str, options: str, clients: str) -> str:
+    return f"""\
+name = "paired"
+[environments.web]
+kind = "{kind}"
+{options}
+[factors]
+environment = ["host", "web"]
+[clients]
+{clients}
+[[workloads]]
+name = "w"
+kind = "http"
+"""
+
+
+@pytest.mark.parametrize("kind", ONE_MACHINE)
+def test_one_machine_is_no_server_for_each_of_several_clients(kind: str) -> None:
+    text = _study_with(kind, ONE_MACHINE[kind], 'count = 2\nconnect = "pairs"')
+    line = 1 + text.splitlines().index('connect = "pairs"')
+    with pytest.raises(BadInput, match=rf"s\.toml:{line}") as error:
+        read(text, "s.toml")
+    assert "'web' is one machine" in str(error.value) and "shared" in error.value.remedy
+    by_factor = _study_with(kind, ONE_MACHINE[kind], 'connect = "pairs"').replace(
+        "[clients]", '[factors.clients]\nlevels = [1, 2]\nsets = "clients.count"\n[clients]'
+    )
+    with pytest.raises(BadInput, match="one machine"):
+        read(by_factor, "s.toml")
+    assert read(_study_with(kind, ONE_MACHINE[kind], 'count = 2\nconnect = "shared"'), "s.toml")
+    assert read(_study_with(kind, ONE_MACHINE[kind], 'count = 1\nconnect = "pairs"'), "s.toml")
+
+
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_of_what_can_be_made_again_there_is_one_for_each_client(kind: str) -> None:
+    assert read(_study_with(kind, SEVERAL[kind], 'count = 2\nconnect = "pairs"'), "s.toml")
+
+
 def test_there_is_nothing_to_bring_up() -> None:
     with pytest.raises(BadInput, match="up already"):
         wanted("ssh", ["environments.ssh.address=root@lab3"])

@@ -77,6 +77,9 @@ class LibvirtEnvironment:
     def is_elsewhere(self, options: Mapping[str, Any]) -> bool:
         return Options.model_validate(dict(options)).domain is not None
 
+    def is_one(self, options: Mapping[str, Any]) -> bool:
+        return self.is_elsewhere(options)
+
     # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:

@@ -79,6 +79,10 @@ class VagrantEnvironment:
     def is_elsewhere(self, options: Mapping[str, Any]) -> bool:
         return True
 
+    def is_one(self, options: Mapping[str, Any]) -> bool:
+        """A machine of a Vagrantfile is there once, whoever brings it up."""
+        return True
+
     # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:

@@ -139,6 +139,9 @@ class VmwareEnvironment:
     def is_elsewhere(self, options: Mapping[str, Any]) -> bool:
         return True
 
+    def is_one(self, options: Mapping[str, Any]) -> bool:
+        return Options.model_validate(dict(options)).template is None
+
     def _api(self, account: Account) -> Api:
         _must_be_installed()
         if account not in self._apis:

@@ -286,6 +286,10 @@ class Elsewhere(Protocol):
         """Pure: whether those are such machines of which this stands in [environments.NAME]."""
         ...
 
+    def is_one(self, options: Mapping[str, Any]) -> bool:
+        """Pure: whether those are one machine that is there, of which no second can be made."""
+        ...
+
 
 class Stage(Protocol):
     """The machines of a trial."""

@@ -22,6 +22,17 @@ def check_places(study: Study, where: StudyText) -> None:
                 raise where.wrong((table, "host"), what, "leave it out, or give the factor a `when`")
 
 
+def check_servers(study: Study, where: StudyText) -> None:
+    """A machine that exists once cannot be the server of each of several clients."""
+    for treatment in islice(words.treatments_of(study), LOOKED_AT):
+        asked = words.as_written(study, treatment, plugins.names("treatments"))
+        clients, level = asked.clients, asked.environment
+        has_several = clients.connect == "pairs" and clients.count > 1
+        if has_several and hosts.is_one_machine(study.environment(level)):
+            what = f"{clients.count} clients are to have a server each, but {shown(level)} is one machine"
+            raise where.wrong(("clients", "connect"), what, 'connect = "shared": all clients load that one')
+
+
 def check_cables(study: Study, where: StudyText) -> None:
     """A direct cable has two ends."""
     for treatment in islice(words.treatments_of(study), LOOKED_AT):
