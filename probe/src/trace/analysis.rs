@@ -33,11 +33,9 @@ pub struct Sums {
 }
 
 /// A segment, and whose it is.
-pub struct Taken<'a> {
+pub struct Dissected<'a> {
     pub key: Key,
     pub from: End,
-    /// The end of its connection that asks.
-    pub client: End,
     pub segment: Segment<'a>,
 }
 
@@ -79,61 +77,50 @@ impl Analysis {
         hosts.is_some_and(|hosts| !is_recent() && !hosts.have(key))
     }
 
-    /// Take a packet in. None where it is none of those that are followed.
-    #[inline]
-    pub fn take<'a>(&mut self, packet: &Packet<'a>) -> Option<Taken<'a>> {
-        match dissect(packet) {
-            Ok((key, ..)) if self.is_elsewhere(&key) => {
-                self.strangers.count(Foreign::Elsewhere);
-                None
-            }
-            Ok((key, from, segment)) => {
-                let client = self.segment(key, from, &segment)?;
-                Some(Taken {
-                    key,
-                    from,
-                    client,
-                    segment,
-                })
-            }
-            Err(foreign) => {
-                self.strangers.count(foreign);
-                None
-            }
-        }
+    #[cold]
+    fn ignore(&mut self, foreign: Foreign) -> Option<End> {
+        self.strangers.count(foreign);
+        None
     }
 
-    #[inline]
-    fn segment(&mut self, key: Key, from: End, segment: &Segment) -> Option<End> {
+    /// Take a packet in: the end of its connection that asks. None where it is none of those that are followed.
+    #[inline(always)]
+    pub fn take(&mut self, dissected: &Result<Dissected, Foreign>) -> Option<End> {
+        let dissected = match dissected {
+            Ok(dissected) if !self.is_elsewhere(&dissected.key) => dissected,
+            Ok(_) => return self.ignore(Foreign::Elsewhere),
+            Err(foreign) => return self.ignore(*foreign),
+        };
+        let Dissected { key, from, segment } = dissected;
         let place = match self.recent {
-            Some((recent, place)) if recent == key => Some(place),
-            _ => self.table.find(&key),
+            Some((recent, place)) if recent == *key => Some(place),
+            _ => self.table.find(key),
         };
         let known = place.and_then(|place| Some((place, self.table.get(place)?)));
         let place = match known {
-            Some((place, connection)) if !connection.is_succeeded_by(from, segment) => place,
+            Some((place, connection)) if !connection.is_succeeded_by(*from, segment) => place,
             Some((place, _)) => {
-                let next = self.connection(key, from, segment);
+                let next = self.connection(dissected);
                 self.replace(place, next);
                 place
             }
-            None => self.add(key, from, segment),
+            None => self.add(dissected),
         };
-        self.recent = Some((key, place));
+        self.recent = Some((*key, place));
         let connection = self.table.get(place)?;
-        connection.take(from, segment, &mut self.shapes, &mut self.finished);
+        connection.take(*from, segment, &mut self.shapes, &mut self.finished);
         Some(connection.client)
     }
 
-    fn connection(&mut self, key: Key, from: End, segment: &Segment) -> Connection {
+    fn connection(&mut self, dissected: &Dissected) -> Connection {
         let number = self.sums.connections;
         self.sums.connections += 1;
-        Connection::new(number, key, from, segment)
+        Connection::new(number, dissected.key, dissected.from, &dissected.segment)
     }
 
     #[cold]
-    fn add(&mut self, key: Key, from: End, segment: &Segment) -> usize {
-        let next = self.connection(key, from, segment);
+    fn add(&mut self, dissected: &Dissected) -> usize {
+        let next = self.connection(dissected);
         if !self.table.is_full() {
             return self.table.add(next);
         }
@@ -186,14 +173,14 @@ impl Analysis {
     }
 }
 
-/// The TCP segment in a packet, and whose it is.
-#[inline]
-pub fn dissect<'a>(packet: &Packet<'a>) -> Result<(Key, End, Segment<'a>), Foreign> {
+/// The TCP segment in a packet, and whose it is. In line, for what is returned through memory is copied there.
+#[inline(always)]
+pub fn dissect<'a>(packet: &Packet<'a>) -> Result<Dissected<'a>, Foreign> {
     let header = link::network(packet.link, packet.data)?;
     let ip = packet.data.get(header..).ok_or(Foreign::CutHeader)?;
     let ip = ip::parse(ip, packet.length.saturating_sub(header as u32))?;
     let (source, destination) = tcp::ports(&ip)?;
     let segment = tcp::parse(&ip, packet.time)?;
     let (key, from) = Key::new((ip.source, source), (ip.destination, destination));
-    Ok((key, from, segment))
+    Ok(Dissected { key, from, segment })
 }

@@ -33,7 +33,8 @@ pub struct Record {
 
 /// What comes next in a file.
 pub enum Next {
-    Packet(Record),
+    /// Its record is told apart from this: in here it would be copied for each packet.
+    Packet,
     End,
     /// The file says no more that can be understood, for this reason.
     Broken(String),
@@ -120,21 +121,18 @@ impl<R: Read> Capture<R> {
     #[inline]
     pub fn advance(&mut self) -> Option<Time> {
         self.record = None;
+        let (window, record) = (&mut self.window, &mut self.record);
         let next = match &mut self.format {
-            Format::Pcap(pcap) => pcap.next(&mut self.window),
-            Format::Pcapng(pcapng) => pcapng.next(&mut self.window),
+            Format::Pcap(pcap) => pcap.next(window, record),
+            Format::Pcapng(pcapng) => pcapng.next(window, record),
             Format::None => return None,
         };
-        let record = match next {
-            Ok(Next::Packet(record)) => record,
-            Ok(Next::End) => return None,
-            Ok(Next::Broken(why)) => return self.stop(why),
-            Err(error) => return self.stop(format!("cannot be read on: {error}")),
-        };
-        self.note(&record);
-        let time = record.time;
-        self.record = Some(record);
-        Some(time)
+        match next {
+            Ok(Next::Packet) => self.note(),
+            Ok(Next::End) => None,
+            Ok(Next::Broken(why)) => self.stop(why),
+            Err(error) => self.stop(format!("cannot be read on: {error}")),
+        }
     }
 
     /// The packet that was last gone to.
@@ -151,7 +149,8 @@ impl<R: Read> Capture<R> {
     }
 
     #[inline]
-    fn note(&mut self, record: &Record) {
+    fn note(&mut self) -> Option<Time> {
+        let record = self.record.as_ref()?;
         let facts = &mut self.facts;
         facts.packets += 1;
         facts.bytes += u64::from(record.length);
@@ -163,6 +162,7 @@ impl<R: Read> Capture<R> {
             self.link = Some(record.link);
             facts.links.insert(record.link);
         }
+        Some(record.time)
     }
 
     #[cold]

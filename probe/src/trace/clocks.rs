@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::analysis::dissect;
+use super::analysis::{Dissected, dissect};
 use super::capture::{Capture, Time};
 use super::hosts::Hosts;
 use super::key::{End, Key};
@@ -157,7 +157,7 @@ pub fn compare<R: Read>(
     let [mut hosts, mut others] = [Hosts::default(), Hosts::default()];
     let is_stopped = || stop.load(Ordering::Relaxed);
     while let Some(packet) = first.next().filter(|_| !is_stopped()) {
-        if let Ok((key, from, segment)) = dissect(&packet) {
+        if let Ok(Dissected { key, from, segment }) = dissect(&packet) {
             hosts.note(&key);
             remembered.add(fingerprint(&key, from, &segment), segment.time);
         }
@@ -177,7 +177,7 @@ pub fn compare<R: Read>(
         .collect();
     let mut packets = 0;
     while let Some(packet) = second.next().filter(|_| !is_stopped()) {
-        let Ok((key, from, segment)) = dissect(&packet) else {
+        let Ok(Dissected { key, from, segment }) = dissect(&packet) else {
             continue;
         };
         others.note(&key);

@@ -224,7 +224,7 @@ pub fn document(
         requests: requests.count,
         unanswered: requests.unanswered,
         unasked: requests.unasked,
-        status: requests.status.clone(),
+        status: requests.status(),
         client,
         server,
         each_request: requests.summaries(),

@@ -1,7 +1,5 @@
 //! One request and its response: when each event was seen, and what it took to carry them.
 
-use std::collections::VecDeque;
-
 use super::capture::Time;
 use super::head::{Kind, Method};
 use super::stream::{Placed, Sight};
@@ -105,7 +103,8 @@ impl Exchange {
 /// The exchanges of a connection that are not told yet.
 #[derive(Debug, Default)]
 pub struct Exchanges {
-    queue: VecDeque<Exchange>,
+    /// The oldest first. Few wait, and those are looked through more often than one is taken out.
+    queue: Vec<Exchange>,
     begun: u32,
     /// Where the request ends whose acknowledgement comes next.
     awaited: Option<u64>,
@@ -137,7 +136,7 @@ impl Exchanges {
         if self.queue.capacity() == 0 {
             self.queue.reserve_exact(1);
         }
-        self.queue.push_back(Exchange {
+        self.queue.push(Exchange {
             number: self.begun,
             ..Exchange::default()
         });
@@ -160,11 +159,10 @@ impl Exchanges {
 
     /// The exchange whose request or response is the last that has begun.
     pub fn current(&mut self, kind: Kind) -> Option<&mut Exchange> {
-        let at = self.queue.iter().rposition(|exchange| match kind {
+        self.queue.iter_mut().rev().find(|exchange| match kind {
             Kind::Request => exchange.is_asked(),
             Kind::Response => exchange.response.first.is_some(),
-        })?;
-        self.queue.get_mut(at)
+        })
     }
 
     /// The request ends here, and its acknowledgement is awaited.
@@ -228,14 +226,17 @@ impl Exchanges {
 
     /// The oldest exchange, if nothing more is to come of it: a later one has begun, or the connection is ending.
     pub fn next_done(&mut self, is_ending: bool) -> Option<Exchange> {
-        let oldest = self.queue.front()?;
+        let oldest = self.queue.first()?;
         let done = oldest.response.is_complete && (is_ending || self.queue.len() > 1);
         done.then(|| self.pop()).flatten()
     }
 
     /// The oldest exchange, done or not.
     pub fn pop(&mut self) -> Option<Exchange> {
-        let mut oldest = self.queue.pop_front()?;
+        if self.queue.is_empty() {
+            return None;
+        }
+        let mut oldest = self.queue.remove(0);
         // A response whose head was cut shows its end by the next one: now it is known whether this was asked before it.
         oldest.is_pipelined |=
             oldest.request.first.is_some() && oldest.request.first < self.answered;

@@ -18,6 +18,7 @@ pub enum Body {
 pub struct Method([u8; 8]);
 
 impl Method {
+    #[inline]
     fn new(name: &str) -> Method {
         let mut bytes = [0; 8];
         for (to, from) in bytes.iter_mut().zip(name.bytes()) {
@@ -32,8 +33,9 @@ impl Method {
         std::str::from_utf8(name).unwrap_or_default()
     }
 
+    #[inline]
     pub fn is(&self, name: &str) -> bool {
-        self.name() == name
+        *self == Method::new(name)
     }
 }
 
@@ -64,9 +66,11 @@ const MOST_HEADERS: usize = 128;
 pub fn may_begin(kind: Kind, bytes: &[u8]) -> bool {
     match kind {
         Kind::Response => {
-            const VERSION: &[u8] = b"HTTP/1.";
-            let common = bytes.len().min(VERSION.len());
-            common > 0 && bytes.get(..common) == VERSION.get(..common)
+            const VERSION: &[u8; 7] = b"HTTP/1.";
+            match bytes.first_chunk() {
+                Some(version) => version == VERSION,
+                None => !bytes.is_empty() && VERSION.starts_with(bytes),
+            }
         }
         Kind::Request => {
             const LONGEST_METHOD: usize = 17;

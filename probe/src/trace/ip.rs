@@ -24,7 +24,7 @@ pub struct Ip<'a> {
 const MAPPED: u128 = 0xffff_0000_0000;
 
 /// Read a TCP packet's header. `wire` is how long the packet was as the capture counts: it may end in padding.
-#[inline]
+#[inline(always)]
 pub fn parse(packet: &[u8], wire: u32) -> Result<Ip<'_>, Foreign> {
     match packet.first().map(|first| first >> 4) {
         Some(4) => version_4(packet, wire),
@@ -34,7 +34,7 @@ pub fn parse(packet: &[u8], wire: u32) -> Result<Ip<'_>, Foreign> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn version_4(packet: &[u8], wire: u32) -> Result<Ip<'_>, Foreign> {
     let header: &[u8; 20] = packet.first_chunk().ok_or(Foreign::CutHeader)?;
     let [

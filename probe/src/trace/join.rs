@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::analysis::Taken;
+use super::analysis::Dissected;
 use super::capture::Time;
 use super::clocks::{Clocks, Place, Span};
 use super::fates::Fates;
@@ -143,18 +143,18 @@ impl Join {
     }
 
     /// A segment of one of the captures.
-    pub fn segment(&mut self, place: Place, taken: &Taken) {
-        let time = self.time(place, taken.segment.time);
+    pub fn segment(&mut self, place: Place, dissected: &Dissected, client: End) {
+        let time = self.time(place, dissected.segment.time);
         let Span { first, last } = self.common;
         let near = first.saturating_sub(UNSETTLED)..=last.saturating_add(UNSETTLED);
-        if !near.contains(&time) || !self.has_room(&taken.key, time) {
+        if !near.contains(&time) || !self.has_room(&dissected.key, time) {
             return;
         }
-        let mut segment = taken.segment;
+        let mut segment = dissected.segment;
         segment.time = time;
         let is_at_client = place == self.clocks.client;
-        let path = self.paths.entry(taken.key).or_insert_with(|| Path {
-            client: taken.client,
+        let path = self.paths.entry(dissected.key).or_insert_with(|| Path {
+            client,
             lanes: Ends::default(),
             mss: None,
             last_seen: time,
@@ -162,8 +162,8 @@ impl Join {
         path.last_seen = time;
         path.note_mss(&segment);
         let piece = piece(path.mss, segment.option_bytes);
-        let is_from_client = taken.from == path.client;
-        let lane = path.lanes.of(taken.from);
+        let is_from_client = dissected.from == path.client;
+        let lane = path.lanes.of(dissected.from);
         let (fates, delays) = match is_from_client {
             true => &mut self.there,
             false => &mut self.back,

@@ -63,7 +63,7 @@ pub struct Key {
 
 impl Key {
     /// The connection, and the end that the packet comes from.
-    #[inline]
+    #[inline(always)]
     pub fn new(source: (u128, u16), destination: (u128, u16)) -> (Key, End) {
         let (from, low, high) = if source <= destination {
             (End::Low, source, destination)

@@ -33,7 +33,7 @@ pub fn name(link: u16) -> String {
 }
 
 /// Where the IP packet begins in a frame of this link type.
-#[inline]
+#[inline(always)]
 pub fn network(link: u16, frame: &[u8]) -> Result<usize, Foreign> {
     let (type_at, header) = match link {
         ETHERNET => (12, 14),

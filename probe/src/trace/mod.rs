@@ -52,7 +52,7 @@ pub mod entries;
 #[cfg(test)]
 mod hostile_tests;
 
-use analysis::Analysis;
+use analysis::{Analysis, dissect};
 use capture::{Capture, NO_FORMAT};
 pub use document::Document;
 pub use finished::Line as RequestLine;
@@ -160,7 +160,7 @@ fn of_one<R: Read>(
         let mut taken = 0;
         while taken < PACKETS_AT_ONCE {
             let Some(packet) = capture.next() else { break };
-            analysis.take(&packet);
+            analysis.take(&dissect(&packet));
             taken += 1;
         }
         tell(&mut analysis, &mut requests)?;

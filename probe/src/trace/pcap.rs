@@ -72,7 +72,11 @@ impl Pcap {
     }
 
     #[inline]
-    pub fn next<R: Read>(&mut self, window: &mut Window<R>) -> io::Result<Next> {
+    pub fn next<R: Read>(
+        &mut self,
+        window: &mut Window<R>,
+        record: &mut Option<Record>,
+    ) -> io::Result<Next> {
         if !window.have(RECORD_HEADER)? {
             return Ok(match window.here() {
                 [] => Next::End,
@@ -92,13 +96,14 @@ impl Pcap {
             return Ok(Next::Broken("the file is cut within a packet".to_owned()));
         }
         window.consume(whole);
-        Ok(Next::Packet(Record {
+        *record = Some(Record {
             time: u64::from(field(0)) * 1_000_000_000 + u64::from(field(4)) * u64::from(self.unit),
             link: self.link,
             length: length.max(captured),
             captured: captured as usize,
             after: 0,
-        }))
+        });
+        Ok(Next::Packet)
     }
 }
 

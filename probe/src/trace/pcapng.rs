@@ -87,7 +87,11 @@ impl Pcapng {
     }
 
     #[inline]
-    pub fn next<R: Read>(&mut self, window: &mut Window<R>) -> io::Result<Next> {
+    pub fn next<R: Read>(
+        &mut self,
+        window: &mut Window<R>,
+        record: &mut Option<Record>,
+    ) -> io::Result<Next> {
         loop {
             if !window.have(BEFORE + BEHIND)? {
                 return Ok(match window.here() {
@@ -121,10 +125,11 @@ impl Pcapng {
                 .unwrap_or_default();
             match self.read(kind, body) {
                 Ok(None) => window.consume(whole),
-                Ok(Some((mut record, at))) => {
-                    record.after = whole - BEFORE - at - record.captured;
+                Ok(Some((mut read, at))) => {
+                    read.after = whole - BEFORE - at - read.captured;
                     window.consume(whole);
-                    return Ok(Next::Packet(record));
+                    *record = Some(read);
+                    return Ok(Next::Packet);
                 }
                 Err(why) => return Ok(Next::Broken(why.to_owned())),
             }

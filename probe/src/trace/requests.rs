@@ -18,9 +18,13 @@ pub struct Requests {
     pub unanswered: u64,
     /// Responses of which no request was seen.
     pub unasked: u64,
-    pub status: BTreeMap<String, u64>,
+    /// Responses by the first digit of their status, 0 for those where that was not captured.
+    classes: [u64; CLASSES],
     spreads: Box<Spreads<Durations>>,
 }
+
+/// HTTP's first digits are 1 to 5.
+const CLASSES: usize = 6;
 
 /// Distributions over requests.
 #[derive(Default, Serialize, JsonSchema)]
@@ -51,7 +55,7 @@ impl Requests {
             count: 0,
             unanswered: 0,
             unasked: 0,
-            status: BTreeMap::new(),
+            classes: [0; CLASSES],
             spreads: Box::default(),
         }
     }
@@ -67,11 +71,9 @@ impl Requests {
         let is_answered = exchange.response.first.is_some();
         self.unanswered += u64::from(!is_answered);
         if is_answered {
-            let class = match exchange.status {
-                class @ 100..=599 => format!("{}xx", class / 100),
-                _ => "unknown".to_owned(),
-            };
-            *self.status.entry(class).or_default() += 1;
+            let class = usize::from(exchange.status / 100);
+            let known = if class < CLASSES { class } else { 0 };
+            self.classes[known] += 1;
         }
         self.record(finished);
         let Some(out) = &mut self.out else {
@@ -105,6 +107,17 @@ impl Requests {
                 .record(u64::from(response.tally.segments));
             spreads.response_acks.record(u64::from(response.tally.acks));
         }
+    }
+
+    /// Responses by the class of their status, such as `2xx`.
+    pub fn status(&self) -> BTreeMap<String, u64> {
+        let classes = self.classes.iter().enumerate();
+        let seen = classes.filter(|(_, count)| **count > 0);
+        let named = seen.map(|(class, count)| match class {
+            0 => ("unknown".to_owned(), *count),
+            _ => (format!("{class}xx"), *count),
+        });
+        named.collect()
     }
 
     /// All lines are written.

@@ -39,13 +39,13 @@ impl Segment<'_> {
 }
 
 /// Source and destination port.
-#[inline]
+#[inline(always)]
 pub fn ports(ip: &Ip) -> Result<(u16, u16), Foreign> {
     let [a, b, c, d] = chunk::<4>(ip.payload, 0).ok_or(Foreign::CutHeader)?;
     Ok((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
 }
 
-#[inline]
+#[inline(always)]
 pub fn parse<'a>(ip: &Ip<'a>, time: Time) -> Result<Segment<'a>, Foreign> {
     const HEADER: usize = 20;
     const MALFORMED: Foreign = Foreign::Malformed("malformed TCP header");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 
-use super::analysis::Analysis;
+use super::analysis::{Analysis, dissect};
 use super::capture::{Capture, Time};
 use super::clocks::{self, Clocks, Compared, Place};
 use super::document::{self, CaptureDocument, Document, Side};
@@ -47,10 +47,12 @@ impl<R: Read> Reading<R> {
 
     /// Take the next packet in.
     fn step(&mut self, join: &mut Join) {
-        let taken = self.capture.current();
-        let taken = taken.and_then(|packet| self.analysis.take(&packet));
-        if let Some(taken) = taken {
-            join.segment(self.place, &taken);
+        if let Some(packet) = self.capture.current() {
+            let dissected = dissect(&packet);
+            let client = self.analysis.take(&dissected);
+            if let (Ok(dissected), Some(client)) = (&dissected, client) {
+                join.segment(self.place, dissected, client);
+            }
         }
         self.advance(join);
     }

@@ -36,7 +36,7 @@ impl Connection {
         if placed.fresh {
             shapes.sizes(kind).record(segment.length);
             let before = before.unwrap_or(placed.start);
-            self.deliver(from, before, (&placed, tally), segment, shapes, finished);
+            self.deliver(from, before, (&placed, &tally), segment, shapes, finished);
         } else {
             self.exchanges.add(kind, (placed.start, placed.end), &tally);
         }
@@ -48,7 +48,7 @@ impl Connection {
         &mut self,
         from: End,
         before: u64,
-        (placed, tally): (&Placed, Tally),
+        (placed, tally): (&Placed, &Tally),
         segment: &Segment,
         shapes: &mut Shapes,
         finished: &mut Vec<Finished>,
@@ -61,7 +61,7 @@ impl Connection {
             } else {
                 segment.payload
             };
-            way.stream.keep(placed, segment, bytes, tally);
+            way.stream.keep(placed, segment, bytes, *tally);
             way.write.lose_track();
             return;
         }
@@ -74,7 +74,7 @@ impl Connection {
         };
         let heads = self.read(from, before, piece, segment.time, finished);
         let kind = self.kind(from);
-        self.exchanges.add(kind, (placed.start, placed.end), &tally);
+        self.exchanges.add(kind, (placed.start, placed.end), tally);
         let full = self.mss.saturating_sub(segment.option_bytes).max(1);
         let way = self.ways.of(from);
         if passed > 0 {
