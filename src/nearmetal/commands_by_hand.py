@@ -97,7 +97,7 @@ def machines() -> "list[MachineUp]":
     from nearmetal.by_hand.documents import told
     from nearmetal.by_hand.kept import everything
 
-    async def all_told() -> list[MachineUp]:
+    async def all_told() -> "list[MachineUp]":
         return [told(kept, await _state(kept)) for kept in everything()]
 
     return asyncio.run(all_told())
