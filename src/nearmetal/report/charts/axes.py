@@ -73,7 +73,9 @@ def log_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:
 def linear_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:
     """A domain around the values, and round numbers within it: at most six."""
     least, most = min(values, default=0.0), max(values, default=1.0)
-    spread = most - least or abs(most) * 0.1 or 1.0
+    if least == most == 0:
+        least, most = -1.0, 1.0
+    spread = most - least or abs(most) * 0.1
     low, high = least - 0.08 * spread, most + 0.08 * spread
     size = 10 ** math.floor(math.log10((high - low) / 3))
     step = next(step for step in (size, 2 * size, 5 * size, 10 * size) if (high - low) / step <= 6)
