@@ -172,11 +172,13 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: StudyText) 
     return where.wrong(path, *told(f"`{name}`", first))
 
 
-def told(subject: str, error: ErrorDetails) -> tuple[str, str]:
+def told(
+    subject: str, error: ErrorDetails, manual: str = "docs/study-file.md says what each key takes"
+) -> tuple[str, str]:
     """What is wrong with a value, and what would be right; a validator of ours says both in one sentence."""
     if error["type"] == "value_error":
         message = error["msg"].removeprefix("Value error, ").replace(repr(error["input"]), shown(error["input"]))
-        return f"{subject}: {message}", "docs/study-file.md says what each key takes"
+        return f"{subject}: {message}", manual
     return f"{subject} cannot be {shown(error['input'])}", f"it must be {in_words(error)}"
 
 

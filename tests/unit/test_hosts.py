@@ -69,6 +69,22 @@ def test_what_makes_no_sense_is_told(old: str, new: str, told: str) -> None:
     assert told in str(error.value) and error.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "manual"),
+    [
+        ("[hosts.far]", '[environments.esx]\nkind = "vmware"\nserver = "a"\nuser = "b"\n[hosts.far]', "environments"),
+        ('address = "root@lab3:2222"', "", "environments"),
+        ("blocks = 8", 'margin = "2"', "study-file"),
+        ('kind = "http"', 'kind = "http"\nmode = "open"', "workloads"),
+        ("[design]", "[observe]\ncapture = 7\n[design]", "observers"),
+    ],
+)
+def test_an_error_leads_to_the_page_that_says_more(old: str, new: str, manual: str) -> None:
+    with pytest.raises(BadInput) as error:
+        study(TEXT.replace(old, new))
+    assert error.value.remedy.startswith(f"docs/{manual}.md says what ")
+
+
 ONE_MACHINE = {
     "ssh": 'address = "root@lab3"\nprovision = "reuse"',
     "libvirt": 'domain = "web"',

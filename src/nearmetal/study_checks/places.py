@@ -11,6 +11,8 @@ from nearmetal.model import EnvironmentSpec, Level, Provision, Reached, Study
 from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
 from nearmetal.units import AS_WRITTEN
 
+_MANUAL = "docs/environments.md says what each kind takes"
+
 
 def check_environments(study: Study, where: StudyText) -> None:
     kinds = plugins.names("environments")
@@ -87,9 +89,9 @@ def _options(name: str, spec: EnvironmentSpec, where: StudyText) -> None:
             raise where.wrong(path, what, did_you_mean(key, known, "known keys")) from None
         if first["type"] == "missing":
             what = f"the environment {name!r} is of kind {spec.kind}, which takes `{key}`"
-            raise where.wrong(path, what, "docs/environments.md says what each kind takes") from None
+            raise where.wrong(path, what, _MANUAL) from None
         subject = f"`{key}` of the environment {name!r}" if key else f"the environment {name!r}"
-        raise where.wrong(path, *told(subject, first)) from None
+        raise where.wrong(path, *told(subject, first, _MANUAL)) from None
 
 
 _STRENGTH: Sequence[Provision] = ("boot", "restart", "restore", "reuse")

@@ -13,6 +13,8 @@ from nearmetal.model import Level, Study, Workload, WorkloadSpec
 from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
 from nearmetal.units import AS_WRITTEN
 
+_MANUAL = "docs/workloads.md says what each kind takes"
+
 
 def check_workloads(study: Study, where: StudyText) -> None:
     seen: set[str] = set()
@@ -95,6 +97,5 @@ def _wrong_parameter(
     with_levels = f" (with {words.key(levels)})" if levels else ""
     subject = f"workload {spec.name!r}{with_levels}" + (f", `{name}`" if name else "")
     if first["type"] == "missing":
-        return where.wrong(("workloads", index), f"{subject} is missing", "docs/workloads.md says what it takes")
-    what, remedy = told(subject, first)
-    return where.wrong(("workloads", index, name), what, remedy.replace("study-file", "workloads"))
+        return where.wrong(("workloads", index), f"{subject} is missing", _MANUAL)
+    return where.wrong(("workloads", index, name), *told(subject, first, _MANUAL))
