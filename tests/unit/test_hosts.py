@@ -76,7 +76,6 @@ def test_what_makes_no_sense_is_told(old: str, new: str, told: str) -> None:
         ('address = "root@lab3:2222"', "", "environments"),
         ("blocks = 8", 'margin = "2"', "study-file"),
         ('kind = "http"', 'kind = "http"\nmode = "open"', "workloads"),
-        ("[design]", "[observe]\ncapture = 7\n[design]", "observers"),
     ],
 )
 def test_an_error_leads_to_the_page_that_says_more(old: str, new: str, manual: str) -> None:
