@@ -1,12 +1,13 @@
 """The chapter on noise: what the observer heard before and after trials, in servers and on their hosts."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nearmetal.model import TrialRecord
-from nearmetal.report.blocks import Quantity, Table
+from nearmetal.report.blocks import Chart, Quantity, Table
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.noise import plugin
 from nearmetal.store.folder import RunFolder
@@ -44,6 +45,15 @@ def rows(report: ReportInput, name: str) -> list[dict[str, Any]]:
 
 def test_a_run_in_which_nobody_listened_has_no_such_chapter(tmp_path: Path) -> None:
     assert plugin.render(read(plausible_run.make(tmp_path / "run", 2, faults=False))) is None
+
+
+def test_the_time_that_each_cpu_lost_is_drawn(report: ReportInput) -> None:
+    section = plugin.render(report)
+    assert section is not None
+    (chart,) = (block for block in section.blocks if isinstance(block, Chart))
+    drawn = json.dumps(chart.panels[0].spec)
+    assert "qemu" in chart.description and ", CPU 0: 25 %" in chart.description
+    assert drawn.count('"value": 25.0') > drawn.count('"value": 50.0') > 0
 
 
 def test_each_cpu_before_and_after(report: ReportInput) -> None:

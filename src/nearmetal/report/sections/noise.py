@@ -6,7 +6,8 @@ from typing import Any
 
 from nearmetal.analysis.responses import key_of
 from nearmetal.model import Assignment, TrialRecord
-from nearmetal.report.blocks import Column, Quantity, Section, Table, Value
+from nearmetal.report import charts, figures
+from nearmetal.report.blocks import Chart, Column, Panel, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
 
 OBSERVER = "noise"
@@ -35,7 +36,9 @@ class Noise:
         hosts = tuple(row for treatment, told, when in heard for row in _host(treatment, told, when, report))
         if not cpus:
             return None
-        return Section(self.name, self.title, _LEAD, (_inside(cpus), *([_outside(hosts)] if hosts else [])))
+        return Section(
+            self.name, self.title, _LEAD, (_lost(report), _inside(cpus), *([_outside(hosts)] if hosts else []))
+        )
 
 
 def _of(treatment: Assignment, records: Sequence[TrialRecord], when: str) -> list[Mapping[str, Any]]:
@@ -46,6 +49,49 @@ def _of(treatment: Assignment, records: Sequence[TrialRecord], when: str) -> lis
         if key_of(record.trial.treatment) == key_of(treatment)
         for server in record.observers.get(OBSERVER, {}).get(when, {}).values()
     ]
+
+
+def _lost(report: ReportInput) -> Chart:
+    """Of each CPU of each treatment, every share of the time that was lost."""
+    strips = [
+        charts.Strip(
+            f"{report.labels.treatment(treatment)}, CPU {cpu}",
+            figures.quantity(statistics.median(shares), "share"),
+            report.colour(treatment),
+            shares,
+        )
+        for treatment in report.manifest.plan.treatments
+        for cpu, shares in _shares(treatment, report).items()
+    ]
+
+    def drawn(width: int) -> charts.Spec:
+        subtitle = "lower is better; a dot is a second of listening"
+        return charts.strips("Time lost on each CPU", subtitle, "share", strips, width)
+
+    description = "; ".join(f"{strip.label}: {strip.figure}" for strip in strips)
+    return Chart(
+        "noise-lost",
+        "How much of its time each CPU was away from a program that wanted it, with the median",
+        f"The share of the time that each CPU of the servers lost, medians: {description}",
+        (
+            Panel("noise-lost", drawn(charts.WIDE), drawn(charts.NARROW))
+            if len(strips) > charts.ROOMY
+            else Panel("noise-lost", drawn(charts.HALF)),
+        ),
+    )
+
+
+def _shares(treatment: Assignment, report: ReportInput) -> Mapping[int, tuple[float, ...]]:
+    """By CPU, in the order of the trials, before and after each."""
+    found: dict[int, list[float]] = {}
+    for record in report.records:
+        if key_of(record.trial.treatment) == key_of(treatment):
+            for when in _WHEN:
+                for server in record.observers.get(OBSERVER, {}).get(when, {}).values():
+                    for place, told in server.items():
+                        if place != HOST:
+                            found.setdefault(int(place), []).append(told["share"])
+    return {cpu: tuple(shares) for cpu, shares in sorted(found.items())}
 
 
 def _cpus(
