@@ -8,9 +8,6 @@ virtio card; the guest starts lighttpd itself, and nobody logs in or looks after
 200, rounds alternating, medians, and the ratio. Only the ratio says anything on another machine than this one.
 """
 
-import argparse
-import asyncio
-import json
 import os
 import statistics
 import sys
@@ -19,9 +16,9 @@ import time
 from pathlib import Path
 
 from environments import CLIENT_ADDRESS, FETCH, LIMIT, Contender, measure
+from in_rounds import main
 
 from nearmetal.config import Paths
-from nearmetal.errors import NearmetalError
 from nearmetal.lab import ledger, network
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.image.initrd import seed_initrd
@@ -33,6 +30,8 @@ from nearmetal.model import MachineSpec, Port
 
 START = b"#!/bin/sh\nexec lighttpd -D -f /etc/nearmetal/lighttpd.conf\n"
 SPEC = MachineSpec(accel="tcg")
+Found = dict[str, list[float]]
+"""Seconds of each round, by how the guest was booted."""
 
 
 def command(port: Port, initrd: Path) -> list[str]:
@@ -54,12 +53,15 @@ async def by_hand(name: str, lab: Ledger, initrd: Path) -> float:
     await must(site, "ip", "-netns", name, "address", "add", CLIENT_ADDRESS, "dev", network.BRIDGE)
     port = network.port(name, 1)
     await network.plug_tap(port, site)
+    # An address that answers no ARP yet is asked again only after a second.
+    neighbour = ("neighbour", "replace", port.address, "lladdr", port.mac, "dev", network.BRIDGE, "nud", "permanent")
+    await must(site, "ip", "-netns", name, *neighbour)
     begin = time.monotonic()
     qemu = await site.spawn(
         [site.probe, "launch", *site.bound, "--tap", f"{port.switch}:{port.outside}", "--", *command(port, initrd)]
     )
     try:
-        # Asked often, and each attempt given up soon: an address that answers no ARP is asked again after a second.
+        # A lost SYN is sent again only after a second, too.
         fetch = FETCH.replace("timeout=2", "timeout=0.1")
         argv = ["ip", "netns", "exec", name, sys.executable, "-c", fetch, port.address, str(LIMIT)]
         fetched = await (await site.spawn(argv)).wait(2 * LIMIT)
@@ -70,10 +72,15 @@ async def by_hand(name: str, lab: Ledger, initrd: Path) -> float:
     return float(fetched.text) - begin
 
 
-async def run(rounds: int, folder: Path) -> dict[str, list[float]]:
-    initrd = folder / "initrd"
-    await seed_initrd(lab_machine.image(SPEC.image), {"start": (START, 0o755)}, initrd)
-    found: dict[str, list[float]] = {"by hand": [], "nearmetal": []}
+async def run(rounds: int) -> Found:
+    with tempfile.TemporaryDirectory() as folder:
+        initrd = Path(folder) / "initrd"
+        await seed_initrd(lab_machine.image(SPEC.image), {"start": (START, 0o755)}, initrd)
+        return await alternately(rounds, initrd)
+
+
+async def alternately(rounds: int, initrd: Path) -> Found:
+    found: Found = {"by hand": [], "nearmetal": []}
     for number in range(rounds):
         for way, seconds in found.items():
             name = f"nm-bench-{os.getpid()}-{number}{way[0]}"
@@ -85,26 +92,11 @@ async def run(rounds: int, folder: Path) -> dict[str, list[float]]:
     return found
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            found = asyncio.run(run(given.rounds, Path(folder)))
-    except NearmetalError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+def printed(found: Found) -> str:
     middle = {way: statistics.median(seconds) for way, seconds in found.items()}
-    ratio = middle["nearmetal"] / middle["by hand"]
-    if given.json:
-        print(json.dumps({"seconds": found, "ratio": ratio}, indent=1))
-    else:
-        print("\n".join(f"{way:12}{middle[way]:6.2f} s   of {sorted(found[way])}" for way in found))
-        print(f"{'ratio':12}{ratio:6.2f}")
-    return 0
+    lines = [f"{way:12}{middle[way]:6.2f} s   {', '.join(f'{one:.2f}' for one in sorted(found[way]))}" for way in found]
+    return "\n".join([*lines, f"{'ratio':12}{middle['nearmetal'] / middle['by hand']:6.2f}"])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, run, printed))

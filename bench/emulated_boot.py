@@ -7,15 +7,14 @@ host's CPU, medians: `boot`, and `copy`, 256 MiB of zeroes from the kernel to a 
 are made: docs/adr/emulated-guests.md.
 """
 
-import argparse
-import asyncio
-import json
 import statistics
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nearmetal.errors import HostCannot, NearmetalError
+from in_rounds import main
+
+from nearmetal.errors import HostCannot
 from nearmetal.lab import clean
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import held
@@ -87,19 +86,5 @@ def printed(table: Table) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    try:
-        table = asyncio.run(run(given.rounds))
-    except NearmetalError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    print(json.dumps(table, indent=1) if given.json else printed(table))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, run, printed))

@@ -1,19 +1,18 @@
 """What a command costs an emulated guest, with its programs laid out at random addresses and alike.
 
-    sudo .venv/bin/python bench/emulated_commands.py [--rounds 5] [--commands 20] [--json]
+    sudo .venv/bin/python bench/emulated_commands.py [--rounds 5] [--json]
 
 One guest (tcg, one vCPU) runs each command in a loop, rounds alternating between the kernel's two settings
 (kernel.randomize_va_space 2 and 0). Milliseconds of the host's CPU per command, medians. Why it matters:
 docs/adr/emulated-guests.md.
 """
 
-import argparse
-import asyncio
-import json
 import statistics
 import sys
 
-from nearmetal.errors import HostCannot, NearmetalError
+from in_rounds import main
+
+from nearmetal.errors import HostCannot
 from nearmetal.lab import clean, probe
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
@@ -22,15 +21,17 @@ from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
 
 COMMANDS = ("/bin/true", "dash -c true", "bash -c true", f"{probe.INSIDE} --version")
+EACH = 20
+"""Of each command, in a round."""
 SETTINGS = {"random": "2", "alike": "0"}
 _LOOP = 'i=0; while [ "$i" -lt "$1" ]; do {command} >/dev/null; i=$((i+1)); done'
 Table = dict[str, dict[str, float]]
 
 
-async def milliseconds(machine: Machine, command: str, commands: int) -> float:
+async def milliseconds(machine: Machine, command: str) -> float:
     before = await _seconds(machine)
-    await must(machine, "sh", "-c", _LOOP.format(command=command), "loop", str(commands))
-    return (await _seconds(machine) - before) * 1000 / commands
+    await must(machine, "sh", "-c", _LOOP.format(command=command), "loop", str(EACH))
+    return (await _seconds(machine) - before) * 1000 / EACH
 
 
 async def _seconds(machine: Machine) -> float:
@@ -40,20 +41,20 @@ async def _seconds(machine: Machine) -> float:
     return cost.cpu_seconds
 
 
-async def measured(machine: Machine, rounds: int, commands: int) -> Table:
+async def measured(machine: Machine, rounds: int) -> Table:
     found: dict[str, dict[str, list[float]]] = {command: {name: [] for name in SETTINGS} for command in COMMANDS}
     for _ in range(rounds):
         for name, value in SETTINGS.items():
             await machine.put(value.encode(), "/proc/sys/kernel/randomize_va_space")
             for command in COMMANDS:
-                found[command][name].append(await milliseconds(machine, command, commands))
+                found[command][name].append(await milliseconds(machine, command))
     return {
         command: {name: statistics.median(all_rounds) for name, all_rounds in by_setting.items()}
         for command, by_setting in found.items()
     }
 
 
-async def run(rounds: int, commands: int) -> Table:
+async def run(rounds: int) -> Table:
     token = clean.new_token()
     ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
     lab = Lab(token, ledger, opener({}))
@@ -61,7 +62,7 @@ async def run(rounds: int, commands: int) -> Table:
         spec, site = MachineSpec(accel="tcg"), await lab.site("local")
         machine = await lab.attach(await lab.create(EnvironmentSpec(kind="qemu"), spec, "server", "boot", "", site))
         await probe.ensure(machine)
-        return await measured(machine, rounds, commands)
+        return await measured(machine, rounds)
     finally:
         await lab.close()
         ledger.close()
@@ -75,20 +76,5 @@ def printed(table: Table) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--commands", type=int, default=20, help="of each, in a round")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    try:
-        table = asyncio.run(run(arguments.rounds, arguments.commands))
-    except NearmetalError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    print(json.dumps(table, indent=1) if arguments.json else printed(table))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, run, printed))
