@@ -21,8 +21,11 @@ _READY = 30.0
 
 
 @contextmanager
-def podman_service(folder: Path) -> Iterator[str]:
-    """The URL of its socket. It ends with this process, and what it ran for is removed by who made it."""
+def podman_service(folder: Path, runtime: str = "runc") -> Iterator[str]:
+    """The URL of its socket; a service has one runtime, by name or path.
+
+    It ends with this process, and what it ran for is removed by who made it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "containers.conf").write_text(_CONF)
     socket = folder / "socket"
@@ -34,7 +37,7 @@ def podman_service(folder: Path) -> Iterator[str]:
                 # It mounts its storage upon itself, and leaves that behind: here it goes with its last process.
                 *("unshare", "--mount", "--propagation", "slave", "--"),
                 *("podman", "--root", str(folder / "storage"), "--runroot", str(folder / "run")),
-                *("--runtime", "runc", "--storage-driver", "overlay"),
+                *("--runtime", runtime, "--storage-driver", "overlay"),
                 *("system", "service", "--time", "0", f"unix://{socket}"),
             ],
             stdin=subprocess.DEVNULL,

@@ -27,6 +27,7 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order, TrialRecord
 from nearmetal.run import verify
 from tests.conftest import OWN_CPU, SHARED_CACHE, WORKER
+from tests.podman_service import podman_service
 
 from .conftest import Make, Notes, remains
 from .laboratory import study
@@ -71,8 +72,8 @@ name = "gvisor"
 [factors]
 {factors}
 [environments.sandboxed]
-kind = "docker"
-runtime = "runsc"
+kind = "{kind}"
+runtime = "{runtime}"
 [machine]
 memory = "256MiB"
 cpus = "{cpu}"
@@ -247,5 +248,22 @@ async def test_offloads_that_cannot_be_read_back_make_a_trial_invalid(tmp_path: 
     assert "ethtool tells no features" in str(records[0].reason)
 
 
-async def _records(folder: Path, factors: str, observed: str = "") -> list[TrialRecord]:
-    return await study(folder / "run", observed + STUDY.format(factors=factors, cpu=OWN_CPU))
+@pytest.mark.skipif(shutil.which("podman") is None, reason="there is no podman: apt-get install podman runc")
+async def test_a_service_of_podmans_with_that_runtime(
+    tmp_path: Path, lab_image: Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose containers all have it, also the one that keeps the network."""
+    with podman_service(SHARED_CACHE / f"podman-gvisor-of-tests-{WORKER}", str(RUNSC)) as url:
+        monkeypatch.setenv("CONTAINER_HOST", url)
+        (record,) = await _records(tmp_path, 'environment = ["sandboxed"]', kind="podman", runtime=str(RUNSC))
+    assert (record.status, record.reason) == ("ok", None)
+    assert record.responses["errors"].value == 0
+    assert all("+" not in one.boot_id for one in record.machines if one.role == "server"), "it has a kernel of its own"
+
+
+async def _records(
+    folder: Path, factors: str, observed: str = "", kind: str = "docker", runtime: str = "runsc"
+) -> list[TrialRecord]:
+    return await study(
+        folder / "run", observed + STUDY.format(factors=factors, cpu=OWN_CPU, kind=kind, runtime=runtime)
+    )
