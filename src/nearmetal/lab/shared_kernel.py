@@ -43,7 +43,7 @@ class SharedKernelMachine(Commands, ABC):
 
     async def reboot(self) -> None:
         raise HostCannot(
-            f"{self.called} runs on the host's own kernel and cannot be rebooted",
+            f"{self.called} is made anew for each boot, and cannot be rebooted",
             self.name,
             'use kind = "qemu", or kind = "ssh" for a machine that may be rebooted',
         )
