@@ -121,6 +121,16 @@ async def test_check_finds_the_runtime(environment: DockerEnvironment, site: Loc
     assert [finding for finding in findings if not finding.ok] == []
 
 
+@pytest.mark.parametrize(("runtime", "told"), [("runsc", ["a CPU of its own for what is measured"]), ("runc", [])])
+async def test_a_cpu_of_its_own_inside_is_refused(
+    environment: DockerEnvironment, site: LocalSite, lab_image: Image, runtime: str, told: list[str]
+) -> None:
+    """gVisor takes note of an affinity, and does not keep to it."""
+    spec = EnvironmentSpec.model_validate({"kind": "docker", "runtime": runtime})
+    findings = await environment.check(spec, MachineSpec(image=lab_image.name, vcpus=1, alone=True), site)
+    assert [finding.what for finding in findings if not finding.ok] == told
+
+
 async def test_it_has_a_kernel_of_its_own_and_limits_that_hold(make: Make, notes: Notes) -> None:
     spec = MachineSpec.model_validate({"vcpus": 1, "memory": "256MiB"})
     machine = await make(spec, cpus="0")

@@ -86,7 +86,7 @@ class DockerEnvironment:
             return [_only_here(site)]
         available = len(os.sched_getaffinity(0))
         return [
-            *await self._check_engine(spec.options),
+            *await self._check_engine(spec.options, machine),
             finding("root", os.geteuid() == 0, "putting a container on the switch takes root", "run nearmetal as root"),
             *(program(name, package) for name, package in network.TOOLS.items()),
             provided("probe", probe.path),
@@ -101,7 +101,7 @@ class DockerEnvironment:
             *await shares.findings(machine, site),
         ]
 
-    async def _check_engine(self, options: Mapping[str, Any]) -> list[Finding]:
+    async def _check_engine(self, options: Mapping[str, Any], machine: MachineSpec) -> list[Finding]:
         try:
             engine = await self._engine(self.brand.address(options))
             told = await engine.call(engine.client.info)
@@ -116,6 +116,12 @@ class DockerEnvironment:
                 runtime in known,
                 f"the engine knows {', '.join(known)}",
                 self.brand.other_runtime,
+            ),
+            finding(
+                "a CPU of its own for what is measured",
+                not (machine.alone and is_sandboxed(runtime)),
+                f"programs by {runtime} may run on any CPU of their container's, whatever they are told inside",
+                "leave isolation out for it",
             ),
             finding(
                 f"storage driver {options.get('storage_driver', told['Driver'])}",
