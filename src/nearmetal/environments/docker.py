@@ -269,7 +269,7 @@ class DockerEnvironment:
     async def attach(self, handle: Handle, site: Site) -> "Container":
         if "first" not in handle.data:
             raise NotProvisioned("its creation was interrupted", handle.name)
-        made = SandboxedContainer if handle.data["sandboxed"] else Container
+        made = SandboxedContainer if handle.data.get("sandboxed") else Container
         attached = made(handle, site, await self._engine(handle.data["engine"]))
         if not await attached.first.is_alive(site):
             last = await _last_words(attached.engine, handle.data["container"])
