@@ -252,9 +252,10 @@ def main() -> int:
     )
     given = parser.parse_args()
     calls = contenders(given.probe, given.floors)
+    print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f} before", end=" ")
     with tempfile.TemporaryDirectory() as folder:
         files = make(Path(folder), given.requests)
-        print("what the captures hold, and what is found")
+        print(f"and {os.getloadavg()[0]:.1f} with the captures made\nwhat the captures hold, and what is found")
         met, count = truth(given.probe, files, given.requests)
         spent = {}
         for name, file in files.items():
@@ -262,6 +263,7 @@ def main() -> int:
             met &= reached
         if given.tshark and shutil.which("tshark"):
             compare_tshark(files["whole"], count, spent["whole"])
+    print(f"\nload {os.getloadavg()[0]:.1f} after it")
     return 0 if met else 1
 
 
