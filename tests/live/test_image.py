@@ -67,7 +67,7 @@ set -e
 ip link set lo up
 for folder in run tmp; do mount -t tmpfs none "$1/$folder"; done
 mount -t proc proc "$1/proc"
-chroot "$1" lighttpd -D -f /etc/nearmetal/lighttpd.conf &
+chroot "$1" lighttpd -D -f /etc/nearmetal/lighttpd-php.conf &
 exec "$2" -c "$3"
 """
 

@@ -77,6 +77,21 @@ def value(measurement: Measurement, response: str) -> float:
 # ── What it asks of the machines ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize(
+    ("paths", "configuration"),
+    [
+        (["/", "/1k"], "lighttpd.conf"),
+        (["/", "/heavy.php"], "lighttpd-php.conf"),
+        (["/heavy.php?numbers=10"], "lighttpd-php.conf"),
+        (["/?page=a.php"], "lighttpd.conf"),
+    ],
+)
+async def test_php_is_started_for_pages_of_its_own_only(paths: list[str], configuration: str) -> None:
+    machine = server()
+    await workload(paths=paths).prepare(ScriptedStage([machine], [client(CLOSED)]))
+    assert machine.ran == [["lighttpd", "-D", "-f", f"/etc/nearmetal/{configuration}"]]
+
+
 async def test_a_trial_starts_the_server_asks_once_warms_measures_and_stops() -> None:
     machine, loader = server(), client(CLOSED)
     stage = ScriptedStage([machine], [loader])

@@ -19,6 +19,10 @@ POLL = 0.1
 SLACK = 20.0
 """Seconds beyond the requests themselves, to start the program that makes them."""
 
+_PLAIN = "/etc/nearmetal/lighttpd.conf"
+_WITH_PHP = "/etc/nearmetal/lighttpd-php.conf"
+"""The image's configurations of lighttpd."""
+
 PORTS = {"lighttpd": 80, "probe": 9001}
 """Where each server listens."""
 
@@ -60,7 +64,7 @@ class Servers:
 
     def _command(self, server: Machine) -> list[str]:
         if self._parameters.server == "lighttpd":
-            return ["lighttpd", "-D", "-f", "/etc/nearmetal/lighttpd.conf"]
+            return ["lighttpd", "-D", "-f", _WITH_PHP if any(map(_is_php, self._paths)) else _PLAIN]
         listen = f"{server.address}:{PORTS['probe']}"
         writes = self._parameters.writes
         content = ("--body", str(self._parameters.body)) if writes is None else ("--writes", writes)
@@ -106,6 +110,10 @@ class Servers:
         if not self._serving:
             return ""
         return f"; {self._parameters.server} said: {last_words(await self._serving.stop_one(index))}"
+
+
+def _is_php(path: str) -> bool:
+    return path.partition("?")[0].endswith(".php")
 
 
 def _seen(document: LoadDocument) -> str:
