@@ -145,8 +145,7 @@ def off(as_json: bool) -> int:
 
 async def _off(site: LocalSite, as_json: bool) -> int:
     path = standing.ledger_path()
-    if path.exists():
-        must_be_root()
+    must_be_root()
     with measuring():
         undone = await standing.off(Bound(site), path)
     by_outcome = {
@@ -202,6 +201,9 @@ async def _status(site: LocalSite, as_json: bool) -> None:
     console.print(
         f"by the kernel since it booted: isolated {host.isolated or 'none'}, nohz_full {host.nohz_full or 'none'}"
     )
+    if not stands and os.geteuid() != 0:
+        console.print("kept free by nearmetal: only root is told")
+        return
     console.print(f"kept free by nearmetal: CPU {cpus}" if cpus else "kept free by nearmetal: none")
     for one in stands:
         console.print(f"  {one.state:14} {one.change.kind} {one.change.target}: {one.now}", soft_wrap=True)

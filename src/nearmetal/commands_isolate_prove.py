@@ -1,10 +1,12 @@
 """What `nearmetal isolate prove` does."""
 
 import asyncio
+import statistics
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from nearmetal.commands_isolate import must_be_root
+from nearmetal.errors import HostCannot
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import prove as proving
 from nearmetal.isolate import standing, tiers
@@ -16,7 +18,7 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change
 from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures
-from nearmetal.workloads.noise import KINDS
+from nearmetal.workloads.noise import KINDS, values
 
 
 def prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
@@ -28,7 +30,8 @@ async def _prove(site: LocalSite, cpus: str | None, rounds: int, seconds: float,
     """Of a standing isolation its CPU against another; else the same CPU before and after, which says more."""
     host = await hosts.survey(site)
     path = standing.ledger_path()
-    stands = standing.isolated_cpus(standing.held_changes(path)) or host.isolated
+    held = standing.held_changes(path)
+    stands = standing.isolated_cpus(held) or host.isolated
     wanted = hosts.chosen(cpus or stands or None, host)
     cpu = wanted[-1]
 
@@ -41,6 +44,12 @@ async def _prove(site: LocalSite, cpus: str | None, rounds: int, seconds: float,
         what = f"CPU {cpu}, which is isolated, against CPU {other}, which is not"
     else:
         must_be_root()
+        if held:
+            raise HostCannot(
+                f"CPU {cpu} is not part of what is isolated already",
+                "--cpus",
+                f"prove CPU {stands}, or first: nearmetal isolate off" if stands else "first: nearmetal isolate off",
+            )
         changes = tiers.at_once(host, wanted, site.probe, required=False)
         try:
             pairs = await proving.rounds(rounds, lambda: hear(cpu), _within(changes, site, lambda: hear(cpu)))
@@ -85,8 +94,14 @@ def _show(what: str, pairs: list[proving.Pair], as_json: bool) -> None:
     console.print(f"{what}, {len(pairs)} rounds:")
     for name, one in found.items():
         unit = KINDS[name].unit
-        text = figures.quantity(one.estimate, unit)
-        if one.interval is not None:
-            text += f" ({figures.quantity(one.interval[0], unit)} to {figures.quantity(one.interval[1], unit)})"
-        console.print(f"  {name}: {text}")
-    console.print(f"about the time that is lost: {verdict}")
+        without, isolated = (
+            figures.quantity(statistics.median(values(heard)[name] for heard in heards), unit)
+            for heards in zip(*((pair.without, pair.isolated) for pair in pairs), strict=True)
+        )
+        console.print(
+            f"  {name}: {without} without, {isolated} isolated: {figures.difference(one.estimate, one.interval, unit)}",
+            soft_wrap=True,
+        )
+    console.print("in brackets the 95 % interval of the difference")
+    few = "" if len(pairs) >= proving.DECIDING else f"; {proving.DECIDING} rounds are the fewest that can decide"
+    console.print(f"about the time that is lost: {verdict}{few}", soft_wrap=True)

@@ -177,6 +177,20 @@ def test_prove_listens_before_and_after_and_leaves_nothing(box: Pretended, run: 
     assert not standing.ledger_path().exists()
 
 
+def test_prove_of_another_cpu_leaves_what_stands(box: Pretended, run: Run) -> None:
+    assert run("on", "--boot", "--cpus", "1")[0] == 0
+    before = run("status", "--json")[1]
+    status, told, said = run("prove", "--cpus", "0")
+    assert (status, told) == (3, "")
+    assert "CPU 0 is not part of what is isolated already" in said and "prove CPU 1" in said
+    assert run("status", "--json")[1] == before
+    assert run("off")[0] == 0
+
+
+def test_too_few_rounds_to_decide_are_told(box: Pretended, run: Run) -> None:
+    assert "undecided; 6 rounds are the fewest that can decide" in run("prove", "--rounds", "3")[1]
+
+
 def test_prove_does_not_touch_what_stands(box: Pretended, run: Run) -> None:
     run("on")
     stands = box.snapshot()

@@ -13,6 +13,8 @@ from nearmetal.model import Commands
 from nearmetal.workloads.noise import KINDS, values
 
 LEVEL = 0.05
+DECIDING = 6
+"""Rounds: the fewest whose signed ranks can differ from chance at this level."""
 SLACK = 20.0
 """Seconds beyond a listen for the probe to start and to tell."""
 _RESOLUTION = 1e-9
