@@ -58,6 +58,11 @@ async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], N
         _refuse_what_is_there(request.folder)
         await _put_right(say)
         _must_be_able_to_make(request.study)
+        if _lacks_image(request.study):
+            # Once more when it is there; but nobody shall wait minutes for it to be told of a missing key.
+            missing = await what_is_missing(request.study)
+            if missing and not request.available:
+                raise _refusal(request.study, missing)
         await _prepare_images(request.study, say)
         async with aclosing(opener(hosts.of(request.study), say)) as open_site:
             folder = await open_folder(request, open_site)
@@ -147,6 +152,16 @@ def _must_be_able_to_make(study: Study) -> None:
     """Before minutes are spent on an image: what is found out of each environment later needs one."""
     if os.geteuid() != 0 and _makes_machines(study):
         raise HostCannot("only root may make machines", study.name, "run nearmetal as root")
+
+
+def _lacks_image(study: Study) -> bool:
+    """Whether the lab image is still to be built."""
+    if not _makes_machines(study):
+        return False
+    from nearmetal.lab.image import Recipe
+    from nearmetal.lab.image.store import folder_of
+
+    return not folder_of(Recipe(), Paths.default().cache).is_dir()
 
 
 async def _prepare_images(study: Study, say: Say) -> None:
