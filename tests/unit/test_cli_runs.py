@@ -136,14 +136,30 @@ def test_of_two_images_of_a_name_the_current_one_is_told(tmp_path: Path, monkeyp
     assert " old " not in nearmetal("image", "ls").stdout
 
 
+WITHOUT_ENGINE = """
+name = "lacking"
+reference = { environment = "here" }
+[environments.here]
+kind = "docker"
+engine = "unix:///nowhere/docker.sock"
+[factors]
+environment = ["here", "host"]
+[[workloads]]
+name = "web"
+kind = "http"
+server = "lighttpd"
+duration = "1s"
+primary = "throughput"
+[design]
+blocks = 2
+"""
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes machines, and is told of nothing else before")
-def test_what_is_lacking_is_told_before_an_image_is_built(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_lacking_is_told_before_an_image_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "fresh"))
-    text = study.read_text().replace('"mock"', '"docker"')
-    assert text != study.read_text()
-    study.write_text(text + '\n[environments.docker]\nkind = "docker"\nengine = "unix:///nowhere/docker.sock"\n')
+    study = tmp_path / "study.toml"
+    study.write_text(WITHOUT_ENGINE)
     ended = nearmetal("run", str(study), "-o", str(tmp_path / "run"))
     assert (ended.returncode, ended.stdout) == (3, ""), ended.stderr
     assert "no Docker engine answers" in ended.stderr
