@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+from nearmetal.errors import BadInput
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, Level, MachineSpec, Readback
 from nearmetal.treatments.isolation import NAMED, SYSCTLS, plugin
@@ -98,8 +99,12 @@ def test_a_machine_of_ours_has_the_kernels_part_on_its_command_line() -> None:
         assert (shaped.kernel_arguments, shaped.alone) == (("quiet", *more), True)
 
 
-def test_of_one_cpu_the_kernel_is_told_nothing() -> None:
-    assert plugin.shape(MachineSpec(vcpus=1), "kernel+user").kernel_arguments == ()
+@pytest.mark.parametrize("level", ["user", "kernel", "kernel+user"])
+def test_of_one_cpu_none_can_be_kept_free(level: Level) -> None:
+    with pytest.raises(BadInput, match="of one CPU none can be kept free") as told:
+        plugin.shape(MachineSpec(vcpus=1), level)
+    assert "set it to 2 or more" in str(told.value)
+    assert plugin.shape(MachineSpec(vcpus=1), "none") == MachineSpec(vcpus=1)
 
 
 @pytest.mark.parametrize("level", ["user", "kernel", "kernel+user"])
@@ -144,10 +149,6 @@ def test_of_a_container_the_bystanders_are_on_its_host() -> None:
     assert changes[-1].target == f"{server.site.probe} 1"
 
 
-def test_of_one_cpu_nothing_is_changed() -> None:
-    assert plugin.changes(stage(machine(), MachineSpec(vcpus=1)), "kernel+user") == []
-
-
 # ── Reading back ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -188,10 +189,3 @@ async def test_who_stayed_beside_a_container_is_looked_for_on_its_host() -> None
 
 async def test_none_reads_nothing() -> None:
     assert await found("none", machine()) == Readback()
-
-
-@pytest.mark.parametrize("level", ["user", "kernel", "kernel+user"])
-async def test_of_one_cpu_none_can_be_kept_free(level: Level) -> None:
-    readback = await found(level, machine(), MachineSpec(vcpus=1))
-    assert not readback.ok
-    assert "machine.vcpus" in readback.reason

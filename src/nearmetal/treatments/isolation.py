@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from nearmetal.errors import BadInput
 from nearmetal.lab import kernel
 from nearmetal.lab.bystanders import still_there
 from nearmetal.model import Change, Commands, Level, Machine, MachineSpec, Readback, Stage, Warned
@@ -47,11 +48,17 @@ class Isolation:
     def shape(self, spec: MachineSpec, level: Level) -> MachineSpec:
         if level == "none":
             return spec
-        arguments = kernel_arguments(spec.vcpus - 1) if _by_kernel(level) and spec.vcpus > 1 else ()
+        if spec.vcpus < 2:
+            raise BadInput(
+                f"of one CPU none can be kept free, as {level!r} wants it",
+                "machine.vcpus",
+                "set it to 2 or more, or give the factor `isolation` a `when`",
+            )
+        arguments = kernel_arguments(spec.vcpus - 1) if _by_kernel(level) else ()
         return spec.model_copy(update={"alone": True, "kernel_arguments": (*spec.kernel_arguments, *arguments)})
 
     def changes(self, stage: Stage, level: Level) -> list[Change]:
-        if level == "none" or stage.spec.vcpus < 2:
+        if level == "none":
             return []
         return [change for server in stage.servers for change in _changes(stage, server, level)]
 
@@ -59,8 +66,6 @@ class Isolation:
         """The kernel's own word: which CPUs are isolated, which tick only when they must, who may still run there."""
         if level == "none":
             return Readback()
-        if stage.spec.vcpus < 2:
-            return Readback(ok=False, reason="of one CPU none can be kept free: set machine.vcpus to 2 or more")
         values: dict[str, Any] = {}
         warnings: list[Warned] = []
         for server in stage.servers:
