@@ -139,6 +139,31 @@ async def test_no_vagrant_and_no_vagrantfile(fake: FakeVagrant, monkeypatch: pyt
     assert wrong and (wrong.what, wrong.remedy) == ("vagrant", "apt-get install vagrant")
 
 
+@pytest.mark.parametrize("name", ["Vagrantfile", "vagrantfile", "."])
+async def test_a_vagrantfile_is_named_by_itself_or_its_folder(name: str, fake: FakeVagrant) -> None:
+    (fake.folder / "Vagrantfile").rename(fake.folder / (name if name != "." else "Vagrantfile"))
+    assert await found(fake, folder=None, vagrantfile=str(fake.folder / name)) is None
+    notes = Notes()
+    with pytest.raises(NotProvisioned):  # nobody answers there
+        await plugin.create(order(fake, folder=None, vagrantfile=str(fake.folder / name)), LocalSite(), notes)
+    assert fake.calls == ["up default"]
+    assert {handle.data["folder"] for handle in notes.handles} == {str(fake.folder)}
+
+
+async def test_what_is_no_vagrantfile_is_told(fake: FakeVagrant) -> None:
+    (fake.folder / "Vagrantfile").rename(fake.folder / "web.rb")
+    wrong = await found(fake, folder=None, vagrantfile=str(fake.folder / "Vagrantfile"))
+    assert wrong and wrong.detail == "there is none" and wrong.what == f"a Vagrantfile in {fake.folder}"
+    wrong = await found(fake, folder=None, vagrantfile=str(fake.folder / "web.rb"))
+    assert wrong and "a file, and of another name" in wrong.detail and "vagrantfile = " in wrong.remedy
+
+
+def test_a_folder_may_have_the_name_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "Vagrantfile").mkdir()
+    named = vagrant.Options(vagrantfile=str(tmp_path / "Vagrantfile"))
+    assert named.whole_folder == str(tmp_path / "Vagrantfile")
+
+
 async def test_what_does_not_come_up_is_in_the_ledger_before_and_is_removed(fake: FakeVagrant) -> None:
     notes = Notes()
     fake.answers("up", 1, stdout=REFUSED.format("VagrantError", "The provisioner ended with 3"), makes="new")
@@ -319,7 +344,16 @@ def test_an_address_of_this_host_is_one_however_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ['machine = ["a"]', 'machine = ""', "provisioners = 1", 'data = "lab"', 'folder = ""', "verbose = true"]
+    "wrong",
+    [
+        'machine = ["a"]',
+        'machine = ""',
+        "provisioners = 1",
+        'data = "lab"',
+        'folder = ""',
+        'vagrantfile = ""',
+        "verbose = true",
+    ],
 )
 def test_an_option_that_cannot_be_is_refused_with_its_line(wrong: str) -> None:
     text = f"""\
@@ -334,6 +368,23 @@ name = "w"
 kind = "ping"
 """
     with pytest.raises(BadInput, match=r"s\.toml:4"):
+        read(text, "s.toml", [])
+
+
+def test_one_place_is_named_and_not_two() -> None:
+    text = """\
+name = "s"
+[environments.web]
+kind = "vagrant"
+folder = "a"
+vagrantfile = "b"
+[factors]
+environment = ["web"]
+[[workloads]]
+name = "w"
+kind = "ping"
+"""
+    with pytest.raises(BadInput, match="only one of vagrantfile and folder"):
         read(text, "s.toml", [])
 
 

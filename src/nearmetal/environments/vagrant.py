@@ -1,7 +1,8 @@
 """The machine of a Vagrantfile, whatever makes it: brought up for each boot, or used as it runs.
 
 Options in [environments.NAME]:
-`folder`        where the Vagrantfile is
+`vagrantfile`   the Vagrantfile, or the folder where it is
+`folder`        the same folder, in place of `vagrantfile`; where neither is given, the one that we are in
 `machine`       which of its machines, where it has several
 `provisioners`  false: what would be installed in a new machine is not
 `data`          the address on it that is measured, where that is not the one that SSH reaches
@@ -18,9 +19,9 @@ it shows first is the only one that is accepted from then on.
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, IPvAnyAddress, StrictBool
+from pydantic import Field, IPvAnyAddress, StrictBool, model_validator
 
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
 from nearmetal.lab.behind_ssh import BehindSsh, GuestBehindSsh, found_inside, permitted
@@ -47,19 +48,31 @@ _OFF = ("poweroff", "shutoff", "aborted", "stopped", "not_running", "off")
 """What providers call a machine that is there and switched off."""
 
 
+_NAMES = ("Vagrantfile", "vagrantfile")
+"""What Vagrant looks for in a folder."""
+
 _LOOK_AGAIN = 0.1
 """Seconds between two looks for the identity of a machine that comes up."""
 
 
 class Options(Frozen):
-    folder: Annotated[str, Field(min_length=1)] = "."
+    vagrantfile: Annotated[str, Field(min_length=1)] | None = None
+    folder: Annotated[str, Field(min_length=1)] | None = None
     machine: Annotated[str, Field(min_length=1)] | None = None
     provisioners: StrictBool = True
     data: IPvAnyAddress | None = None
 
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.vagrantfile is not None and self.folder is not None:
+            raise ValueError("it takes only one of vagrantfile and folder")
+        return self
+
     @property
     def whole_folder(self) -> str:
-        return str(Path(self.folder).expanduser().absolute())
+        given = Path(self.vagrantfile or self.folder or ".").expanduser().absolute()
+        is_file = self.vagrantfile is not None and given.name in _NAMES and not given.is_dir()
+        return str(given.parent if is_file else given)
 
 
 class VagrantEnvironment:
@@ -299,9 +312,9 @@ def _vagrantfile(options: Options) -> Finding:
     folder = Path(options.whole_folder)
     return finding(
         f"a Vagrantfile in {folder}",
-        any((folder / name).is_file() for name in ("Vagrantfile", "vagrantfile")),
-        "there is none",
-        "name the folder where it is: folder = …",
+        any((folder / name).is_file() for name in _NAMES),
+        "that is a file, and of another name" if folder.is_file() else "there is none",
+        'name it, or the folder where it is: vagrantfile = "…/Vagrantfile"',
     )
 
 
