@@ -1,7 +1,9 @@
 """A machine of vSphere's is lent and given back over a vSphere of paper; killed at each of its steps as well."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -277,6 +279,20 @@ async def test_without_pyvmomi_it_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     (said, *_) = [one for one in await made.check(spec, SPEC, LocalSite()) if not one.ok]
     assert said.remedy == 'pip install "nearmetal[vmware]"'
     with pytest.raises(HostCannot, match="not installed"):
+        await made.create(order("boot"), LocalSite(), Notes())
+
+
+async def test_a_pyvmomi_that_is_broken_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyVmomi").mkdir()
+    (tmp_path / "pyVmomi" / "__init__.py").write_text("from nowhere_at_all import vim\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pyVmomi", raising=False)
+    made = VmwareEnvironment()
+    spec = EnvironmentSpec.model_validate({"kind": "vmware", "vm": "web", **OPTIONS})
+    (said, *_) = [one for one in await made.check(spec, SPEC, LocalSite()) if not one.ok]
+    assert said.what == "pyVmomi" and "cannot be imported (ModuleNotFoundError: No module" in said.detail
+    assert said.remedy == "pip install --force-reinstall pyvmomi"
+    with pytest.raises(HostCannot, match="cannot be imported"):
         await made.create(order("boot"), LocalSite(), Notes())
 
 

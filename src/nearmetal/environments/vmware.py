@@ -19,6 +19,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Annotated, Any, ClassVar
 
@@ -143,7 +144,7 @@ class VmwareEnvironment:
         return Options.model_validate(dict(options)).template is None
 
     def _api(self, account: Account) -> Api:
-        _must_be_installed()
+        _must_be_importable()
         if account not in self._apis:
             self._apis[account] = Vsphere(account)
         return self._apis[account]
@@ -154,7 +155,7 @@ class VmwareEnvironment:
         options = Options.model_validate(dict(spec.options))
         provision = spec.provision or self.provisions[0]
         found = [
-            provided("pyVmomi", _must_be_installed),
+            provided("pyVmomi", _must_be_importable),
             finding("this host", site.spec is None, "vSphere is spoken to from here", "leave machine.host out"),
             provided("a password", options.account.password),
             provided("a way to log in", lambda: ssh_login.refuse_unusable(options.way("192.0.2.1"), "the guest")),
@@ -246,10 +247,18 @@ async def _looked_at(api: Api, options: Options, spec: MachineSpec, provision: P
     return found
 
 
-def _must_be_installed() -> None:
-    """HostCannot when pyVmomi is not: not everybody needs it."""
+def _must_be_importable() -> None:
+    """HostCannot when pyVmomi is not installed, as not everybody needs it, or is broken."""
     if find_spec("pyVmomi") is None:
         raise HostCannot("it is not installed", "pyVmomi", 'pip install "nearmetal[vmware]"')
+    try:
+        import_module("pyVmomi")
+        import_module("pyVim.connect")
+    except Exception as error:  # a damaged or half-installed package may raise anything
+        said = f"{type(error).__name__}: {error}"
+        raise HostCannot(
+            f"it is installed and cannot be imported ({said})", "pyVmomi", "pip install --force-reinstall pyvmomi"
+        ) from None
 
 
 def _borrowed(seen: Seen, order: Order, options: Options) -> Borrowed:
