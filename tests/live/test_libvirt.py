@@ -134,9 +134,9 @@ async def test_what_libvirt_refuses_is_told_in_its_words(
     ("uri", "told"),
     [
         ("qemu:///system?socket=/nowhere/libvirt-sock", "Failed to connect socket"),
-        ("test:///default", "only QEMU's boot the lab's image"),
-        ("qemu+ssh://root@elsewhere/system", "domains are made where their switch is"),
-        ("nonsense", "only QEMU's boot the lab's image"),
+        ("test:///default", "none of QEMU's driver on this host"),
+        ("qemu+ssh://root@elsewhere/system", "none of QEMU's driver on this host"),
+        ("nonsense", "none of QEMU's driver on this host"),
     ],
 )
 async def test_a_libvirt_that_cannot_serve_is_told_before(

@@ -242,13 +242,25 @@ def _disk(guest: Guest, base: str, folder: str) -> list[str]:
     return ["qemu-img", "convert", "-q", "-f", "qcow2", "-O", guest.disk_format, base, file]
 
 
+def _is_qemus_here(uri: str) -> bool:
+    """Whether guests at a URI can boot the lab's image, and hang on the switch of this host. Pure."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return False
+    return parts.scheme.partition("+")[0] == "qemu" and not parts.hostname
+
+
 async def _connected(uri: str, site: Site) -> Finding:
     """Whether there is a libvirt at the URI whose guests can be put on the lab's switch."""
     what = f"libvirt at {uri}"
-    parts = urlsplit(uri)
-    if parts.scheme.partition("+")[0] != "qemu" or parts.hostname:
-        detail = "domains are made where their switch is, and only QEMU's boot the lab's image"
-        return finding(what, False, detail, 'use uri = "qemu:///system", and place machines by machine.host')
+    if not _is_qemus_here(uri):
+        detail = "this URI is none of QEMU's driver on this host, such as qemu:///system, where nearmetal makes domains"
+        remedy = (
+            'write uri = "qemu:///system", or "qemu+unix:///system?socket=…"; any other connection takes a domain of '
+            'yours: domain = "…"; nearmetal\'s own are placed on other hosts by machine.host'
+        )
+        return finding(what, False, detail, remedy)
     try:
         told = await Connection(uri, site).run("version", "--daemon")
     except HostCannot as error:
