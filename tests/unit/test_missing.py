@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nearmetal import plugins
-from nearmetal.errors import HostCannot
+from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
 from nearmetal.run import missing
@@ -102,6 +102,31 @@ async def test_a_host_that_cannot_be_reached_is_lacking_where_it_is_asked_for(as
     found = await missing.cannot_run(study, open_site)
     assert {treatment["place"] for treatment, _ in found} == {"moon"}
     assert {(lacking.what, lacking.remedy) for _, lacking in found} == {("host moon", "reach it")}
+
+
+async def test_a_jump_host_that_is_in_the_way_is_named(asked: list[Asked]) -> None:
+    async def refusing(name: str) -> Site:
+        raise HostCannot("it accepts none of your keys", "the jump host u@gate of the host far (far)", "ssh-copy-id")
+
+    study = read(STUDY.replace("[machine]", '[hosts.far]\nssh = "far"\n[machine]\nhost = "far"'), "s.toml")
+    found = await missing.cannot_run(study, refusing)
+    assert {lacking.what for _, lacking in found} == {"the jump host u@gate of the host far (far)"}
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ('address = "root@127.0.0.1:99999"', "[environments.metal], `address`"),
+        ('address = "root@lab3"\nkey = "/no/such"', "[environments.metal], `key`"),
+        ('address = "root@lab3"\nhost_key = "rubbish"', "[environments.metal], `host_key`"),
+    ],
+)
+async def test_what_is_wrong_of_the_way_to_a_machine_is_told_with_its_place(options: str, place: str) -> None:
+    metal = f'[environments.metal]\nkind = "ssh"\nprovision = "reuse"\n{options}\n[machine]'
+    text = STUDY.replace("[machine]", metal).replace('["served"]', '["metal"]').replace('isolation = "kernel"\n', "")
+    with pytest.raises(BadInput) as error:
+        await missing.cannot_run(read(text, "s.toml"), open_site)
+    assert error.value.where == place
 
 
 @pytest.mark.parametrize(("table", "key"), [("machine", "machine.cpus"), ("clients", "clients.cpus")])

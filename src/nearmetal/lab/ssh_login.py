@@ -9,7 +9,11 @@ is ever typed where a password is asked for.
 import asyncio
 import os
 import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import asyncssh
 
@@ -21,25 +25,32 @@ _TARGET = re.compile(
     r"(?:(?P<user>[^@]+)@)?(?:\[(?P<bracketed>[^\]]+)\]|(?P<host>[^\[\]]+?))(?::(?P<port>[0-9]{1,5}))?"
 )
 _KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
+_PORT = 22
 _SILENCE = (15, 3)
 """Seconds between two signs of life on a connection that says nothing, and how many may be missing: a host that lost
 its power would otherwise never be missed."""
 
 
-def parse(spec: HostSpec) -> tuple[str, str | None, int | None]:
-    """Host, user and port of "user@host:port", "user@[address]:port" or an address alone. BadInput."""
+def parse(spec: HostSpec, where: str = "") -> tuple[str, str | None, int | None]:
+    """Host, user and port of "user@host:port", "user@[address]:port" or an address alone. BadInput at `where`."""
     text = spec.ssh
     user, _, rest = text.rpartition("@")
     if rest.count(":") > 1 and not rest.startswith("["):
         return rest, user or None, None  # an IPv6 address without brackets
     found = _TARGET.fullmatch(text)
-    if not found or int(found["port"] or 22) > 65535:
-        raise BadInput(f"{text!r} is no address of an SSH server", "[hosts] ssh", 'write it as "user@host:port"')
+    if not found or int(found["port"] or _PORT) > 65535:
+        raise BadInput(f"{text!r} is no address of an SSH server", where, 'write it as "user@host:port"')
     return found["bracketed"] or found["host"], found["user"], int(found["port"]) if found["port"] else None
 
 
-def refuse_unusable(spec: HostSpec, where: str) -> None:
-    """BadInput or HostCannot, with what helps, for what can be seen to be wrong before anything answers."""
+def refuse_unusable(spec: HostSpec, where: str, address: str = "ssh") -> None:
+    """BadInput or HostCannot, with what helps, for what can be seen to be wrong before anything answers.
+
+    `address` is the option at `where` that the address stands in.
+    """
+    parse(spec, f"{where}, `{address}`")
+    if spec.jump:
+        parse(HostSpec(ssh=spec.jump), f"{where}, `jump`")
     _known(spec, where, _options(spec, where)[1])
 
 
@@ -57,9 +68,20 @@ async def _log_in(spec: HostSpec, where: str) -> asyncssh.SSHClientConnection:
     host, options = _options(spec, where)
     through: asyncssh.SSHClientConnection | None = None
     for jump in filter(None, str(spec.jump or options.tunnel or "").split(",")):
-        by, at = HostSpec(ssh=jump), f"the jump host {jump} of {where}"
+        at = f"the jump host {jump.strip()} of {where}"
+        by = _jump_host(jump.strip(), at)
         through = await _connect(by, at, *_options(by, at), through)
     return await _connect(spec, where, host, options, through)
+
+
+def _jump_host(jump: str, where: str) -> HostSpec:
+    """HostCannot for what OpenSSH's configuration may say and nearmetal does not take."""
+    try:
+        return HostSpec(ssh=jump)
+    except ValueError:
+        raise HostCannot(
+            f"{jump!r} is no address that nearmetal takes", where, 'write it as "user@host:port", or name a `Host`'
+        ) from None
 
 
 async def _connect(
@@ -70,15 +92,18 @@ async def _connect(
     through: asyncssh.SSHClientConnection | None,
 ) -> asyncssh.SSHClientConnection:
     client = _Client()
+    known = _known(spec, where, options)
     try:
         connection = await asyncssh.connect(
             host,
             options=options,
             tunnel=through,
-            known_hosts=_known(spec, where, options),
+            known_hosts=known,
             client_factory=lambda: client,
         )
     except asyncssh.HostKeyNotVerifiable as error:
+        if client.shown and spec.host_key is None and isinstance(known, list):
+            client.shown.refuse_another(known, where, _by_hand(spec))
         raise HostCannot(
             f"its host key is not one that you know: {error}",
             where,
@@ -115,10 +140,33 @@ def _by_hand(spec: HostSpec) -> str:
     return f"{f'-p {port} ' if port else ''}{f'{user}@' if user else ''}{host}"
 
 
+@dataclass(frozen=True)
+class _Shown:
+    """A host key that was shown and is not trusted, and the name by which known_hosts has its host."""
+
+    name: str
+    key: asyncssh.SSHKey
+
+    def refuse_another(self, files: Sequence[str], where: str, by_hand: str) -> None:
+        """HostCannot when one of these files has another key of the same host."""
+        for file in files:
+            # The port is in the name: by itself, it would have asyncssh take the key of the same host's other servers.
+            known = asyncssh.match_known_hosts(file, self.name, "", None)[0]
+            if known:
+                prints = ", ".join(key.get_fingerprint() for key in known)
+                raise HostCannot(
+                    f"its host key is ANOTHER than the one known: {self.key.get_fingerprint()}; {file} has {prints}",
+                    where,
+                    f"ask whoever runs it; if it was made anew: ssh-keygen -f {shlex.quote(file)} "
+                    f"-R {shlex.quote(self.name)}, then log in once by hand and compare the key (ssh {by_hand})",
+                )
+
+
 class _Client(asyncssh.SSHClient):
-    """Answers no prompt, and remembers that there was one."""
+    """Answers no prompt and trusts no key by itself, and remembers both."""
 
     was_asked = False
+    shown: _Shown | None = None
 
     def password_auth_requested(self) -> None:
         self.was_asked = True
@@ -126,31 +174,73 @@ class _Client(asyncssh.SSHClient):
     def kbdint_auth_requested(self) -> None:
         self.was_asked = True
 
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        self.shown = _Shown(host if port in (None, _PORT) else f"[{host}]:{port}", key)
+        return False
+
 
 def _options(spec: HostSpec, where: str) -> tuple[str, asyncssh.SSHClientConnectionOptions]:
     """The host, and what the user's configuration and the study say of the way there."""
-    host, user, port = parse(spec)
+    host, user, port = parse(spec, where)
     interval, missing = _SILENCE
-    given = {"username": user, "port": port, "client_keys": [str(_file(spec.key))] if spec.key else None}
+    given = {"username": user, "port": port}
     try:
-        return host, asyncssh.SSHClientConnectionOptions(
+        configured = asyncssh.SSHClientConnectionOptions(
             host=host,
+            config=(),  # the user's own, now: what it says of key files, host keys and jump hosts is read below
+            client_keys=None,
             login_timeout=LIMITS.command,
             keepalive_interval=interval,
             keepalive_count_max=missing,
             **{key: value for key, value in given.items() if value is not None},
         )
-    except FileNotFoundError as error:
-        raise BadInput("there is no such key file", str(error.filename), "name one that is there") from None
-    except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
-        raise HostCannot(
-            f"a key cannot be used: {error}",
-            where,
-            "a key with a passphrase is used by way of an agent: ssh-add KEY, and leave `key` out",
-        ) from None
+        keys = _keys(spec, where, configured)
+        return host, asyncssh.SSHClientConnectionOptions(configured, client_keys=keys, ignore_encrypted=not spec.key)
     except (asyncssh.Error, OSError, ValueError) as error:
         raise HostCannot(
             f"your SSH configuration cannot be used: {error}", where, f"try: ssh {_by_hand(spec)}"
+        ) from None
+
+
+def _keys(spec: HostSpec, where: str, configured: asyncssh.SSHClientConnectionOptions) -> Sequence[str] | None:
+    """The key files to log in with; none leaves the user's usual ones and the agent. BadInput, HostCannot."""
+    config = configured.config
+    files = [str(_file(str(name))) for name in cast(list[str], config.get("IdentityFile", []))]
+    if spec.key:
+        named = [str(_file(spec.key))]
+        if not _file(spec.key).exists():
+            raise BadInput(f"there is no such key file: {named[0]}", f"{where}, `key`", "name one that is there")
+        is_public_fine = False
+    else:
+        # OpenSSH passes over those that are not there, and so do we.
+        named = [file for file in files if os.access(file, os.R_OK)]
+        is_public_fine = bool(config.get("IdentitiesOnly"))
+        if files and not named and is_public_fine:
+            return None  # only those, and there are none
+    for file in named:
+        _refuse_unusable_key(file, where, is_public_fine, is_locked_fine=not spec.key)
+    return named if files or spec.key else ()
+
+
+def _refuse_unusable_key(file: str, where: str, is_public_fine: bool, is_locked_fine: bool) -> None:
+    """HostCannot, which names the file. asyncssh has one error for all that is wrong, and its text tells them apart."""
+    try:
+        asyncssh.load_keypairs(file, skip_public=is_public_fine, ignore_encrypted=is_locked_fine)
+    except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+        if "passphrase" in str(error).lower():
+            raise HostCannot(
+                f"the key {file} cannot be used: it has a passphrase",
+                where,
+                f"use it by way of an agent: ssh-add {shlex.quote(file)}, and leave `key` out",
+            ) from None
+        raise HostCannot(
+            f"the key {file} cannot be used: it is no private key ({error})",
+            where,
+            "name the file of a private key, as ssh-keygen writes it (not its .pub)",
+        ) from None
+    except OSError as error:
+        raise HostCannot(
+            f"the key {file} cannot be read: {_said(error)}", where, "name a file that you can read"
         ) from None
 
 
@@ -158,12 +248,15 @@ def _known(spec: HostSpec, where: str, options: asyncssh.SSHClientConnectionOpti
     """The host keys that are accepted; none rather than any. Without a file of them asyncssh would trust whoever
     answers."""
     if spec.host_key is None:
-        return options.known_hosts or [str(path) for name in _KNOWN_HOSTS if (path := _file(name)).is_file()] or b""
+        names = cast(Sequence[str], options.known_hosts or _KNOWN_HOSTS)
+        return [str(path) for name in names if (path := _file(name)).is_file()] or b""
     try:
         return [asyncssh.import_public_key(spec.host_key)], [], []
     except asyncssh.KeyImportError:
         raise BadInput(
-            "host_key is no public key", where, 'write it as in ssh_host_ed25519_key.pub: "ssh-ed25519 AAAA…"'
+            "host_key is no public key",
+            f"{where}, `host_key`",
+            'write it as in ssh_host_ed25519_key.pub: "ssh-ed25519 AAAA…"',
         ) from None
 
 

@@ -129,11 +129,30 @@ class _Here:
     async def _host(self, name: str) -> _Host | Finding:
         if name not in self._hosts:
             try:
+                self._refuse_unusable(name)
                 site = await self._open_site(name)
                 self._hosts[name] = _Host(site, await available_cpus(site), await _memory_of(site))
             except HostCannot as error:
-                self._hosts[name] = Finding(what=f"host {name}", ok=False, detail=error.what, remedy=error.remedy)
+                self._hosts[name] = Finding(
+                    # Which is not always the host itself: a jump host on the way there tells its own name.
+                    what=error.where or f"host {name}",
+                    ok=False,
+                    detail=error.what,
+                    remedy=error.remedy,
+                )
         return self._hosts[name]
+
+    def _refuse_unusable(self, name: str) -> None:
+        """BadInput or HostCannot, with the place in the study, for what is seen to be wrong before a host answers."""
+        spec = hosts.of(self._study).get(name)
+        if spec is None:
+            return
+        from nearmetal.lab.ssh_login import refuse_unusable  # for a study of this host alone it would load in vain
+
+        if name in self._study.environments:
+            refuse_unusable(spec, f"[environments.{name}]", "address")
+        else:
+            refuse_unusable(spec, f"[hosts.{name}]")
 
     async def _of(
         self, level: str, spec: MachineSpec, host: _Host, asked: list[Finding], link: LinkSpec

@@ -1,0 +1,133 @@
+"""Logging in to a host of the user's own: what their configuration says of it, and what is told when it fails."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab.ssh_login import log_in, refuse_unusable
+from nearmetal.model import HostSpec
+
+from .test_ssh import CLIENT, HOST, OTHER, free_port, serving
+
+WHERE = "the host far"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's ~/.ssh, with nobody's agent."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    folder = tmp_path / ".ssh"
+    folder.mkdir()
+    return folder
+
+
+@contextlib.asynccontextmanager
+async def far(home: Path, known: asyncssh.SSHKey | None = HOST) -> AsyncIterator[HostSpec]:
+    """A host that answers, and what known_hosts has of it."""
+    async with serving() as server:
+        port = server.get_port()
+        if known is not None:
+            (home / "known_hosts").write_text(f"[127.0.0.1]:{port} {public(known)}\n")
+        yield HostSpec(ssh=f"root@127.0.0.1:{port}")
+
+
+def public(key: asyncssh.SSHKey) -> str:
+    return key.export_public_key().decode().strip()
+
+
+async def refused(spec: HostSpec) -> HostCannot:
+    with pytest.raises(HostCannot) as error:
+        (await log_in(spec, WHERE)).abort()
+    return error.value
+
+
+# ── Keys ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_key_file_of_the_configuration_that_is_not_there_is_passed_over(home: Path) -> None:
+    CLIENT.write_private_key(str(home / "mine"))
+    (home / "config").write_text("Host *\n  IdentityFile ~/.ssh/none\n  IdentityFile ~/.ssh/mine\n")
+    async with far(home) as spec:
+        (await log_in(spec, WHERE)).abort()
+        (home / "mine").unlink()
+        assert "none of your keys" in (await refused(spec)).what
+        (home / "config").write_text("Host *\n  IdentityFile ~/.ssh/none\n  IdentitiesOnly yes\n")
+        CLIENT.write_private_key(str(home / "id_ed25519"))
+        assert "none of your keys" in (await refused(spec)).what, "it is not among the only ones"
+
+
+def test_a_file_that_is_no_key_is_told_apart_from_one_with_a_passphrase(home: Path) -> None:
+    text, locked = home / "text", home / "locked"
+    text.write_text("no key\n")
+    with pytest.raises(HostCannot) as error:
+        refuse_unusable(HostSpec(ssh="far", key=str(text)), WHERE)
+    assert f"{text} cannot be used: it is no private key" in error.value.what
+    assert "passphrase" not in str(error.value)
+    CLIENT.write_private_key(str(locked), "pkcs8-pem", passphrase="secret")
+    with pytest.raises(HostCannot) as error:
+        refuse_unusable(HostSpec(ssh="far", key=str(locked)), WHERE)
+    assert f"{locked} cannot be used: it has a passphrase" in error.value.what
+    assert f"ssh-add {locked}" in error.value.remedy
+
+
+# ── Host keys ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_another_host_key_than_the_known_one_is_told_as_such(home: Path) -> None:
+    CLIENT.write_private_key(str(home / "id_ed25519"))
+    async with far(home, known=OTHER) as spec:
+        told = await refused(spec)
+    name = spec.ssh.removeprefix("root@127.0.0.1:")
+    assert "ANOTHER" in told.what and str(home / "known_hosts") in told.what
+    assert HOST.get_fingerprint() in told.what and OTHER.get_fingerprint() in told.what
+    assert "ask whoever runs it" in told.remedy and f"-R '[127.0.0.1]:{name}'" in told.remedy
+
+
+async def test_a_host_of_which_nothing_is_known_is_not_told_as_changed(home: Path) -> None:
+    """Nor one at another port of a known one's address, as forwarded ports of machines are."""
+    async with far(home, known=None) as spec:
+        assert "not one that you know" in (await refused(spec)).what
+        (home / "known_hosts").write_text(f"127.0.0.1 {public(OTHER)}\n")
+        assert "not one that you know" in (await refused(spec)).what
+
+
+# ── The way there ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_jump_host_of_the_configuration_is_gone_through(home: Path) -> None:
+    CLIENT.write_private_key(str(home / "id_ed25519"))
+    async with far(home) as spec:
+        jump = f"root@127.0.0.1:{free_port()}"
+        (home / "config").write_text(
+            f"Host metal\n  HostName 127.0.0.1\n  Port {spec.ssh.rpartition(':')[2]}\n  User root\n  ProxyJump {jump}\n"
+        )
+        told = await refused(HostSpec(ssh="metal"))
+    assert told.where == f"the jump host {jump} of {WHERE}" and "Connection refused" in told.what
+
+
+async def test_a_jump_host_that_cannot_be_read_is_told(home: Path) -> None:
+    (home / "config").write_text("Host metal\n  ProxyJump ssh://root@gate\n")
+    told = await refused(HostSpec(ssh="metal"))
+    assert "ssh://root@gate" in told.what and told.where.endswith(f"of {WHERE}")
+
+
+@pytest.mark.parametrize(
+    ("given", "place", "told"),
+    [
+        ({"ssh": "root@far:99999"}, "[hosts.far], `ssh`", "is no address"),
+        ({"ssh": "far", "jump": "root@far:99999"}, "[hosts.far], `jump`", "is no address"),
+        ({"ssh": "far", "key": "/no/such"}, "[hosts.far], `key`", "no such key file: /no/such"),
+        ({"ssh": "far", "host_key": "rubbish"}, "[hosts.far], `host_key`", "no public key"),
+    ],
+)
+def test_what_is_wrong_in_a_study_is_told_with_its_place(
+    home: Path, given: dict[str, str], place: str, told: str
+) -> None:
+    with pytest.raises(BadInput, match=told) as error:
+        refuse_unusable(HostSpec.model_validate(given), "[hosts.far]")
+    assert error.value.where == place
