@@ -30,7 +30,7 @@ async def _prove(site: LocalSite, cpus: str | None, rounds: int, seconds: float,
     """Of a standing isolation its CPU against another; else the same CPU before and after, which says more."""
     host = await hosts.survey(site)
     path = standing.ledger_path()
-    held = standing.held_changes(path)
+    held = await standing.held_changes(site, path)
     stands = standing.isolated_cpus(held) or host.isolated
     wanted = hosts.chosen(cpus or stands or None, host)
     cpu = wanted[-1]

@@ -8,6 +8,7 @@ from nearmetal.model import Completed, Running
 
 PROBE = "probe"
 CPU = "/sys/devices/system/cpu"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Pretended:
@@ -23,6 +24,7 @@ class Pretended:
             f"{CPU}/isolated": "\n",
             f"{CPU}/nohz_full": "(null)\n",
             "/proc/cmdline": "quiet\n",
+            BOOT_ID: "first\n",
             **{f"{CPU}/cpu{number}/topology/thread_siblings_list": "0-1\n" for number in (0, 1)},
             f"{CPU}/cpu1/cpufreq/scaling_governor": "powersave\n",
         }

@@ -17,7 +17,7 @@ from nearmetal.lab.hearing import Heard
 from nearmetal.lab.ledger import held, outstanding
 from nearmetal.model import Change, Commands
 
-from .isolate_host import CPU, PROBE, Pretended
+from .isolate_host import BOOT_ID, CPU, PROBE, Pretended
 
 
 @pytest.fixture
@@ -112,11 +112,43 @@ async def test_it_stands_until_off_and_then_all_is_as_before(box: Pretended, pat
     assert "isolcpus=1" in box.files[GRUB_DROP_IN]
     assert set(box.tasks.values()) == {"0"}
     assert {one.state for one in await standing.status(box, path)} == {"holds"}
-    assert standing.isolated_cpus(standing.held_changes(path)) == "1"
+    assert standing.isolated_cpus(await standing.held_changes(box, path)) == "1"
     assert {one.outcome for one in await standing.off(box, path)} == {"restored"}
     assert box.snapshot() == before
     assert not path.exists()
     assert await standing.off(box, path) == []
+
+
+async def test_a_boot_takes_along_all_but_what_the_boot_loader_was_told(box: Pretended, path: Path) -> None:
+    fresh = Pretended().snapshot()
+    await standing.on(await changes(box, boot=True), box, path)
+    drop_in = box.files[GRUB_DROP_IN]
+    box.sysctls, box.files, box.tasks = Pretended().snapshot()
+    box.files |= {GRUB_DROP_IN: drop_in, BOOT_ID: "second\n"}
+    assert [one.change.kind for one in await standing.status(box, path)] == ["boot"]
+
+    with pytest.raises(HostCannot, match="isolated already"):
+        await standing.on([tiers.by_boot_loader([0])], box, path)
+    assert (await standing.on(await changes(box, boot=True), box, path)).refused == ()
+    assert standing.isolated_cpus(await standing.held_changes(box, path)) == "1"
+    assert {one.state for one in await standing.status(box, path)} == {"holds"}
+
+    box.tasks["task:99:1"] = "0"  # somebody's own
+    assert {one.outcome for one in await standing.off(box, path)} <= {"restored", "already so"}
+    assert (box.sysctls, {**box.files, BOOT_ID: "first\n"}) == fresh[:2]
+    assert not path.exists()
+
+
+async def test_what_is_refused_after_a_boot_leaves_what_the_boot_loader_was_told(box: Pretended, path: Path) -> None:
+    await standing.on(await changes(box, boot=True), box, path)
+    drop_in = box.files[GRUB_DROP_IN]
+    box.sysctls, box.files, box.tasks = Pretended().snapshot()
+    box.files |= {GRUB_DROP_IN: drop_in, BOOT_ID: "second\n"}
+    box.immovable.add("irq:5")
+    with pytest.raises(HostCannot, match="everything was put back"):
+        await standing.on(await changes(box, strict=True), box, path)
+    assert box.files[GRUB_DROP_IN] == drop_in
+    assert [one.change.kind for one in await standing.status(box, path)] == ["boot"]
 
 
 async def test_off_does_not_boot_a_host_again(box: Pretended, path: Path) -> None:

@@ -1,7 +1,8 @@
 """An isolation that stands after the command that made it: its ledger, and putting everything back.
 
 Its ledger lies beside those of runs, in a folder of its own: a run replays the ledgers of dead runs before it starts,
-and it must not undo what somebody wants to stand. Only `isolate off` and `clean` do.
+and it must not undo what somebody wants to stand. Only `isolate off` and `clean` do. A boot of the host takes along
+all but what its boot loader was told; what it took is no longer held, and may be set again.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from nearmetal.lab.change_kinds import KINDS
 from nearmetal.lab.changes import Applied, Undone
 from nearmetal.lab.clean import standing_folder
 from nearmetal.lab.ledger import Ledger, outstanding
+from nearmetal.lab.site import must
 from nearmetal.model import Change, Commands
 
 State = Literal["holds", "in part", "as before", "changed since", "gone"]
@@ -38,11 +40,15 @@ def ledger_path() -> Path:
     return standing_folder() / "host.jsonl"
 
 
-def held_changes(path: Path) -> tuple[Change, ...]:
+async def held_changes(commands: Commands, path: Path) -> tuple[Change, ...]:
     """What stands, oldest first; nothing when nothing does."""
     if not path.exists():
         return ()
-    return tuple(change for _, change in reversed(outstanding(path).changes))
+    return tuple(change for _, change in reversed(outstanding(path).in_boot(await _boot_id(commands))))
+
+
+async def _boot_id(commands: Commands) -> str:
+    return (await must(commands, "cat", "/proc/sys/kernel/random/boot_id")).decode().strip()
 
 
 def isolated_cpus(stands: Sequence[Change]) -> str:
@@ -53,15 +59,23 @@ def isolated_cpus(stands: Sequence[Change]) -> str:
 async def on(wanted: Sequence[Change], commands: Commands, path: Path) -> Applied:
     """Change it all, so that it stands. What is required and does not stick undoes the rest, and is HostCannot."""
     with closing(_opened(path)) as ledger:
-        if ledger.outstanding().changes:
+        ledger.in_boot(await _boot_id(commands))
+        told = dict(ledger.outstanding().changes)
+        if any(change.kind != "boot" or _contradicts(change, wanted) for change in told.values()):
             raise HostCannot("this host is isolated already", str(path), "first: nearmetal isolate off")
-        applied = await changes.apply(wanted, ledger, _reach(commands))
+        new = [change for change in wanted if change.kind != "boot" or not told]
+        applied = await changes.apply(new, ledger, _reach(commands))
         if applied.refused:
-            undone = await changes.undo(ledger, _reach(commands))
+            undone = await changes.undo(ledger, _reach(commands), but=told)
             left = [one.told.splitlines()[0] for one in undone if one.outcome in ("left", "failed")]
-            told = "everything was put back" if not left else f"not put back: {'; '.join(left)}"
-            raise HostCannot(f"{'; '.join(applied.refused)}. {told}", remedy=_remedy(wanted, applied))
+            outcome = "everything was put back" if not left else f"not put back: {'; '.join(left)}"
+            raise HostCannot(f"{'; '.join(applied.refused)}. {outcome}", remedy=_remedy(wanted, applied))
         return applied
+
+
+def _contradicts(told: Change, wanted: Sequence[Change]) -> bool:
+    """Whether the boot loader is to be told something else than it was."""
+    return any(change.kind == "boot" and change.after != told.after for change in wanted)
 
 
 def _remedy(wanted: Sequence[Change], applied: Applied) -> str:
@@ -77,6 +91,7 @@ async def off(commands: Commands, path: Path) -> list[Undone]:
     if not path.exists():
         return []
     with closing(_opened(path)) as ledger:
+        ledger.in_boot(await _boot_id(commands))
         return await changes.undo(ledger, _reach(commands))
 
 
@@ -88,7 +103,7 @@ def _opened(path: Path) -> Ledger:
 
 
 async def status(commands: Commands, path: Path) -> list[Standing]:
-    return [await _standing(change, commands) for change in held_changes(path)]
+    return [await _standing(change, commands) for change in await held_changes(commands, path)]
 
 
 async def _standing(change: Change, commands: Commands) -> Standing:

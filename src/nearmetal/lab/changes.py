@@ -4,7 +4,7 @@ Before a value is changed, the ledger holds what it was; an undo restores only w
 it. What somebody else set meanwhile is theirs: it is left, and told.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -85,14 +85,16 @@ async def _write(change: Change, commands: Commands) -> str:
     return "" if kind.holds(actual, change.after) else f"it reads back as {kind.shown(actual)}"
 
 
-async def undo(ledger: Ledger, reach: Reach) -> list[Undone]:
-    """Put back everything the ledger still holds, newest first. Idempotent.
+async def undo(ledger: Ledger, reach: Reach, *, but: Collection[int] = ()) -> list[Undone]:
+    """Put back everything the ledger still holds `but` these numbers, newest first. Idempotent.
 
     What could not be put back stays in the ledger, for `clean` to try again. What somebody else has changed since is
     theirs, and what was on a machine that is gone went with it: both are told, and forgotten.
     """
     outcomes: list[Undone] = []
     for number, change in ledger.outstanding().changes:
+        if number in but:
+            continue
         try:
             outcome = await _put_back(change, await reach(change.on))
         except MachineGone as error:

@@ -15,6 +15,7 @@ from nearmetal.errors import BadInput
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger, held, ownerless
 from nearmetal.lab.qemu import snapshot
+from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.model import Frozen
 
@@ -72,6 +73,8 @@ async def put_right(paths: Sequence[Path]) -> Cleaned:
 async def _replay(path: Path) -> Cleaned:
     try:
         with held(path) as ledger:
+            if ledger.outstanding().boot_id:
+                ledger.in_boot(LocalSite().boot_id)
             return await _undo(path.stem, ledger)
     except BadInput as error:
         return Cleaned(ledgers=1, left=(str(error),))

@@ -28,6 +28,14 @@ class Outstanding:
     """With the number under which `undone` takes them."""
     hosts: Mapping[str, HostSpec]
     """How each host was reached on which there is, or was, something of it."""
+    boot_id: str = ""
+    """Of the boot of this host in which it was changed; "" where that does not matter."""
+
+    def in_boot(self, boot_id: str) -> tuple[tuple[int, Change], ...]:
+        """The changes that this boot of the host has: all of its own, of another one what the boot loader was told."""
+        if self.boot_id in ("", boot_id):
+            return self.changes
+        return tuple((number, change) for number, change in self.changes if change.kind == "boot")
 
 
 class _Account:
@@ -38,6 +46,7 @@ class _Account:
         self._changes: dict[int, Change] = {}
         self._hosts: dict[str, HostSpec] = {}
         self.numbered = 0
+        self._boot_id = ""
 
     def take(self, line: Mapping[str, Any]) -> None:
         match line["op"]:
@@ -53,10 +62,15 @@ class _Account:
                 self.numbered = line["number"] + 1
             case "undone":
                 self._changes.pop(line["number"], None)
+            case "boot":
+                self._boot_id = line["id"]
 
     def outstanding(self) -> Outstanding:
         return Outstanding(
-            tuple(reversed(self._handles.values())), tuple(reversed(self._changes.items())), dict(self._hosts)
+            tuple(reversed(self._handles.values())),
+            tuple(reversed(self._changes.items())),
+            dict(self._hosts),
+            self._boot_id,
         )
 
 
@@ -99,6 +113,16 @@ class Ledger:
 
     def undone(self, number: int) -> None:
         self._append({"op": "undone", "number": number})
+
+    def in_boot(self, boot_id: str) -> None:
+        """Note which boot of this host what follows belongs to; what another one took along is forgotten."""
+        held = self.outstanding()
+        still = dict(held.in_boot(boot_id))
+        for number, _ in held.changes:
+            if number not in still:
+                self.undone(number)
+        if held.boot_id != boot_id:
+            self._append({"op": "boot", "id": boot_id})
 
     def _append(self, line: dict[str, Any]) -> None:
         self._journal.append(line)
