@@ -10,6 +10,7 @@ mod launch;
 mod link;
 mod load_hostile;
 mod load_modes;
+mod load_priority;
 mod load_support;
 mod noise;
 mod sample;

@@ -44,7 +44,7 @@ async def held_changes(commands: Commands, path: Path) -> tuple[Change, ...]:
     """What stands, oldest first; nothing when nothing does."""
     if not path.exists():
         return ()
-    return tuple(change for _, change in reversed(outstanding(path).in_boot(await _boot_id(commands))))
+    return tuple(change for _, change in reversed(outstanding(path).changes_of_boot(await _boot_id(commands))))
 
 
 async def _boot_id(commands: Commands) -> str:
@@ -59,7 +59,7 @@ def isolated_cpus(stands: Sequence[Change]) -> str:
 async def on(wanted: Sequence[Change], commands: Commands, path: Path) -> Applied:
     """Change it all, so that it stands. What is required and does not stick undoes the rest, and is HostCannot."""
     with closing(_opened(path)) as ledger:
-        ledger.in_boot(await _boot_id(commands))
+        ledger.begin_boot(await _boot_id(commands))
         told = dict(ledger.outstanding().changes)
         if any(change.kind != "boot" or _contradicts(change, wanted) for change in told.values()):
             raise HostCannot("this host is isolated already", str(path), "first: nearmetal isolate off")
@@ -91,7 +91,7 @@ async def off(commands: Commands, path: Path) -> list[Undone]:
     if not path.exists():
         return []
     with closing(_opened(path)) as ledger:
-        ledger.in_boot(await _boot_id(commands))
+        ledger.begin_boot(await _boot_id(commands))
         return await changes.undo(ledger, _reach(commands))
 
 

@@ -74,7 +74,7 @@ async def _replay(path: Path) -> Cleaned:
     try:
         with held(path) as ledger:
             if ledger.outstanding().boot_id:
-                ledger.in_boot(LocalSite().boot_id)
+                ledger.begin_boot(LocalSite().boot_id)
             return await _undo(path.stem, ledger)
     except BadInput as error:
         return Cleaned(ledgers=1, left=(str(error),))

@@ -31,7 +31,7 @@ class Outstanding:
     boot_id: str = ""
     """Of the boot of this host in which it was changed; "" where that does not matter."""
 
-    def in_boot(self, boot_id: str) -> tuple[tuple[int, Change], ...]:
+    def changes_of_boot(self, boot_id: str) -> tuple[tuple[int, Change], ...]:
         """The changes that this boot of the host has: all of its own, of another one what the boot loader was told."""
         if self.boot_id in ("", boot_id):
             return self.changes
@@ -114,10 +114,10 @@ class Ledger:
     def undone(self, number: int) -> None:
         self._append({"op": "undone", "number": number})
 
-    def in_boot(self, boot_id: str) -> None:
+    def begin_boot(self, boot_id: str) -> None:
         """Note which boot of this host what follows belongs to; what another one took along is forgotten."""
         held = self.outstanding()
-        still = dict(held.in_boot(boot_id))
+        still = dict(held.changes_of_boot(boot_id))
         for number, _ in held.changes:
             if number not in still:
                 self.undone(number)

@@ -1,0 +1,78 @@
+use super::super::arguments::tests::plan;
+use super::super::engine::Choice;
+use super::super::errors::Failure;
+use super::super::measure::Measured;
+use super::super::recorder::Recorder;
+use super::*;
+
+#[test]
+fn the_histogram_covers_every_reply() {
+    let mut latency = Durations::default();
+    for microseconds in 3..3000 {
+        latency.record(microseconds * 1000);
+    }
+    let bounds = bounds(3_000, 2_999_000);
+    assert_eq!(bounds.first(), Some(&5_000));
+    assert_eq!(latency.counts_up_to(&bounds).iter().sum::<u64>(), 2997);
+}
+
+fn shown(recorder: Recorder, width: usize) -> String {
+    let plan = plan("http://a/ --mode open --rate 100000 --new-connections").unwrap();
+    let measured = Measured {
+        recorder,
+        started: 0,
+        elapsed: 10 * SECOND,
+        interrupted: false,
+    };
+    let engine = Choice {
+        name: "io_uring",
+        reason: String::new(),
+    };
+    let address = "127.0.0.1:80".parse().unwrap();
+    let document = Document::new(&plan, address, &engine, &measured).unwrap();
+    report(&plan, &document, &[], &measured.recorder.latency, width)
+}
+
+#[test]
+fn everything_fits_into_the_width() {
+    for width in 40..=80 {
+        let mut recorder = Recorder::default();
+        for microseconds in 3..300_000 {
+            recorder.latency.record(microseconds * 1000);
+            recorder.lateness.record(microseconds * 1000);
+        }
+        (recorder.attempted, recorder.completed) = (1_000_000, 900_000);
+        recorder.status = [0, 0, 800_000, 50_000, 25_000, 25_000];
+        for number in [libc::EMFILE, libc::ECONNREFUSED, libc::EHOSTUNREACH] {
+            recorder.errors.count(Failure::System(number));
+        }
+        let text = shown(recorder, width);
+        let too_long: Vec<_> = text.lines().filter(|l| l.chars().count() > width).collect();
+        assert!(too_long.is_empty(), "{width}: {too_long:?}");
+    }
+}
+
+#[test]
+fn a_load_without_a_reply_shows_no_empty_tables() {
+    let mut recorder = Recorder {
+        attempted: 1,
+        ..Recorder::default()
+    };
+    recorder.errors.count(Failure::System(libc::ECONNREFUSED));
+    let text = shown(recorder, 80);
+    assert!(text.contains("status       no reply"), "{text}");
+    assert!(!text.contains("p99"), "{text}");
+}
+
+#[test]
+fn the_steps_of_a_ramp_fit_and_a_bound_is_called_one() {
+    for width in 40..=80 {
+        assert!(step_headings(width).len() <= width - VERDICT);
+    }
+    let saturation = Saturation {
+        rate: Some(500.0),
+        interval: [Some(500.0), None],
+        censored: Censored::Above,
+    };
+    assert_eq!(limit(&saturation), "above 500/s");
+}
