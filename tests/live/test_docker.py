@@ -27,29 +27,11 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 
 from .conftest import Make, Notes, remains
+from .orphan import ORPHAN, controller
 
 pytestmark = pytest.mark.live
 
 MEBIBYTE = 2**20
-
-ORPHAN = textwrap.dedent("""
-    import asyncio, json, sys
-    from nearmetal import plugins
-    from nearmetal.lab.site import LocalSite
-    from nearmetal.model import Order
-
-    class Notes:
-        def creating(self, handle):
-            self.last = handle
-
-    async def orphan():
-        notes, plugin = Notes(), plugins.load("environments", sys.argv[-1])
-        order = Order.from_json(json.loads(sys.argv[1]))
-        machine = await plugin.attach(await plugin.create(order, LocalSite(), notes), LocalSite())
-        await machine.spawn(["sleep", "600"])
-        print(notes.last.model_dump_json(), flush=True)
-""")
-"""A controller that makes a container and tells its handle."""
 
 
 @pytest.fixture
@@ -258,29 +240,10 @@ async def test_containers_die_with_their_controller_and_can_be_removed_by_anothe
     environment: DockerEnvironment, site: LocalSite, lab_image: Image, token: str, engine: str
 ) -> None:
     name = f"{token}-orphan"
-    order = Order(
-        name=name, role="server", spec=MachineSpec(), options={}, provision="boot", port=None, cpus="0"
-    ).model_dump_json()
-    script = textwrap.dedent("""
-        import asyncio
-
-        async def main():
-            await orphan()
-            await asyncio.sleep(600)
-
-        asyncio.run(main())
-    """)
-    controller = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", ORPHAN + script, order, environment.kind), stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        assert controller.stdout
-        handle = Handle.from_json(json.loads(await asyncio.wait_for(controller.stdout.readline(), 240)))
+    order = Order(name=name, role="server", spec=MachineSpec(), options={}, provision="boot", port=None, cpus="0")
+    async with controller(order, environment.kind) as handle:
         machine = await environment.attach(handle, site)  # it lives, and another process reaches it
         assert (await machine.exec(["true"])).status == 0
-    finally:
-        controller.kill()
-        await controller.wait()
     assert await _dies(machine)
     await environment.destroy(handle, site)
     assert await _containers(engine, name) == []

@@ -9,8 +9,6 @@ import json
 import os
 import shutil
 import signal
-import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,15 +22,15 @@ from nearmetal.lab.engine import own_engine
 from nearmetal.lab.engine_api import Engine
 from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order, TrialRecord
+from nearmetal.model import EnvironmentSpec, Machine, MachineSpec, Order, TrialRecord
 from nearmetal.run import verify
 from tests.conftest import OWN_CPU, SHARED_CACHE, WORKER
 from tests.podman_service import podman_service
 
 from .conftest import Make, Notes, remains
 from .laboratory import study
+from .orphan import controller
 from .test_docker import (
-    ORPHAN,
     test_a_command_over_its_time_is_killed_with_its_children,
     test_a_command_tells_its_status_and_both_streams,
     test_destroy_is_idempotent_and_leaves_nothing,
@@ -200,31 +198,10 @@ async def test_it_and_its_network_die_with_their_controller(
 ) -> None:
     name, options = f"{token}-orphan", {"runtime": "runsc"}
     switch = await network.create_switch(name, site, Notes())
-    order = Order(
-        name=name,
-        role="server",
-        spec=MachineSpec(),
-        options=options,
-        provision="boot",
-        port=network.port(name, 1),
-        cpus="0",
-    ).model_dump_json()
-    script = textwrap.dedent("""
-        async def main():
-            await orphan()
-            await asyncio.sleep(600)
-
-        asyncio.run(main())
-    """)
-    controller = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", ORPHAN + script, order, environment.kind), stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        assert controller.stdout
-        handle = Handle.from_json(json.loads(await asyncio.wait_for(controller.stdout.readline(), 240)))
-    finally:
-        controller.kill()
-        await controller.wait()
+    port = network.port(name, 1)
+    order = Order(name=name, role="server", spec=MachineSpec(), options=options, provision="boot", port=port, cpus="0")
+    async with controller(order, environment.kind) as handle:
+        pass
     client = (await Engine.connect(engine)).client
     for _ in range(100):
         if not [one for one in client.containers() if any(name in called for called in one["Names"])]:
