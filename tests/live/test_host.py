@@ -1,11 +1,8 @@
 """The environment `host` with real namespaces, control groups and links."""
 
 import asyncio
-import json
 import os
 import signal
-import sys
-import textwrap
 
 import pytest
 
@@ -16,6 +13,7 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order
 
 from .conftest import Make, Notes, remains
+from .orphan import controller
 
 pytestmark = pytest.mark.live
 
@@ -182,38 +180,9 @@ async def test_machines_die_with_their_controller_and_can_be_removed_by_another(
     environment: HostEnvironment, site: LocalSite, lab_image: Image, token: str
 ) -> None:
     name = f"{token}-orphan"
-    order = Order(
-        name=name, role="server", spec=MachineSpec(), options={}, provision="boot", port=None, cpus="0"
-    ).model_dump_json()
-    script = textwrap.dedent("""
-        import asyncio, json, sys
-        from nearmetal.environments.host import plugin
-        from nearmetal.lab.site import LocalSite
-        from nearmetal.model import Order
-
-        class Notes:
-            def creating(self, handle):
-                self.last = handle
-
-        async def main():
-            notes = Notes()
-            order = Order.from_json(json.loads(sys.argv[1]))
-            machine = await plugin.attach(await plugin.create(order, LocalSite(), notes), LocalSite())
-            await machine.spawn(["sleep", "600"])
-            print(notes.last.model_dump_json(), flush=True)
-            await asyncio.sleep(600)
-
-        asyncio.run(main())
-    """)
-    controller = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", script, order), stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        assert controller.stdout
-        handle = Handle.from_json(json.loads(await asyncio.wait_for(controller.stdout.readline(), 30)))
-    finally:
-        controller.kill()
-        await controller.wait()
+    order = Order(name=name, role="server", spec=MachineSpec(), options={}, provision="boot", port=None, cpus="0")
+    async with controller(order, environment.kind) as handle:
+        pass
     assert await _dies(environment, handle, site)
     await environment.destroy(handle, site)
     assert remains(name) == []
