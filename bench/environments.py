@@ -35,7 +35,7 @@ SERVERS = {
     "lighttpd": ("lighttpd", "-D", "-f", "/etc/nearmetal/lighttpd.conf"),
     "probe": (probe.INSIDE, "serve", "--listen", "0.0.0.0:80"),
 }
-"""What answers. lighttpd brings PHP's processes with it, which take an emulated guest longer than all the rest."""
+"""What answers."""
 CLIENT_ADDRESS = "10.111.255.254/16"
 LIMIT = 120.0
 

@@ -13,7 +13,7 @@ from nearmetal.workloads._stage import SERVER, facing, last_words
 from nearmetal.workloads._words import as_time
 
 READY = 60.0
-"""Seconds within which a server has to answer. An emulated guest starts PHP's children in about five."""
+"""Seconds within which a server has to answer, also from an emulated guest whose host is busy."""
 POLL = 0.1
 """Seconds between two attempts, so that waiting costs a starting guest little."""
 SLACK = 20.0
