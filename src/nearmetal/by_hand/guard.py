@@ -11,7 +11,8 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+
+from nearmetal.lab.orphans import marked
 
 VARIABLE = "NEARMETAL_EXEC"
 _WELL = b"."
@@ -57,17 +58,9 @@ def _wait(waited: int, mark: str) -> None:
 def end(mark: str) -> None:
     """Ask all that carry the mark to end; after a grace those that did not are ended."""
     began = time.monotonic()
-    while (marked := list(_marked(mark))) or time.monotonic() < began + _STARTING:
+    while (still := list(marked(VARIABLE, mark))) or time.monotonic() < began + _STARTING:
         number = signal.SIGTERM if time.monotonic() < began + _GRACE else signal.SIGKILL
-        for process in marked:
+        for process in still:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, number)
         time.sleep(0.1)
-
-
-def _marked(mark: str) -> Iterator[int]:
-    wanted = f"{VARIABLE}={mark}".encode()
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if wanted in (folder / "environ").read_bytes().split(b"\0"):
-                yield int(folder.name)

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 from nearmetal.by_hand import kept
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
+from nearmetal.lab import orphans
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger, held, ownerless
 from nearmetal.lab.qemu import snapshot
@@ -73,6 +74,7 @@ async def put_right(paths: Sequence[Path]) -> Cleaned:
 async def _replay(path: Path) -> Cleaned:
     try:
         with held(path) as ledger:
+            await orphans.settled(path.stem)
             if ledger.outstanding().boot_id:
                 ledger.begin_boot(LocalSite().boot_id)
             return await _undo(path.stem, ledger)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from nearmetal import hosts, plugins
 from nearmetal.errors import MachineGone, NearmetalError
-from nearmetal.lab import changes, network
+from nearmetal.lab import changes, network, orphans
 from nearmetal.lab import link as links
 from nearmetal.lab import trunk as trunks
 from nearmetal.lab.bound import Bound
@@ -46,6 +46,7 @@ class Lab:
         host_boot_id: str = "",
         mtu: int = network.MTU,
     ) -> None:
+        orphans.sign(token)
         self.token = token
         self.ledger = ledger
         self.host_boot_id = host_boot_id
