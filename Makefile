@@ -90,6 +90,7 @@ test: setup check
 	$(PYTHON) -m pytest -q -m "live and alone and not long" --durations=10
 
 long-test: setup .venv/packages-long runsc
+	$(PYTHON) -m pytest -m "hypothesis and not live" --hypothesis-profile=exploring
 	$(PYTHON) -m pytest -m long --timeout=0
 	$(PYTHON) -m pytest tests/live/test_gvisor.py
 	$(PYTHON) validation/aa_simulation.py

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from nearmetal.config import Paths
 from tests import libvirt_service, vcenter
@@ -14,6 +15,12 @@ from tests.shared_engine import shared_engine
 
 if TYPE_CHECKING:
     from tests.libvirt_network import LibvirtNetwork
+
+_UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""What took long says nothing of what is right: guests are emulated beside these tests."""
+settings.register_profile("repeatable", _UNHURRIED, derandomize=True)
+settings.register_profile("exploring", _UNHURRIED)
+settings.load_profile("repeatable")  # what fails for one fails for all; --hypothesis-profile=exploring looks further
 
 SHARED_CACHE = Paths.default().cache
 

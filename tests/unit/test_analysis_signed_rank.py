@@ -5,7 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -19,8 +19,7 @@ from nearmetal.analysis.signed_rank import (
     signed_rank,
 )
 
-UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-THOROUGH = settings(UNTIMED, max_examples=500)
+THOROUGH = settings(max_examples=500)
 LEVELS = st.sampled_from([0.5, 0.25, 0.125, 0.1, 0.0625, 0.05, 0.03125, 0.0125, 0.01])
 TIED = st.lists(st.integers(-4, 4), min_size=1, max_size=9)
 DISTINCT = st.lists(st.integers(-30, 30), min_size=1, max_size=9, unique=True)
@@ -57,14 +56,12 @@ def array(values: list[int]) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     return np.asarray(values, dtype=np.float64)
 
 
-@UNTIMED
 @given(TIED)
 def test_exact_p_is_the_share_of_sign_flips(values: list[int]) -> None:
     exact = _exact_p(np.asarray(values, dtype=np.int64), np.asarray([0], dtype=np.int64))
     assert exact[0] == by_flipping_signs(values)
 
 
-@UNTIMED
 @given(DISTINCT, LEVELS)
 def test_short_way_for_distinct_differences_gives_the_same(values: list[int], level: float) -> None:
     steps = np.asarray(values, dtype=np.int64)
@@ -94,21 +91,18 @@ def test_interval_excludes_zero_exactly_when_p_is_at_most_the_level(values: list
     assert (low > 0 or high < 0) == (result.p <= level)
 
 
-@UNTIMED
 @given(st.one_of(TIED, DISTINCT), LEVELS)
 def test_p_is_never_below_the_exact_one(values: list[int], level: float) -> None:
     result = signed_rank(array(values), level, 1.0)
     assert result.p is None or result.p >= by_flipping_signs(values)
 
 
-@UNTIMED
 @given(st.one_of(TIED, DISTINCT))
 def test_estimate_is_the_median_of_the_walsh_averages(values: list[int]) -> None:
     walsh = [(one + other) / 2 for one, other in itertools.combinations_with_replacement(values, 2)]
     assert signed_rank(array(values), 0.05, 1.0).estimate == np.median(walsh)
 
 
-@UNTIMED
 @given(st.one_of(TIED, DISTINCT), LEVELS)
 def test_interval_contains_the_estimate(values: list[int], level: float) -> None:
     result = signed_rank(array(values), level, 1.0)
@@ -116,7 +110,6 @@ def test_interval_contains_the_estimate(values: list[int], level: float) -> None
         assert result.interval[0] <= result.estimate <= result.interval[1]
 
 
-@UNTIMED
 @given(st.one_of(TIED, DISTINCT), st.sampled_from([(0.25, 0.1), (0.125, 0.05), (0.05, 0.0125)]))
 def test_a_stricter_level_gives_a_wider_interval(values: list[int], levels: tuple[float, float]) -> None:
     loose, strict = (signed_rank(array(values), level, 1.0).interval for level in levels)
@@ -124,7 +117,6 @@ def test_a_stricter_level_gives_a_wider_interval(values: list[int], levels: tupl
         assert strict[0] <= loose[0] and loose[1] <= strict[1]
 
 
-@UNTIMED
 @given(st.one_of(TIED, DISTINCT), LEVELS, st.integers(-50, 50))
 def test_shifting_and_mirroring_carry_through(values: list[int], level: float, shift: int) -> None:
     plain = signed_rank(array(values), level, 1.0)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nearmetal import plan as planning
@@ -47,7 +47,6 @@ def test_noise_is_undecided() -> None:
     assert (contrast.verdict, contrast.reason) == (Verdict.UNDECIDED, None)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.floats(0.5, 1), st.floats(1e-3, 0.5), st.floats(0.01, 0.2))
 def test_verdicts_follow_their_order(low: float, width: float, margin: float) -> None:
     interval, bounds = (low, low + width), (1 / (1 + margin), 1 + margin)

@@ -213,7 +213,7 @@ def test_how_many_blocks_a_verdict_takes(contrasts: int, blocks: int) -> None:
     assert plan.enough_blocks(contrasts, 0.05) == blocks
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 3), st.integers(1, 3), st.booleans(), st.integers(-(2**70), 2**70))
 def test_plans_of_any_size_are_complete(blocks: int, repeats: int, share: bool, seed: int) -> None:
     study: Study = read(

@@ -23,7 +23,7 @@ NESTED = tomllib.loads(GOOD)
 QUICKSTART = tomllib.loads(studies.text("quickstart"))
 PLACE = re.compile(r"s\.toml(:[0-9]+|, --set .*)", re.DOTALL)
 
-THOROUGH = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+THOROUGH = settings(max_examples=1500, suppress_health_check=list(HealthCheck))
 
 
 def answered(text: str, *overrides: str) -> Study | None:

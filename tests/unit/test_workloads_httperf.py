@@ -257,7 +257,7 @@ def test_rubbish_in_the_place_of_a_number_is_refused_or_is_a_number(rubbish: str
             found = workload(connections=1200).measurement([Completed(status=0, stdout=damaged.encode())])
         except ToolFailed:
             continue
-        assert float(rubbish) >= 0
+        assert float(rubbish.split()[0]) >= 0
         assert values(found)["latency_mean"] > 0
 
 
