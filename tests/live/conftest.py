@@ -18,7 +18,6 @@ from nearmetal.model import Environment, Handle, Machine, MachineSpec, Order
 from tests.conftest import OWN_CPU
 
 from .far_host import FarHost, far_host, user
-from .remains import remains as remains
 from .remains import stays
 from .two_hosts import FAR_CACHE, Login, Pair, free_port, joined
 

@@ -13,7 +13,7 @@ from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, Rol
 from tests.conftest import OWN_CPU
 from tests.order import mock_run
 
-from .conftest import remains
+from .remains import stays
 
 
 @asynccontextmanager
@@ -28,7 +28,7 @@ async def laboratory() -> AsyncIterator[Lab]:
         left = await lab.close()
         ledger.close()
     assert left == []
-    assert remains(token) == []
+    assert stays(token) == []
 
 
 def spec(**settings: object) -> MachineSpec:

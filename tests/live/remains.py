@@ -3,6 +3,7 @@
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from nearmetal.config import Paths
@@ -13,8 +14,13 @@ _MOMENT = 5.0
 
 def stays(token: str) -> list[str]:
     """What still carries the token after a moment."""
+    return after_a_moment(lambda: remains(token))
+
+
+def after_a_moment(look: Callable[[], list[str]]) -> list[str]:
+    """What one still sees then."""
     until = time.monotonic() + _MOMENT
-    while (found := remains(token)) and time.monotonic() < until:
+    while (found := look()) and time.monotonic() < until:
         time.sleep(0.05)
     return found
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.live.conftest import remains
+from tests.live.remains import stays
 
 pytestmark = pytest.mark.live
 
@@ -47,7 +47,7 @@ def machine(
     token = told["switch"].removeprefix("nm-")
     yield told
     nearmetal("down", "m")
-    assert remains(token) == []
+    assert stays(token) == []
 
 
 def in_a_terminal(*words: str, typed: bytes) -> tuple[int, bytes]:
@@ -155,7 +155,7 @@ def test_a_killed_keeper_takes_its_machine_along_and_clean_removes_the_rest(mach
     assert json.loads(nearmetal("ls", "--json").stdout)["machines"][0]["state"] == "lost"
     done("clean")
     assert json.loads(nearmetal("ls", "--json").stdout)["machines"] == []
-    assert remains(machine["switch"].removeprefix("nm-")) == []
+    assert stays(machine["switch"].removeprefix("nm-")) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -188,4 +188,4 @@ def test_a_guest(lab_image: object, tmp_path: Path) -> None:
         assert b"its keeper died" in ended.stderr
     finally:
         done("clean")
-    assert remains(told["switch"].removeprefix("nm-")) == []
+    assert stays(told["switch"].removeprefix("nm-")) == []

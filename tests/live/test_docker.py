@@ -26,8 +26,9 @@ from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 
-from .conftest import Make, Notes, remains
+from .conftest import Make, Notes
 from .orphan import ORPHAN, controller
+from .remains import remains, stays
 
 pytestmark = pytest.mark.live
 
@@ -247,7 +248,7 @@ async def test_containers_die_with_their_controller_and_can_be_removed_by_anothe
     assert await _dies(machine)
     await environment.destroy(handle, site)
     assert await _containers(engine, name) == []
-    assert remains(name) == []
+    assert stays(name) == []
 
 
 @pytest.fixture
@@ -265,7 +266,7 @@ async def test_an_engine_of_ones_own_leaves_nothing(folder: Path) -> None:
         assert (await Engine.connect(url)).client.ping()
     assert not (folder / "docker.sock").exists()
     assert {path: Path(path).exists() for path in before} == before
-    assert remains(str(folder)) == []
+    assert stays(str(folder)) == []
 
 
 async def _on_an_own_engine(folder: Path, name: str) -> tuple[asyncio.subprocess.Process, Handle]:
@@ -314,8 +315,8 @@ async def test_what_an_engine_that_was_killed_left_is_removed_by_the_next(
     async with own_engine(folder) as url:
         assert await _containers(url, "") == []
         await DockerEnvironment().destroy(handle, site)
-    assert remains(str(folder)) == []
-    assert remains(name) == []
+    assert stays(str(folder)) == []
+    assert stays(name) == []
 
 
 @pytest.mark.usefixtures("engine")  # places that both cover are there before either and after
@@ -330,9 +331,9 @@ async def test_clean_removes_what_an_engine_that_was_killed_left(folder: Path, l
     assert remains(engine.name) != []
     cleaned = await clean()
     assert (cleaned.removed, cleaned.left) == ((f"engine {engine.name}",), ())
-    assert remains(engine.name) == []
-    assert remains(str(folder)) == []
-    assert remains(handle.name) == []
+    assert stays(engine.name) == []
+    assert stays(str(folder)) == []
+    assert stays(handle.name) == []
 
 
 @pytest.mark.usefixtures("engine")  # places that both cover are there before either and after
@@ -348,15 +349,12 @@ async def test_the_containers_of_an_own_engine_that_died_can_be_destroyed(
     await controller.wait()
     environment = DockerEnvironment()
     await asyncio.gather(environment.destroy(handle, site), environment.destroy(handle, site))
-    for _ in range(100):  # one that still answered ends by itself
-        if not remains(str(folder)):
-            break
-        await asyncio.sleep(0.05)
+    stays(str(folder))  # one that still answered ends by itself
     await environment.destroy(handle, site)
     assert not await FirstProcess(**handle.data["first"]).is_alive(site)
     assert not (folder / "docker.sock").exists()
-    assert remains(str(folder)) == []
-    assert remains(name) == []
+    assert stays(str(folder)) == []
+    assert stays(name) == []
 
 
 @pytest.mark.parametrize("lock", [None, "folder", "held"])

@@ -27,9 +27,10 @@ from nearmetal.run import verify
 from tests.conftest import OWN_CPU, SHARED_CACHE, WORKER
 from tests.podman_service import podman_service
 
-from .conftest import Make, Notes, remains
+from .conftest import Make, Notes
 from .laboratory import study
 from .orphan import controller
+from .remains import stays
 from .test_docker import (
     test_a_command_over_its_time_is_killed_with_its_children,
     test_a_command_tells_its_status_and_both_streams,
@@ -211,7 +212,7 @@ async def test_it_and_its_network_die_with_their_controller(
     await environment.destroy(handle, site)
     assert [one for one in client.containers(all=True) if any(name in called for called in one["Names"])] == []
     await network.destroy_switch(switch, site)
-    assert remains(name) == []
+    assert stays(name) == []
 
 
 @pytest.mark.usefixtures("environment")

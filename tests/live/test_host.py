@@ -12,8 +12,9 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order
 
-from .conftest import Make, Notes, remains
+from .conftest import Make, Notes
 from .orphan import controller
+from .remains import stays
 
 pytestmark = pytest.mark.live
 
@@ -30,7 +31,7 @@ async def test_check_finds_what_this_host_has(
 ) -> None:
     findings = await environment.check(EnvironmentSpec(kind="host"), MachineSpec(image=lab_image.name), site)
     assert [finding for finding in findings if not finding.ok] == []
-    assert remains(token) == []
+    assert stays(token) == []
 
 
 async def test_check_names_what_is_missing(environment: HostEnvironment, site: LocalSite) -> None:
@@ -160,7 +161,7 @@ async def test_destroy_is_idempotent_and_leaves_nothing(
     await machine.spawn(["sleep", "60"])
     handle = notes.handles[machine.name]
     await environment.destroy(handle, site)
-    assert remains(machine.name) == []
+    assert stays(machine.name) == []
     await environment.destroy(handle, site)
     with pytest.raises(NotProvisioned):
         await environment.attach(handle, site)
@@ -173,7 +174,7 @@ async def test_a_creation_that_fails_can_be_removed(
         await make(cpus="4000")
     for handle in notes.handles.values():
         await environment.destroy(handle, site)
-    assert remains(f"{token}-1") == []
+    assert stays(f"{token}-1") == []
 
 
 async def test_machines_die_with_their_controller_and_can_be_removed_by_another(
@@ -185,7 +186,7 @@ async def test_machines_die_with_their_controller_and_can_be_removed_by_another(
         pass
     assert await _dies(environment, handle, site)
     await environment.destroy(handle, site)
-    assert remains(name) == []
+    assert stays(name) == []
 
 
 async def _dies(environment: HostEnvironment, handle: Handle, site: LocalSite) -> bool:

@@ -23,7 +23,7 @@ from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 
 from .far_host import FarHost
-from .remains import remains
+from .remains import stays
 from .two_hosts import Login, Pair
 
 pytestmark = pytest.mark.live
@@ -49,7 +49,7 @@ async def lab(far: FarHost) -> AsyncIterator[Lab]:
         ledger.close()
         await sites.aclose()
     assert left == []
-    assert remains(token) == []
+    assert stays(token) == []
     assert token not in far.run("ip", "netns", "list")
     assert not list((far.folder / "state").glob("machines/*"))
 

@@ -23,7 +23,7 @@ from nearmetal.study import workload_of
 from tests.conftest import OWN_CPU
 from tests.unit.test_workloads_live import life_on
 
-from .conftest import remains
+from .remains import stays
 
 pytestmark = pytest.mark.live
 
@@ -68,7 +68,7 @@ async def lab_of() -> AsyncIterator[Made]:
         left = await lab.close()
         ledger.close()
     assert left == []
-    assert remains(token) == []
+    assert stays(token) == []
 
 
 @pytest_asyncio.fixture

@@ -19,7 +19,7 @@ from tests.conftest import OWN_CPU
 
 from .conftest import Make, Notes
 from .laboratory import spec
-from .remains import remains
+from .remains import stays
 
 pytestmark = pytest.mark.live
 
@@ -119,7 +119,7 @@ async def test_a_domain_dies_with_its_controller_and_can_be_removed_by_another(
         await asyncio.sleep(0.05)
     assert domains(libvirt) == []
     await environment.destroy(handle, site)
-    assert remains(name) == []
+    assert stays(name) == []
 
 
 async def test_what_libvirt_refuses_is_told_in_its_words(

@@ -19,7 +19,7 @@ from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec
 from tests.conftest import OWN_CPU
 
-from .conftest import remains
+from .remains import stays
 
 pytestmark = pytest.mark.live
 
@@ -37,7 +37,7 @@ async def lab(lab_image: Image) -> AsyncIterator[Lab]:
         left = await made.close()
         ledger.close()
     assert left == []
-    assert remains(token) == []
+    assert stays(token) == []
 
 
 class Joined:

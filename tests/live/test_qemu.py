@@ -21,7 +21,8 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 from tests.conftest import OWN_CPU
 
-from .conftest import Make, Notes, remains
+from .conftest import Make, Notes
+from .remains import stays
 
 pytestmark = pytest.mark.live
 
@@ -262,7 +263,7 @@ async def test_it_ends_with_a_controller_that_is_killed(
         await asyncio.sleep(0.05)
     assert monitors(name) == []
     await environment.destroy(handle, site)
-    assert [left for left in remains(token) if name in left] == []
+    assert stays(name) == []
 
 
 async def test_the_monitor_is_reached_however_long_the_folders_name_is(
@@ -288,4 +289,4 @@ async def test_the_monitor_is_reached_however_long_the_folders_name_is(
             assert await qemu.accelerator("whpx") == "tcg"  # it is never believed
     finally:
         await environment.destroy(notes.handles[order.name], site)
-    assert remains(token) == []
+    assert stays(token) == []

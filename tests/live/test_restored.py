@@ -20,7 +20,8 @@ from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 from tests.conftest import OWN_CPU
 from tests.restored import share_cache
 
-from .conftest import Notes, remains
+from .conftest import Notes
+from .remains import stays
 
 pytestmark = pytest.mark.live
 
@@ -43,7 +44,7 @@ async def switch(token: str, site: LocalSite) -> AsyncIterator[str]:
     handle = await network.create_switch(token, site, Notes())
     yield token
     await network.destroy_switch(handle, site)
-    assert remains(token) == []
+    assert stays(token) == []
 
 
 def spec(**settings: object) -> MachineSpec:

@@ -17,7 +17,7 @@ from nearmetal.lab.image import Image
 from tests.conftest import SHARED_CACHE, WORKER
 
 from .far_host import FarHost, User, far_host
-from .remains import remains
+from .remains import after_a_moment, remains
 
 Login = tuple[User, asyncssh.SSHKey]
 
@@ -72,8 +72,11 @@ class Pair:
             await asyncio.sleep(0.05)
 
     def left(self) -> list[str]:
-        """What is still on either host that a lab made."""
+        """What is still on either host, after a moment, that a lab made."""
         assert self.tokens
+        return after_a_moment(self._left_now)
+
+    def _left_now(self) -> list[str]:
         found = [what for token in self.tokens for what in remains(token)]
         for links in (ip("-netns", self.near, "-brief", "link"), self.far.run("ip", "-brief", "link")):
             found += [line for line in links.splitlines() if line.split()[0].split("@")[0] not in ("lo", "cable")]
