@@ -24,6 +24,8 @@ class Box:
         self.stubborn: set[str] = set()
         self.running = "quiet"
         self.reboots = 0
+        self.grub = 0
+        """The status of its update-grub."""
         self.lost = False
         self.wrote: list[str] = []
 
@@ -77,7 +79,7 @@ class Box:
                 self.affinity[pid] = cpus
                 return Completed(status=0)
             case ["update-grub"]:
-                return Completed(status=0)
+                return Completed(status=self.grub)
         raise AssertionError(f"nobody expects {argv}")
 
     @staticmethod
@@ -288,6 +290,15 @@ async def test_kernel_arguments_that_never_took_effect_cost_no_boot(bench: Bench
     await bench.apply(Change(on="box", kind="boot", target="kernel arguments", after="isolcpus=1"))
     assert await bench.undo() == ["restored"]
     assert bench.box.reboots == 0
+
+
+async def test_without_a_grub_nothing_stays_of_kernel_arguments(bench: Bench) -> None:
+    bench.box.grub = 127
+    applied = await bench.apply(Change(on="box", kind="boot", target="kernel arguments", after="isolcpus=1"))
+    (refused,) = applied.refused
+    assert refused.endswith("isolcpus=1: it has no update-grub, by which kernel arguments are set")
+    assert GRUB_DROP_IN not in bench.box.files
+    assert await bench.undo() == ["already so"]
 
 
 async def test_what_cannot_be_put_back_now_is_tried_again(bench: Bench) -> None:

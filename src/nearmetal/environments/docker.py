@@ -33,6 +33,7 @@ from nearmetal.lab.engine_api import DOCKER, Brand, Engine, Refused
 from nearmetal.lab.findings import finding, program, provided
 from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import Image
+from nearmetal.lab.shared_kernel import isolation_found
 from nearmetal.model import (
     EnvironmentSpec,
     Finding,
@@ -98,6 +99,7 @@ class DockerEnvironment:
                 f"the host has {available}",
                 f"set machine.vcpus to at most {available}",
             ),
+            *await isolation_found(machine, site),
             *await shares.findings(machine, site),
         ]
 

@@ -29,7 +29,7 @@ from nearmetal.lab.cgroup import Group
 from nearmetal.lab.findings import finding, programs, provided
 from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import placed
-from nearmetal.lab.shared_kernel import SharedKernelMachine
+from nearmetal.lab.shared_kernel import SharedKernelMachine, isolation_found
 from nearmetal.lab.site import available_cpus, must
 from nearmetal.model import (
     Completed,
@@ -79,6 +79,7 @@ class HostEnvironment:
             provided("probe", probe.path),
             lab_machine.image_found(machine.image),
             *await limits_found(machine, site),
+            *await isolation_found(machine, site),
             *await shares.findings(machine, site),
         ]
 

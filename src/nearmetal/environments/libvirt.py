@@ -187,9 +187,7 @@ class LibvirtEnvironment:
         if "domain" in handle.data:
             await self._existing.destroy(handle, site)
             return
-        connection = Connection(handle.data["uri"], site)
-        if handle.data["uuid"] in await connection.run("list", "--all", "--uuid"):
-            await connection.run("destroy", handle.data["uuid"])
+        await _end(handle.data["uuid"], Connection(handle.data["uri"], site))
         running = self._running.pop(handle.name, None)
         if running:
             # One that ended with its connection cannot tell.
@@ -240,6 +238,20 @@ def _disk(guest: Guest, base: str, folder: str) -> list[str]:
     if guest.disk_format == "qcow2":
         return ["qemu-img", "create", "-q", "-f", "qcow2", "-b", base, "-F", "qcow2", file]
     return ["qemu-img", "convert", "-q", "-f", "qcow2", "-O", guest.disk_format, base, file]
+
+
+async def _end(uuid: str, connection: Connection) -> None:
+    """Of a domain, wherever it is; nothing where it is gone, or goes by itself at that moment."""
+
+    async def is_there() -> bool:
+        return uuid in await connection.run("list", "--all", "--uuid")
+
+    if await is_there():
+        try:
+            await connection.run("destroy", uuid)
+        except HostCannot:
+            if await is_there():
+                raise
 
 
 def _is_qemus_here(uri: str) -> bool:

@@ -16,6 +16,7 @@ Write = Callable[[Commands, str, str | None], Awaitable[None]]
 
 GRUB_DROP_IN = "/etc/default/grub.d/99-nearmetal.cfg"
 """A file of our own: the user's GRUB configuration is never edited."""
+_NO_SUCH_PROGRAM = 127
 
 
 def _is_equal(actual: str | None, value: str) -> bool:
@@ -155,7 +156,12 @@ async def _write_boot(commands: Commands, target: str, value: str | None) -> Non
     else:
         await must(commands, "rm", "-f", GRUB_DROP_IN)
     ended = await commands.exec(["update-grub"], timeout=120)
-    if ended.status != 0:
+    if ended.status == _NO_SUCH_PROGRAM:
+        await must(commands, "rm", "-f", GRUB_DROP_IN)  # of which nobody has heard
+        if value:
+            remedy = "set the arguments by hand in its boot loader, or leave isolation by the kernel out"
+            raise HostCannot("it has no update-grub, by which kernel arguments are set", remedy=remedy)
+    elif ended.status != 0:
         said = ended.stderr.decode("utf-8", "replace").strip()[-300:] or f"status {ended.status}"
         raise HostCannot(f"update-grub failed: {said}", remedy="put right what it says, then run it by hand")
 

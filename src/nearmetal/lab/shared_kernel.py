@@ -7,8 +7,11 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab import cgroup, network
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
+from nearmetal.lab.findings import finding
 from nearmetal.lab.identity import FirstProcess
-from nearmetal.model import Commands, Cost, Handle, Port, SharedNetwork, Site
+from nearmetal.model import Commands, Cost, Finding, Handle, MachineSpec, Port, SharedNetwork, Site
+
+_ISOLATED = "/sys/devices/system/cpu/isolated"
 
 
 class SharedKernelMachine(Commands, ABC):
@@ -54,3 +57,22 @@ class SharedKernelMachine(Commands, ABC):
         except HostCannot:
             await self.first.require(self.site, self.name)
             raise
+
+
+async def isolation_found(machine: MachineSpec, site: Site) -> list[Finding]:
+    """Whether a CPU can be one that its kernel keeps free; nothing to tell where that is not asked for.
+
+    A kernel that others run on is not booted for a machine: what it was booted with is what there is.
+    """
+    if not any(word.startswith("isolcpus=") for word in machine.kernel_arguments):
+        return []
+    isolated = (await site.exec(["cat", _ISOLATED])).text.strip()
+    return [
+        finding(
+            "a CPU that the kernel keeps free",
+            bool(isolated),
+            "it runs on its host's kernel, which keeps none free",
+            'leave isolation by the kernel out for it (isolation = "user"), or boot the host so: nearmetal isolate '
+            "on --boot",
+        )
+    ]

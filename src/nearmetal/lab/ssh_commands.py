@@ -112,7 +112,10 @@ class _Command:
 
     async def _read_group(self) -> int:
         """The number of its process group, from the line that comes before all the program says itself."""
-        line = await self._process.stderr.readline()
+        try:
+            line = await self._process.stderr.readline()
+        except (asyncssh.Error, OSError, asyncio.IncompleteReadError) as error:
+            raise self._commands.lost(error) from None
         try:
             return int(line)
         except ValueError:
