@@ -1,6 +1,6 @@
 """Machines of every environment that is installed, third parties' included, for one set of tests."""
 
-import os
+import contextlib
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,11 +15,10 @@ from nearmetal.lab.image import Recipe, build
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.sites import opener
-from nearmetal.model import Elsewhere, Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision, Reached
-from tests import vcenter
+from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision, Reached
+from nearmetal.treatments.isolation import SYSCTLS
 from tests.conftest import OWN_CPU
-from tests.live.far_host import far_host, user
-from tests.live.two_hosts import FAR_CACHE, free_port
+from tests.live.remains import stays
 from tests.restored import share_cache
 
 from . import elsewhere
@@ -29,18 +28,28 @@ SPEC = MachineSpec(vcpus=1, memory=512 * 2**20)
 PLACE = "there"
 """The site of machines that are hosts of their own."""
 
-Make = Callable[[], Awaitable[tuple[Handle, Machine]]]
+TAKE_LONG = ("qemu-restored", "libvirt")
+"""What does not have the whole host to itself in `make test`: emulated guests with two CPUs, as `qemu` has one."""
+
+Made = tuple[Handle, Machine]
+Make = Callable[..., Awaitable[Made]]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Each test over each environment, and over the other ways that some have. Those with real machines are live."""
     if "kind" not in metafunc.fixturenames:
         return
+    is_alone = metafunc.definition.get_closest_marker("alone") is not None
     marked = []
     for name in plugins.names("environments"):
         environment: Environment = plugins.load("environments", name)
-        marks = [pytest.mark.live] if environment.on_switch or isinstance(environment, Reached | Elsewhere) else []
+        is_real = name != "mock"
+        if is_alone and not is_real:
+            continue
+        marks = [pytest.mark.live] if is_real else []
         for provision, whose, own, more in _ways(name, environment):
+            if is_alone and own in TAKE_LONG:
+                more = (*more, pytest.mark.long)
             marked.append(pytest.param(name, provision, whose, marks=[*marks, *more], id=own))
     metafunc.parametrize(("kind", "provision", "whose"), marked, scope="module")
 
@@ -51,8 +60,12 @@ def _ways(name: str, environment: Environment) -> Iterator[tuple[Provision, str,
         yield environment.provisions[0], "ours", name, ()
     if "restore" in environment.provisions:
         yield "restore", "ours", f"{name}-restored", ()
+    if name == "mock":
+        yield "restart", "ours", f"{name}-restarted", ()
     if name in ("libvirt", "vagrant"):
         yield "reuse", "somebody's", name if name == "vagrant" else f"{name}-existing", (pytest.mark.long,)
+    if name == "libvirt":
+        yield "restart", "somebody's", f"{name}-existing-restarted", (pytest.mark.long,)
 
 
 def place(environment: Environment) -> str:
@@ -101,39 +114,28 @@ async def spec(
         network = request.getfixturevalue("guests_network")
         with elsewhere.vagrant(network, image) if kind == "vagrant" else elsewhere.domain(network, image) as options:
             yield EnvironmentSpec.model_validate({"kind": kind, "provision": provision, **options})
-        return
-    if kind == "libvirt":
+    elif kind in ("ssh", "vmware"):
+        image = await build(Recipe(), Paths.default().cache, print)
+        folder = tmp_path_factory.mktemp("far")
+        with contextlib.ExitStack() as there:
+            host = there.enter_context(elsewhere.by_ssh(image, folder))
+            options = {"address": host.ssh}
+            if kind == "vmware":
+                options = there.enter_context(
+                    elsewhere.behind_vcenter(host, request.getfixturevalue("vcenter_program"), folder)
+                )
+            yield EnvironmentSpec.model_validate({"kind": kind, **options})
+    elif kind == "libvirt":
         yield EnvironmentSpec.model_validate({"kind": kind, "uri": request.getfixturevalue("libvirt")})
-        return
-    if not isinstance(environment, Reached) and kind != "vmware":
-        yield EnvironmentSpec(kind=kind)
-        return
-    if os.geteuid() != 0 or kind not in ("ssh", "vmware"):
+    elif isinstance(environment, Reached):
         pytest.skip(f"{kind}: there is no such machine to reach")
-    folder = tmp_path_factory.mktemp("far")
-    someone, key = user(folder / "user")
-    image = await build(Recipe(), Paths.default().cache, print)
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        far_host(image, folder, key, port=free_port(), cache=FAR_CACHE) as host,
-    ):
-        patch.setenv("HOME", str(someone.home))
-        patch.delenv("SSH_AUTH_SOCK", raising=False)
-        someone.know(host)
-        if kind == "ssh":
-            yield EnvironmentSpec.model_validate({"kind": kind, "address": host.ssh})
-            return
-        # Its machines have no insides: SSH leads to this one, whichever clone it is.
-        patch.setenv(vcenter.PASSWORD_ENV, vcenter.PASSWORD)
-        program = request.getfixturevalue("vcenter_program")
-        with vcenter.vcenter(program, [vcenter.machine("golden", template=True)]) as simulated:
-            given = simulated.options(folder, template="golden", address=host.address, port=host.port)
-            yield EnvironmentSpec.model_validate(given)
+    else:
+        yield EnvironmentSpec(kind=kind)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab(kind: str, environment: Environment, spec: EnvironmentSpec) -> AsyncIterator[Lab]:
-    """One lab for an environment. Skips, with the reason, where this host lacks what the environment needs."""
+@contextlib.asynccontextmanager
+async def laboratory(environment: Environment, spec: EnvironmentSpec) -> AsyncIterator[Lab]:
+    """A lab for an environment, of which nothing remains. Skips, with the reason, where this host lacks something."""
     if environment.on_switch:
         await build(Recipe(), Paths.default().cache, print)
     hosts = {PLACE: environment.host(spec.options)} if isinstance(environment, Reached) else {}
@@ -141,11 +143,12 @@ async def lab(kind: str, environment: Environment, spec: EnvironmentSpec) -> Asy
     findings = await environment.check(spec, SPEC, await open_site(place(environment)))
     lacking = [finding for finding in findings if not finding.ok and finding.fatal]
     if lacking:
-        pytest.skip(f"{kind} cannot run here: {lacking[0].what}: {lacking[0].detail}. {lacking[0].remedy}")
+        pytest.skip(f"{environment.kind} cannot run here: {lacking[0].what}: {lacking[0].detail}. {lacking[0].remedy}")
     token = clean.new_token()
     ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
     host_boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     lab = Lab(token, ledger, open_site, host_boot_id)
+    before = switches()
     try:
         yield lab
     finally:
@@ -154,26 +157,70 @@ async def lab(kind: str, environment: Environment, spec: EnvironmentSpec) -> Asy
         await open_site.aclose()
     assert left == []
     assert not ledger.path.exists()
+    assert stays(f"nm-{token}") == []
+    assert switches() == before
 
 
-@pytest.fixture(scope="module")
-def make(lab: Lab, spec: EnvironmentSpec, environment: Environment, provision: Provision) -> Make:
+def switches() -> dict[str, str]:
+    """Of this host's kernel, those that a treatment may set."""
+    files = {name: Path("/proc/sys") / name.replace(".", "/") for name in SYSCTLS}
+    return {name: file.read_text() for name, file in files.items() if file.exists()}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lab(environment: Environment, spec: EnvironmentSpec) -> AsyncIterator[Lab]:
+    """One for all tests of an environment."""
+    async with laboratory(environment, spec) as made:
+        yield made
+
+
+def maker(lab: Lab, spec: EnvironmentSpec, environment: Environment, provision: Provision) -> Make:
     """Make and attach one more machine."""
 
-    async def one() -> tuple[Handle, Machine]:
+    async def one(machine: MachineSpec = SPEC, cpus: str = str(OWN_CPU)) -> Made:
         site = await lab.site(place(environment))
-        handle = await lab.create(spec, SPEC, "server", provision, str(OWN_CPU), site)
+        handle = await lab.create(spec, machine, "server", provision, cpus, site)
         return handle, await lab.attach(handle)
 
     return one
 
 
+@pytest.fixture(scope="module")
+def make(lab: Lab, spec: EnvironmentSpec, environment: Environment, provision: Provision) -> Make:
+    return maker(lab, spec, environment, provision)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def made(make: Make) -> tuple[Handle, Machine]:
+async def made(make: Make) -> Made:
     """A machine for all tests that leave it as it was; an emulated guest takes seconds to boot."""
     return await make()
 
 
 @pytest.fixture
-def machine(made: tuple[Handle, Machine]) -> Machine:
+def machine(made: Made) -> Machine:
     return made[1]
+
+
+class Others:
+    """Machines beside the one that all tests share, made when one is wanted and none is there."""
+
+    def __init__(self, make: Make) -> None:
+        self._make = make
+        self._there: list[Made] = []
+
+    async def one(self) -> Made:
+        """To be left as it was."""
+        if not self._there:
+            self._there.append(await self._make())
+        return self._there[-1]
+
+    async def last(self) -> Made:
+        """To be killed: nobody else gets it."""
+        found = await self.one()
+        self._there.remove(found)
+        return found
+
+
+@pytest.fixture(scope="module")
+def others(make: Make) -> Others:
+    return Others(make)

@@ -6,18 +6,25 @@ import os
 
 import pytest
 
-from nearmetal import hosts
+from nearmetal import hosts, plugins
 from nearmetal.errors import MachineLost, TimedOut
-from nearmetal.lab import probe
+from nearmetal.lab import borrowed, probe
 from nearmetal.lab.lab import Lab
-from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine
+from nearmetal.model import Environment, EnvironmentSpec, Handle, Level, Machine, Provision, Treatment
 from nearmetal.run import verify
-from tests.conformance.conftest import SPEC, Make
+from tests.conftest import OWN_CPU
+from tests.live.remains import stays
+
+from . import killing, treating
+from .conftest import SPEC, Make, Others, place
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 BINARY = bytes(range(256)) * 64
 """Every byte, zero and newline among them."""
+
+SOON = 60.0
+"""Seconds within which it has to be told that a machine is gone: twice what a command may take."""
 
 
 async def test_a_command_has_its_status_and_streams(machine: Machine) -> None:
@@ -72,25 +79,98 @@ async def test_the_limits_hold_as_read_back_from_inside(made: tuple[Handle, Mach
     assert verify.resources(SPEC, facts, handle.data).ok
 
 
-async def test_two_machines_talk_on_the_data_network(make: Make, machine: Machine, spec: EnvironmentSpec) -> None:
+async def test_its_address_is_its_data_cards(machine: Machine, kind: str) -> None:
+    if kind == "mock":
+        pytest.skip("pretended machines have no cards")
+    told = (await machine.exec(["ip", "-o", "address", "show", "dev", machine.interface])).text
+    assert f" {machine.address}/" in told
+
+
+async def test_provisioned_twice(machine: Machine, others: Others, spec: EnvironmentSpec) -> None:
+    """Two machines, or one that is somebody's, used twice by us and by nobody else."""
+    _, other = await others.one()
+    assert other.name != machine.name
+    await machine.put(b"here", f"/tmp/{machine.name}")
+    seen = (await other.exec(["cat", f"/tmp/{machine.name}"])).text
+    if machine.owned:
+        assert machine.boot_id != other.boot_id, "each provision is a boot of its own"
+        assert seen == ""
+        return
+    assert (machine.boot_id, seen) == (other.boot_id, "here")
+    assert (await machine.exec(["flock", "-n", borrowed.FILE, "true"])).status == 1, "somebody else can have it too"
+    assert f"(process {os.getpid()})" in (await machine.exec(["cat", borrowed.FILE])).text
+
+
+async def test_two_machines_talk_on_the_data_network(others: Others, machine: Machine, spec: EnvironmentSpec) -> None:
     if not hosts.hangs_on_switch(spec):
         pytest.skip("its machines do not hang on the lab's switch")
-    _, other = await make()
+    _, other = await others.one()
     reached = await machine.exec(["ping", "-c", "1", "-w", "5", "-I", machine.interface, other.address])
-    assert machine.boot_id != other.boot_id, "each provision is a boot of its own"
     assert reached.status == 0, reached
 
 
-async def test_a_machine_that_vanishes_is_lost_and_destroying_twice_is_no_error(
-    make: Make, lab: Lab, environment: Environment
+@pytest.mark.parametrize(("treatment", "level"), treating.installed())
+async def test_a_treatment_is_refused_before_or_holds_and_is_undone(
+    treatment: str,
+    level: Level,
+    made: tuple[Handle, Machine],
+    make: Make,
+    lab: Lab,
+    environment: Environment,
+    spec: EnvironmentSpec,
+    provision: Provision,
 ) -> None:
-    handle, machine = await make()
+    plugin: Treatment = plugins.load("treatments", treatment)
+    shaped = plugin.shape(SPEC, level)
+    if environment.kind == "mock" and shaped.neighbours:
+        pytest.skip("pretended machines have no processors that a neighbour could want")
+    held = lab.machines(), lab.ledger.outstanding().changes
+    site = await lab.site(place(environment))
+    if refusal := await treating.refusal(environment, spec, provision, shaped, site):
+        assert refusal.detail and refusal.remedy
+        assert (lab.machines(), lab.ledger.outstanding().changes) == held
+        return
+    handle, server = made if shaped.settings == SPEC.settings else await make(shaped)
+    cards = await treating.cards(server)
+    async with treating.neighbours(lab, shaped, str(OWN_CPU)):
+        stage = treating.stage(lab, server, shaped, [0])
+        wanted = plugin.changes(stage, level)
+        applied = await lab.apply(wanted)
+        assert applied.refused == ()
+        readback = await plugin.verify(stage, level)
+        assert readback.ok or readback.reason
+        assert await treating.cards(server) != cards or not (wanted and readback.ok)
+        assert {undone.outcome for undone in await lab.undo()} <= {"restored", "already so"}
+    assert await treating.cards(server) == cards
+    if handle is not made[0]:
+        await lab.destroy(handle)
+    assert (lab.machines(), lab.ledger.outstanding().changes) == held
+
+
+async def test_one_that_is_killed_underneath_is_lost(others: Others, lab: Lab) -> None:
+    """What runs in it, too; and destroying it leaves nothing."""
+    handle, machine = await others.last()
+    running = await machine.spawn(["sleep", "63"])
+    await killing.kill(handle, machine)
+    if killing.is_alive(machine):
+        with pytest.raises(MachineLost):
+            await running.wait(SOON)
+    with pytest.raises(MachineLost):
+        await asyncio.wait_for(machine.exec(["true"]), SOON)
+    await lab.destroy(handle)
+    assert stays(handle.name) == []
+
+
+async def test_one_that_was_destroyed_is_lost_and_destroying_twice_is_no_error(
+    others: Others, lab: Lab, environment: Environment
+) -> None:
+    handle, machine = await others.last()
     site = await lab.site(handle.site)
     await environment.destroy(handle, site)
     with pytest.raises(MachineLost):
         await machine.exec(["true"])
     with pytest.raises(MachineLost):
-        await asyncio.wait_for(machine.put(b"x", "/tmp/x"), 30)
+        await asyncio.wait_for(machine.put(b"x", "/tmp/x"), SOON)
     await environment.destroy(handle, site)
 
 

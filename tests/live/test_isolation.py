@@ -21,17 +21,11 @@ from nearmetal.model import Level, LinkSpec, Machine, Readback
 from nearmetal.treatments.isolation import plugin
 
 from .laboratory import laboratory, machine, spec
+from .placed import same, snapshot
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 DEFAULT = "/proc/irq/default_smp_affinity"
-
-SNAPSHOT = """
-grep -sHE '^(Name|Cpus_allowed_list):' /proc/[0-9]*/task/[0-9]*/status
-grep -sH . /proc/irq/*/smp_affinity_list /proc/irq/default_smp_affinity /sys/devices/virtual/workqueue/cpumask
-sysctl -e kernel.timer_migration kernel.sched_rt_runtime_us kernel.numa_balancing vm.stat_interval
-"""
-"""Few programs: to start one takes long in a guest that is emulated."""
 
 
 @pytest_asyncio.fixture
@@ -59,31 +53,6 @@ async def ticks(server: Machine) -> int:
     found = heard(ended.stdout, server.name)[1].ticks
     assert found is not None
     return found
-
-
-async def snapshot(server: Machine) -> dict[str, str]:
-    """Where everybody may run, and the knobs. Who comes and goes, such as who reads this, is in one of two only.
-
-    The kernel's workers are left out: they cannot be moved, and follow the mask of the workqueues at their own time.
-    """
-    lines = (await server.exec(["sh", "-c", SNAPSHOT], timeout=120)).text.splitlines()
-    split = [line.rpartition(" = " if " = " in line else ":\t" if ":\t" in line else ":") for line in lines]
-    told = {name: value.strip() for name, _, value in split}
-    names = {name.removesuffix(":Name"): value for name, value in told.items() if name.endswith(":Name")}
-    workers = {path for path, name in names.items() if name.startswith("kworker/")}
-    found = {}
-    for name, value in told.items():
-        path = name.removesuffix(":Cpus_allowed_list")
-        if not name.endswith(":Name") and path not in workers:
-            found[f"{path} {names.get(path, '')}".strip()] = value
-    return found
-
-
-def same(before: dict[str, str], after: dict[str, str]) -> None:
-    both = before.keys() & after.keys()
-    assert len(both) > 40
-    assert {name: after[name] for name in both} == {name: before[name] for name in both}
-    assert {name for name in before if not name.startswith("/proc/") or "/irq/" in name} <= both
 
 
 async def movable(server: Machine) -> dict[str, object]:

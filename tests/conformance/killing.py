@@ -1,0 +1,62 @@
+"""How a machine ends that somebody kills: not by what destroys it, and without a word to who holds it."""
+
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nearmetal.lab.borrowed_machine import BorrowedMachine
+from nearmetal.lab.mock_world import World
+from nearmetal.lab.qemu import arguments
+from nearmetal.lab.shared_kernel import SharedKernelMachine
+from nearmetal.lab.site import must
+from nearmetal.lab.ssh import SshMachine
+from nearmetal.model import Handle, Machine
+
+
+async def kill(handle: Handle, machine: Machine) -> None:
+    """Skips, with the reason, where it is not known here how that is done."""
+    if isinstance(machine, BorrowedMachine):
+        await _end_its_login(machine)
+    elif isinstance(machine, SharedKernelMachine):
+        os.kill(machine.first.pid, signal.SIGKILL)
+    elif isinstance(machine, SshMachine):
+        (monitor,) = monitors(handle.name)
+        os.kill(monitor, signal.SIGKILL)
+    elif handle.kind == "mock":
+        World(machine.site.name).kill(handle.name)
+    elif handle.kind == "tempdir":
+        shutil.rmtree(handle.data["folder"])
+    else:
+        pytest.skip(f"it is not known here what kills a machine of kind {handle.kind!r}")
+
+
+def is_alive(machine: Machine) -> bool:
+    """Whether it is more than the programs in it, so that they end with it."""
+    return isinstance(machine, SharedKernelMachine | SshMachine | BorrowedMachine)
+
+
+def monitors(name: str) -> list[int]:
+    """Processes of QEMU that carry this machine's name, whoever started them."""
+    # QEMU is given "NAME,…" by nearmetal, and "guest=NAME,…" by libvirt.
+    return [
+        number
+        for number, words in _command_lines()
+        if words[0].endswith(arguments.PROGRAM) and any(word.split(",")[0].split("=")[-1] == name for word in words)
+    ]
+
+
+def _command_lines() -> Iterator[tuple[int, list[str]]]:
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            yield int(process.name), (process / "cmdline").read_text(errors="replace").split("\0")
+
+
+async def _end_its_login(machine: BorrowedMachine) -> None:
+    """The SSH server's process at the far end of the machine's own connection, as when its host is cut off."""
+    far_end = (await must(machine, "sh", "-c", "echo $PPID")).decode().strip()
+    await must(machine.there, "kill", "-s", "KILL", far_end)

@@ -1,0 +1,85 @@
+"""Treatments on a machine of any environment: what speaks against one, how one is made to hold, what it changes."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from nearmetal import factors, plugins
+from nearmetal.lab.cpus import Share
+from nearmetal.lab.lab import Lab
+from nearmetal.lab.stage import LabStage
+from nearmetal.model import (
+    BootPlan,
+    Environment,
+    EnvironmentSpec,
+    Finding,
+    Level,
+    LinkSpec,
+    Machine,
+    MachineSpec,
+    Provision,
+    Site,
+)
+from nearmetal.run import making
+from nearmetal.run.booted import Booted, BootTask
+from nearmetal.study import read
+
+LEVELS: tuple[tuple[str, Level], ...] = (("offload", False), ("offload", "tx,sg"), ("contention", "cpu"))
+"""Of our own treatments, but for isolation, which may be the whole host's."""
+THEIRS: tuple[tuple[str, Level], ...] = (("niceness", 10),)
+"""Of third parties' that the tests know."""
+
+_NEIGHBOURS = """
+name = "neighbours"
+[factors]
+environment = ["host"]
+[[workloads]]
+name = "nothing"
+kind = "sysbench"
+test = "cpu"
+"""
+
+
+def installed() -> list[tuple[str, Level]]:
+    names = plugins.names("treatments")
+    return [(name, level) for name, level in (*LEVELS, *THEIRS) if name in names]
+
+
+async def refusal(
+    environment: Environment, spec: EnvironmentSpec, provision: Provision, machine: MachineSpec, site: Site
+) -> Finding | None:
+    """What speaks against such a machine before anything is made; None when it can be had."""
+    found = await environment.check(spec.model_copy(update={"provision": provision}), machine, site)
+    return next((one for one in found if not one.ok and one.fatal), None)
+
+
+def stage(lab: Lab, server: Machine, spec: MachineSpec, cpus: list[int]) -> LabStage:
+    return LabStage((server,), (), dict(lab.sites), spec, LinkSpec(), "shared", {server.name: 0}, {server.name: cpus})
+
+
+async def cards(machine: Machine) -> list[str]:
+    """All that ethtool tells of the features of its data link, at the ends that are known."""
+    told = [(await machine.exec(["ethtool", "-k", machine.interface])).text]
+    if machine.peer is not None:
+        namespace, _, interface = machine.peer.rpartition("/")
+        outside = ["ip", "netns", "exec", namespace, "ethtool", "-k", interface]
+        told.append((await machine.site.exec(outside)).text)
+    return told
+
+
+@asynccontextmanager
+async def neighbours(lab: Lab, spec: MachineSpec, cpus: str) -> AsyncIterator[None]:
+    """What is to go on beside a server of this spec, started as a run does it, and seen to go on. Ended with us."""
+    study = read(_NEIGHBOURS, "neighbours.toml")
+    asked = factors.ask(study, {"environment": "host"}, plugins.names("treatments"))
+    boot = BootPlan(treatment={"environment": "host"}, trials=())
+    task = BootTask(study, 0, 0, boot, (), Path())
+    booted = Booted(asked, study.environment("host"), "boot", spec)
+    try:
+        await making.neighbours(task, booted, Share((cpus,), ""), lab)
+        yield
+        for _, readback in await booted.surroundings.verify():
+            assert readback.ok, readback.reason
+    finally:
+        for handle in booted.handles:
+            await lab.destroy(handle)
