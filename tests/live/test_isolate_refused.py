@@ -16,16 +16,30 @@ pytestmark = [
     pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="of one CPU none can be kept free"),
 ]
 
-CONTAINED = """
+READ_ONLY = """
 set -e
 for folder in /proc/sys /proc/irq; do mount --bind $folder $folder; mount -o remount,bind,ro $folder; done
 mount -o remount,bind,ro /sys
+"""
+
+CONTAINED = """
 for verb; do "$PYTHON" -m nearmetal isolate $verb && status=0 || status=$?; echo "status $status"; done
 """
 
 
 def contained(*verbs: str) -> "subprocess.CompletedProcess[str]":
-    argv = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", CONTAINED, "contained", *verbs]
+    argv = [
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        "sh",
+        "-c",
+        READ_ONLY + CONTAINED,
+        "contained",
+        *verbs,
+    ]
     environment = {**os.environ, "PYTHON": sys.executable}
     ended = subprocess.run(argv, capture_output=True, text=True, timeout=120, env=environment)
     assert ended.returncode == 0, ended.stderr

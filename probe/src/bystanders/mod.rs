@@ -10,8 +10,11 @@ use crate::output;
 use crate::place::CpuList;
 
 mod document;
+#[cfg(test)]
+mod laid;
 mod masks;
 mod moves;
+mod since;
 mod survey;
 
 pub use document::{Back, Document, Moved};
@@ -54,8 +57,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             output::show(&survey::list(&kernel, checked(&kernel, kept)?)?, args.json)?
         }
         Action::Away(kept) => {
-            let there = survey::list(&kernel, checked(&kernel, kept)?)?;
-            output::show(&moves::away(&kernel, &there), args.json)?;
+            let kept = checked(&kernel, kept)?;
+            output::show(&moves::away(&kernel, &kept), args.json)?;
         }
         Action::Back => {
             let mut text = String::new();

@@ -1,43 +1,95 @@
 //! Moving bystanders away from CPUs, and back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::io;
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::document::{Back, Bystander, Document, Moved, Refused};
 use super::masks;
-use super::survey::{self, DEFAULT_IRQ, Thread, WORKQUEUE, irq_file, where_now};
+use super::since;
+use super::survey::{self, DEFAULT_IRQ, Shown, Thread, WORKQUEUE, irq_file, where_now};
 use crate::kernel::Kernel;
 use crate::place::CpuList;
 
+/// How long passes over all threads go on, to find those that were started while others were moved.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// Move away all that is movable. What ended meanwhile is neither moved nor refused.
-pub fn away(kernel: &Kernel, there: &Document) -> Moved {
-    let mut moved = 0;
-    let mut refused = Vec::new();
-    for (key, bystander) in &there.movable {
-        let Some(target) = aside(there, bystander) else {
-            continue;
-        };
-        match put(kernel, key, &target) {
-            Ok(()) => moved += 1,
-            Err(error) if has_ended(&error) => (),
-            Err(error) => refused.push(refusal(key, bystander, error.to_string())),
+///
+/// Interrupts first: the threads that serve some of them follow.
+pub fn away(kernel: &Kernel, kept: &CpuList) -> Moved {
+    let mut moved = Moved {
+        schema: "bystanders.moved.v1",
+        moved: 0,
+        refused: Vec::new(),
+    };
+    for (key, bystander) in survey::interrupts_on(kernel, kept) {
+        if let Some(target) = apart(&bystander, kept) {
+            let tried = put(kernel, &key, &target);
+            note(&mut moved, &key, &bystander, tried);
         }
     }
-    Moved {
-        schema: "bystanders.moved.v1",
-        moved,
-        refused,
+    let mut seen = BTreeSet::new();
+    until_quiet(kernel, PATIENCE, |shown| {
+        let is_new = shown.is_movable_from(kept) && seen.insert(shown.thread.key());
+        if is_new && let Some(target) = shown.cpus.without(kept) {
+            // At once: that its number has gone to another since is less likely than that it ends.
+            let tried = set(shown.thread, &target);
+            let bystander = survey::bystander(&shown.name, &shown.cpus);
+            note(&mut moved, &shown.thread.key(), &bystander, tried);
+        }
+        is_new
+    });
+    moved
+}
+
+fn note(moved: &mut Moved, key: &str, bystander: &Bystander, tried: io::Result<()>) {
+    match tried {
+        Ok(()) => moved.moved += 1,
+        Err(error) if has_ended(&error) => (),
+        Err(error) => moved
+            .refused
+            .push(refusal(key, bystander, error.to_string())),
+    }
+}
+
+/// Treat each thread that is there, and those that were started meanwhile, by something not yet treated.
+///
+/// What is started while a pass goes on, it may not see, so there are passes until one over all threads treats nobody
+/// (`treat` says whether it did) and misses nobody: who ended before it could be looked at may have left a child. In
+/// between are quick ones over processes that are new, lest one that has a child and ends is always gone.
+fn until_quiet(kernel: &Kernel, patience: Duration, mut treat: impl FnMut(Shown) -> bool) {
+    let began = Instant::now();
+    let mut known = HashSet::new();
+    let mut is_done = false;
+    while !is_done && began.elapsed() < patience {
+        let is_over_all = known.is_empty();
+        let mut is_quiet = true;
+        let mut processes = survey::processes(kernel);
+        processes.retain(|&process| known.insert(process));
+        for process in processes {
+            for shown in survey::threads_of(kernel, process) {
+                is_quiet &= !shown.is_none_or(&mut treat);
+            }
+        }
+        if is_quiet {
+            known.clear();
+        }
+        is_done = is_quiet && is_over_all;
     }
 }
 
 /// Where `away` puts a bystander: to the rest of its CPUs.
-fn aside(there: &Document, bystander: &Bystander) -> Option<CpuList> {
-    let cpus: CpuList = bystander.cpus.parse().ok()?;
-    cpus.without(&there.cpus.parse().ok()?)
+pub fn aside(there: &Document, bystander: &Bystander) -> Option<CpuList> {
+    apart(bystander, &there.cpus.parse().ok()?)
+}
+
+fn apart(bystander: &Bystander, kept: &CpuList) -> Option<CpuList> {
+    bystander.cpus.parse::<CpuList>().ok()?.without(kept)
 }
 
 /// Put everything back that is still where `away` put it.
@@ -79,29 +131,20 @@ pub fn back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
     Ok(back)
 }
 
-/// Threads that started after the list was made, where something moved away would have started them, go where most of
-/// what was moved is now.
+/// Threads that started since the list was made, where something moved away would have started them, go where that is.
 fn let_loose(kernel: &Kernel, before: &Document) -> u64 {
-    let Some((aside, was)) = usual(before) else {
-        return 0;
-    };
-    survey::threads(kernel)
-        .filter(|shown| shown.thread.start_ticks > before.at_ticks && shown.cpus == aside)
-        .filter(|shown| put(kernel, &shown.thread.key(), &was).is_ok())
-        .count() as u64
-}
-
-/// Where most threads were put, and where those had been.
-fn usual(before: &Document) -> Option<(CpuList, CpuList)> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for (key, bystander) in &before.movable {
-        if key.starts_with("task:") {
-            *counts.entry(&bystander.cpus).or_default() += 1;
-        }
-    }
-    let (cpus, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-    let was: CpuList = cpus.parse().ok()?;
-    Some((was.without(&before.cpus.parse().ok()?)?, was))
+    let usual = since::usual(before);
+    let mut seen = BTreeSet::new();
+    let mut loose = 0;
+    until_quiet(kernel, PATIENCE, |shown| {
+        let Some(was) = since::inherited(kernel, before, usual.as_ref(), &shown) else {
+            return false;
+        };
+        let is_new = seen.insert(shown.thread.key());
+        loose += u64::from(is_new && set(shown.thread, &was).is_ok());
+        is_new
+    });
+    loose
 }
 
 /// Let the holder of a key run on these CPUs and no others.
@@ -121,14 +164,22 @@ fn put(kernel: &Kernel, key: &str, cpus: &CpuList) -> io::Result<()> {
 
 fn place(kernel: &Kernel, thread: Thread, cpus: &CpuList) -> io::Result<()> {
     // Its number may have gone to another since.
-    let is_it = survey::shown(kernel, &format!("/proc/{}", thread.id), thread.id)
-        .is_some_and(|shown| shown.thread == thread);
-    let (true, Some(id)) = (is_it, Pid::from_raw(thread.id)) else {
-        return Err(io::Error::from_raw_os_error(libc::ESRCH));
-    };
+    let is_it = survey::process(kernel, thread.id).is_some_and(|shown| shown.thread == thread);
+    if !is_it {
+        return Err(ended());
+    }
+    set(thread, cpus)
+}
+
+fn set(thread: Thread, cpus: &CpuList) -> io::Result<()> {
+    let id = Pid::from_raw(thread.id).ok_or_else(ended)?;
     let mut set = CpuSet::new();
     cpus.as_slice().iter().for_each(|&cpu| set.set(cpu));
     Ok(sched_setaffinity(Some(id), &set)?)
+}
+
+fn ended() -> io::Error {
+    io::Error::from_raw_os_error(libc::ESRCH)
 }
 
 fn has_ended(error: &io::Error) -> bool {
@@ -145,65 +196,8 @@ fn refusal(key: &str, bystander: &Bystander, why: String) -> Refused {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
+    use super::super::laid::{Laid, one};
     use super::*;
-
-    /// A kernel of files: two interrupt lines, and no thread but what a test adds.
-    struct Laid(PathBuf);
-
-    impl Laid {
-        fn out(name: &str) -> Laid {
-            let root =
-                std::env::temp_dir().join(format!("bystanders-{name}-{}", std::process::id()));
-            let laid = Laid(root);
-            laid.write("proc/uptime", "100.00 1.00");
-            laid.write(
-                "proc/interrupts",
-                "      CPU0 CPU1\n  5:  1  2  disk\n  6:  0  0  card\n",
-            );
-            laid.write("proc/irq/5/smp_affinity_list", "0-1");
-            laid.write("proc/irq/6/smp_affinity_list", "1");
-            laid.write("proc/irq/default_smp_affinity", "3");
-            laid
-        }
-
-        fn write(&self, path: &str, text: &str) {
-            let file = self.0.join(path);
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, text).unwrap();
-        }
-
-        fn thread(&self, id: i32, flags: u64, cpus: &str) {
-            let folder = format!("proc/{id}/task/{id}");
-            self.write(
-                &format!("{folder}/stat"),
-                &format!("{id} (a (b) c) S 1 1 1 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 77 0"),
-            );
-            self.write(
-                &format!("{folder}/status"),
-                &format!("Name:\ta\nCpus_allowed_list:\t{cpus}\n"),
-            );
-        }
-
-        fn kernel(&self) -> Kernel {
-            Kernel::below(&self.0)
-        }
-
-        fn list(&self) -> Document {
-            survey::list(&self.kernel(), "1".parse().unwrap()).unwrap()
-        }
-
-        fn line(&self, number: u32) -> String {
-            fs::read_to_string(self.0.join(format!("proc/irq/{number}/smp_affinity_list"))).unwrap()
-        }
-    }
-
-    impl Drop for Laid {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     #[test]
     fn what_runs_nowhere_else_was_put_there() {
@@ -236,7 +230,7 @@ mod tests {
     fn lines_go_away_and_come_back() {
         let laid = Laid::out("come-back");
         let before = laid.list();
-        assert_eq!(away(&laid.kernel(), &before).moved, 2);
+        assert_eq!(away(&laid.kernel(), &one()).moved, 2);
         assert_eq!(laid.line(5), "0");
         assert!(laid.list().movable.is_empty());
         let done = back(&laid.kernel(), &before).unwrap();
@@ -249,7 +243,7 @@ mod tests {
     fn what_somebody_else_moved_meanwhile_is_theirs() {
         let laid = Laid::out("theirs");
         let before = laid.list();
-        away(&laid.kernel(), &before);
+        away(&laid.kernel(), &one());
         laid.write("proc/irq/5/smp_affinity_list", "1");
         let done = back(&laid.kernel(), &before).unwrap();
         assert_eq!(
@@ -274,7 +268,37 @@ mod tests {
                 cpus: "0-1".to_owned(),
             },
         );
-        assert!(away(&laid.kernel(), &before).refused.is_empty());
         assert_eq!(back(&laid.kernel(), &before).unwrap().gone, 1);
+    }
+    #[test]
+    fn passes_go_on_until_one_sees_nobody_new() {
+        let laid = Laid::out("passes");
+        laid.thread(10, 0, "0-1");
+        let mut seen = Vec::new();
+        until_quiet(&laid.kernel(), PATIENCE, |shown| {
+            let is_new = !seen.contains(&shown.thread.id);
+            if is_new {
+                seen.push(shown.thread.id);
+                // As a program that forks while it is looked at.
+                let child = shown.thread.id + 1;
+                if child < 15 {
+                    laid.thread(child, 0, "0-1");
+                }
+            }
+            is_new
+        });
+        assert_eq!(seen, [10, 11, 12, 13, 14]);
+    }
+
+    #[test]
+    fn passes_end_though_somebody_is_always_new() {
+        let laid = Laid::out("always");
+        laid.thread(10, 0, "0-1");
+        let mut treated = 0;
+        until_quiet(&laid.kernel(), Duration::from_millis(50), |_| {
+            treated += 1;
+            true
+        });
+        assert!(treated > 1);
     }
 }

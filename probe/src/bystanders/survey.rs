@@ -1,5 +1,6 @@
 //! Who may run on given CPUs, read from the kernel's files.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use anyhow::Context;
@@ -42,27 +43,64 @@ impl Thread {
 #[derive(Debug)]
 pub struct Shown {
     pub thread: Thread,
+    /// Who started it: for all but the first thread of a process, that thread.
+    pub parent: i32,
     pub name: String,
     pub cpus: CpuList,
     is_bound: bool,
 }
 
-/// All threads that this process can see.
-pub fn threads(kernel: &Kernel) -> impl Iterator<Item = Shown> {
-    let numbers = |names: Vec<String>| {
-        names
-            .into_iter()
-            .filter_map(|name| name.parse::<i32>().ok())
-    };
-    numbers(kernel.names("/proc")).flat_map(move |process| {
-        let folder = format!("/proc/{process}/task");
-        numbers(kernel.names(&folder))
-            .filter_map(move |id| shown(kernel, &format!("{folder}/{id}"), id))
-    })
+impl Shown {
+    /// Whether it may run there, and elsewhere too: what runs nowhere else was put there.
+    fn stands_by(&self, kept: &CpuList) -> bool {
+        stands_by(&self.cpus, kept)
+    }
+
+    pub fn is_movable_from(&self, kept: &CpuList) -> bool {
+        self.stands_by(kept) && !self.is_bound
+    }
 }
 
-/// A thread by its folder; nothing when it has ended.
-pub fn shown(kernel: &Kernel, folder: &str, id: i32) -> Option<Shown> {
+fn stands_by(cpus: &CpuList, kept: &CpuList) -> bool {
+    cpus.touches(kept) && cpus.without(kept).is_some()
+}
+
+/// All threads that this process can see.
+pub fn threads(kernel: &Kernel) -> impl Iterator<Item = Shown> {
+    processes(kernel)
+        .into_iter()
+        .flat_map(move |process| threads_of(kernel, process))
+        .flatten()
+}
+
+/// The youngest first: they may be the first to go, and what they start has their place.
+pub fn processes(kernel: &Kernel) -> Vec<i32> {
+    youngest(kernel, "/proc")
+}
+
+/// The threads of a process, with nothing in place of each that ended while it was looked at.
+pub fn threads_of(kernel: &Kernel, process: i32) -> impl Iterator<Item = Option<Shown>> {
+    let folder = format!("/proc/{process}/task");
+    let threads = youngest(kernel, &folder);
+    let has_ended = threads.is_empty().then_some(None);
+    let threads = threads.into_iter().map(Some).chain(has_ended);
+    threads.map(move |id| shown(kernel, &format!("{folder}/{}", id?), process, id?))
+}
+
+fn youngest(kernel: &Kernel, folder: &str) -> Vec<i32> {
+    let names = kernel.names(folder).into_iter();
+    let mut numbers: Vec<_> = names.filter_map(|name| name.parse().ok()).collect();
+    numbers.sort_unstable_by_key(|&number| Reverse(number));
+    numbers
+}
+
+/// A process, or a thread as if it were one; nothing when it has ended.
+pub fn process(kernel: &Kernel, id: i32) -> Option<Shown> {
+    shown(kernel, &format!("/proc/{id}/task/{id}"), id, id)
+}
+
+/// A thread of a process by its folder; nothing when it has ended.
+fn shown(kernel: &Kernel, folder: &str, process: i32, id: i32) -> Option<Shown> {
     let stat = kernel.text(format!("{folder}/stat"))?;
     // The name is in parentheses and may hold some itself.
     let (name, fields) = stat.split_once('(')?.1.rsplit_once(')')?;
@@ -74,6 +112,11 @@ pub fn shown(kernel: &Kernel, folder: &str, id: i32) -> Option<Shown> {
             id,
             start_ticks: fields.get(19)?.parse().ok()?,
         },
+        parent: if id == process {
+            fields.get(1)?.parse().ok()?
+        } else {
+            process
+        },
         name: name.to_owned(),
         cpus: value_of(&status, "Cpus_allowed_list")?.parse().ok()?,
         is_bound: flags & PF_KTHREAD != 0 && flags & PF_NO_SETAFFINITY != 0,
@@ -83,10 +126,9 @@ pub fn shown(kernel: &Kernel, folder: &str, id: i32) -> Option<Shown> {
 /// Everything that may run on `kept`, but not only there.
 pub fn list(kernel: &Kernel, kept: CpuList) -> anyhow::Result<Document> {
     let at_ticks = now_ticks(kernel)?;
-    let stands_by = |cpus: &CpuList| cpus.touches(&kept) && cpus.without(&kept).is_some();
     let mut movable = BTreeMap::new();
     let mut fixed = BTreeMap::new();
-    for shown in threads(kernel).filter(|shown| stands_by(&shown.cpus)) {
+    for shown in threads(kernel).filter(|shown| shown.stands_by(&kept)) {
         let kind = if shown.is_bound {
             &mut fixed
         } else {
@@ -95,11 +137,11 @@ pub fn list(kernel: &Kernel, kept: CpuList) -> anyhow::Result<Document> {
         kind.insert(shown.thread.key(), bystander(&shown.name, &shown.cpus));
     }
     let mut elsewhere = Vec::new();
-    for (key, name, cpus) in interrupts(kernel).filter(|(_, _, cpus)| stands_by(cpus)) {
+    for (key, bystander) in interrupts_on(kernel, &kept) {
         if served_by(kernel, &key).is_some_and(|cpus| !cpus.touches(&kept)) {
             elsewhere.push(key.clone());
         }
-        movable.insert(key, bystander(&name, &cpus));
+        movable.insert(key, bystander);
     }
     Ok(Document {
         schema: "bystanders.v1".to_owned(),
@@ -111,11 +153,18 @@ pub fn list(kernel: &Kernel, kept: CpuList) -> anyhow::Result<Document> {
     })
 }
 
-fn bystander(name: &str, cpus: &CpuList) -> Bystander {
+pub fn bystander(name: &str, cpus: &CpuList) -> Bystander {
     Bystander {
         name: name.to_owned(),
         cpus: cpus.to_string(),
     }
+}
+
+/// Interrupt lines, those to come, and the kernel's unbound work, as far as they may be served on `kept`: by key.
+pub fn interrupts_on(kernel: &Kernel, kept: &CpuList) -> impl Iterator<Item = (String, Bystander)> {
+    interrupts(kernel)
+        .filter(move |(_, _, cpus)| stands_by(cpus, kept))
+        .map(|(key, name, cpus)| (key, bystander(&name, &cpus)))
 }
 
 /// Interrupt lines and what serves the kernel's own work: key, name, and where each may run.

@@ -1,0 +1,75 @@
+//! A kernel of files, for the tests of what lists bystanders and moves them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::document::Document;
+use super::survey;
+use crate::kernel::Kernel;
+use crate::place::CpuList;
+
+/// A kernel of files: two interrupt lines, and no thread but what a test adds.
+pub struct Laid(PathBuf);
+
+impl Laid {
+    pub fn out(name: &str) -> Laid {
+        let root = std::env::temp_dir().join(format!("bystanders-{name}-{}", std::process::id()));
+        let laid = Laid(root);
+        laid.write("proc/uptime", "100.00 1.00");
+        laid.write(
+            "proc/interrupts",
+            "      CPU0 CPU1\n  5:  1  2  disk\n  6:  0  0  card\n",
+        );
+        laid.write("proc/irq/5/smp_affinity_list", "0-1");
+        laid.write("proc/irq/6/smp_affinity_list", "1");
+        laid.write("proc/irq/default_smp_affinity", "3");
+        laid
+    }
+
+    pub fn write(&self, path: &str, text: &str) {
+        let file = self.0.join(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+
+    pub fn thread(&self, id: i32, flags: u64, cpus: &str) {
+        self.started(id, 1, 77, flags, cpus);
+    }
+
+    pub fn started(&self, id: i32, parent: i32, start: u64, flags: u64, cpus: &str) {
+        let folder = format!("proc/{id}/task/{id}");
+        self.write(
+            &format!("{folder}/stat"),
+            &format!(
+                "{id} (a (b) c) S {parent} 1 1 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 {start} 0"
+            ),
+        );
+        self.write(
+            &format!("{folder}/status"),
+            &format!("Name:\ta\nCpus_allowed_list:\t{cpus}\n"),
+        );
+    }
+
+    pub fn kernel(&self) -> Kernel {
+        Kernel::below(&self.0)
+    }
+
+    pub fn list(&self) -> Document {
+        survey::list(&self.kernel(), one()).unwrap()
+    }
+
+    pub fn line(&self, number: u32) -> String {
+        fs::read_to_string(self.0.join(format!("proc/irq/{number}/smp_affinity_list"))).unwrap()
+    }
+}
+
+/// The CPU to keep free.
+pub fn one() -> CpuList {
+    "1".parse().unwrap()
+}
+
+impl Drop for Laid {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
