@@ -48,6 +48,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             continue
         marks = [pytest.mark.live] if is_real else []
         for provision, whose, own, more in _ways(name, environment):
+            if "rebooted" in metafunc.fixturenames and provision != "restart":
+                continue
             if is_alone and own in TAKE_LONG:
                 more = (*more, pytest.mark.long)
             marked.append(pytest.param(name, provision, whose, marks=[*marks, *more], id=own))
@@ -199,6 +201,14 @@ async def made(make: Make) -> Made:
 @pytest.fixture
 def machine(made: Made) -> Machine:
     return made[1]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def rebooted(machine: Machine) -> tuple[str, Machine]:
+    """The shared one, and which boot it was before; only where a study may ask for it."""
+    before = machine.boot_id
+    await machine.reboot()
+    return before, machine
 
 
 class Others:

@@ -27,6 +27,15 @@ SOON = 60.0
 """Seconds within which it has to be told that a machine is gone: twice what a command may take."""
 
 
+async def test_one_that_may_be_is_booted_again(rebooted: tuple[str, Machine]) -> None:
+    """The first test: whoever else holds the machine loses it."""
+    before, machine = rebooted
+    assert machine.boot_id != before
+    assert (await machine.exec(["true"])).status == 0
+    await machine.put(BINARY, "/tmp/booted")
+    assert await machine.get("/tmp/booted") == BINARY
+
+
 async def test_a_command_has_its_status_and_streams(machine: Machine) -> None:
     assert (await machine.exec(["true"])).status == 0
     assert (await machine.exec(["false"])).status == 1
