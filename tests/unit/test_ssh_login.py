@@ -1,5 +1,6 @@
 """Logging in to a host of the user's own: what their configuration says of it, and what is told when it fails."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -96,6 +97,16 @@ async def test_a_host_of_which_nothing_is_known_is_not_told_as_changed(home: Pat
         assert "not one that you know" in (await refused(spec)).what
 
 
+async def test_a_host_key_of_another_kind_than_the_known_one_is_told_as_such(home: Path) -> None:
+    """Such a server just ends the connection."""
+    CLIENT.write_private_key(str(home / "id_ed25519"))
+    known = asyncssh.generate_private_key("ecdsa-sha2-nistp256")
+    async with far(home, known=known) as spec:
+        told = await refused(spec)
+    assert f"of another kind, {HOST.get_algorithm()} {HOST.get_fingerprint()}" in told.what
+    assert known.get_fingerprint() in told.what and "compare the key" in told.remedy
+
+
 # ── The way there ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -114,6 +125,19 @@ async def test_a_jump_host_that_cannot_be_read_is_told(home: Path) -> None:
     (home / "config").write_text("Host metal\n  ProxyJump ssh://root@gate\n")
     told = await refused(HostSpec(ssh="metal"))
     assert "ssh://root@gate" in told.what and told.where.endswith(f"of {WHERE}")
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"220 mail\r\n", b"\0\xff" * 9999, b""])
+async def test_what_is_no_ssh_server_is_told_as_that(home: Path, answer: bytes) -> None:
+    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        await reader.readline()
+        writer.close()
+
+    async with await asyncio.start_server(answered, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        told = await refused(HostSpec(ssh=f"root@127.0.0.1:{port}"))
+    assert "what answers there is no SSH server" in told.what and f"ssh -p {port}" in told.remedy
 
 
 @pytest.mark.parametrize(

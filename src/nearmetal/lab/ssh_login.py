@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
 import asyncssh
 
@@ -102,25 +102,48 @@ async def _connect(
             client_factory=lambda: client,
         )
     except asyncssh.HostKeyNotVerifiable as error:
-        if client.shown and spec.host_key is None and isinstance(known, list):
-            client.shown.refuse_another(known, where, _by_hand(spec))
-        raise HostCannot(
-            f"its host key is not one that you know: {error}",
-            where,
-            f"log in once by hand and compare the key (ssh {_by_hand(spec)}), so that it is in ~/.ssh/known_hosts"
-            if spec.host_key is None
-            else "compare host_key with the host's /etc/ssh/ssh_host_*_key.pub",
-        ) from None
+        _refuse_host_key(client.shown, known, spec, where, str(error))
     except asyncssh.PermissionDenied:
         asks = ", and asks for a password, which nearmetal never types" if client.was_asked else ""
         raise HostCannot(
             f"it accepts none of your keys{asks}", where, f"ssh-copy-id {_by_hand(spec)}; or add the key to ssh-agent"
         ) from None
     except (asyncssh.Error, OSError, ValueError) as error:
+        if client.was_reached and not client.was_greeted:
+            said = f"what answers there is no SSH server, or turns us away before it says so ({_said(error)})"
+            raise _unreachable(spec, where, said) from None
+        # Only keys of the kinds that are known are asked for, and a server that has none of them just ends.
+        shown = await _host_key(host, options, through) if client.was_greeted else None
+        if shown and not shown.is_among(known):
+            _refuse_host_key(shown, known, spec, where, "it is of another kind than the one known")
         raise _unreachable(spec, where, _said(error)) from None
     if through is not None:
         connection.set_tunnel(through)  # which ends with it
     return connection
+
+
+async def _host_key(
+    host: str, options: asyncssh.SSHClientConnectionOptions, through: asyncssh.SSHClientConnection | None
+) -> "_Shown | None":
+    """Its host key, of whatever kind. None when it cannot be had."""
+    try:
+        key = await asyncssh.get_server_host_key(host, options=options, tunnel=through, server_host_key_algs="default")
+    except (asyncssh.Error, OSError):
+        return None
+    return _Shown.of(options.host_key_alias or options.host, options.port, key) if key else None
+
+
+def _refuse_host_key(shown: "_Shown | None", known: object, spec: HostSpec, where: str, said: str) -> NoReturn:
+    """HostCannot with what is wrong with a host key, as far as it is known."""
+    if shown and spec.host_key is None and isinstance(known, list):
+        shown.refuse_another(known, where, _by_hand(spec))
+    raise HostCannot(
+        f"its host key is not one that you know: {said}",
+        where,
+        f"log in once by hand and compare the key (ssh {_by_hand(spec)}), so that it is in ~/.ssh/known_hosts"
+        if spec.host_key is None
+        else "compare host_key with the host's /etc/ssh/ssh_host_*_key.pub",
+    ) from None
 
 
 def _unreachable(spec: HostSpec, where: str, said: str) -> Unreachable:
@@ -147,26 +170,57 @@ class _Shown:
     name: str
     key: asyncssh.SSHKey
 
+    @classmethod
+    def of(cls, host: str, port: int | None, key: asyncssh.SSHKey) -> "_Shown":
+        return cls(host if port in (None, _PORT) else f"[{host}]:{port}", key)
+
+    def is_among(self, known: object) -> bool:
+        """`known` as `_known` has it."""
+        if isinstance(known, list):
+            return any(self.key in self._known_by(file) for file in known)
+        return isinstance(known, tuple) and self.key in known[0]
+
+    def _known_by(self, file: str) -> Sequence[asyncssh.SSHKey]:
+        # The port is in the name: by itself, it would have asyncssh take the key of the same host's other servers.
+        return asyncssh.match_known_hosts(file, self.name, "", None)[0]
+
     def refuse_another(self, files: Sequence[str], where: str, by_hand: str) -> None:
         """HostCannot when one of these files has another key of the same host."""
         for file in files:
-            # The port is in the name: by itself, it would have asyncssh take the key of the same host's other servers.
-            known = asyncssh.match_known_hosts(file, self.name, "", None)[0]
+            known = self._known_by(file)
             if known:
-                prints = ", ".join(key.get_fingerprint() for key in known)
+                kind = "" if self.key.get_algorithm() in {key.get_algorithm() for key in known} else "of another kind, "
+                prints = ", ".join(map(_print, known))
                 raise HostCannot(
-                    f"its host key is ANOTHER than the one known: {self.key.get_fingerprint()}; {file} has {prints}",
+                    f"its host key is ANOTHER than the one known: {kind}{_print(self.key)}; {file} has {prints}",
                     where,
                     f"ask whoever runs it; if it was made anew: ssh-keygen -f {shlex.quote(file)} "
                     f"-R {shlex.quote(self.name)}, then log in once by hand and compare the key (ssh {by_hand})",
                 )
 
 
+def _print(key: asyncssh.SSHKey) -> str:
+    return f"{key.get_algorithm()} {key.get_fingerprint()}"
+
+
 class _Client(asyncssh.SSHClient):
-    """Answers no prompt and trusts no key by itself, and remembers both."""
+    """Answers no prompt and trusts no key by itself, and remembers both, and how far it came."""
 
     was_asked = False
     shown: _Shown | None = None
+    _connection: asyncssh.SSHClientConnection | None = None
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        self._connection = conn
+
+    @property
+    def was_reached(self) -> bool:
+        return self._connection is not None
+
+    @property
+    def was_greeted(self) -> bool:
+        """As an SSH server greets, with its version."""
+        return self._connection is not None and bool(self._connection.get_extra_info("server_version"))
 
     def password_auth_requested(self) -> None:
         self.was_asked = True
@@ -175,7 +229,7 @@ class _Client(asyncssh.SSHClient):
         self.was_asked = True
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        self.shown = _Shown(host if port in (None, _PORT) else f"[{host}]:{port}", key)
+        self.shown = _Shown.of(host, port, key)
         return False
 
 
