@@ -1,8 +1,10 @@
 """The report of a whole run: complete, self-contained, the same every time, and inert whatever a study is called."""
 
 import csv
+import errno
 import io
 import json
+import os
 import re
 import shutil
 import xml.etree.ElementTree as ElementTree
@@ -145,6 +147,33 @@ def test_bad_trials_are_told_with_their_reasons(folder: RunFolder) -> None:
     text = Tags(folder.page.read_text()).text
     assert "cpuset is 0-1, asked for 0" in text
     assert "58 of 60 trials ended well" in text
+
+
+def test_people_count_blocks_and_places_from_one_as_a_run_does(report: ReportInput) -> None:
+    (validity,) = (section for section in sections(report) if section.name == "validity")
+    (troubles,) = (block for block in validity.blocks if isinstance(block, Table) and block.name == "troubles")
+    assert [row[3:7] for row in troubles.rows] == [(3, 2, 1, 0), (6, 5, 1, 0)]
+    (drift,) = (block for block in validity.blocks if isinstance(block, Chart) and block.name == "drift")
+    for panel in drift.panels:
+        drawn = [row["x"] for layer in panel.spec["layer"] for row in layer["data"]["values"] if "x" in row]
+        assert min(drawn) == 1, panel.name
+
+
+def test_a_disk_that_is_full_is_told_with_its_place_and_leaves_the_old_report(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder.open(shutil.copytree(folder.path, tmp_path / "run"))
+
+    def full(path: Path, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        with pytest.raises(OSError, match="No space left") as told:
+            write(run)
+    assert told.value.filename == str(run.report)
+    assert contents(run) == contents(folder)
+    assert not [path for path in run.path.iterdir() if path.name.startswith(".")]
 
 
 def test_a_warning_of_many_trials_is_told_once_with_where_it_was_seen(folder: RunFolder) -> None:

@@ -47,5 +47,5 @@ def style() -> str:
         for role, colour in palette.ROLES.items()
         for attribute in ("fill", "stroke")
     ]
-    sheet = (files("nearmetal.report") / "templates" / "report.css").read_text()
+    sheet = (files("nearmetal.report") / "templates" / "report.css").read_text("utf-8")
     return sheet + "\n".join(rules)

@@ -57,8 +57,13 @@ def _write(folder: RunFolder) -> Path:
     fresh = folder.path / ".report.new"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
-    for name, content in _files(chapters, pictures).items():
-        (fresh / name).write_bytes(content)
+    try:
+        for name, content in _files(chapters, pictures).items():
+            (fresh / name).write_bytes(content)
+    except OSError as error:
+        shutil.rmtree(fresh, ignore_errors=True)
+        error.filename = error.filename or str(folder.report)
+        raise
     _replace(fresh, folder.report)
     write_whole(folder.page, page.html(chapters.report, chapters.sections, pictures).encode())
     return folder.page

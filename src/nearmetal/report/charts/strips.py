@@ -48,6 +48,7 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
     plot = width - 34 - left - right
     everything = [value for group in groups for value in group.values]
     divisor, unit_name = figures.axis(unit, everything)
+    log_title = f"{unit_name} (log scale)" if unit_name else "log scale"
     logarithmic = bool(everything) and min(everything) > 0 and max(everything) / min(everything) > 4
     names: list[dict[str, Any]] = []
     dots: list[dict[str, Any]] = []
@@ -71,7 +72,7 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
     low, high, ticks = log_ticks(scaled) if logarithmic else linear_ticks(scaled)
     x = field(
         "value",
-        title=unit_name + (" (log scale)" if logarithmic else ""),
+        title=log_title if logarithmic else unit_name,
         scale={"type": "log" if logarithmic else "linear", "domain": [low, high], "nice": False, "zero": False},
         axis={
             "values": ticks,

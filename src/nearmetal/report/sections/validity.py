@@ -62,8 +62,11 @@ def _troubles(bad: Sequence[TrialRecord], report: ReportInput) -> Table:
         Column("status"),
         Column("treatment"),
         Column("workload"),
-        Column("block", numeric=True),
-        Column("attempt", numeric=True),
+        # The journal counts from 0; people, and what a run says while it goes on, from 1.
+        Column("block", numeric=True, where="page"),
+        Column("block", numeric=True, where="data"),
+        Column("attempt", numeric=True, where="page"),
+        Column("attempt", numeric=True, where="data"),
         Column("reason"),
     )
     rows = tuple(
@@ -71,7 +74,9 @@ def _troubles(bad: Sequence[TrialRecord], report: ReportInput) -> Table:
             str(record.status),
             report.labels.treatment(record.trial.treatment),
             record.trial.workload,
+            record.trial.block + 1,
             record.trial.block,
+            record.trial.attempt + 1,
             record.trial.attempt,
             record.reason or "",
         )
@@ -131,7 +136,9 @@ def _over_blocks(report: ReportInput) -> Iterable[Panel]:
             charts.Line(
                 report.labels.treatment(cell.treatment),
                 report.colour(cell.treatment),
-                tuple((block, _relative(value, cell)) for block, value in zip(cell.blocks, cell.values, strict=True)),
+                tuple(
+                    (block + 1, _relative(value, cell)) for block, value in zip(cell.blocks, cell.values, strict=True)
+                ),
             )
             for cell in cells
             if _has_scale(cell)
@@ -158,7 +165,7 @@ def _over_positions(report: ReportInput) -> Iterable[Panel]:
         median = medians.get((trial.workload, key(trial.treatment)))
         if record.status is TrialStatus.OK and response is not None and median is not None:
             environment = str(trial.treatment.get("environment", ""))
-            points[trial.workload][environment].append((trial.position, response.value / median - 1))
+            points[trial.workload][environment].append((trial.position + 1, response.value / median - 1))
     for workload, response_name in response_of.items():
         found = points[workload]
         groups = [
