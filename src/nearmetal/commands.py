@@ -18,16 +18,18 @@ from rich.text import Text
 from nearmetal import plan as planning
 from nearmetal import studies
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput, ExitCode
+from nearmetal.errors import BadInput, ExitCode, HostCannot
 from nearmetal.factors import key
 from nearmetal.model import Finding, Plan, Study
 from nearmetal.printing import console_for, print_json
+from nearmetal.report import figures
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
 from nearmetal.run.missing import Missing
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.study import read
+from nearmetal.study_text import did_you_mean
 from nearmetal.units import show_elapsed
 
 if TYPE_CHECKING:
@@ -69,9 +71,8 @@ def read_study(
     elif study in studies.names():
         source = studies.text(study)
     else:
-        raise BadInput(
-            f"there is no study {study[:200]!r}", remedy=f"give a file, or one of: {', '.join(studies.names())}"
-        )
+        remedy = did_you_mean(study, studies.names(), "give a file, or one of")
+        raise BadInput(f"there is no study {study[:200]!r}", remedy=remedy)
     wanted = list(overrides)
     if blocks is not None:
         wanted.append(f"design.blocks={blocks}")
@@ -131,9 +132,10 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     trials = sum(len(boot.trials) for block in plan.blocks for boot in block.boots)
     console.print(Text.assemble((study.name, "bold"), f"  {study.question}"))
     console.print(
-        f"{len(plan.treatments)} treatments x {len(study.workloads)} workloads x {len(plan.blocks)} blocks"
+        f"{figures.count(len(plan.treatments), 'treatment')} x {figures.count(len(study.workloads), 'workload')} x "
+        + figures.count(len(plan.blocks), "block")
         + (f" x {study.design.repeats} repeats" if study.design.repeats > 1 else "")
-        + f" = {trials} trials; seed {plan.seed}"
+        + f" = {figures.count(trials, 'trial')}; seed {plan.seed}"
     )
     _say_sequential(study, console)
     for contrast in plan.contrasts:
@@ -141,8 +143,8 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
         console.print(Padding(compared, (0, 0, 0, 2), expand=False))
     if plan.contrasts:
         console.print(
-            f"{len(plan.contrasts)} primary contrasts, each at level {plan.level:.4g}; "
-            f"that takes at least {needed} blocks"
+            f"{figures.count(len(plan.contrasts), 'primary contrast')}, each at level {plan.level:.4g}; "
+            f"that takes at least {figures.count(needed, 'block')}"
             + ("" if len(plan.blocks) >= needed else f", and with {len(plan.blocks)} every verdict is undecided")
         )
     else:
@@ -244,15 +246,17 @@ def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> in
     if not (folder.path / "manifest.json").exists():
         return ExitCode.INTERRUPTED
     analysis = _analysis(folder)
-    page = write(folder)
+    console = console_for(as_json)
     if as_json:
         from nearmetal.analysis.summary import summary
 
         print_json(summary(analysis, str(folder.path), folder.manifest().study.name))
     else:
         _print_verdicts(analysis)
-        console = console_for(False)
         console.print(counts_line(analysis).append(took))
+    # Last: a disk that is full takes the report, not the verdicts.
+    page = write(folder)
+    if not as_json:
         console.print(f"report: {page}", soft_wrap=True)
     if not finished:
         command = os.environ.get("NEARMETAL_RESUME_HINT", "nearmetal resume ")
@@ -285,7 +289,10 @@ def report(path: Path, form: "Format", output: Path | None) -> None:
 
     folder = RunFolder.open(path)
     if form == "html" and output is None:
-        click.echo(write(folder))
+        try:
+            click.echo(write(folder))
+        except PermissionError:
+            raise HostCannot("this user may not write there", str(path), "name a file of yours by -o") from None
         return
     content = render(folder, form)
     data = content.encode() if isinstance(content, str) else content
@@ -295,6 +302,8 @@ def report(path: Path, form: "Format", output: Path | None) -> None:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             what = f"nothing can be written there: {error.strerror}"
             raise BadInput(what, str(output), "name another file by -o") from None
+    elif form == "png" and sys.stdout.isatty():
+        raise BadInput("a picture is no text for a terminal", remedy="name a file by -o, or send it to one by >")
     else:
         sys.stdout.buffer.write(data)
 
@@ -390,5 +399,6 @@ def clean(as_json: bool) -> int:
         if cleaned.in_use:
             click.echo(f"left alone: what {cleaned.in_use} running nearmetal made")
         elif not cleaned.ledgers:
-            click.echo("nothing of ours is left")
+            whose = "ours" if os.geteuid() == 0 else "this user's"
+            click.echo(f"nothing of {whose} is left")
     return ExitCode.HOST_CANNOT if cleaned.left else ExitCode.DONE

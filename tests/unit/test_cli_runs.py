@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,14 @@ from tests.unit.test_image_store import finished
 Ended = subprocess.CompletedProcess[str]
 
 
-def nearmetal(*words: str, cwd: Path | None = None) -> Ended:
+def nearmetal(*words: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> Ended:
     return subprocess.run(
         [sys.executable, "-m", "nearmetal", *words],
         capture_output=True,
         text=True,
         timeout=120,
         cwd=cwd,
-        env={**os.environ, "COLUMNS": "250"},
+        env={**os.environ, "COLUMNS": "250", **(environment or {})},
     )
 
 
@@ -89,6 +90,24 @@ def test_a_report_for_a_folder_that_is_not_there_is_refused(study: Path, tmp_pat
     )
     assert refused.returncode == 2
     assert "nothing can be written there" in refused.stderr
+
+
+def test_a_terminal_that_cannot_write_everything_loses_no_words_and_a_report_no_bytes(
+    study: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    assert nearmetal("run", str(study), "-o", str(run)).returncode == 0
+    page = (run / "report.html").read_bytes()
+    as_ascii = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    shown = nearmetal("show", str(run), environment=as_ascii)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "\\xd7" in shown.stdout
+    assert nearmetal("report", str(run), environment=as_ascii).returncode == 0
+    assert (run / "report.html").read_bytes() == page
+
+
+def test_a_name_that_is_nearly_a_study_is_told_the_study() -> None:
+    assert "did you mean `quickstart`?" in nearmetal("plan", "quikstart").stderr
 
 
 LACKING = mock_run.STUDY.replace("speed = 0.5", 'missing = "thing"')
