@@ -40,7 +40,7 @@ class Watcher:
         self._place = ""
         self._workload = ""
         self._bar: Progress | None = None
-        if console.is_terminal:
+        if console.is_terminal and not console.is_dumb_terminal:
             self._bar = Progress(
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[left]} · {task.description}", markup=False),
