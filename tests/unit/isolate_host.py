@@ -27,6 +27,7 @@ class Pretended:
             BOOT_ID: "first\n",
             **{f"{CPU}/cpu{number}/topology/thread_siblings_list": "0-1\n" for number in (0, 1)},
             f"{CPU}/cpu1/cpufreq/scaling_governor": "powersave\n",
+            **{f"/sys/devices/system/machinecheck/machinecheck{number}/ignore_ce": "0\n" for number in (0, 1)},
         }
         self.tasks = {"task:10:1": "0-1", "task:11:1": "0-1", "irq:5": "0-1"}
         self.immovable: set[str] = set()

@@ -128,7 +128,7 @@ def test_on_status_and_off(box: Pretended, run: Run) -> None:
     assert (json.loads(told)["on"], json.loads(told)["cpus"]) == (True, "1")
     assert "kept free by nearmetal: CPU 1" in run("status")[1]
     assert run("on")[0] == 3
-    assert run("off")[:2] == (0, "6 values are as they were\n")
+    assert run("off")[:2] == (0, "7 values are as they were\n")
     assert box.snapshot() == before
 
 

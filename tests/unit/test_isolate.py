@@ -19,6 +19,8 @@ from nearmetal.model import Change, Commands
 
 from .isolate_host import BOOT_ID, CPU, PROBE, Pretended
 
+ERRORS = "/sys/devices/system/machinecheck/machinecheck{}/ignore_ce"
+
 
 @pytest.fixture
 def box() -> Pretended:
@@ -46,7 +48,7 @@ def cpus(*siblings: tuple[int, ...]) -> Host:
 
 async def test_a_host_is_read_with_what_it_has(box: Pretended) -> None:
     host = await hosts.survey(box)
-    assert host.cpus == (Cpu(0, (0, 1), "0", None), Cpu(1, (0, 1), "0", "powersave"))
+    assert host.cpus == (Cpu(0, (0, 1), "0", None, True), Cpu(1, (0, 1), "0", "powersave", True))
     assert host.knobs == box.sysctls
     assert (host.isolated, host.nohz_full, host.arguments) == ("", "", ("quiet",))
 
@@ -90,7 +92,7 @@ async def test_each_change_is_told_in_words(box: Pretended) -> None:
     words = [tiers.in_words(one, host, there) for one in await changes(box, boot=True)]
     assert words[0].startswith("the boot loader adds isolcpus=1 nohz_full=1 rcu_nocbs=1")
     assert words[1].startswith("kernel.timer_migration from 1 to 0")
-    assert "to performance" in words[-2]
+    assert "to performance" in words[-3] and "ignore_ce: to 1" in words[-2]
     assert words[-1].startswith("2 threads and 1 interrupt lines that may run on CPU 1")
     assert "1 kernel threads are bound there" in words[-1]
 
@@ -109,6 +111,7 @@ async def test_it_stands_until_off_and_then_all_is_as_before(box: Pretended, pat
     assert (applied.refused, applied.warnings, bool(applied.reboot)) == ((), (), True)
     assert box.sysctls == {"kernel.timer_migration": "0", "kernel.sched_rt_runtime_us": "-1", "vm.stat_interval": "10"}
     assert box.files[f"{CPU}/cpu1/cpufreq/scaling_governor"] == "performance\n"
+    assert [box.files[ERRORS.format(number)] for number in (0, 1)] == ["0\n", "1\n"]
     assert "isolcpus=1" in box.files[GRUB_DROP_IN]
     assert set(box.tasks.values()) == {"0"}
     assert {one.state for one in await standing.status(box, path)} == {"holds"}

@@ -12,11 +12,14 @@ from nearmetal.lab.site import must
 from nearmetal.model import Commands
 from nearmetal.treatments.isolation import SYSCTLS
 
-KNOBS: Mapping[str, str] = {**SYSCTLS, "vm.stat_interval": "10"}
-"""Those of the treatment, and one more of tuned's profile cpu-partitioning: it makes every CPU wake up less often."""
-
 _FOLDER = "/sys/devices/system/cpu"
-_LINE = re.compile(rf"{_FOLDER}/cpu([0-9]+)/(?:topology|cpufreq)/(\w+):(.*)")
+_ABOUT_A_CPU = (
+    f"{_FOLDER}/cpu{{cpu}}/topology/thread_siblings_list",
+    f"{_FOLDER}/cpu{{cpu}}/topology/physical_package_id",
+    f"{_FOLDER}/cpu{{cpu}}/cpufreq/scaling_governor",
+    "/sys/devices/system/machinecheck/machinecheck{cpu}/ignore_ce",
+)
+_LINE = re.compile(r"/sys/devices/system/\w+/[a-z]+([0-9]+)/(?:\w+/)?(\w+):(.*)")
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Cpu:
     package: str
     governor: str | None
     """How its clock rate is chosen; None where the kernel does not choose it."""
+    counts_errors: bool = False
+    """Whether it looks for corrected errors of its hardware every few minutes."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Host:
     cpus: tuple[Cpu, ...]
     """Those online."""
     knobs: Mapping[str, str]
-    """Of KNOBS, those that this kernel has, as they are."""
+    """Of the treatment's sysctls, those that this kernel has, as they are."""
     isolated: str
     """By the kernel since it booted, in its notation."""
     nohz_full: str
@@ -64,7 +69,7 @@ class Host:
 async def survey(commands: Commands) -> Host:
     """Read it all; changes nothing."""
     online = cpu_lists.parse((await must(commands, "cat", f"{_FOLDER}/online")).decode())
-    knobs = {name: await KINDS["sysctl"].read(commands, name) for name in KNOBS}
+    knobs = {name: await KINDS["sysctl"].read(commands, name) for name in SYSCTLS}
     return Host(
         cpus=await _cpus(commands, online),
         knobs={name: value for name, value in knobs.items() if value is not None},
@@ -82,8 +87,7 @@ async def _told(commands: Commands, file: str) -> str:
 
 
 async def _cpus(commands: Commands, online: Sequence[int]) -> tuple[Cpu, ...]:
-    names = ("topology/thread_siblings_list", "topology/physical_package_id", "cpufreq/scaling_governor")
-    files = [f"{_FOLDER}/cpu{number}/{name}" for number in online for name in names]
+    files = [name.format(cpu=number) for number in online for name in _ABOUT_A_CPU]
     # A kernel has not all of these files; grep goes on without those that are missing.
     lines = (await commands.exec(["grep", "-H", ".", *files])).text.splitlines()
     told = {(int(one[1]), one[2]): one[3].strip() for one in map(_LINE.fullmatch, lines) if one}
@@ -93,6 +97,7 @@ async def _cpus(commands: Commands, online: Sequence[int]) -> tuple[Cpu, ...]:
             siblings=tuple(cpu_lists.parse(told.get((number, "thread_siblings_list"), str(number)))),
             package=told.get((number, "physical_package_id"), "0"),
             governor=told.get((number, "scaling_governor")),
+            counts_errors=told.get((number, "ignore_ce")) == "0",
         )
         for number in online
     )

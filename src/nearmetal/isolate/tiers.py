@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from nearmetal.isolate.host import KNOBS, Bystanders, Cpu, Host
+from nearmetal.isolate.host import Bystanders, Cpu, Host
 from nearmetal.lab import cpus as cpu_lists
 from nearmetal.model import Change
-from nearmetal.treatments.isolation import kernel_arguments
+from nearmetal.treatments.isolation import SYSCTLS, kernel_arguments
 
 ON = "site:local"
 GOVERNOR = "performance"
@@ -14,6 +14,8 @@ _WHY = {
     "kernel.timer_migration": "timers stay on the CPU that set them",
     "kernel.sched_rt_runtime_us": "real-time work is not throttled",
     "kernel.numa_balancing": "no page is unmapped to see who uses it",
+    "kernel.nmi_watchdog": "no interrupt comes to see whether the CPU still answers",
+    "kernel.hung_task_timeout_secs": "the kernel looks less often for tasks that hang",
     "vm.stat_interval": "statistics of memory are gathered on every CPU less often",
 }
 
@@ -21,8 +23,9 @@ _WHY = {
 def at_once(host: Host, cpus: Sequence[int], probe: str, required: bool) -> list[Change]:
     """Knobs, governors, and last everybody who may run there: what takes no reboot. `required`: or nothing at all."""
     wanted = [
-        *(("sysctl", name, KNOBS[name]) for name in host.knobs),
+        *(("sysctl", name, SYSCTLS[name]) for name in host.knobs),
         *(("file", _governor_file(cpu), f"{GOVERNOR}\n") for cpu in host.cpus if cpu.number in cpus and cpu.governor),
+        *(("file", _errors_file(cpu), "1\n") for cpu in host.cpus if cpu.number in cpus and cpu.counts_errors),
         ("bystanders", f"{probe} {cpu_lists.show(cpus)}", "clear"),
     ]
     return [
@@ -41,6 +44,10 @@ def _governor_file(cpu: Cpu) -> str:
     return f"/sys/devices/system/cpu/cpu{cpu.number}/cpufreq/scaling_governor"
 
 
+def _errors_file(cpu: Cpu) -> str:
+    return f"/sys/devices/system/machinecheck/machinecheck{cpu.number}/ignore_ce"
+
+
 def in_words(change: Change, host: Host, there: Bystanders) -> str:
     """What a change does, to be read by people."""
     match change.kind:
@@ -49,7 +56,7 @@ def in_words(change: Change, host: Host, there: Bystanders) -> str:
             step = f"stays {now}" if now == change.after else f"from {now} to {change.after}"
             return f"{change.target} {step}: {_WHY[change.target]}"
         case "file":
-            return f"{change.target}: to {change.after.strip()}: the clock rate does not follow the load"
+            return f"{change.target}: to {change.after.strip()}: {_why_file(change.target)}"
         case "boot":
             return f"the boot loader adds {change.after}: scheduler, timer tick and RCU leave the CPU alone"
     counts = there.counted()
@@ -58,6 +65,12 @@ def in_words(change: Change, host: Host, there: Bystanders) -> str:
         f"{counts['threads']} threads and {counts['interrupts']} interrupt lines that may run on CPU {cpus}, and the "
         f"kernel's unbound work, go elsewhere; {counts['bound']} kernel threads are bound there and stay"
     )
+
+
+def _why_file(path: str) -> str:
+    if path.endswith("ignore_ce"):
+        return "no CPU wakes up to count errors that the hardware has corrected, so that none are told"
+    return "the clock rate does not follow the load"
 
 
 def notes(host: Host, cpus: Sequence[int]) -> Iterator[str]:

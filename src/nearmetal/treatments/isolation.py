@@ -21,9 +21,17 @@ LEVELS = ("none", "user", "kernel", "kernel+user")
 NAMED = 8
 """Tasks that stayed which a warning names; more are counted."""
 
-SYSCTLS = {"kernel.timer_migration": "0", "kernel.sched_rt_runtime_us": "-1", "kernel.numa_balancing": "0"}
-"""No timer of an idle CPU moves here, real-time work is not throttled, and no page is unmapped to see who uses it.
-As in the profiles cpu-partitioning and realtime of tuned."""
+SYSCTLS = {
+    "kernel.timer_migration": "0",
+    "kernel.sched_rt_runtime_us": "-1",
+    "kernel.numa_balancing": "0",
+    "kernel.nmi_watchdog": "0",
+    "kernel.hung_task_timeout_secs": "600",
+    "vm.stat_interval": "10",
+}
+"""No timer of an idle CPU moves here, real-time work is not throttled, no page is unmapped to see who uses it, and what
+looks after each CPU from time to time does so seldom or not at all. As in the profiles cpu-partitioning and realtime
+of tuned, and in network-latency, on which both rest."""
 
 
 def kernel_arguments(cpu: int | str) -> tuple[str, ...]:
