@@ -1,5 +1,6 @@
 """What the command line says of plans, runs and images: figures a person wants, exit codes a script relies on."""
 
+import io
 import json
 import os
 import re
@@ -10,7 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from nearmetal import commands
+from nearmetal.run.events import BlockStarted
+from nearmetal.terminal import Watcher
 from tests.order import mock_run
 from tests.unit.test_image_store import finished
 
@@ -183,3 +188,33 @@ def test_what_is_lacking_is_told_before_an_image_is_built(tmp_path: Path, monkey
     assert (ended.returncode, ended.stdout) == (3, ""), ended.stderr
     assert "no Docker engine answers" in ended.stderr
     assert not (tmp_path / "fresh" / "cache" / "images").exists()
+
+
+def test_a_picture_is_not_written_into_a_terminal(study: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert nearmetal("run", str(study), "-o", str(run)).returncode == 0
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "nearmetal", "report", str(run), "--format", "png"]
+    refused = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=120)
+    os.close(theirs)
+    os.close(ours)
+    assert refused.returncode == 2
+    assert "remedy: name a file by -o" in refused.stderr
+
+
+def test_clean_speaks_for_the_user_it_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path))
+    for user, told in ((0, "nothing of ours is left\n"), (1000, "nothing of this user's is left\n")):
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        assert commands.clean(as_json=False) == 0
+        assert capsys.readouterr().out == told
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=80, _environ={"TERM": "dumb"})
+    with Watcher(console, trials=2, blocks=1, estimate=3.0) as watcher:
+        watcher(BlockStarted(block=0, attempt=0, trials=2))
+    assert out.getvalue() == "block 1/1: 2 trials, ~6 s left\n"
