@@ -273,11 +273,11 @@ def isolate_on(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int
 
 @isolate.command("status")
 @_json_option
-def isolate_status(as_json: bool) -> None:
-    """Show what is isolated, and whether it still is as it was set."""
+def isolate_status(as_json: bool) -> int:
+    """Show what is isolated, and whether it still is as it was set. Exit code 1: not all of it is."""
     from nearmetal import commands_isolate
 
-    commands_isolate.status(as_json)
+    return commands_isolate.status(as_json)
 
 
 @isolate.command("prove")

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 
@@ -10,6 +10,7 @@ from nearmetal.errors import ExitCode, HostCannot
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import standing, tiers
 from nearmetal.isolate.host import Host
+from nearmetal.isolate.standing import Standing
 from nearmetal.lab import cpus as cpu_lists
 from nearmetal.lab.bound import Bound
 from nearmetal.lab.lock import measuring
@@ -18,6 +19,7 @@ from nearmetal.model import Change
 from nearmetal.printing import console_for, print_json
 
 BOOT_AGAIN = "boot this host again for the kernel's part"
+_OFF = "nearmetal isolate off"
 
 
 def plan(cpus: str | None, as_json: bool) -> None:
@@ -28,7 +30,9 @@ async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
     host = await hosts.survey(site)
     wanted = hosts.chosen(cpus, host)
     there = await hosts.bystanders(site, site.probe, wanted)
-    at_once = tiers.at_once(host, wanted, site.probe, required=False)
+    held = await standing.held_changes(site, standing.ledger_path())
+    stands = standing.isolated_cpus(held)
+    at_once = [] if stands else tiers.at_once(host, wanted, site.probe, required=False)
     boot = tiers.by_boot_loader(wanted)
     notes = list(tiers.notes(host, wanted))
     if as_json:
@@ -36,6 +40,7 @@ async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
             {
                 "schema": "isolate.plan.v1",
                 "cpus": cpu_lists.show(wanted),
+                "stands": stands,
                 "topology": [
                     {
                         "cpu": cpu.number,
@@ -59,23 +64,30 @@ async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
         )
         return
     console = console_for(False)
-    _say_topology(host, wanted, console)
+    if stands:
+        _say_topology(host, cpu_lists.parse(stands), "isolated", console)
+        already = f"\nCPU {stands} is kept free already: `isolate on` adds nothing. For other CPUs, first: {_OFF}"
+        console.print(already, soft_wrap=True)
+        return
+    _say_topology(host, wanted, "to be isolated", console)
     console.print("\n`isolate on` changes, until `isolate off`:")
     _say(at_once, host, there, console)
     console.print("\nwith --boot, and after the next boot of this host:")
     _say([boot], host, there, console)
     if not host.can_tell_grub:
         console.print("  this host has no update-grub: set these arguments by hand in its boot loader")
+    if held:
+        console.print("  the boot loader has been told already")
     for note in notes:
         console.print("note", style="yellow", end=": ")
         console.print(note, soft_wrap=True)
 
 
-def _say_topology(host: Host, wanted: Iterable[int], console: Console) -> None:
+def _say_topology(host: Host, marked: Iterable[int], what: str, console: Console) -> None:
     for cpu in host.cpus:
         shared = [one for one in cpu.siblings if one != cpu.number]
         core = f"shares its core with CPU {cpu_lists.show(shared)}" if shared else "has a core of its own"
-        mark = "  <- to be isolated" if cpu.number in wanted else ""
+        mark = f"  <- {what}" if cpu.number in marked else ""
         console.print(f"CPU {cpu.number}, package {cpu.package}, {core}{mark}")
 
 
@@ -175,20 +187,26 @@ async def _off(site: LocalSite, as_json: bool) -> int:
     return ExitCode.NOT_ALL_OF_IT if by_outcome["left"] else ExitCode.DONE
 
 
-def status(as_json: bool) -> None:
-    asyncio.run(_status(LocalSite(), as_json))
+# ── Status ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _status(site: LocalSite, as_json: bool) -> None:
+def status(as_json: bool) -> int:
+    return asyncio.run(_status(LocalSite(), as_json))
+
+
+async def _status(site: LocalSite, as_json: bool) -> int:
+    """Not all of it, when something is not as it was set any more, or never was."""
     host = await hosts.survey(site)
     stands = await standing.status(site, standing.ledger_path())
     cpus = standing.isolated_cpus([one.change for one in stands])
+    holds = all(one.state == "holds" for one in stands)
     if as_json:
         print_json(
             {
                 "schema": "isolate.status.v1",
                 "on": bool(stands),
                 "cpus": cpus,
+                "holds": holds,
                 "kernel": {"isolated": host.isolated, "nohz_full": host.nohz_full},
                 "changes": [
                     {"kind": one.change.kind, "target": one.change.target, "now": one.now, "state": one.state}
@@ -196,7 +214,12 @@ async def _status(site: LocalSite, as_json: bool) -> None:
                 ],
             }
         )
-        return
+    else:
+        _say_status(host, stands, cpus)
+    return ExitCode.DONE if holds else ExitCode.NOT_ALL_OF_IT
+
+
+def _say_status(host: Host, stands: Sequence[Standing], cpus: str) -> None:
     console = console_for(False)
     console.print(
         f"by the kernel since it booted: isolated {host.isolated or 'none'}, nohz_full {host.nohz_full or 'none'}"
@@ -207,3 +230,13 @@ async def _status(site: LocalSite, as_json: bool) -> None:
     console.print(f"kept free by nearmetal: CPU {cpus}" if cpus else "kept free by nearmetal: none")
     for one in stands:
         console.print(f"  {one.state:14} {one.change.kind} {one.change.target}: {one.now}", soft_wrap=True)
+    if not stands:
+        return
+    escaped = sum(one.state != "holds" for one in stands)
+    if escaped:
+        console.print(f"{escaped} of {len(stands)} do not hold; to set them anew: {_OFF}, then on", soft_wrap=True)
+    else:
+        console.print(f"all {len(stands)} hold" if len(stands) > 1 else "it holds")
+    for one in stands:
+        if one.change.kind == "boot" and not set(one.change.after.split()) <= set(host.arguments):
+            console.print(BOOT_AGAIN)

@@ -95,7 +95,9 @@ def test_it_stands_is_killed_and_is_cleaned(before: State) -> None:
     same(before, state())
 
 
-@pytest.mark.parametrize(("count", "delay"), [(1, 0.0), (2, 0.0), (4, 0.0), (ALL, 0.0), (ALL, 0.005), (ALL, 0.02), (ALL, 0.05)])
+@pytest.mark.parametrize(
+    ("count", "delay"), [(1, 0.0), (2, 0.0), (4, 0.0), (ALL, 0.0), (ALL, 0.005), (ALL, 0.02), (ALL, 0.05)]
+)
 def test_killed_while_it_isolates(before: State, count: int, delay: float) -> None:
     """From the first line of the ledger to when everybody is being moved, and just after."""
     changes = json.loads(nearmetal("isolate", "plan", "--json").stdout)["changes"]

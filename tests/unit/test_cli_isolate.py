@@ -14,7 +14,7 @@ from nearmetal.isolate import standing, tiers
 from nearmetal.lab.ledger import held
 from nearmetal.model import Change
 
-from .isolate_host import Pretended
+from .isolate_host import BOOT_ID, Pretended
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -79,7 +79,10 @@ def test_what_stands_is_shown_and_put_back_and_what_others_set_is_left(tmp_path:
             ledger.changing(Change(on=tiers.ON, kind="file", target=str(file), before="old", after="new"))
             file.write_text("new")
     files[1].write_text("newer")
-    status = document("status")
+    ended = nearmetal("status", "--json")
+    status = json.loads(ended.stdout)
+    assert (ended.returncode, status["holds"]) == (1, False)
+    assert "1 of 2 do not hold" in nearmetal("status").stdout
     changes = status["changes"]
     assert isinstance(changes, list)
     assert status["on"] is True
@@ -130,6 +133,43 @@ def test_on_status_and_off(box: Pretended, run: Run) -> None:
     assert run("on")[0] == 3
     assert run("off")[:2] == (0, "7 values are as they were\n")
     assert box.snapshot() == before
+
+
+def test_status_says_in_a_line_and_by_its_code_whether_it_holds(box: Pretended, run: Run) -> None:
+    assert run("status")[0] == 0
+    run("on", "--boot")
+    status, told, _ = run("status")
+    assert status == 0
+    assert told.endswith("all 7 hold\nboot this host again for the kernel's part\n")
+    box.files["/proc/cmdline"] = "quiet isolcpus=1 nohz_full=1 rcu_nocbs=1\n"
+    assert run("status")[1].endswith("all 7 hold\n")
+    box.tasks["task:12:1"] = "0-1"
+    status, told, _ = run("status")
+    assert status == 1
+    assert "in part" in told and "not clear of ttask:12:1" in told
+    assert "1 of 7 do not hold; to set them anew: nearmetal isolate off, then on" in told
+    assert json.loads(run("status", "--json")[1])["holds"] is False
+    run("off")
+
+
+def test_a_plan_says_what_stands_and_that_nothing_would_be_added(box: Pretended, run: Run) -> None:
+    run("on")
+    status, told, _ = run("plan", "--cpus", "0")
+    assert status == 0
+    assert "CPU 1 is kept free already: `isolate on` adds nothing. For other CPUs, first: nearmetal isolate off" in told
+    assert "<- isolated" in told and "with --boot" not in told
+    plan = json.loads(run("plan", "--json")[1])
+    assert (plan["stands"], plan["changes"]) == ("1", [])
+    run("off")
+    assert json.loads(run("plan", "--json")[1])["stands"] == ""
+
+
+def test_after_a_boot_a_plan_is_of_the_rest(box: Pretended, run: Run) -> None:
+    run("on", "--boot")
+    box.files[BOOT_ID] = "second\n"
+    told = run("plan")[1]
+    assert "the boot loader has been told already" in told
+    assert "to be isolated" in told and "go elsewhere" in told
 
 
 def test_what_does_not_move_is_told_and_strictly_too_much(box: Pretended, run: Run) -> None:
