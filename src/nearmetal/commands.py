@@ -352,7 +352,9 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
         table = Table("run", "study", "made", "trials", box=None, pad_edge=False)
         table.columns[0].overflow = "fold"
         for one in listed:
-            table.add_row(one.run, one.study, one.created[:16].replace("T", " "), f"{one.trials}/{one.planned}")
+            again = one.trials - one.planned
+            trials = f"{one.planned} and {again} again" if again > 0 else f"{one.trials}/{one.planned}"
+            table.add_row(one.run, one.study, one.created[:16].replace("T", " "), trials)
         console.print(table)
     for bad in unreadable:
         console.print("cannot be read", style="yellow", end=": ")

@@ -113,6 +113,8 @@ def print_machines(listed: "Sequence[MachineUp]") -> None:
     from rich.table import Table
 
     table = Table("machine", "environment", "state", "CPUs", "memory", "address", "made", box=None, pad_edge=False)
+    # Half an address is of no use; of the rest a beginning tells enough.
+    table.columns[5].no_wrap = True
     for one in listed:
         made = one.made[:16].replace("T", " ")
         memory = show_size(one.machine.memory)

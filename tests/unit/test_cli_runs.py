@@ -218,3 +218,15 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines() -> None:
     with Watcher(console, trials=2, blocks=1, estimate=3.0) as watcher:
         watcher(BlockStarted(block=0, attempt=0, trials=2))
     assert out.getvalue() == "block 1/1: 2 trials, ~6 s left\n"
+
+
+def test_blocks_that_were_repeated_are_told_apart_from_those_planned(study: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert nearmetal("run", str(study), "-o", str(run)).returncode == 0
+    journal = run / "journal.jsonl"
+    trials = [line for line in journal.read_bytes().splitlines(keepends=True) if b'"trial"' in line]
+    again = [json.loads(line) for line in trials if json.loads(line)["schema"] == "record.v1"][:2]
+    for record in again:
+        record["trial"] |= {"attempt": 1, "id": f"again-{record['trial']['id']}"}
+    journal.write_bytes(journal.read_bytes() + b"".join(json.dumps(one).encode() + b"\n" for one in again))
+    assert "  4 and 2 again\n" in nearmetal("ls", str(run)).stdout
