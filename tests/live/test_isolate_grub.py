@@ -1,67 +1,71 @@
-"""`nearmetal isolate on --boot` with a real update-grub, on a copy of /etc that only the test sees."""
+"""`nearmetal isolate on --boot` with a real update-grub: what it writes, and whether a machine started so isolates."""
 
+import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from nearmetal.lab.hearing import Heard, heard, listening
+from nearmetal.lab.image import Image
+from tests.conftest import SHARED_CACHE
+
+from . import grub
+from .laboratory import laboratory, machine, spec
+
 pytestmark = [
     pytest.mark.live,
     pytest.mark.alone,
+    pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="of one CPU none can be kept free"),
     pytest.mark.skipif(
         shutil.which("update-grub") is None,
         reason="this host has no GRUB to try it with (apt-get install grub2-common): --boot is NOT tested",
     ),
 ]
 
-OWN = 'GRUB_CMDLINE_LINUX_DEFAULT="quiet splash"\n'
-"""What a user has there."""
-
-# The overlay shows update-grub all else of /etc; /boot is a folder of the test's, on a disk that grub-probe can find.
-INSIDE = """
-set -e
-mkdir "$1/changed" "$1/work" "$1/boot" "$1/boot/grub"
-mount -t overlay none -o "lowerdir=/etc,upperdir=$1/changed,workdir=$1/work" /etc
-mount --bind "$1/boot" /boot
-echo it >/boot/vmlinuz-6.1.0-test
-printf %s "$2" >/etc/default/grub
-update-grub
-cp /boot/grub/grub.cfg "$1/before.cfg"
-"$3" -m nearmetal isolate on --boot || [ $? = 1 ]
-cp /boot/grub/grub.cfg "$1/on.cfg"
-cp /etc/default/grub.d/99-nearmetal.cfg "$1/drop-in"
-if [ "$4" = off ]; then
-    "$3" -m nearmetal isolate off
-else
-    # As far as update-grub, and no further.
-    "$3" -m nearmetal isolate off
-    "$3" -m nearmetal isolate on --boot & on=$!
-    until [ -e /boot/grub/grub.cfg.new ]; do sleep 0.001; done
-    kill -9 $on
-    wait $on || true
-    "$3" -m nearmetal clean
-    sleep 1
-fi
-cp /boot/grub/grub.cfg "$1/after.cfg"
-[ ! -e /etc/default/grub.d/99-nearmetal.cfg ]
-"""
+QUIETER = 20
+"""Times fewer ticks on the isolated CPU at least, both kept busy."""
 
 
 @pytest.mark.parametrize("ends", ["off", "killed"])
 def test_the_boot_loader_is_told_and_told_otherwise(tmp_path: Path, ends: str) -> None:
     own = {file: file.read_text() for file in Path("/etc/default").glob("grub*") if file.is_file()}
     drop_ins = sorted(Path("/etc/default/grub.d").glob("*"))
-    command = ["unshare", "--mount", "sh", "-c", INSIDE, "inside", str(tmp_path), OWN, sys.executable, ends]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    assert ended.returncode == 0, ended.stderr
-    added = "isolcpus="
-    lines = [line for line in (tmp_path / "on.cfg").read_text().splitlines() if added in line]
+    lines = [line for line in grub.told(tmp_path, ends).splitlines() if "isolcpus=" in line]
     assert lines and all("quiet splash isolcpus=" in line and "nohz_full=" in line for line in lines)
     assert (tmp_path / "drop-in").read_text().startswith('GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT ')
-    assert (tmp_path / "changed" / "default" / "grub").read_text() == OWN
+    assert (tmp_path / "changed" / "default" / "grub").read_text() == grub.OWN
     assert (tmp_path / "after.cfg").read_text() == (tmp_path / "before.cfg").read_text()
     # This host's own have not been touched.
     assert {file: file.read_text() for file in own} == own
     assert sorted(Path("/etc/default/grub.d").glob("*")) == drop_ins
+
+
+def isolates(cpus: dict[int, Heard]) -> bool:
+    isolated, other = cpus[grub.CPU].ticks, cpus[0].ticks
+    assert isolated is not None and other is not None
+    return isolated * QUIETER <= other
+
+
+async def test_a_guest_with_the_words_that_were_written_isolates(tmp_path: Path, lab_image: Image) -> None:
+    """A guest of the lab, which brings its own disk and reads no boot loader's file."""
+    words = [word for word in grub.kernel_line(grub.told(tmp_path))[1] if not word.startswith("root=") and word != "ro"]
+    async with laboratory() as lab:
+        guest = await machine(lab, "qemu", spec(vcpus=2, kernel_arguments=words), cpus="0-1")
+        assert (await guest.get("/proc/cmdline")).decode().split()[-len(words) :] == words
+        for name in ("isolated", "nohz_full"):
+            assert (await guest.get(f"/sys/devices/system/cpu/{name}")).strip() == str(grub.CPU).encode()
+        ended = await guest.exec(listening(guest.probe, [0, grub.CPU], 2.0), timeout=60)
+        assert ended.status == 0, ended.stderr
+        assert isolates(heard(ended.stdout, guest.name))
+
+
+@pytest.mark.long
+@pytest.mark.skipif(bool(grub.lacking()), reason=f"no machine is started by GRUB: {grub.lacking()}")
+def test_a_machine_that_grub_starts_isolates(tmp_path: Path) -> None:
+    """By the entry that was written, and nobody's help."""
+    configuration = grub.told(tmp_path)
+    started = grub.start(configuration, tmp_path, SHARED_CACHE)
+    assert started.arguments[1:] == grub.kernel_line(configuration)[1]
+    assert (started.isolated, started.nohz_full) == (str(grub.CPU), str(grub.CPU))
+    assert isolates(started.heard)
