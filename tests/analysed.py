@@ -47,8 +47,10 @@ def record(
     status: TrialStatus = TrialStatus.OK,
     how: str = "boot",
     cpus: tuple[str, str] = ("0", "1"),
+    boot: str | None = None,
     warnings: tuple[Warned, ...] = (),
 ) -> TrialRecord:
+    boot = boot or f"{environment}-{block}-{attempt}"
     made: TrialRecord = TrialRecord.from_json(
         {
             "trial": {
@@ -61,9 +63,9 @@ def record(
                 "workload": "web",
             },
             "site": "local",
-            "boot": {"id": "b", "how": how},
+            "boot": {"id": boot, "how": how},
             "machines": [
-                {"role": "server", "environment": environment, "boot_id": "b", "cpus": cpus[0]},
+                {"role": "server", "environment": environment, "boot_id": boot, "cpus": cpus[0]},
                 {"role": "client", "environment": environment, "boot_id": "b", "cpus": cpus[1]},
             ],
             "status": status.value,

@@ -24,16 +24,26 @@ def main() -> None:
         error.show()
         status = ExitCode.BAD_INPUT
     except NearmetalError as error:
-        click.echo(f"nearmetal: {error}", err=True)
+        _complain(str(error))
         status = error.exit_code
     except KeyboardInterrupt:
         click.echo("nearmetal: interrupted", err=True)
         status = ExitCode.INTERRUPTED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        click.echo(f"nearmetal: {where}{error.strerror or error}\n  remedy: {_remedy(error)}", err=True)
+        _complain(f"{where}{error.strerror or error}\n  remedy: {_remedy(error)}")
         status = ExitCode.HOST_CANNOT
     sys.exit(int(status or 0))
+
+
+def _complain(text: str) -> None:
+    """On stderr; folded between words where that is a terminal."""
+    text = f"nearmetal: {text}"
+    if sys.stderr.isatty():
+        from nearmetal.printing import folded
+
+        text = folded(text)
+    click.echo(text, err=True)
 
 
 def _remedy(error: OSError) -> str:

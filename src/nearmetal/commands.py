@@ -15,8 +15,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from nearmetal import hosts, studies
 from nearmetal import plan as planning
-from nearmetal import studies
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, HostCannot
 from nearmetal.factors import key
@@ -116,6 +116,7 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
                 "plan": plan.model_dump(mode="json"),
                 "seconds": round(seconds),
                 "blocks_needed": needed,
+                "one_machine": hosts.one_under_two_names(study),
                 "missing": [
                     {
                         "treatment": treatment,
@@ -138,6 +139,8 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
         + f" = {figures.count(trials, 'trial')}; seed {plan.seed}"
     )
     _say_sequential(study, console)
+    for one, other in hosts.one_under_two_names(study):
+        console.print(f"{one!r} and {other!r} are one machine: it is compared with itself (an A/A)", style="yellow")
     for contrast in plan.contrasts:
         compared = f"{contrast.workload}: {key(contrast.treatment)} against {key(contrast.reference)}"
         console.print(Padding(compared, (0, 0, 0, 2), expand=False))

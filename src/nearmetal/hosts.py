@@ -33,6 +33,18 @@ def is_one_machine(spec: EnvironmentSpec) -> bool:
     return isinstance(plugin, Reached) or (isinstance(plugin, Elsewhere) and plugin.is_one(spec.options))
 
 
+def one_under_two_names(study: Study) -> list[tuple[str, str]]:
+    """Levels of `environment` that say the same of one machine of the user's: their comparison is an A/A on it."""
+    levels = [str(level) for level in study.factors["environment"].levels]
+    ones = [level for level in levels if is_one_machine(study.environment(level))]
+    return [
+        (one, other)
+        for number, one in enumerate(ones)
+        for other in ones[number + 1 :]
+        if study.environment(one) == study.environment(other)
+    ]
+
+
 def hangs_on_switch(spec: EnvironmentSpec) -> bool:
     return bool(plugins.load("environments", spec.kind).on_switch) and not is_elsewhere(spec)
 

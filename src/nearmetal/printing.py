@@ -2,6 +2,7 @@
 
 import json
 import sys
+import textwrap
 
 import click
 from rich.console import Console
@@ -15,6 +16,17 @@ def console_for(as_json: bool) -> Console:
     if reconfigure := getattr(sys.stdout, "reconfigure", None):
         reconfigure(errors="backslashreplace")
     return Console(stderr=as_json, markup=False, highlight=False)
+
+
+def folded(text: str) -> str:
+    """For the terminal that stderr is: lines folded between words, and what goes on below begins further in."""
+    width = Console(stderr=True).width
+    lines = text.splitlines()
+    indents = [" " * (len(line) - len(line.lstrip()) + 2) for line in lines]
+    return "\n".join(
+        textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        for line, indent in zip(lines, indents, strict=True)
+    )
 
 
 def print_json(value: object) -> None:

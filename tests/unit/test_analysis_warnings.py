@@ -20,6 +20,19 @@ def test_a_boot_that_was_not_fresh_limits_the_conclusion(how: str) -> None:
     assert "that one boot" in warning.text
 
 
+def test_one_machine_under_two_names_is_told_as_that() -> None:
+    of = manifest()
+    records = [
+        record(arm, block, {"throughput": ratio(1.0)}, how="reuse", boot="it") for block in range(8) for arm in PAIR
+    ]
+    (warning,) = (one for one in only(run(of, records)).warnings if one.code == "one-machine")
+    assert "'docker' and 'host'" in warning.text and "A/A" in warning.text
+    apart = [
+        record(arm, block, {"throughput": ratio(1.0)}, how="reuse", boot=arm) for block in range(8) for arm in PAIR
+    ]
+    assert "one-machine" not in codes(only(run(of, apart)))
+
+
 @pytest.mark.parametrize(
     ("cpus", "warned"),
     [(("0", "1"), False), (("0-1", "1"), True), (("0,2-3", "1,4"), False), (("0", ""), True), (("", ""), True)],

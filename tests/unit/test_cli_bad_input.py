@@ -93,3 +93,24 @@ def test_arguments_that_are_none(words: list[str]) -> None:
 def test_quick_where_there_is_none(refused: Refused, folder: Path) -> None:
     (folder / "whole.toml").write_text(GOOD.replace("[quick.design]\nblocks = 2", ""))
     assert "no [quick] table" in refused("plan", str(folder / "whole.toml"), "--quick")
+
+
+def test_a_terminal_is_told_in_lines_that_fit(folder: Path) -> None:
+    """And whoever reads a pipe, in one line for each thing."""
+    near, far = os.openpty()
+    command = [sys.executable, "-m", "nearmetal", "plan", str(folder / "bad.toml")]
+    try:
+        with open(near, "rb", closefd=False) as terminal:
+            ended = subprocess.run(command, stderr=far, env={**os.environ, "COLUMNS": "40"}, timeout=60)
+            os.close(far)
+            lines = iter(terminal.readline, b"")
+            told = [next(lines).decode().rstrip()]
+            while "remedy" not in told[-1]:
+                told.append(next(lines).decode().rstrip())
+    finally:
+        os.close(near)
+    assert ended.returncode == 2
+    words = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60).stderr.split()
+    assert " ".join(told).split() == words[: len(" ".join(told).split())]
+    assert all(len(line) <= 40 or " " not in line.strip() for line in told) and len(told) > 2
+    assert all(line.startswith("  ") for line in told[1:])

@@ -58,6 +58,7 @@ def test_its_machines_are_placed_there_and_all_others_where_the_study_says() -> 
         ('address = "root@lab3:2222"', "", "`address`"),
         ('address = "root@lab3:2222"', 'address = "-oProxyCommand=id"', "`address`"),
         ('provision = "reuse"', 'provision = "reuse"\nimage = "mine"', "`image`"),
+        ('address = "root@lab3:2222"', 'adress = "root@lab3"', "did you mean `address`?"),
         ('provision = "reuse"', 'provision = "reuse"\npassword = "x"', "unknown key `password`"),
         ('data = "192.168.7.2"', 'data = "eth1"', "`data`"),
     ],
@@ -111,6 +112,38 @@ environment = ["host", "web"]
 name = "w"
 kind = "http"
 """
+
+
+def test_one_machine_under_two_names_is_found() -> None:
+    names = {"a": "ssh", "b": "ssh", "c": "ssh", "d": "docker", "e": "docker"}
+    tables = "".join(
+        f'[environments.{name}]\nkind = "{kind}"\n' + ONE_MACHINE["ssh"] * (kind == "ssh") + "\n"
+        for name, kind in names.items()
+    )
+    text = TEXT.replace('["host", "metal"]', '["a", "b", "c", "d", "e"]').replace('= "host" }', '= "a" }')
+    found = study(text.replace("[hosts.far]", f"{tables}[hosts.far]"))
+    assert hosts.one_under_two_names(found) == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert hosts.one_under_two_names(study()) == []
+
+
+def test_a_provision_that_is_the_designs_default_is_told_where_the_machine_is() -> None:
+    with pytest.raises(BadInput) as error:
+        study(TEXT.replace('provision = "reuse"', ""))
+    assert error.value.where == f"metal.toml:{1 + TEXT.splitlines().index('[environments.metal]')}"
+    with pytest.raises(BadInput) as error:
+        study(TEXT.replace('provision = "reuse"', "").replace("blocks = 8", 'provision = "boot"'))
+    assert error.value.where == f"metal.toml:{TEXT.splitlines().index('blocks = 8') + 1}"
+
+
+@pytest.mark.parametrize("kind", ONE_MACHINE)
+def test_one_that_exists_is_not_made_by_hand(kind: str) -> None:
+    if kind == "libvirt":
+        with pytest.raises(BadInput, match="exists already"):
+            wanted(kind, ["environments.libvirt.domain=web"])
+        return
+    with pytest.raises(BadInput) as error:
+        wanted(kind, [])
+    assert "already" in error.value.what and "nearmetal up:" not in str(error.value)
 
 
 @pytest.mark.parametrize("kind", ONE_MACHINE)

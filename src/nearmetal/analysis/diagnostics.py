@@ -192,6 +192,7 @@ def about_trials(pairs: Sequence[tuple[Replicate, Replicate]], crowded: Set[str]
     return (
         *_blocks(pairs, planned),
         *_one_boot(records),
+        *_one_machine(pairs),
         *_shared_cpus(records, crowded),
         *_carried(pairs),
     )
@@ -213,6 +214,20 @@ def _one_boot(records: Sequence[TrialRecord]) -> Iterable[Warned]:
             yield Warned(
                 code="one-boot", text=f"measured on {what}: the conclusion is about that one boot, not about the next"
             )
+
+
+def _one_machine(pairs: Sequence[tuple[Replicate, Replicate]]) -> Iterable[Warned]:
+    """Two environments that are one: their machines tell the same boot, which else each provision has for itself."""
+    arms = [[record for pair in pairs for record in pair[side].records] for side in (0, 1)]
+    environments = [{record.trial.treatment.get("environment") for record in arm} for arm in arms]
+    boots = [{record.boot.id for record in arm if record.boot is not None} for arm in arms]
+    if environments[0].isdisjoint(environments[1]) and not boots[0].isdisjoint(boots[1]):
+        names = " and ".join(repr(name) for arm in environments for name in sorted(map(str, arm)))
+        yield Warned(
+            code="one-machine",
+            text=f"{names} tell of the same boot: they are one machine, compared with itself (an A/A), or two "
+            "containers of one kernel's",
+        )
 
 
 def _carried(pairs: Sequence[tuple[Replicate, Replicate]]) -> Iterable[Warned]:

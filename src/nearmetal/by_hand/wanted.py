@@ -27,6 +27,8 @@ clients.environment = "{0}"
 name = "none"
 kind = "ping"
 """
+_FILE = "nearmetal up"
+"""What the text is called when something is wrong with it."""
 _SETTABLE = ("machine.", "environments.")
 
 
@@ -51,6 +53,8 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
         raise BadInput(f"there is no environment {environment[:100]!r}", remedy=f"choose one of: {', '.join(known)}")
     if isinstance(plugins.load("environments", environment), Reached):
         raise BadInput(f"machines of kind {environment!r} are up already", remedy="log in: ssh USER@HOST")
+    if hosts.is_elsewhere(EnvironmentSpec(kind=environment)):
+        raise _is_there_already(environment)
     for text in overrides:
         if not text.startswith(_SETTABLE):
             raise BadInput(
@@ -58,9 +62,9 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
                 remedy=f"set a key of [machine] or of its environment: machine.memory=1GiB, "
                 f"environments.{environment}.KEY=VALUE",
             )
-    study = read(_STUDY.format(environment), "nearmetal up", overrides)
+    study = _read(environment, overrides)
     if hosts.is_elsewhere(study.environment(environment)):
-        raise BadInput(f"this machine of kind {environment!r} exists already", remedy="log in: ssh USER@HOST")
+        raise _is_there_already(environment)
     asked = words.ask(study, {"environment": environment}, plugins.names("treatments"))
     if asked.treatments:
         raise BadInput(
@@ -68,6 +72,22 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
             remedy="set it by hand in the machine, or in a study: see docs/treatments.md",
         )
     return Wanted(study, study.environment(environment), shape.server(asked))
+
+
+def _is_there_already(environment: str) -> BadInput:
+    return BadInput(
+        f"this machine of kind {environment!r} exists already",
+        remedy="have it up by what made it, and log in: ssh USER@HOST",
+    )
+
+
+def _read(environment: str, overrides: Sequence[str]) -> Study:
+    """BadInput without the line of a text that nobody has seen."""
+    try:
+        return read(_STUDY.format(environment), _FILE, overrides)
+    except BadInput as error:
+        is_line = error.where.removeprefix(f"{_FILE}:").isdigit()
+        raise BadInput(error.what, _FILE if is_line else error.where, error.remedy) from None
 
 
 async def refuse_what_cannot_be(wanted: Wanted, open_site: OpenSite) -> None:

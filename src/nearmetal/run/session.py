@@ -136,7 +136,7 @@ def _refusal(study: Study, missing: Missing) -> HostCannot:
     lines = [f"  {words.key(treatment)}: {lacking.what}: {lacking.detail}" for treatment, lacking in missing[:20]]
     remedies = dict.fromkeys(lacking.remedy for _, lacking in missing if lacking.remedy)
     return HostCannot(
-        f"{len(missing)} treatments cannot run here:\n" + "\n".join(lines),
+        f"{len(missing)} treatment{'s' * (len(missing) > 1)} cannot run here:\n" + "\n".join(lines),
         study.name,
         "; ".join([*remedies, "or leave them out with --available"]),
     )

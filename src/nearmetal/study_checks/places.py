@@ -80,7 +80,8 @@ def _options(name: str, spec: EnvironmentSpec, where: StudyText) -> None:
     try:
         model.model_validate(dict(spec.options), context=AS_WRITTEN)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        # A key that is missing may stand there misspelt.
+        first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
         key = str(first["loc"][0]) if first["loc"] else ""
         path: KeyPath = ("environments", name, key)
         if first["type"] == "extra_forbidden":
@@ -105,6 +106,8 @@ def _provision(study: Study, level: str, where: StudyText) -> None:
     wanted = provision_of(study, spec)
     own = spec.provision is not None
     path: KeyPath = ("environments", level, "provision") if own else ("design", "provision")
+    if not own and "provision" not in study.design.model_fields_set:
+        path = ("environments", level) if level in study.environments else ("factors", "environment")
     if wanted not in can:
         raise where.wrong(
             path,
