@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.isolate import standing
-from nearmetal.treatments.isolation import SYSCTLS
+from nearmetal.isolate.host import KNOBS
 
 from .snapshot import placement, snapshot
 
@@ -22,7 +22,6 @@ pytestmark = [
     pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="of one CPU none can be kept free"),
 ]
 
-KNOBS = tuple(SYSCTLS)
 ALL = 99
 """Changes: however many there are."""
 
@@ -46,8 +45,8 @@ def same(before: State, after: State) -> None:
     both = before[0].keys() & after[0].keys()
     assert len(both) > 40
     assert {name: after[0][name] for name in both} == {name: before[0][name] for name in both}
-    assert [line for line in after[1] if line.startswith(KNOBS)] == [
-        line for line in before[1] if line.startswith(KNOBS)
+    assert [line for line in after[1] if line.startswith(tuple(KNOBS))] == [
+        line for line in before[1] if line.startswith(tuple(KNOBS))
     ]
     assert before[1] == after[1]
 

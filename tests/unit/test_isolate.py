@@ -53,6 +53,15 @@ async def test_a_host_is_read_with_what_it_has(box: Pretended) -> None:
     assert (host.isolated, host.nohz_full, host.arguments) == ("", "", ("quiet",))
 
 
+async def test_a_watchdog_without_counters_is_none(box: Pretended) -> None:
+    """The kernel of an emulated guest shows the knob, and takes no value."""
+    box.sysctls["kernel.nmi_watchdog"] = "1"
+    assert "kernel.nmi_watchdog" not in (await hosts.survey(box)).knobs
+    box.files["/sys/bus/event_source/devices/cpu/type"] = "4\n"
+    assert (await hosts.survey(box)).knobs["kernel.nmi_watchdog"] == "1"
+    assert {one.target: one.after for one in await changes(box)}["kernel.nmi_watchdog"] == "0"
+
+
 def test_by_default_it_is_the_last_cpu() -> None:
     assert hosts.chosen(None, cpus((0,), (1,), (2,))) == (2,)
     assert hosts.chosen("1-2", cpus((0,), (1,), (2,))) == (1, 2)

@@ -12,6 +12,13 @@ from nearmetal.lab.site import must
 from nearmetal.model import Commands
 from nearmetal.treatments.isolation import SYSCTLS
 
+_WATCHDOG = "kernel.nmi_watchdog"
+KNOBS: Mapping[str, str] = {**SYSCTLS, _WATCHDOG: "0"}
+"""Those of the treatment, and one that few guests have, with the values that isolate."""
+
+_COUNTERS = ("/sys/bus/event_source/devices/cpu/type", "/sys/bus/event_source/devices/cpu_core/type")
+"""Of the hardware, one of which makes the watchdog's interrupts: a kernel without shows the knob and takes no value."""
+
 _FOLDER = "/sys/devices/system/cpu"
 _ABOUT_A_CPU = (
     f"{_FOLDER}/cpu{{cpu}}/topology/thread_siblings_list",
@@ -53,7 +60,7 @@ class Host:
     cpus: tuple[Cpu, ...]
     """Those online."""
     knobs: Mapping[str, str]
-    """Of the treatment's sysctls, those that this kernel has, as they are."""
+    """Of KNOBS, those that this kernel has, as they are."""
     isolated: str
     """By the kernel since it booted, in its notation."""
     nohz_full: str
@@ -69,7 +76,9 @@ class Host:
 async def survey(commands: Commands) -> Host:
     """Read it all; changes nothing."""
     online = cpu_lists.parse((await must(commands, "cat", f"{_FOLDER}/online")).decode())
-    knobs = {name: await KINDS["sysctl"].read(commands, name) for name in SYSCTLS}
+    knobs = {name: await KINDS["sysctl"].read(commands, name) for name in KNOBS}
+    if not any([await _told(commands, file) for file in _COUNTERS]):
+        knobs[_WATCHDOG] = None
     return Host(
         cpus=await _cpus(commands, online),
         knobs={name: value for name, value in knobs.items() if value is not None},

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from nearmetal.isolate.host import Bystanders, Cpu, Host
+from nearmetal.isolate.host import KNOBS, Bystanders, Cpu, Host
 from nearmetal.lab import cpus as cpu_lists
 from nearmetal.model import Change
-from nearmetal.treatments.isolation import SYSCTLS, kernel_arguments
+from nearmetal.treatments.isolation import kernel_arguments
 
 ON = "site:local"
 GOVERNOR = "performance"
@@ -23,7 +23,7 @@ _WHY = {
 def at_once(host: Host, cpus: Sequence[int], probe: str, required: bool) -> list[Change]:
     """Knobs, governors, and last everybody who may run there: what takes no reboot. `required`: or nothing at all."""
     wanted = [
-        *(("sysctl", name, SYSCTLS[name]) for name in host.knobs),
+        *(("sysctl", name, KNOBS[name]) for name in host.knobs),
         *(("file", _governor_file(cpu), f"{GOVERNOR}\n") for cpu in host.cpus if cpu.number in cpus and cpu.governor),
         *(("file", _errors_file(cpu), "1\n") for cpu in host.cpus if cpu.number in cpus and cpu.counts_errors),
         ("bystanders", f"{probe} {cpu_lists.show(cpus)}", "clear"),

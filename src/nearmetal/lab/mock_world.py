@@ -19,7 +19,6 @@ _SYSCTLS = {
     "kernel.timer_migration": "1",
     "kernel.sched_rt_runtime_us": "950000",
     "kernel.numa_balancing": "1",
-    "kernel.nmi_watchdog": "1",
     "kernel.hung_task_timeout_secs": "120",
     "vm.stat_interval": "1",
     "net.ipv4.tcp_autocorking": "1",

@@ -25,7 +25,6 @@ SYSCTLS = {
     "kernel.timer_migration": "0",
     "kernel.sched_rt_runtime_us": "-1",
     "kernel.numa_balancing": "0",
-    "kernel.nmi_watchdog": "0",
     "kernel.hung_task_timeout_secs": "600",
     "vm.stat_interval": "10",
 }
