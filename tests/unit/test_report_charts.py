@@ -73,6 +73,14 @@ def test_a_difference_axis_shows_every_end_and_zero(ends: list[float]) -> None:
     assert all(low <= tick <= high for tick in axis.ticks)
 
 
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [("s", " in s"), ("share", " in percentage points"), ("1/s", ", per second"), ("", ""), ("bit/s", " in bit/s")],
+)
+def test_a_difference_axis_tells_its_unit(unit: str, said: str) -> None:
+    assert charts.difference_axis([-3.0, 5.0], unit)[0].title == f"difference from the reference{said}"
+
+
 def test_a_forest_keeps_what_lies_beyond_a_close_up_as_an_arrow() -> None:
     arms = (
         charts.Arm("docker", "0.97", "#111111", 0.97, 0.95, 0.99, "different"),

@@ -11,6 +11,7 @@ from nearmetal.model import Artifact, BootRecord, MachineRecord, Response, Trial
 from nearmetal.report.blocks import Notice, Quantity, Section, Table
 from nearmetal.report.connections import ROWS, of_httperf, of_load
 from nearmetal.report.reading import read, sections
+from nearmetal.report.sections import cpu_isolation
 from nearmetal.report.write import write
 from nearmetal.store.folder import Manifest, RunFolder
 from nearmetal.studies import published
@@ -152,6 +153,16 @@ def test_each_workload_has_its_table_with_a_column_for_each_level_and_the_publis
     assert not any("published: user" in row for row in rows.values())
     hundred = {str(row["figure"]): row for row in table(chapter(folder), "isolation-http-100")}
     assert hundred["connection time max"]["published: none"] == Quantity(pytest.approx(0.0072), "s")  # type: ignore[arg-type]
+
+
+def test_a_number_of_connections_that_was_not_published_has_nothing_beside_it_and_says_so(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu_isolation, "_connections", lambda workload, *_: 30 if "500" in workload else 100)
+    captions = {block.name: block.caption for block in chapter(folder).blocks if isinstance(block, Table)}
+    assert "of 30 connections nothing was published, but of 100 and 500" in captions["isolation-http-500"]
+    assert "the first run under the heading of 100 connections" in captions["isolation-http-100"]
+    assert not any("published" in title for title in table(chapter(folder), "isolation-http-500")[0])
 
 
 def test_percentiles_are_of_our_generator_and_noise_is_by_level(folder: RunFolder) -> None:

@@ -57,7 +57,8 @@ def difference_axis(ends: Iterable[float], unit: str) -> tuple[Axis, float]:
     finite = [end for end in ends if math.isfinite(end)]
     divisor, name = figures.axis(unit, finite)
     low, high, ticks = linear_ticks([0.0, *(end / divisor for end in finite)])
-    title = "difference from the reference in " + ("percentage points" if unit == "share" else name)
+    named = "percentage points" if unit == "share" else name
+    title = "difference from the reference" + {"": "", "per second": ", per second"}.get(named, f" in {named}")
     return Axis(title, 0.0, (low, high), tuple(ticks), "format(datum.value, '~g')", "linear"), divisor
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from nearmetal.analysis import centre
 from nearmetal.analysis.responses import Arms, arms_of, key_of
 from nearmetal.analysis.results import Cell
-from nearmetal.model import Assignment
+from nearmetal.model import Assignment, Level
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Notice, Quantity, Section, Table, Value
 from nearmetal.report.connections import PERCENTILES, ROWS, means
@@ -15,6 +15,7 @@ from nearmetal.studies import published
 from nearmetal.studies.published import Published
 
 _FACTOR = "isolation"
+_TABLE = "httperf"
 _COUNTS = ("connections", "requests")
 """What a workload calls its number of connections."""
 _NOISE = ("ticks", "interrupts", "lost", "gaps", "longest")
@@ -86,9 +87,20 @@ def _rows(
         if any(row.name in one for one in (*told, *printed))
     ]
     caption = f"{words.workload(workload)}: each figure of a run by isolation, mean over blocks"
-    if shown:
-        caption += "; published is the first run under the heading of as many connections, on another machine"
+    caption += _about_published(workload, treatments, bool(shown), report)
     return Table(f"isolation-{workload}", caption, columns, tuple(rows))
+
+
+def _about_published(workload: str, treatments: Sequence[Assignment], shown: bool, report: ReportInput) -> str:
+    """What the published figures beside ours are; where there are none, of what they would be."""
+    headings = _headings(report)
+    if not headings:
+        return ""
+    counts = sorted({str(_connections(workload, treatment, report)) for treatment in treatments})
+    asked = f"{figures.listing(counts)} connections"
+    if shown:
+        return f"; published is the first run under the heading of {asked}, on another machine"
+    return f"; of {asked} nothing was published, but of {figures.listing(map(str, headings))}"
 
 
 def _heading(treatment: Assignment, treatments: Sequence[Assignment], report: ReportInput) -> str:
@@ -103,14 +115,26 @@ def _quantity(told: Mapping[str, float], name: str, unit: str) -> Quantity | Non
 
 def _printed(workload: str, treatment: Assignment, report: ReportInput) -> dict[str, float]:
     """The published figures of this level and of as many connections, in SI units."""
-    found = published.of(report.manifest.study.name)
-    if found is None or "httperf" not in {table.name for table in found.tables}:
+    found = _found(report)
+    if found is None:
         return {}
     return _published(found, treatment[_FACTOR], _connections(workload, treatment, report))
 
 
+def _found(report: ReportInput) -> Published | None:
+    """The published figures of this study, where they are httperf's."""
+    found = published.of(report.manifest.study.name)
+    return found if found is not None and _TABLE in {table.name for table in found.tables} else None
+
+
+def _headings(report: ReportInput) -> list[Level]:
+    """Numbers of connections that something was published of."""
+    found = _found(report)
+    return [] if found is None else list(dict.fromkeys(one.at["heading"] for one in found.table(_TABLE).figures))
+
+
 def _published(found: Published, level: object, connections: object) -> dict[str, float]:
-    table = found.table("httperf")
+    table = found.table(_TABLE)
     at = {_FACTOR: level, "heading": connections, "run": 1}
     return {
         str(figure.at["what"]): found.si(table, figure)[0]
