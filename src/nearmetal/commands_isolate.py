@@ -112,7 +112,7 @@ async def _on(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_js
         changes.insert(0, _told_to_grub(host, wanted))
     with measuring():
         applied = await standing.on(changes, Bound(site), standing.ledger_path())
-    warnings = [warning.text for warning in applied.warnings]
+    warnings = [standing.here(warning.text) for warning in applied.warnings]
     if as_json:
         print_json(
             {
@@ -127,12 +127,13 @@ async def _on(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_js
     return ExitCode.NOT_ALL_OF_IT if warnings else ExitCode.DONE
 
 
-def _say_applied(wanted: Iterable[int], warnings: Iterable[str], reboot: bool) -> None:
+def _say_applied(wanted: Iterable[int], warnings: Sequence[str], reboot: bool) -> None:
     console = console_for(False)
     for warning in warnings:
         console.print("not all of it", style="yellow", end=": ")
         console.print(warning, soft_wrap=True)
-    console.print(f"CPU {cpu_lists.show(wanted)} is kept free until `nearmetal isolate off`")
+    kept = f"CPU {cpu_lists.show(wanted)} is kept free until `{_OFF}`"
+    console.print(f"as far as that goes, {kept}" if warnings else kept)
     console.print(f"run there what is to have it: taskset -c {cpu_lists.show(wanted)} COMMAND")
     if reboot:
         console.print(BOOT_AGAIN)
@@ -161,7 +162,7 @@ async def _off(site: LocalSite, as_json: bool) -> int:
     with measuring():
         undone = await standing.off(Bound(site), path)
     by_outcome = {
-        outcome: [one.told.rstrip(": ") for one in undone if one.outcome in outcomes]
+        outcome: [standing.here(one.told).rstrip(": ") for one in undone if one.outcome in outcomes]
         for outcome, outcomes in (
             ("restored", ("restored", "already so", "gone")),
             ("left", ("left",)),
@@ -229,7 +230,8 @@ def _say_status(host: Host, stands: Sequence[Standing], cpus: str) -> None:
         return
     console.print(f"kept free by nearmetal: CPU {cpus}" if cpus else "kept free by nearmetal: none")
     for one in stands:
-        console.print(f"  {one.state:14} {one.change.kind} {one.change.target}: {one.now}", soft_wrap=True)
+        what = "everybody else" if one.change.kind == "bystanders" else f"{one.change.kind} {one.change.target}"
+        console.print(f"  {one.state:14} {what}: {one.now}", soft_wrap=True)
     if not stands:
         return
     escaped = sum(one.state != "holds" for one in stands)

@@ -23,24 +23,22 @@ mount -o remount,bind,ro /sys
 """
 
 CONTAINED = """
-for verb; do "$PYTHON" -m nearmetal isolate $verb && status=0 || status=$?; echo "status $status"; done
+for verb; do $WITHOUT "$PYTHON" -m nearmetal isolate $verb && status=0 || status=$?; echo "status $status"; done
 """
 
 
-def contained(*verbs: str) -> "subprocess.CompletedProcess[str]":
-    argv = [
-        "unshare",
-        "--mount",
-        "--pid",
-        "--fork",
-        "--mount-proc",
-        "sh",
-        "-c",
-        READ_ONLY + CONTAINED,
-        "contained",
-        *verbs,
-    ]
-    environment = {**os.environ, "PYTHON": sys.executable}
+# Without the capability that moving a stranger's task takes.
+STRANGER = """
+setpriv --reuid 1234 --clear-groups sleep 60 &
+until grep -q sleep /proc/$!/comm; do sleep 0.01; done
+"""
+WITHOUT = "setpriv --bounding-set=-sys_nice,-sys_admin --inh-caps=-sys_nice,-sys_admin"
+
+
+def contained(*verbs: str, first: str = "", without: str = "") -> "subprocess.CompletedProcess[str]":
+    script = READ_ONLY + first + CONTAINED
+    argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh", *verbs]
+    environment = {**os.environ, "PYTHON": sys.executable, "WITHOUT": without}
     ended = subprocess.run(argv, capture_output=True, text=True, timeout=120, env=environment)
     assert ended.returncode == 0, ended.stderr
     assert "Traceback" not in ended.stderr
@@ -55,6 +53,14 @@ def test_what_may_not_be_changed_is_told_and_the_rest_is_done() -> None:
     assert "interrupts to come" in on["warnings"][-1]
     assert {one["kind"]: one["state"] for one in status["changes"]} == {"sysctl": "as before", "bystanders": "in part"}
     assert (off["left"], off["failed"]) == ([], [])
+
+
+def test_a_task_that_may_not_be_moved_is_named() -> None:
+    lines = contained("on --json", "status", "off --json", first=STRANGER, without=WITHOUT).stdout.splitlines()
+    assert lines[1] == "status 1"
+    assert " sleep" in json.loads(lines[0])["warnings"][-1]
+    assert any(line.startswith("  in part        everybody else: not clear of ") for line in lines)
+    assert lines[-1] == "status 0"
 
 
 def test_strictly_nothing_is_done() -> None:

@@ -56,6 +56,11 @@ def isolated_cpus(stands: Sequence[Change]) -> str:
     return next((change.target.split()[-1] for change in stands if change.kind == "bystanders"), "")
 
 
+def here(told: str) -> str:
+    """Without the name of the site: it is this host."""
+    return told.removeprefix("site:local: ")
+
+
 async def on(wanted: Sequence[Change], commands: Commands, path: Path) -> Applied:
     """Change it all, so that it stands. What is required and does not stick undoes the rest, and is HostCannot."""
     with closing(_opened(path)) as ledger:
@@ -67,9 +72,9 @@ async def on(wanted: Sequence[Change], commands: Commands, path: Path) -> Applie
         applied = await changes.apply(new, ledger, _reach(commands))
         if applied.refused:
             undone = await changes.undo(ledger, _reach(commands), but=told)
-            left = [one.told.splitlines()[0] for one in undone if one.outcome in ("left", "failed")]
+            left = [here(one.told).splitlines()[0] for one in undone if one.outcome in ("left", "failed")]
             outcome = "everything was put back" if not left else f"not put back: {'; '.join(left)}"
-            raise HostCannot(f"{'; '.join(applied.refused)}. {outcome}", remedy=_remedy(wanted, applied))
+            raise HostCannot(f"{'; '.join(map(here, applied.refused))}. {outcome}", remedy=_remedy(wanted, applied))
         return applied
 
 
