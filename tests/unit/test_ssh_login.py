@@ -76,6 +76,16 @@ def test_a_file_that_is_no_key_is_told_apart_from_one_with_a_passphrase(home: Pa
     assert f"ssh-add {locked}" in error.value.remedy
 
 
+@pytest.mark.parametrize(("said", "taken"), [("", "aes128-gcm@openssh.com"), ("  Ciphers aes256-ctr\n", "aes256-ctr")])
+async def test_the_configuration_may_name_another_cipher(home: Path, said: str, taken: str) -> None:
+    CLIENT.write_private_key(str(home / "id_ed25519"))
+    (home / "config").write_text(f"Host *\n{said}")
+    async with far(home) as spec:
+        connection = await log_in(spec, WHERE)
+        assert connection.get_extra_info("send_cipher") == taken
+        connection.abort()
+
+
 # ── Host keys ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -26,6 +26,9 @@ _TARGET = re.compile(
 )
 _KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
 _PORT = 22
+_CIPHERS = "^aes128-gcm@openssh.com"
+"""First, unless the user's configuration says: a packet is one call to it, and several to asyncssh's own first choice,
+so that every command takes longer by that."""
 _SILENCE = (15, 3)
 """Seconds between two signs of life on a connection that says nothing, and how many may be missing: a host that lost
 its power would otherwise never be missed."""
@@ -249,7 +252,10 @@ def _options(spec: HostSpec, where: str) -> tuple[str, asyncssh.SSHClientConnect
             **{key: value for key, value in given.items() if value is not None},
         )
         keys = _keys(spec, where, configured)
-        return host, asyncssh.SSHClientConnectionOptions(configured, client_keys=keys, ignore_encrypted=not spec.key)
+        ciphers = () if configured.config.get("Ciphers") else _CIPHERS
+        return host, asyncssh.SSHClientConnectionOptions(
+            configured, client_keys=keys, ignore_encrypted=not spec.key, encryption_algs=ciphers
+        )
     except (asyncssh.Error, OSError, ValueError) as error:
         raise HostCannot(
             f"your SSH configuration cannot be used: {error}", where, f"try: ssh {_by_hand(spec)}"
