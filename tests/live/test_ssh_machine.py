@@ -92,6 +92,20 @@ async def test_a_study_compares_this_host_with_a_machine_of_ones_own(pair: Pair,
     assert left_there(pair) == []
 
 
+async def test_one_under_two_names_is_measured_and_told_as_one(pair: Pair, tmp_path: Path) -> None:
+    again = '[environments.again]\nkind = "ssh"\naddress = "FAR"\nprovision = "reuse"\n'
+    text = ALONE.replace('["metal"]', '["metal", "again"]').replace("[factors]", f"{again}[factors]", 1)
+    file = written(tmp_path, pair.far, text)
+    status, stdout, stderr = await pair.nearmetal("plan", file)
+    assert status == 0, stderr
+    assert "'metal' and 'again' are one machine" in stdout
+    status, stdout, stderr = await pair.nearmetal("run", file, "-o", str(tmp_path / "run"), "--json")
+    assert status == 0, stderr
+    contrast = next(one for one in json.loads(stdout.splitlines()[-1])["contrasts"] if one["primary"])
+    assert "one-machine" in {warning["code"] for warning in contrast["warnings"]}
+    assert left_there(pair) == []
+
+
 async def test_control_and_measurement_can_go_apart(pair: Pair, tmp_path: Path) -> None:
     """The machine has a second address, and what is measured goes there alone."""
     ip("-netns", pair.near, "address", "add", "10.113.0.1/30", "dev", "cable")
