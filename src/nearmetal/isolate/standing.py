@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from nearmetal.errors import HostCannot
+from nearmetal.isolate.tiers import ON
 from nearmetal.lab import changes
 from nearmetal.lab.change_kinds import KINDS
 from nearmetal.lab.changes import Applied, Undone
@@ -58,7 +59,7 @@ def isolated_cpus(stands: Sequence[Change]) -> str:
 
 def here(told: str) -> str:
     """Without the name of the site: it is this host."""
-    return told.removeprefix("site:local: ")
+    return told.removeprefix(f"{ON}: ")
 
 
 async def on(wanted: Sequence[Change], commands: Commands, path: Path) -> Applied:
