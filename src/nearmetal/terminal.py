@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from nearmetal.factors import key, show
 from nearmetal.model import TrialStatus
+from nearmetal.report.figures import count
 from nearmetal.run.events import (
     BlockEnded,
     BlockStarted,
@@ -73,7 +74,7 @@ class Watcher:
 
     def _on_RunResumed(self, event: RunResumed) -> None:
         self._done = self._before = event.finished
-        self._console.print(f"going on after {event.finished} trials")
+        self._console.print(f"going on after {count(event.finished, 'trial')}")
 
     def _on_BlockStarted(self, event: BlockStarted) -> None:
         again = f", attempt {event.attempt + 1}" if event.attempt else ""
@@ -81,7 +82,7 @@ class Watcher:
         if event.attempt:
             self._trials += event.trials
         if not self._bar:
-            self._console.print(f"{self._place}: {event.trials} trials, {self._left()}")
+            self._console.print(f"{self._place}: {count(event.trials, 'trial')}, {self._left()}")
 
     def _on_BootStarted(self, event: BootStarted) -> None:
         self._treatment = " ".join(show(level) for level in event.treatment.values())

@@ -174,7 +174,8 @@ def _problem(values: Sequence[tuple[Value, Value]]) -> str | None:
 def _missing(blocks: int, response: str) -> tuple[Warned, ...]:
     if not blocks:
         return ()
-    return (Warned(code="response-missing", text=f"{response} is missing in {blocks} blocks that are otherwise ok"),)
+    where = "1 block that is" if blocks == 1 else f"{blocks} blocks that are"
+    return (Warned(code="response-missing", text=f"{response} is missing in {where} otherwise ok"),)
 
 
 def _differences(values: Sequence[tuple[Value, Value]], kind: ResponseKind) -> NDArray[np.float64]:
