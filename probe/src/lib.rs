@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 
 mod at;
 mod awake;
+mod boot;
 mod bystanders;
 mod clock;
 mod facts;
@@ -20,6 +21,7 @@ mod kernel;
 mod launch;
 mod link;
 mod load;
+mod netlink;
 mod noise;
 mod output;
 mod place;
@@ -63,6 +65,9 @@ enum Verb {
 }
 
 pub fn main() -> ExitCode {
+    if boot::is_asked_for() {
+        return boot::run();
+    }
     let verb = match Cli::try_parse() {
         Ok(arguments) => arguments.verb,
         Err(error) if is_help(&error) => error.exit(),

@@ -19,6 +19,7 @@ import asyncssh
 import pytest
 import pytest_asyncio
 
+from nearmetal.lab import probe
 from nearmetal.lab.image import Image, Recipe, build, ls, seed_initrd, store
 
 pytestmark = [
@@ -130,6 +131,19 @@ def running(argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
+MOUNTED = {
+    "/": "ext4",
+    "/dev": "devtmpfs",
+    "/dev/pts": "devpts",
+    "/dev/shm": "tmpfs",
+    "/proc": "proc",
+    "/run": "tmpfs",
+    "/sys": "sysfs",
+    "/sys/fs/cgroup": "cgroup2",
+    "/tmp": "tmpfs",
+}
+
+
 class Guest:
     def __init__(self, process: subprocess.Popen[bytes], console: Path, web: int, ssh: asyncssh.SSHClientConnection):
         self.process, self.console, self.web, self.ssh = process, console, web, ssh
@@ -201,8 +215,11 @@ async def test_a_guest_boots_serves_and_goes(guest: Guest) -> None:
     listening = await guest.said("ss -Hltn 'sport = :22'")
     assert [line.split()[3] for line in listening.splitlines()] == ["10.0.2.15:22"]
     assert await guest.said("stat -c %a:%u /run/nearmetal/ssh_host_ed25519_key") == "600:0"
+    assert await guest.said(f"sha256sum {probe.INSIDE}") == f"{probe.sha256()}  {probe.INSIDE}"
+    mounted = dict(line.split() for line in (await guest.said("findmnt -rno TARGET,FSTYPE")).splitlines())
+    assert mounted == MOUNTED
+    assert await guest.said("stat -c %a /tmp /run/nearmetal /dev/shm") == "1777\n755\n1777"
     assert await guest.said("modprobe -a sch_netem 9p vxlan tcp_bbr && cat /proc/sys/kernel/tainted") == "0"
-    assert "cgroup2" in await guest.said("findmnt -no FSTYPE /sys/fs/cgroup")
     assert await guest.said("ps -eo stat= | grep -c '^Z' || true") == "0"
     assert "nearmetal: up after" in guest.console.read_text()
 
@@ -223,11 +240,11 @@ async def test_a_guest_boots_serves_and_goes(guest: Guest) -> None:
         (f"nearmetal.data={DATA},rubbish", "cannot set up the interface data with rubbish"),
     ],
 )
-def test_a_boot_that_fails_says_why_and_ends(lab_image: Image, tmp_path: Path, words: str, says: str) -> None:
+async def test_a_boot_that_fails_says_why_and_ends(lab_image: Image, tmp_path: Path, words: str, says: str) -> None:
     import re
 
-    console = tmp_path / "console"
-    with running(command(lab_image, lab_image.initrd, console, words)) as process:
+    console, initrd = tmp_path / "console", await seed_initrd(lab_image, {}, tmp_path / "initrd")
+    with running(command(lab_image, initrd, console, words)) as process:
         assert process.wait(BOOT_LIMIT) == 0
     assert re.search(f"nearmetal: boot failed: .*{says}", console.read_text())
 

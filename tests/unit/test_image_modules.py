@@ -1,12 +1,12 @@
 """The order in which kernel modules load."""
 
-import subprocess
+import json
 
 import pytest
 
 from nearmetal.errors import ToolFailed
-from nearmetal.lab.image.modules import dependencies, parse, shell_functions
-from nearmetal.lab.image.recipe import Modules
+from nearmetal.lab.image.modules import listed, parse
+from nearmetal.lab.image.recipe import Modules, Wanted
 
 DEPENDENCIES = """\
 kernel/net/virtio_net.ko: kernel/net/core/net_failover.ko kernel/net/core/failover.ko kernel/drivers/virtio/virtio.ko
@@ -37,22 +37,17 @@ def test_an_unknown_module_is_an_error() -> None:
         parse(DEPENDENCIES, BUILT_IN).ordered(["e1000"])
 
 
-def test_the_part_of_the_dependencies_reads_back_as_written() -> None:
+def test_what_is_listed_loads_in_the_order_of_its_needs() -> None:
     tree = parse(DEPENDENCIES, BUILT_IN)
-    part = parse(dependencies(tree, ["virtio_net"]), "")
-    assert part.ordered(["virtio_net"]) == tree.ordered(["virtio_net"])
-    assert "virtio_rng" not in part.files
-
-
-@pytest.mark.parametrize(
-    ("device", "modules"),
-    [
-        (("8086:100e", "class:0200"), "e1000"),
-        (("ffff:0001", "class:0200"), ""),
-        (("10ec:8139", "class:0200"), "8139cp"),
-    ],
-)
-def test_the_shell_functions_choose_by_device(device: tuple[str, str], modules: str) -> None:
-    script = shell_functions(Modules.of_recipe()) + 'modules_of_network "$@"; echo $modules'
-    ran = subprocess.run(["sh", "-c", script, "sh", *device], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == modules
+    wanted = Modules(
+        buses=("virtio",),
+        disks=Wanted(("ext4",), {}),
+        network=Wanted(("virtio_net",), {"8086:100e": ("failover",)}),
+        guest=(),
+    )
+    document = json.loads(listed(tree, wanted, "/modules"))
+    assert document["buses"] == ["/modules/kernel/drivers/virtio/virtio.ko"]
+    assert document["disks"] == {"always": [], "by_device": {}}, "what is built in has no file"
+    names = [path.rsplit("/", 1)[1] for path in document["network"]["always"]]
+    assert names == ["virtio.ko", "failover.ko", "net_failover.ko", "virtio_net.ko"]
+    assert document["network"]["by_device"] == {"8086:100e": ["/modules/kernel/net/core/failover.ko"]}

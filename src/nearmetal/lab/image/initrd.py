@@ -1,39 +1,40 @@
-"""The initial RAM disk of a guest: the common part, made with the image, and a seed per machine."""
+"""The initial RAM disk of a guest: the common part, made with the image, and a seed per machine.
+
+What the kernel runs first, /init, is the probe: it comes with the seed, so that the image does not depend on it.
+"""
 
 import asyncio
 import stat
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from nearmetal.errors import BadInput
+from nearmetal.lab import probe
 
 from . import newc
 from .image import Image
-from .modules import Tree, dependencies, shell_functions
-from .recipe import FILES, Modules
+from .modules import Tree, listed
+from .recipe import Modules
 
-_APPLETS = ("sh", "mount", "mkdir", "modprobe", "ip", "sleep", "cp", "ls", "switch_root")
+FIRST: Final = "init"
+_MODULES: Final = "modules"
 
 
 def base(busybox: bytes, modules_folder: Path, tree: Tree, wanted: Modules) -> bytes:
-    """The archive that holds /init, busybox and the modules which a guest needs before it has its root."""
+    """The archive that holds the modules which a guest needs before it has its root, and busybox for who wants it."""
     files = {
         "bin/busybox": (busybox, 0o755),
-        "init": ((FILES / "initramfs/init").read_bytes(), 0o755),
-        "etc/fstab": ((FILES / "initramfs/fstab").read_bytes(), 0o644),
-        "etc/fstab.root": ((FILES / "initramfs/fstab.root").read_bytes(), 0o644),
-        "modules.sh": (shell_functions(wanted).encode(), 0o644),
+        "modules.json": (listed(tree, wanted, f"/{_MODULES}"), 0o644),
     }
-    release = f"lib/modules/{modules_folder.name}"
-    files[f"{release}/modules.dep"] = (dependencies(tree, wanted.early).encode(), 0o644)
     for name in tree.ordered(wanted.early):
-        files[f"{release}/{tree.files[name]}"] = ((modules_folder / tree.files[name]).read_bytes(), 0o644)
+        files[f"{_MODULES}/{tree.files[name]}"] = ((modules_folder / tree.files[name]).read_bytes(), 0o644)
     return newc.archive(
         [
             *map(newc.folder, ("dev", "proc", "root", "run", "sys")),
             newc.Entry("dev/console", stat.S_IFCHR | 0o600, device=(5, 1)),
             *newc.with_folders(files),
-            *(newc.link(f"bin/{applet}", "busybox") for applet in _APPLETS),
+            newc.link("bin/sh", "busybox"),
         ]
     )
 
@@ -41,8 +42,9 @@ def base(busybox: bytes, modules_folder: Path, tree: Tree, wanted: Modules) -> b
 async def seed_initrd(image: Image, files: Mapping[str, tuple[bytes, int]], out: Path) -> Path:
     """Write `out`: the image's initial RAM disk and after it the files, which the guest finds in /run/nearmetal.
 
-    `files` maps a path below /run/nearmetal to its content and permissions: the probe, keys, whatever belongs to one
-    machine and never to the image. `out` is readable by its owner alone. Raises BadInput for a path that leads outside.
+    `files` maps a path below /run/nearmetal to its content and permissions: keys, whatever belongs to one machine and
+    never to the image. The probe is there in any case. `out` is readable by its owner alone. Raises BadInput for a path
+    that leads outside.
     """
     seed = seed_archive(files)
     await asyncio.to_thread(_write, out, image.initrd.read_bytes(), seed)
@@ -50,8 +52,8 @@ async def seed_initrd(image: Image, files: Mapping[str, tuple[bytes, int]], out:
 
 
 def seed_archive(files: Mapping[str, tuple[bytes, int]]) -> bytes:
-    """The archive that /init finds as /seed."""
-    below = {}
+    """The archive that has /init, and what that finds as /seed."""
+    below = {FIRST: (probe.content(), 0o755)}
     for name, content in files.items():
         path = PurePosixPath(name)
         if path.is_absolute() or not path.parts or ".." in path.parts:

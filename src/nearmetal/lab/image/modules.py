@@ -1,5 +1,6 @@
 """Which kernel modules a guest gets, and in which order they load."""
 
+import json
 import lzma
 import shutil
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,7 @@ from pathlib import Path
 from nearmetal.errors import ToolFailed
 
 from . import tools
-from .recipe import Modules
+from .recipe import Modules, Wanted
 
 
 @dataclass(frozen=True)
@@ -87,22 +88,18 @@ def _remove_empty(folder: Path) -> None:
             path.rmdir()
 
 
-def shell_functions(wanted: Modules) -> str:
-    """The part of the initial RAM disk's /init that adds to $modules what a device needs."""
-    functions = []
-    for kind, by_device in wanted.by_device.items():
-        cases = [f'{device}) modules="$modules {" ".join(names)}" ;;' for device, names in by_device.items()]
-        lines = (f"modules_of_{kind}() {{", 'for what in "$@"; do case $what in', *cases, "esac; done", "}\n")
-        functions.append("\n".join(lines))
-    return "".join(functions)
+def listed(tree: Tree, wanted: Modules, folder: str) -> bytes:
+    """The initial RAM disk's modules.json: of each kind the files below `folder` in the order in which they load."""
 
+    def files(names: Iterable[str]) -> list[str]:
+        return [f"{folder}/{tree.files[name]}" for name in tree.ordered(names)]
 
-def dependencies(tree: Tree, names: Iterable[str]) -> str:
-    """A modules.dep for these modules alone."""
-    return "".join(
-        f"{tree.files[name]}: {' '.join(tree.files[needed] for needed in tree.needs[name])}\n"
-        for name in tree.ordered(names)
-    )
+    def whichever(kind: Wanted) -> Mapping[str, object]:
+        by_device = {device: files(names) for device, names in kind.by_device.items()}
+        return {"always": files(kind.always), "by_device": by_device}
+
+    kinds = {"disks": whichever(wanted.disks), "network": whichever(wanted.network)}
+    return json.dumps({"buses": files(wanted.buses), **kinds}, indent=1).encode()
 
 
 def move(unpacked: Path, root: Path) -> str:

@@ -3,7 +3,7 @@
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -110,31 +110,44 @@ def tree(folder: Traversable, below: str = "") -> Iterator[tuple[str, Traversabl
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """Modules that a guest needs, whatever it has, and by PCI device or class."""
+
+    always: tuple[str, ...]
+    by_device: Mapping[str, tuple[str, ...]]
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (*self.always, *(name for names in self.by_device.values() for name in names))
+
+
+@dataclass(frozen=True)
 class Modules:
     """The kernel modules to keep, from `files/modules.toml`."""
 
-    always: tuple[str, ...]
-    by_device: dict[str, dict[str, tuple[str, ...]]]
-    """For `network` and `disks`: the modules of each PCI device or class."""
+    buses: tuple[str, ...]
+    disks: Wanted
+    network: Wanted
     guest: tuple[str, ...]
 
     @classmethod
     def of_recipe(cls) -> "Modules":
         document = tomllib.loads((FILES / "modules.toml").read_text())
         early = document["initramfs"]
-        return cls(
-            always=tuple(early["always"]),
-            by_device={
-                kind: {device: tuple(names) for device, names in early[kind].items()} for kind in ("network", "disks")
-            },
-            guest=tuple(name for names in document["guest"].values() for name in names),
+        disks, network = (
+            Wanted(
+                tuple(early[kind]["always"]),
+                {device: tuple(names) for device, names in early[kind]["by_device"].items()},
+            )
+            for kind in ("disks", "network")
         )
+        guest = tuple(name for names in document["guest"].values() for name in names)
+        return cls(tuple(early["buses"]), disks, network, guest)
 
     @property
     def early(self) -> tuple[str, ...]:
         """Those which a guest may need before it has its root."""
-        devices = (names for kind in self.by_device.values() for names in kind.values())
-        return (*self.always, *(name for names in devices for name in names))
+        return (*self.buses, *self.disks.all, *self.network.all)
 
 
 def _check_file(source: str, destination: str) -> None:

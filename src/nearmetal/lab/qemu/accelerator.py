@@ -20,7 +20,7 @@ _LIMIT = 10.0
 _MEMORY = 256 * 2**20
 _WORD = "nearmetal: this guest has booted"
 _INIT = f"""#!/bin/sh
-mount -t proc proc /proc
+/bin/busybox mount -t proc proc /proc
 echo {_WORD}
 echo o >/proc/sysrq-trigger
 sleep 60

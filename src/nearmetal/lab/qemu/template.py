@@ -152,7 +152,6 @@ def seed(keys: LabKeys, start: str | None = None) -> dict[str, tuple[bytes, int]
     files = {
         "ssh_host_ed25519_key": (keys.host_private, 0o600),
         "authorized_keys": (keys.authorized, 0o600),
-        Path(probe.INSIDE).name: (probe.content(), 0o755),
     }
     return files | ({"start": (start.encode(), 0o755)} if start is not None else {})
 

@@ -1,0 +1,222 @@
+//! The kernel's routing netlink (rtnetlink(7)): what one tells it of interfaces, addresses and routes.
+
+use std::ffi::CString;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+
+use anyhow::{Context, bail, ensure};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
+
+const MESSAGE_HEADER: usize = 16;
+const ALIGNMENT: usize = 4;
+
+/// An interface of the current network namespace, by its number.
+#[derive(Clone, Copy, Debug)]
+pub struct Index(u32);
+
+impl Index {
+    pub fn of(name: &str) -> anyhow::Result<Index> {
+        let name = CString::new(name).context("this is no interface's name")?;
+        // SAFETY: the name is a C string.
+        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+        ensure!(
+            index != 0,
+            "there is no interface {}",
+            name.to_string_lossy()
+        );
+        Ok(Index(index))
+    }
+}
+
+pub struct Netlink {
+    socket: OwnedFd,
+}
+
+impl Netlink {
+    pub fn open() -> anyhow::Result<Netlink> {
+        let socket = socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            None, // protocol 0 is NETLINK_ROUTE
+        )
+        .context("cannot reach the kernel's network")?;
+        Ok(Netlink { socket })
+    }
+
+    /// One that is up stays up.
+    pub fn set_mac(&self, interface: Index, mac: [u8; 6]) -> anyhow::Result<()> {
+        self.ask(&mac_request(interface, &mac))
+            .context("cannot set the MAC")
+    }
+
+    /// Of one that is down.
+    pub fn name_and_bring_up(&self, interface: Index, name: &str) -> anyhow::Result<()> {
+        self.ask(&name_request(interface, name))
+            .context("cannot name it and bring it up")
+    }
+
+    pub fn add_address(
+        &self,
+        interface: Index,
+        address: Ipv4Addr,
+        prefix: u8,
+    ) -> anyhow::Result<()> {
+        self.ask(&address_request(interface, address, prefix))
+            .context("cannot set the address")
+    }
+
+    pub fn add_default_route(&self, interface: Index, gateway: Ipv4Addr) -> anyhow::Result<()> {
+        self.ask(&route_request(interface, gateway))
+            .context("cannot set the default route")
+    }
+
+    /// Send a request and wait for the kernel's acknowledgement.
+    fn ask(&self, request: &[u8]) -> anyhow::Result<()> {
+        send(&self.socket, request, SendFlags::empty())?;
+        let mut answer = [0_u8; 4096];
+        let (length, _) = recv(&self.socket, answer.as_mut_slice(), RecvFlags::empty())?;
+        acknowledged(&answer[..length])
+    }
+}
+
+/// Of six pairs of hexadecimal digits.
+pub fn mac(text: &str) -> anyhow::Result<[u8; 6]> {
+    let bytes: Vec<u8> = text
+        .split(':')
+        .map(|pair| u8::from_str_radix(pair, 16))
+        .collect::<Result<_, _>>()
+        .with_context(|| format!("'{text}' is no MAC"))?;
+    bytes
+        .try_into()
+        .map_err(|_| anyhow::anyhow!("'{text}' is no MAC"))
+}
+
+/// A struct ifinfomsg, of which the flags in `change` are set to `flags`.
+fn link(interface: Index, flags: u32, change: u32) -> Vec<u8> {
+    let mut body = vec![0; 4];
+    for part in [interface.0, flags, change] {
+        body.extend(part.to_ne_bytes());
+    }
+    body
+}
+
+fn mac_request(interface: Index, mac: &[u8; 6]) -> Vec<u8> {
+    let mut body = link(interface, 0, 0);
+    attribute(&mut body, libc::IFLA_ADDRESS, mac);
+    message(libc::RTM_SETLINK, 0, &body)
+}
+
+fn name_request(interface: Index, name: &str) -> Vec<u8> {
+    let up = libc::IFF_UP as u32;
+    let mut body = link(interface, up, up);
+    attribute(
+        &mut body,
+        libc::IFLA_IFNAME,
+        &[name.as_bytes(), b"\0"].concat(),
+    );
+    message(libc::RTM_SETLINK, 0, &body)
+}
+
+/// A struct ifaddrmsg, and the address.
+fn address_request(interface: Index, address: Ipv4Addr, prefix: u8) -> Vec<u8> {
+    let mut body = vec![libc::AF_INET as u8, prefix, 0, 0];
+    body.extend(interface.0.to_ne_bytes());
+    attribute(&mut body, libc::IFA_LOCAL, &address.octets());
+    attribute(&mut body, libc::IFA_ADDRESS, &address.octets());
+    let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    message(libc::RTM_NEWADDR, flags, &body)
+}
+
+/// A struct rtmsg for everything that no other route is for, and by whom.
+fn route_request(interface: Index, gateway: Ipv4Addr) -> Vec<u8> {
+    let mut body = vec![
+        libc::AF_INET as u8,
+        0, // of any destination
+        0, // from anywhere
+        0,
+        libc::RT_TABLE_MAIN,
+        libc::RTPROT_BOOT,
+        libc::RT_SCOPE_UNIVERSE,
+        libc::RTN_UNICAST,
+    ];
+    body.extend([0; 4]);
+    attribute(&mut body, libc::RTA_OIF, &interface.0.to_ne_bytes());
+    attribute(&mut body, libc::RTA_GATEWAY, &gateway.octets());
+    let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    message(libc::RTM_NEWROUTE, flags, &body)
+}
+
+fn attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    body.extend((4 + value.len() as u16).to_ne_bytes());
+    body.extend(kind.to_ne_bytes());
+    body.extend(value);
+    body.resize(body.len().next_multiple_of(ALIGNMENT), 0);
+}
+
+fn message(kind: u16, flags: i32, body: &[u8]) -> Vec<u8> {
+    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags) as u16;
+    let mut message = ((MESSAGE_HEADER + body.len()) as u32)
+        .to_ne_bytes()
+        .to_vec();
+    message.extend(kind.to_ne_bytes());
+    message.extend(flags.to_ne_bytes());
+    message.extend([0; 8]);
+    message.extend(body);
+    message
+}
+
+fn acknowledged(answer: &[u8]) -> anyhow::Result<()> {
+    let kind = answer.get(4..6).map(|kind| [kind[0], kind[1]]);
+    if kind.map(u16::from_ne_bytes) != Some(libc::NLMSG_ERROR as u16) {
+        bail!("the kernel does not acknowledge it");
+    }
+    let error: [u8; 4] = answer
+        .get(MESSAGE_HEADER..MESSAGE_HEADER + 4)
+        .context("the kernel's answer is cut short")?
+        .try_into()?;
+    match i32::from_ne_bytes(error) {
+        0 => Ok(()),
+        error => Err(std::io::Error::from_raw_os_error(-error).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mac_is_six_bytes() {
+        assert_eq!(mac("02:00:00:00:00:ff").unwrap(), [2, 0, 0, 0, 0, 255]);
+        assert!(mac("02:00:00:00:00").is_err());
+        assert!(mac("02:00:00:00:00:xx").is_err());
+    }
+
+    #[test]
+    fn requests_have_the_lengths_that_they_tell() {
+        for request in [
+            mac_request(Index(3), &[2, 0, 0, 0, 0, 1]),
+            name_request(Index(3), "data"),
+            address_request(Index(3), Ipv4Addr::new(10, 0, 0, 1), 16),
+            route_request(Index(3), Ipv4Addr::new(10, 0, 0, 1)),
+        ] {
+            assert_eq!(request[..4], (request.len() as u32).to_ne_bytes());
+            assert_eq!(request.len() % ALIGNMENT, 0);
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_is_an_error_of_zero() {
+        let answer = |error: i32| {
+            let mut answer = message(libc::NLMSG_ERROR as u16, 0, &error.to_ne_bytes());
+            answer.extend([0; 16]);
+            answer
+        };
+        assert!(acknowledged(&answer(0)).is_ok());
+        let refused = acknowledged(&answer(-libc::EPERM)).unwrap_err();
+        assert!(refused.to_string().contains("not permitted"));
+        assert!(acknowledged(b"").is_err());
+    }
+}
