@@ -79,10 +79,10 @@ def test_a_study_of_its_five_plugins_runs(installed: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.live
-def test_its_environment_passes_the_conformance_tests(installed: Path) -> None:
-    ended = with_package(
-        installed, "pytest", "tests/conformance", "-k", "tempdir", "-q", "-p", "no:cacheprovider", "-o", "addopts="
-    )
+@pytest.mark.parametrize("which", ["not alone", pytest.param("alone", marks=pytest.mark.alone)])
+def test_its_environment_passes_the_conformance_tests(installed: Path, which: str) -> None:
+    options = ("-k", "tempdir", "-m", which, "-q", "-p", "no:cacheprovider", "-o", "addopts=")
+    ended = with_package(installed, "pytest", "tests/conformance", *options)
     assert ended.returncode == 0, ended.stdout[-5000:]
     assert "passed" in ended.stdout
 
