@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 TARGET     := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
-BUILT      := target/$(TARGET)/release/nearmetal-probe
+BUILT      := $(or $(CARGO_TARGET_DIR),target)/$(TARGET)/release/nearmetal-probe
 PROBE      := .venv/bin/nearmetal-probe
 PYTHON     := .venv/bin/python
 SOURCES    := $(shell find probe/src -name '*.rs') probe/Cargo.toml Cargo.toml Cargo.lock

@@ -44,6 +44,10 @@ def _check(captures: Sequence[Path], html: Path | None, requests: Path | None) -
     if len(captures) > 2:
         what = f"{len(captures)} captures are more than the two ends of one traffic"
         raise BadInput(what, remedy="name one capture, or the client's and the server's")
+    if len({capture.resolve() for capture in captures}) < len(captures):
+        raise BadInput(
+            "this is one capture twice, not both ends", str(captures[0]), "name the other end's, or one alone"
+        )
     if requests is not None and requests.suffix == ".parquet":
         remedy = "write JSON lines, and convert them: duckdb -c \"COPY (FROM 'requests.jsonl') TO 'requests.parquet'\""
         raise BadInput("Parquet is not written here", str(requests), remedy)

@@ -49,4 +49,4 @@ def text(schema: Mapping[str, Any]) -> str:
 
 if __name__ == "__main__":
     for name, schema in documents().items():
-        (Path(sys.argv[1]) / f"{name}.json").write_text(text(schema))
+        (Path(sys.argv[1]) / f"{name}.json").write_text(text(schema), "utf-8")

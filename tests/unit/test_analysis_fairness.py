@@ -61,6 +61,12 @@ def test_limits_sizes_and_what_was_not_told() -> None:
     assert rows["limits", "resources.open_files.soft"] == {"host": "1024", "docker": "unlimited"}
 
 
+def test_a_setting_of_the_kernel_keeps_its_name() -> None:
+    name = "net.ipv4.tcp_limit_output_bytes"
+    rows = fairness((HOST, facts(sysctls={name: "1048576"})), (DOCKER, facts(sysctls={name: "4194304"})))
+    assert rows["sysctls", name] == {"host": "1048576", "docker": "4194304"}
+
+
 def kernel(command_line: str) -> dict[str, Any]:
     return facts(kernel={"release": "6.1", "command_line": command_line})
 

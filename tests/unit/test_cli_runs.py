@@ -128,7 +128,9 @@ def test_a_plan_that_run_would_refuse_is_told_by_the_exit_code(study: Path) -> N
     assert refused.returncode == 3
     assert "cannot run here: mock thing: as the study asked\n    environment=slow\n" in refused.stdout
     assert "remedy: remove `missing`" in refused.stdout
-    assert nearmetal("run", str(study)).returncode == 3
+    refused = nearmetal("run", str(study))
+    assert refused.returncode == 3
+    assert "mock thing: as the study asked: environment=slow" in " ".join(refused.stderr.split())
 
     left_out = nearmetal("plan", str(study), "--available", "--json")
     assert left_out.returncode == 0

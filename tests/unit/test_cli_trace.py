@@ -73,6 +73,7 @@ def test_a_page_lines_and_a_document(trace: Run, tmp_path: Path) -> None:
         ((__file__,), "capture"),
         (("/tmp",), "folder"),
         ((CLIENT, SERVER, CLIENT), "3 captures"),
+        ((CLIENT, CLIENT), "one capture twice"),
         ((CLIENT, "--request", "4711"), "there is no request 4711"),
         ((CLIENT, "--request", "0"), "there is no request 0"),
         ((CLIENT, "--requests", "x.parquet"), "Parquet"),

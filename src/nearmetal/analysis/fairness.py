@@ -215,7 +215,9 @@ def _flat(path: str, content: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(content, list):
         yield path, sorted(str(entry) for entry in content)
     else:
-        yield path.removesuffix("_bytes"), _plain(path, content)
+        # What is told in bytes is shown with its unit; a setting of the kernel's keeps the name that it has.
+        name = path.removesuffix("_bytes") if isinstance(content, int | float) else path
+        yield name, _plain(path, content)
 
 
 def _arguments(command_line: str) -> list[str]:

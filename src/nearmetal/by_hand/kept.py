@@ -92,7 +92,7 @@ def save(kept: Kept) -> None:
 
 def _unfinished(kept: Kept) -> Path:
     file = folder() / f".{kept.name}.{kept.keeper}"
-    file.write_text(kept.model_dump_json())
+    file.write_text(kept.model_dump_json(), "utf-8")
     return file
 
 

@@ -134,7 +134,7 @@ async def _usable(options: Options, spec: EnvironmentSpec, machine: MachineSpec,
             address = await Domain(connection, found.uuid).address()
             if address is None:
                 raise HostCannot("it runs, and nothing tells its address", remedy=existing.NO_ADDRESS)
-            return [*fits, *await behind_ssh.found_inside(options.way(str(address)))]
+            return [*fits, *await behind_ssh.found_inside(options.way(str(address)), machine)]
         await Domain(connection, found.uuid).mark()
     except (HostCannot, BadInput) as error:
         remedy = error.remedy or f"see: virsh --connect {options.connection} list --all"

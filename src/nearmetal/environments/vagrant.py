@@ -112,7 +112,7 @@ class VagrantEnvironment:
             *permitted(spec.provision, machine),
         ]
         if all(one.ok for one in found):
-            found += await _usable(options, spec.provision or "boot", site)
+            found += await _usable(options, spec.provision or "boot", machine, site)
         return found
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
@@ -263,7 +263,7 @@ async def _way(machine: str, options: Options, place: Project) -> HostSpec:
     return await login.way(found, options.data)
 
 
-async def _usable(options: Options, provision: Provision, site: Site) -> list[Finding]:
+async def _usable(options: Options, provision: Provision, machine: MachineSpec, site: Site) -> list[Finding]:
     """Whether there is such a machine, and of one that runs also what is seen inside."""
     what, inside = f"a machine of {options.whole_folder}", []
     place = Project(options.whole_folder, site)
@@ -271,7 +271,7 @@ async def _usable(options: Options, provision: Provision, site: Site) -> list[Fi
         name, known = chosen(await place.machines(), options)
         _ready_for(provision, name, known)
         if known.state == _RUNS:
-            inside = await found_inside(await _way(name, options, place))
+            inside = await found_inside(await _way(name, options, place), machine)
     except (HostCannot, ToolFailed) as error:
         return [Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)]
     return [Finding(what=what, ok=True, detail=f"{name} ({known.provider}): {known.state}"), *inside]

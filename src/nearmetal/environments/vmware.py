@@ -243,7 +243,7 @@ async def _looked_at(api: Api, options: Options, spec: MachineSpec, provision: P
     ]
     address = str(options.address) if options.address else machines.address_of(seen.addresses)
     if seen.power == "on" and address is not None and all(one.ok for one in found):
-        found += await found_inside(options.way(address))
+        found += await found_inside(options.way(address), spec)
     return found
 
 

@@ -15,6 +15,7 @@ from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisi
 from nearmetal.lab import borrowed, cpus
 from nearmetal.lab.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, address_found, borrowing, measured
 from nearmetal.lab.findings import finding, programs
+from nearmetal.lab.site import available_cpus
 from nearmetal.lab.ssh_site import SshSite
 from nearmetal.model import Cost, Finding, Handle, HostSpec, MachineSpec, Order, Provision, Recorder, Site
 
@@ -42,17 +43,27 @@ def permitted(provision: Provision | None, machine: MachineSpec) -> list[Finding
     ]
 
 
-async def found_inside(way: HostSpec) -> list[Finding]:
+async def found_inside(way: HostSpec, machine: MachineSpec) -> list[Finding]:
     """What speaks against a machine that runs already, as it is seen when one logs in."""
     try:
         there = await SshSite.open("guest", way, lambda text: None)
     except NearmetalError as error:
         return [Finding(what=f"a way into {way.ssh}", ok=False, detail=error.what, remedy=error.remedy)]
     try:
-        found = [*await programs(there, TOOLS), await borrowed.found(there)]
+        found = [*await programs(there, TOOLS), await _cpus_found(machine, there), await borrowed.found(there)]
         return [*found, await address_found(there)] if found[0].ok else found
     finally:
         await there.close()
+
+
+async def _cpus_found(machine: MachineSpec, there: Site) -> Finding:
+    has = len(await available_cpus(there))
+    return finding(
+        f"{machine.vcpus} CPUs in it",
+        machine.vcpus <= has,
+        f"it has {has}",
+        f"set machine.vcpus to at most {has}, or give it more",
+    )
 
 
 class GuestBehindSsh(BorrowedMachine):
@@ -84,7 +95,8 @@ class BehindSsh:
         """
         there = await self._reach(handle.name, way, LIMITS.boot)
         try:
-            lacking = next((one for one in await programs(there, TOOLS) if not one.ok), None)
+            needed = [*await programs(there, TOOLS), await _cpus_found(order.spec, there)]
+            lacking = next((one for one in needed if not one.ok), None)
             if lacking:
                 raise HostCannot(f"{lacking.what}: {lacking.detail}", there.where, lacking.remedy)
             await borrowed.hold(there)

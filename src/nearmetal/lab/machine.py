@@ -35,7 +35,8 @@ def image(name: str) -> Image:
             remedy="leave out machine.image, or use it for qemu (a disk image) or docker (an OCI image) alone",
         )
     if not found:
-        raise HostCannot(f"there is no image {name!r}", remedy="build it: nearmetal image build")
+        build = f"nearmetal image build{'' if name == Recipe().name else f' --name {name}'}"
+        raise HostCannot(f"there is no image {name!r}", remedy=f"build it: {build}; or name one of: nearmetal image ls")
     return found[0]
 
 

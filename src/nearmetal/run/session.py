@@ -4,7 +4,7 @@ import datetime
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -23,7 +23,7 @@ from nearmetal.lab.ledger import held
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.lab.sites import opener
-from nearmetal.model import Environment, MachineSpec, Plan, Study, Versioned
+from nearmetal.model import Environment, Finding, MachineSpec, Plan, Study, Versioned
 from nearmetal.run import runner, shape
 from nearmetal.run.events import Event
 from nearmetal.run.missing import Missing, cannot_run
@@ -34,6 +34,9 @@ from nearmetal.study import provision_of
 
 _MEASURED_WITH = ("lighttpd", "php-cgi", "sysbench", "iperf3", "httperf")
 """Debian packages of the image that serve, or measure."""
+
+_NAMED = 3
+"""Treatments that lack the same are named up to here."""
 
 Say = Callable[[str], None]
 
@@ -133,13 +136,21 @@ async def what_is_missing(study: Study) -> Missing:
 
 
 def _refusal(study: Study, missing: Missing) -> HostCannot:
-    lines = [f"  {words.key(treatment)}: {lacking.what}: {lacking.detail}" for treatment, lacking in missing[:20]]
-    remedies = dict.fromkeys(lacking.remedy for _, lacking in missing if lacking.remedy)
+    of_each: dict[Finding, list[str]] = {}
+    for treatment, lacking in missing:
+        of_each.setdefault(lacking, []).append(words.key(treatment))
+    lines = [f"  {one.what}: {one.detail}: {_some(treatments)}" for one, treatments in of_each.items()]
+    remedies = dict.fromkeys(lacking.remedy for lacking in of_each if lacking.remedy)
     return HostCannot(
         f"{len(missing)} treatment{'s' * (len(missing) > 1)} cannot run here:\n" + "\n".join(lines),
         study.name,
         "; ".join([*remedies, "or leave them out with --available"]),
     )
+
+
+def _some(treatments: Sequence[str]) -> str:
+    named, more = "; ".join(treatments[:_NAMED]), len(treatments) - _NAMED
+    return f"{named}; and {more} more" if more > 0 else named
 
 
 def _makes_machines(study: Study) -> bool:

@@ -70,7 +70,7 @@ class RunFolder:
     def manifest(self) -> Manifest:
         """BadInput when it is damaged, or of a version of nearmetal that writes others."""
         try:
-            document = json.loads(self._manifest.read_text())
+            document = json.loads(self._manifest.read_text("utf-8"))
             manifest: Manifest = Manifest.from_json(document)
         except ValidationError as error:
             raise self._damaged(damage.not_as_declared(error, document)) from None

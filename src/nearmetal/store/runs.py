@@ -40,7 +40,7 @@ def remember(folder: Path, state: Path) -> None:
 def remembered(state: Path) -> list[Path]:
     """Runs that the index knows and that are still there. An index that cannot be read is none."""
     try:
-        places = json.loads((state / _INDEX).read_text())
+        places = json.loads((state / _INDEX).read_text("utf-8"))
     except (FileNotFoundError, ValueError):
         return []
     if not isinstance(places, list):

@@ -26,7 +26,7 @@ async def debian(
     """Make `root` from the recipe's packages; put the packages of the kernel and of busybox into `kernel`."""
     sources, options = await apt.host_sources(recipe.suite, root.parent, environment)
     listed = kernel / "sources.list"
-    listed.write_text(sources)
+    listed.write_text(sources, "utf-8")
     fetch = shlex.join(("sh", str(FILES / "fetch-kernel"), str(kernel), KERNEL, "busybox-static"))
     argv = (
         "mmdebstrap",

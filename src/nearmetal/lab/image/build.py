@@ -32,9 +32,7 @@ async def build(recipe: Recipe, cache: Path, progress: Callable[[str], None]) ->
     if image := read(target):
         return image
     if os.geteuid() != 0:
-        raise HostCannot(
-            "building an image needs root: its files belong to root", remedy="run: sudo nearmetal image build"
-        )
+        raise HostCannot("building an image needs root: its files belong to root", remedy="run nearmetal as root")
     tools.require()
     async with store.lock(cache, progress):
         if image := read(target):
@@ -137,7 +135,7 @@ async def _write_manifest(image: Image, recipe: Recipe, digest: str, release: st
         "sha256": {part.name: sha256(part) for part in (image.kernel, image.initrd)},
         "binaries": {name: sha256(_inside(image.root, name)) for name in BINARIES},
     }
-    image.manifest_path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+    image.manifest_path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 def _inside(root: Path, name: str) -> Path:

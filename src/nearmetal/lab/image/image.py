@@ -51,7 +51,7 @@ class Image:
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """What is in it: `packages` (name to version), `sizes` (bytes), `binaries` (path to SHA-256), `kernel`."""
-        document: dict[str, Any] = json.loads(self.manifest_path.read_text())
+        document: dict[str, Any] = json.loads(self.manifest_path.read_text("utf-8"))
         return document
 
     @property
@@ -68,7 +68,7 @@ class Image:
 def read(folder: Path) -> Image | None:
     """The image in a folder, or None where there is none or a part of it is missing or has another size."""
     try:
-        document = json.loads((folder / "manifest.json").read_text())
+        document = json.loads((folder / "manifest.json").read_text("utf-8"))
         if document["schema"] != SCHEMA:
             return None
         image = Image(document["name"], document["key"], document["digest"], folder)

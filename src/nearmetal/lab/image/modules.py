@@ -72,7 +72,7 @@ async def prune(root: Path, release: str, wanted: Modules, environment: Mapping[
 
 
 def _read(folder: Path) -> Tree:
-    return parse((folder / "modules.dep").read_text(), (folder / "modules.builtin").read_text())
+    return parse((folder / "modules.dep").read_text("utf-8"), (folder / "modules.builtin").read_text("utf-8"))
 
 
 async def _depmod(root: Path, release: str, environment: Mapping[str, str]) -> None:

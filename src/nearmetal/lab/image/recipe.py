@@ -132,7 +132,7 @@ class Modules:
 
     @classmethod
     def of_recipe(cls) -> "Modules":
-        document = tomllib.loads((FILES / "modules.toml").read_text())
+        document = tomllib.loads((FILES / "modules.toml").read_text("utf-8"))
         early = document["initramfs"]
         disks, network = (
             Wanted(

@@ -122,7 +122,7 @@ async def _version(site: Site) -> str:
 def _read(file: Path, circumstances: list[str]) -> dict[str, Proof]:
     """What is remembered; nothing when the circumstances were others."""
     try:
-        document = json.loads(file.read_text())
+        document = json.loads(file.read_text("utf-8"))
         if document["circumstances"] != circumstances:
             return {}
         return {proof["accel"]: Proof.from_json(proof) for proof in document["proofs"]}
@@ -137,5 +137,5 @@ def _write(file: Path, circumstances: list[str], known: dict[str, Proof]) -> Non
         "proofs": [proof.model_dump(mode="json") for proof in known.values()],
     }
     unfinished = file.with_name(f".{file.name}.{os.getpid()}")
-    unfinished.write_text(json.dumps(document, indent=1) + "\n")
+    unfinished.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
     unfinished.replace(file)

@@ -72,7 +72,7 @@ def find(key: str) -> Snapshot | None:
     """None where there is none, or a part of it is missing or has another size."""
     snapshot = Snapshot(key, folder() / key[:16])
     try:
-        document = json.loads(snapshot.manifest.read_text())
+        document = json.loads(snapshot.manifest.read_text("utf-8"))
         if document["schema"] != _SCHEMA or document["key"] != key:
             return None
         whole = all(part.stat().st_size == document["sizes"][part.name] for part in snapshot.parts)
@@ -136,7 +136,7 @@ def _finish(made: Snapshot, image: Path) -> None:
         "image": str(image),
         "sizes": {part.name: part.stat().st_size for part in made.parts},
     }
-    made.manifest.write_text(json.dumps(document, indent=1) + "\n")
+    made.manifest.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
     for file in (*made.parts, made.manifest):
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -169,7 +169,7 @@ def _last_used(one: Path) -> float:
     if one.name.startswith(UNFINISHED):
         return 0
     try:
-        document = json.loads((one / _MANIFEST).read_text())
+        document = json.loads((one / _MANIFEST).read_text("utf-8"))
         return (one / _MANIFEST).stat().st_mtime if Path(document["image"]).exists() else 0
     except (OSError, ValueError, KeyError, TypeError):
         return 0

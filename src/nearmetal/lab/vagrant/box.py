@@ -78,7 +78,7 @@ def _metadata() -> bytes:
 
 
 def _vagrantfile() -> bytes:
-    text = (_FILES / "Vagrantfile").read_text()
+    text = (_FILES / "Vagrantfile").read_text("utf-8")
     return text.replace("@COMMAND_LINE@", " ".join(arguments.KERNEL)).encode()
 
 

@@ -88,7 +88,7 @@ class Project:
         """Which machine it is, as its provider calls it; None where there is none."""
         kept = os.environ.get("VAGRANT_DOTFILE_PATH") or ".vagrant"
         try:
-            return Path(self.folder, kept, "machines", machine, provider, "id").read_text().strip() or None
+            return Path(self.folder, kept, "machines", machine, provider, "id").read_text("utf-8").strip() or None
         except OSError:
             return None
 
