@@ -1,6 +1,7 @@
 """Machines that are somebody's, or in a network of somebody's, for the conformance tests: what a study says of each."""
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,7 @@ def vagrant(network: LibvirtNetwork, image: Image) -> Iterator[Mapping[str, str]
         place.run(folder, "up")
         yield {"folder": str(folder)}
         place.run(folder, "destroy", "--force")
+        shutil.rmtree(folder)
 
 
 @contextmanager

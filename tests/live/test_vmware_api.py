@@ -248,7 +248,7 @@ async def test_files_that_are_no_certificates(there: Vcenter, tmp_path: Path) ->
 def no_insides(monkeypatch: pytest.MonkeyPatch) -> None:
     """Machines of the simulator cannot be logged in to."""
 
-    async def found_inside(way: HostSpec) -> list[Finding]:
+    async def found_inside(way: HostSpec, machine: MachineSpec) -> list[Finding]:
         return []
 
     monkeypatch.setattr(vmware, "found_inside", found_inside)
