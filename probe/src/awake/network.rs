@@ -3,7 +3,7 @@
 use anyhow::Context;
 
 use super::identity::Place;
-use crate::netlink::{Index, Netlink, mac};
+use crate::netlink::requests::{Index, Netlink, mac};
 
 /// Have the interface answer to this MAC and address. It stays up all the while.
 pub fn take(place: &Place) -> anyhow::Result<()> {

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 
 use super::words::{Interface, Words};
 use crate::interface::bring_up;
-use crate::netlink::{Index, Netlink};
+use crate::netlink::requests::{Index, Netlink};
 
 const INTERFACES: &str = "/sys/class/net";
 /// Whoever listens for the control plane reads there where.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::io;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
@@ -17,6 +18,8 @@ use crate::place::CpuList;
 
 /// How long passes over all threads go on, to find those that were started while others were moved.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a process may be in the making, on a CPU that others want too.
+const BEING_MADE: Duration = Duration::from_millis(100);
 
 /// Move away all that is movable. What ended meanwhile is neither moved nor refused.
 ///
@@ -59,14 +62,15 @@ fn note(moved: &mut Moved, key: &str, bystander: &Bystander, tried: io::Result<(
 
 /// Treat each thread that is there, and those that were started meanwhile, by something not yet treated.
 ///
-/// What is started while a pass goes on, it may not see, so there are passes until one over all threads treats nobody
-/// (`treat` says whether it did) and misses nobody: who ended before it could be looked at may have left a child. In
-/// between are quick ones over processes that are new, lest one that has a child and ends is always gone.
+/// What is started while a pass goes on, it may not see, so there are passes until those over all threads treat nobody
+/// (`treat` says whether it did) and miss nobody: who ended before it could be looked at may have left a child. In
+/// between are quick ones over processes that are new, lest one that has a child and ends is always gone. A child has
+/// the CPUs of its parent from the moment that it begins to be made, and is seen when it is: so that must have passed.
 fn until_quiet(kernel: &Kernel, patience: Duration, mut treat: impl FnMut(Shown) -> bool) {
     let began = Instant::now();
     let mut known = HashSet::new();
-    let mut is_done = false;
-    while !is_done && began.elapsed() < patience {
+    let mut quiet_since = None;
+    while began.elapsed() < patience {
         let is_over_all = known.is_empty();
         let mut is_quiet = true;
         let mut processes = survey::processes(kernel);
@@ -76,10 +80,17 @@ fn until_quiet(kernel: &Kernel, patience: Duration, mut treat: impl FnMut(Shown)
                 is_quiet &= !shown.is_none_or(&mut treat);
             }
         }
-        if is_quiet {
-            known.clear();
+        if !is_quiet {
+            quiet_since = None;
+            continue;
         }
-        is_done = is_quiet && is_over_all;
+        known.clear();
+        if is_over_all {
+            if quiet_since.get_or_insert_with(Instant::now).elapsed() >= BEING_MADE {
+                break;
+            }
+            thread::sleep(BEING_MADE / 5);
+        }
     }
 }
 
@@ -134,17 +145,17 @@ pub fn back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
 /// Threads that started since the list was made, where something moved away would have started them, go where that is.
 fn let_loose(kernel: &Kernel, before: &Document) -> u64 {
     let usual = since::usual(before);
-    let mut seen = BTreeSet::new();
-    let mut loose = 0;
+    let mut loose = BTreeSet::new();
+    let mut count = 0;
     until_quiet(kernel, PATIENCE, |shown| {
-        let Some(was) = since::inherited(kernel, before, usual.as_ref(), &shown) else {
+        let Some(was) = since::inherited(kernel, before, usual.as_ref(), &loose, &shown) else {
             return false;
         };
-        let is_new = seen.insert(shown.thread.key());
-        loose += u64::from(is_new && set(shown.thread, &was).is_ok());
+        let is_new = loose.insert(shown.thread.key());
+        count += u64::from(is_new && set(shown.thread, &was).is_ok());
         is_new
     });
-    loose
+    count
 }
 
 /// Let the holder of a key run on these CPUs and no others.

@@ -1,6 +1,6 @@
 //! What was started since others were moved, and runs where it does for no reason but that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::document::Document;
 use super::moves::aside;
@@ -8,31 +8,44 @@ use super::survey::{self, Shown, Thread};
 use crate::kernel::Kernel;
 use crate::place::CpuList;
 
-/// Where a thread would run that was started since, had nobody been moved; nothing for one that does not run where it
-/// would have been started: whoever put it there, it was not `away`.
+/// Where a thread would run that was started since, had nobody been moved; nothing for one that did not inherit where
+/// it runs: whoever put it there, it was not `away`.
 ///
-/// Either it is where most went, or where the nearest of its ancestors went that had been there before.
+/// It inherited it if who started it runs there too, or did until it was let `loose`, and so on up to one that was
+/// moved. Of one that was there before and was not moved, it has what somebody else gave to that.
 pub fn inherited(
     kernel: &Kernel,
     before: &Document,
     usual: Option<&(CpuList, CpuList)>,
+    loose: &BTreeSet<String>,
     shown: &Shown,
 ) -> Option<CpuList> {
     if !is_since(before, shown.thread) {
         return None;
     }
-    if let Some((aside, was)) = usual
-        && shown.cpus == *aside
-    {
-        return Some(was.clone());
+    let like_most = || {
+        let (aside, was) = usual?;
+        (shown.cpus == *aside).then(|| was.clone())
+    };
+    let Some(mut starter) = survey::process(kernel, shown.parent) else {
+        return like_most();
+    };
+    while is_since(before, starter.thread) {
+        if starter.cpus != shown.cpus && !loose.contains(&starter.thread.key()) {
+            return None;
+        }
+        let Some(next) = survey::process(kernel, starter.parent) else {
+            return like_most();
+        };
+        starter = next;
     }
-    let mut parent = survey::process(kernel, shown.parent)?;
-    while is_since(before, parent.thread) {
-        parent = survey::process(kernel, parent.parent)?;
+    let moved = before.movable.get(&starter.thread.key())?;
+    if aside(before, moved).as_ref() == Some(&shown.cpus) {
+        moved.cpus.parse().ok()
+    } else {
+        // Who started it has ended, and left it to another.
+        like_most()
     }
-    let moved = before.movable.get(&parent.thread.key())?;
-    let is_there = aside(before, moved).as_ref() == Some(&shown.cpus);
-    is_there.then(|| moved.cpus.parse().ok()).flatten()
 }
 
 /// Whether a thread was started while the list was made, or later. A clock tick is long: what has that of the list
@@ -59,32 +72,76 @@ mod tests {
     use super::super::laid::Laid;
     use super::*;
 
-    #[test]
-    fn what_was_started_since_is_let_loose_as_its_elders_were() {
-        let laid = Laid::out("since");
-        let now = 10_000;
+    const NOW: u64 = 10_000;
+
+    /// Four moved from CPU 1, one of them from CPUs of its own; and two that were not there.
+    fn laid_out(name: &str) -> (Laid, Document) {
+        let laid = Laid::out(name);
         for id in [10, 11, 12] {
             laid.thread(id, 0, "0-2");
         }
         laid.thread(20, 0, "1-2");
         laid.thread(21, 0, "2");
+        laid.thread(22, 0, "0,2");
         let before = laid.list();
-        // Some of them had children before, and others have some now.
-        laid.started(30, 20, now - 1, 0, "2");
-        laid.started(31, 10, now, 0, "0,2");
-        laid.started(32, 20, now, 0, "2");
-        laid.started(33, 32, now + 5, 0, "2");
-        laid.started(34, 21, now, 0, "2");
-        laid.started(35, 20, now, 0, "0");
-        laid.started(36, 99, now, 0, "2");
+        for id in [10, 11, 12] {
+            laid.thread(id, 0, "0,2");
+        }
+        laid.thread(20, 0, "2");
+        (laid, before)
+    }
+
+    fn let_loose(laid: &Laid, before: &Document, loose: &[&str]) -> Vec<(i32, String)> {
         let kernel = laid.kernel();
-        let loose: Vec<_> = survey::threads(&kernel)
+        let usual = usual(before);
+        let loose = loose.iter().map(|&key| key.to_owned()).collect();
+        let mut found: Vec<_> = survey::threads(&kernel)
             .filter_map(|shown| {
-                let was = inherited(&kernel, &before, usual(&before).as_ref(), &shown)?;
+                let was = inherited(&kernel, before, usual.as_ref(), &loose, &shown)?;
                 Some((shown.thread.id, was.to_string()))
             })
             .collect();
-        let expected = [(33, "1-2"), (32, "1-2"), (31, "0-2")];
-        assert_eq!(loose, expected.map(|(id, was)| (id, was.to_owned())));
+        found.sort();
+        found
+    }
+
+    fn expected<const N: usize>(found: [(i32, &str); N]) -> Vec<(i32, String)> {
+        found.map(|(id, was)| (id, was.to_owned())).to_vec()
+    }
+
+    #[test]
+    fn what_was_started_since_is_let_loose_as_its_elders_were() {
+        let (laid, before) = laid_out("since");
+        laid.started(30, 20, NOW - 1, 0, "2");
+        laid.started(31, 10, NOW, 0, "0,2");
+        laid.started(32, 20, NOW, 0, "2");
+        laid.started(33, 32, NOW + 5, 0, "2");
+        laid.started(34, 20, NOW, 0, "0");
+        let told = let_loose(&laid, &before, &[]);
+        assert_eq!(told, expected([(31, "0-2"), (32, "1-2"), (33, "1-2")]));
+    }
+
+    #[test]
+    fn what_was_left_to_another_is_let_loose_as_most_were() {
+        let (laid, before) = laid_out("left");
+        laid.started(30, 20, NOW, 0, "0,2");
+        laid.started(31, 99, NOW, 0, "0,2");
+        laid.started(32, 99, NOW, 0, "2");
+        let told = let_loose(&laid, &before, &[]);
+        assert_eq!(told, expected([(30, "0-2"), (31, "0-2")]));
+    }
+
+    #[test]
+    fn what_it_did_not_inherit_from_who_was_moved_is_its_own() {
+        let (laid, before) = laid_out("own");
+        // Of one that had been put where others were moved to, and one that has been put elsewhere since.
+        laid.started(30, 22, NOW, 0, "0,2");
+        laid.started(31, 21, NOW, 0, "2");
+        laid.started(40, 10, NOW, 0, "0-2");
+        laid.started(41, 40, NOW, 0, "0,2");
+        assert_eq!(let_loose(&laid, &before, &[]), []);
+        // Had that been let loose a moment ago, its child would have inherited it.
+        let told = let_loose(&laid, &before, &["task:40:10000"]);
+        assert_eq!(told, expected([(41, "0-2")]));
     }
 }

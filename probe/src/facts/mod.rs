@@ -18,7 +18,6 @@ mod cgroup;
 mod ethtool;
 mod network;
 mod processor;
-mod rtnetlink;
 mod settings;
 mod storage;
 

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ethtool::{Ethtool, Feature};
-use super::rtnetlink::{self, Link};
+use crate::netlink::links::{self, Link};
 
 #[derive(Serialize, JsonSchema)]
 pub struct Interface {
@@ -33,7 +33,7 @@ pub struct Interface {
 
 pub fn interfaces() -> anyhow::Result<BTreeMap<String, Interface>> {
     let ethtool = Ethtool::new()?;
-    Ok(rtnetlink::links()?
+    Ok(links::links()?
         .into_iter()
         .map(|link| (link.name.clone(), interface(&ethtool, link)))
         .collect())

@@ -1,11 +1,11 @@
-//! The list of network interfaces, from the kernel's routing netlink (rtnetlink(7)).
+//! The list of network interfaces.
 //!
 //! /sys/class/net would show those of the namespace that sysfs was mounted in, which need not be this process'.
 
 use anyhow::{Context, bail};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
-};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::{ALIGNMENT, MESSAGE_HEADER, message};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
@@ -20,20 +20,13 @@ pub struct Link {
     pub transmit_queues: u32,
 }
 
-const MESSAGE_HEADER: usize = 16;
 const INTERFACE_HEADER: usize = 16;
-const ALIGNMENT: usize = 4;
 
 /// Every interface of the network namespace that this process is in.
 pub fn links() -> anyhow::Result<Vec<Link>> {
-    let socket = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        None, // protocol 0 is NETLINK_ROUTE
-    )
-    .context("cannot ask the kernel for its network interfaces")?;
-    send(&socket, &dump_request(), SendFlags::empty())
+    let socket = super::open().context("cannot ask the kernel for its network interfaces")?;
+    let request = message(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; INTERFACE_HEADER]);
+    send(&socket, &request, SendFlags::empty())
         .context("cannot ask the kernel for its network interfaces")?;
     let mut links = Vec::new();
     // The kernel fills at most 32 KiB at a time.
@@ -45,16 +38,6 @@ pub fn links() -> anyhow::Result<Vec<Link>> {
             return Ok(links);
         }
     }
-}
-
-fn dump_request() -> Vec<u8> {
-    let length = (MESSAGE_HEADER + INTERFACE_HEADER) as u32;
-    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-    let mut request = length.to_ne_bytes().to_vec();
-    request.extend(libc::RTM_GETLINK.to_ne_bytes());
-    request.extend(flags.to_ne_bytes());
-    request.resize(length as usize, 0);
-    request
 }
 
 /// Add the interfaces that the messages tell of; true when the last message was among them.
@@ -150,39 +133,25 @@ fn mac(value: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::attribute;
     use super::*;
 
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(value);
-        bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
-        bytes
-    }
-
-    fn message() -> Vec<u8> {
+    fn told() -> Vec<u8> {
+        let mut kind = Vec::new();
+        attribute(&mut kind, libc::IFLA_INFO_KIND, b"veth\0");
         let mut body = vec![0; INTERFACE_HEADER];
         body[8] = libc::IFF_UP as u8;
-        body.extend(attribute(libc::IFLA_IFNAME, b"veth0\0"));
-        body.extend(attribute(libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 255]));
-        body.extend(attribute(libc::IFLA_MTU, &1500_u32.to_ne_bytes()));
-        body.extend(attribute(
-            libc::IFLA_LINKINFO,
-            &attribute(libc::IFLA_INFO_KIND, b"veth\0"),
-        ));
-        let mut message = ((MESSAGE_HEADER + body.len()) as u32)
-            .to_ne_bytes()
-            .to_vec();
-        message.extend(libc::RTM_NEWLINK.to_ne_bytes());
-        message.resize(MESSAGE_HEADER, 0);
-        message.extend(body);
-        message
+        attribute(&mut body, libc::IFLA_IFNAME, b"veth0\0");
+        attribute(&mut body, libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 255]);
+        attribute(&mut body, libc::IFLA_MTU, &1500_u32.to_ne_bytes());
+        attribute(&mut body, libc::IFLA_LINKINFO, &kind);
+        message(libc::RTM_NEWLINK, 0, &body)
     }
 
     #[test]
     fn a_link_is_read_with_its_nested_kind() {
         let mut links = Vec::new();
-        assert!(!read_messages(&message(), &mut links).unwrap());
+        assert!(!read_messages(&told(), &mut links).unwrap());
         let expected = Link {
             name: "veth0".into(),
             mac: Some("02:00:00:00:00:ff".into()),
@@ -196,7 +165,7 @@ mod tests {
 
     #[test]
     fn messages_cut_or_bent_anywhere_do_no_harm() {
-        let whole = message();
+        let whole = told();
         for cut in 0..whole.len() {
             let _ = read_messages(&whole[..cut], &mut Vec::new());
             for value in [0, 1, 0x7f, 0xff] {

@@ -1,16 +1,16 @@
-//! The kernel's routing netlink (rtnetlink(7)): what one tells it of interfaces, addresses and routes.
+//! What one tells the kernel of interfaces, addresses and routes.
 
 use std::ffi::CString;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 
 use anyhow::{Context, bail, ensure};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
-};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-const MESSAGE_HEADER: usize = 16;
-const ALIGNMENT: usize = 4;
+use super::{MESSAGE_HEADER, attribute, message};
+
+/// Make something that is not there yet, and say whether that was done.
+const MAKE: i32 = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
 
 /// An interface of the current network namespace, by its number.
 #[derive(Clone, Copy, Debug)]
@@ -36,13 +36,7 @@ pub struct Netlink {
 
 impl Netlink {
     pub fn open() -> anyhow::Result<Netlink> {
-        let socket = socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            None, // protocol 0 is NETLINK_ROUTE
-        )
-        .context("cannot reach the kernel's network")?;
+        let socket = super::open().context("cannot reach the kernel's network")?;
         Ok(Netlink { socket })
     }
 
@@ -106,7 +100,7 @@ fn link(interface: Index, flags: u32, change: u32) -> Vec<u8> {
 fn mac_request(interface: Index, mac: &[u8; 6]) -> Vec<u8> {
     let mut body = link(interface, 0, 0);
     attribute(&mut body, libc::IFLA_ADDRESS, mac);
-    message(libc::RTM_SETLINK, 0, &body)
+    message(libc::RTM_SETLINK, libc::NLM_F_ACK, &body)
 }
 
 fn name_request(interface: Index, name: &str) -> Vec<u8> {
@@ -117,7 +111,7 @@ fn name_request(interface: Index, name: &str) -> Vec<u8> {
         libc::IFLA_IFNAME,
         &[name.as_bytes(), b"\0"].concat(),
     );
-    message(libc::RTM_SETLINK, 0, &body)
+    message(libc::RTM_SETLINK, libc::NLM_F_ACK, &body)
 }
 
 /// A struct ifaddrmsg, and the address.
@@ -126,8 +120,7 @@ fn address_request(interface: Index, address: Ipv4Addr, prefix: u8) -> Vec<u8> {
     body.extend(interface.0.to_ne_bytes());
     attribute(&mut body, libc::IFA_LOCAL, &address.octets());
     attribute(&mut body, libc::IFA_ADDRESS, &address.octets());
-    let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-    message(libc::RTM_NEWADDR, flags, &body)
+    message(libc::RTM_NEWADDR, MAKE, &body)
 }
 
 /// A struct rtmsg for everything that no other route is for, and by whom.
@@ -145,27 +138,7 @@ fn route_request(interface: Index, gateway: Ipv4Addr) -> Vec<u8> {
     body.extend([0; 4]);
     attribute(&mut body, libc::RTA_OIF, &interface.0.to_ne_bytes());
     attribute(&mut body, libc::RTA_GATEWAY, &gateway.octets());
-    let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-    message(libc::RTM_NEWROUTE, flags, &body)
-}
-
-fn attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    body.extend((4 + value.len() as u16).to_ne_bytes());
-    body.extend(kind.to_ne_bytes());
-    body.extend(value);
-    body.resize(body.len().next_multiple_of(ALIGNMENT), 0);
-}
-
-fn message(kind: u16, flags: i32, body: &[u8]) -> Vec<u8> {
-    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags) as u16;
-    let mut message = ((MESSAGE_HEADER + body.len()) as u32)
-        .to_ne_bytes()
-        .to_vec();
-    message.extend(kind.to_ne_bytes());
-    message.extend(flags.to_ne_bytes());
-    message.extend([0; 8]);
-    message.extend(body);
-    message
+    message(libc::RTM_NEWROUTE, MAKE, &body)
 }
 
 fn acknowledged(answer: &[u8]) -> anyhow::Result<()> {
@@ -203,7 +176,7 @@ mod tests {
             route_request(Index(3), Ipv4Addr::new(10, 0, 0, 1)),
         ] {
             assert_eq!(request[..4], (request.len() as u32).to_ne_bytes());
-            assert_eq!(request.len() % ALIGNMENT, 0);
+            assert_eq!(request.len() % super::super::ALIGNMENT, 0);
         }
     }
 
