@@ -1,9 +1,11 @@
 //! What the kernel's command line says to us:
 //!
-//!     nearmetal.control=MAC[,ADDRESS/PREFIX[,GATEWAY]]   by default 10.0.2.15/24, as in QEMU's user-mode network;
-//!                                                        the last one counts, and without a MAC there is none
-//!     nearmetal.data=MAC,ADDRESS/PREFIX[,GATEWAY]        may be repeated: data, data1, data2, …
-//!     nearmetal.hostname=NAME
+//! ```text
+//! nearmetal.control=MAC[,ADDRESS/PREFIX[,GATEWAY]]   by default 10.0.2.15/24, as in QEMU's user-mode network;
+//!                                                    the last one counts, and without a MAC there is none
+//! nearmetal.data=MAC,ADDRESS/PREFIX[,GATEWAY]        may be repeated: data, data1, data2, …
+//! nearmetal.hostname=NAME
+//! ```
 
 use std::net::Ipv4Addr;
 
