@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,48 @@ def test_what_somebody_else_set_meanwhile_is_theirs(before: State) -> None:
         finally:
             sleeper.kill()
             knob.write_text(was)
+
+
+# Bound to a CPU before anybody was moved; and what starts children that bind themselves, and is bound elsewhere itself.
+PINNED = ("taskset", "-c", "{other}", "sh", "-c", "read line; sleep 300 & echo $!; wait")
+BINDING = ("taskset", "-c", "{other},{cpu}", "sh", "-c", "taskset -c {other} sleep 300 & echo $!; wait")
+
+
+def started(process: "subprocess.Popen[str]") -> int:
+    """The child that it tells of."""
+    assert process.stdout is not None
+    return int(process.stdout.readline())
+
+
+def test_who_was_bound_by_others_is_not_let_loose(before: State) -> None:
+    """What one has started that was never moved, and what was bound by who started it, stay where they are."""
+    cpu, other = (str(one) for one in (max(os.sched_getaffinity(0)), min(os.sched_getaffinity(0))))
+    shells: list[subprocess.Popen[str]] = []
+    children: list[int] = []
+
+    def start(words: tuple[str, ...]) -> "subprocess.Popen[str]":
+        argv = [word.format(cpu=cpu, other=other) for word in words]
+        shells.append(subprocess.Popen(argv, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        return shells[-1]
+
+    try:
+        pinned = start(PINNED)
+        time.sleep(0.2)  # for taskset to become it
+        nearmetal("isolate", "on", "--cpus", cpu)
+        assert pinned.stdin is not None
+        pinned.stdin.write("\n")
+        pinned.stdin.flush()
+        children.append(started(pinned))
+        children.append(started(start(BINDING)))
+        children.append(started(start(("sh", "-c", "sleep 300 & echo $!; wait"))))
+        time.sleep(0.2)
+        everywhere, bound = os.sched_getaffinity(0) | {int(cpu)}, {int(other)}
+        assert [os.sched_getaffinity(one) for one in children] == [bound, bound, everywhere - {int(cpu)}]
+        nearmetal("isolate", "off")
+        assert [os.sched_getaffinity(one) for one in children] == [bound, bound, everywhere]
+    finally:
+        for pid in [*children, *(shell.pid for shell in shells)]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for shell in shells:
+            shell.communicate()
