@@ -16,7 +16,6 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.sites import opener
 from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision, Reached
-from nearmetal.treatments.isolation import SYSCTLS
 from tests.conftest import OWN_CPU
 from tests.live.remains import stays
 from tests.restored import share_cache
@@ -150,7 +149,6 @@ async def laboratory(environment: Environment, spec: EnvironmentSpec) -> AsyncIt
     ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
     host_boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     lab = Lab(token, ledger, open_site, host_boot_id)
-    before = switches()
     try:
         yield lab
     finally:
@@ -160,13 +158,6 @@ async def laboratory(environment: Environment, spec: EnvironmentSpec) -> AsyncIt
     assert left == []
     assert not ledger.path.exists()
     assert stays(f"nm-{token}") == []
-    assert switches() == before
-
-
-def switches() -> dict[str, str]:
-    """Of this host's kernel, those that a treatment may set."""
-    files = {name: Path("/proc/sys") / name.replace(".", "/") for name in SYSCTLS}
-    return {name: file.read_text() for name, file in files.items() if file.exists()}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
