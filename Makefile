@@ -13,7 +13,7 @@ PACKAGES   := qemu-system-x86 qemu-utils mmdebstrap docker.io iproute2 ethtool b
               httperf tcpdump sysstat podman runc sudo \
               libvirt-daemon libvirt-clients dnsmasq-base
 # What only the long tests drive.
-LONG        := vagrant vagrant-libvirt
+LONG        := vagrant vagrant-libvirt grub-pc-bin
 missing     = $(shell dpkg-query -W -f '$${db:Status-Status} $${Package}\n' $(1) 2>&1 \
               | awk '/^installed /{have[$$2]=1} END{split("$(1)",w," "); for(i in w) if(!(w[i] in have)) print w[i]}')
 install     = if [ -n "$(1)" ]; then \

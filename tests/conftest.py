@@ -22,6 +22,8 @@ settings.register_profile("repeatable", _UNHURRIED, derandomize=True)
 settings.register_profile("exploring", _UNHURRIED)
 settings.load_profile("repeatable")  # what fails for one fails for all; --hypothesis-profile=exploring looks further
 
+pytest.register_assert_rewrite(*(f"tests.live.{name}" for name in ("laboratory", "placed", "remains", "snapshot")))
+
 SHARED_CACHE = Paths.default().cache
 
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))

@@ -72,7 +72,6 @@ async def isolation_found(machine: MachineSpec, site: Site) -> list[Finding]:
             "a CPU that the kernel keeps free",
             bool(isolated),
             "it runs on its host's kernel, which keeps none free",
-            'leave isolation by the kernel out for it (isolation = "user"), or boot the host so: nearmetal isolate '
-            "on --boot",
+            'leave isolation by the kernel out for it (isolation = "user" takes no boot), by the `when` of the factor',
         )
     ]
