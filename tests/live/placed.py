@@ -2,8 +2,11 @@
 
 from nearmetal.model import Commands
 
+from .snapshot import BOUND
+
 SNAPSHOT = """
 grep -sHE '^(Name|Cpus_allowed_list):' /proc/[0-9]*/task/[0-9]*/status
+grep -sH . /proc/[0-9]*/task/[0-9]*/stat
 grep -sH . /proc/irq/*/smp_affinity_list /proc/irq/default_smp_affinity /sys/devices/virtual/workqueue/cpumask
 sysctl -e kernel.timer_migration kernel.sched_rt_runtime_us kernel.numa_balancing vm.stat_interval
 """
@@ -13,19 +16,33 @@ sysctl -e kernel.timer_migration kernel.sched_rt_runtime_us kernel.numa_balancin
 async def snapshot(on: Commands) -> dict[str, str]:
     """Where everybody may run, and the knobs. Who comes and goes, such as who reads this, is in one of two only.
 
-    The kernel's workers are left out: they cannot be moved, and follow the mask of the workqueues at their own time.
+    Threads that nobody can move are left out: the kernel moves them when it likes.
     """
     lines = (await on.exec(["sh", "-c", SNAPSHOT], timeout=120)).text.splitlines()
-    split = [line.rpartition(" = " if " = " in line else ":\t" if ":\t" in line else ":") for line in lines]
+    bound = {thread for thread, flags in map(_flags, filter(_is_stat, lines)) if flags & BOUND}
+    split = [
+        line.rpartition(" = " if " = " in line else ":\t" if ":\t" in line else ":")
+        for line in lines
+        if not _is_stat(line)
+    ]
     told = {name: value.strip() for name, _, value in split}
-    names = {name.removesuffix(":Name"): value for name, value in told.items() if name.endswith(":Name")}
-    workers = {path for path, name in names.items() if name.startswith("kworker/")}
+    names = {name.removesuffix("/status:Name"): value for name, value in told.items() if name.endswith(":Name")}
     found = {}
     for name, value in told.items():
-        path = name.removesuffix(":Cpus_allowed_list")
-        if not name.endswith(":Name") and path not in workers:
-            found[f"{path} {names.get(path, '')}".strip()] = value
+        thread = name.removesuffix("/status:Cpus_allowed_list")
+        if not name.endswith(":Name") and thread not in bound:
+            found[f"{thread} {names.get(thread, '')}".strip()] = value
     return found
+
+
+def _is_stat(line: str) -> bool:
+    return "/stat:" in line
+
+
+def _flags(line: str) -> tuple[str, int]:
+    """The thread's folder, and its flags, of a line of its `stat`: proc_pid_stat(5)."""
+    thread, _, stat = line.partition("/stat:")
+    return thread, int(stat.rpartition(")")[2].split()[6])
 
 
 def same(before: dict[str, str], after: dict[str, str]) -> None:

@@ -6,6 +6,10 @@ from pathlib import Path
 
 _OURS = ("nm-", "nearmetal-")
 
+BOUND = 0x0400_0000
+"""PF_NO_SETAFFINITY of the kernel's include/linux/sched.h, in a thread's flags: the kernel alone says where it runs, as
+of the workers of its workqueues, and of those that rescue them, which follow the work from CPU to CPU."""
+
 _VOLATILE = (
     "fs.dentry-state",
     "fs.file-nr",
@@ -43,7 +47,7 @@ def snapshot() -> dict[str, list[str]]:
 def placement() -> dict[str, str]:
     """Where everything on this host may run, by what it is: threads, interrupt lines, groups of tasks, kernel work.
 
-    The kernel's own workers are left out: nobody can move them, and they follow the mask of the workqueues in time.
+    Threads that nobody can move are left out: the kernel moves them when it likes.
     """
     files = [*Path("/proc/irq").glob("*/smp_affinity_list"), *Path("/sys/fs/cgroup").rglob("cpuset.cpus*")]
     files += [Path("/proc/irq/default_smp_affinity"), Path("/sys/devices/virtual/workqueue/cpumask")]
@@ -54,10 +58,11 @@ def _threads() -> Iterator[tuple[str, str]]:
     for thread in Path("/proc").glob("[0-9]*/task/[0-9]*"):
         try:
             fields = dict(line.partition(":\t")[::2] for line in (thread / "status").read_text().splitlines())
-            start = (thread / "stat").read_text().rpartition(")")[2].split()[19]
+            counts = (thread / "stat").read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if not fields["Name"].startswith("kworker"):
+        flags, start = int(counts[6]), counts[19]
+        if not flags & BOUND:
             yield f"{thread.name} {start} {fields['Name']}", fields["Cpus_allowed_list"]
 
 
@@ -73,14 +78,15 @@ def _text(file: Path) -> str:
 
 
 def _kernel_threads() -> list[str]:
-    """Each name with the CPUs it may have; workers come and go with the work, and are told as one."""
+    """Each name with the CPUs it may have, of those that can be moved; workers come and go with the work."""
     found: set[str] = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
             fields = dict(line.partition(":\t")[::2] for line in (process / "status").read_text().splitlines())
+            flags = int((process / "stat").read_text().rpartition(")")[2].split()[6])
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if "VmSize" not in fields and fields.get("PPid") in ("0", "2") and not fields["Name"].startswith("kworker"):
+        if "VmSize" not in fields and fields.get("PPid") in ("0", "2") and not flags & BOUND:
             found.add(f"{fields['Name']} {fields['Cpus_allowed_list']}")
     return sorted(found)
 
