@@ -13,7 +13,8 @@ from nearmetal.lab.lab import Lab
 from nearmetal.model import Environment, EnvironmentSpec, Level, Machine, MachineSpec, Provision
 from nearmetal.treatments.isolation import plugin
 from tests.live import placed
-from tests.live.snapshot import placement, snapshot
+from tests.live.remains import after_a_moment
+from tests.live.snapshot import changed, placement, snapshot
 
 from . import treating
 from .conftest import SPEC, laboratory, maker, place
@@ -46,9 +47,7 @@ async def test_a_cpu_is_kept_free_and_given_back(
             if await _kept_free_and_given_back(lab, machine, shaped, level):
                 break
             await lab.destroy(handle)
-    after = snapshot()
-    differing = [what for what in before if after[what] != before[what]]
-    assert {what: after[what] for what in differing} == {what: before[what] for what in differing}
+    assert after_a_moment(lambda: changed(before, snapshot())) == []
 
 
 async def _kept_free_and_given_back(lab: Lab, machine: Machine, spec: MachineSpec, level: Level) -> bool:

@@ -44,6 +44,12 @@ def snapshot() -> dict[str, list[str]]:
     }
 
 
+def changed(before: dict[str, list[str]], after: dict[str, list[str]]) -> list[str]:
+    """What is no more, and what is new."""
+    gone = [f"gone from {what}: {one}" for what in before for one in before[what] if one not in after[what]]
+    return gone + [f"new in {what}: {one}" for what in before for one in after[what] if one not in before[what]]
+
+
 def placement() -> dict[str, str]:
     """Where everything on this host may run, by what it is: threads, interrupt lines, groups of tasks, kernel work.
 
