@@ -16,7 +16,7 @@ from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 from tests.vcenter import PASSWORD, PASSWORD_ENV, USER, Vcenter, machine, vcenter
 
-from .two_hosts import Pair, left_there
+from .two_hosts import Pair, left_there, take_groups_along
 
 pytestmark = pytest.mark.live
 
@@ -56,8 +56,11 @@ class Scene:
     pair: Pair
     simulated: Vcenter
     folder: Path
+    runs_on: bool = False
+    """Whether the machine of the last study is one that is not stopped."""
 
     def study(self, options: str = 'vm = "web"', text: str = STUDY) -> str:
+        self.runs_on = "reuse" in options
         certificate = self.folder / "vcenter.pem"
         certificate.write_text(self.simulated.certificate)
         file = self.folder / "study.toml"
@@ -81,13 +84,16 @@ def scene(pair: Pair, vcenter_program: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv(PASSWORD_ENV, PASSWORD)
     with vcenter(vcenter_program, MACHINES, clones=GUEST, netns=pair.near) as simulated:
         before = simulated.machines()
-        yield Scene(pair, simulated, tmp_path)
+        scene = Scene(pair, simulated, tmp_path)
+        yield scene
         for _ in range(40):  # its tools fall silent a while after it was stopped
             if simulated.machines() == before:
                 break
             time.sleep(0.05)
         assert simulated.machines() == before
     if pair.tokens:
+        if not scene.runs_on:
+            take_groups_along(pair)
         assert left_there(pair) == []
 
 

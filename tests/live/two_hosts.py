@@ -12,7 +12,7 @@ from pathlib import Path
 
 import asyncssh
 
-from nearmetal.lab import clean
+from nearmetal.lab import cgroup, clean
 from nearmetal.lab.image import Image
 from tests.conftest import SHARED_CACHE, WORKER
 
@@ -87,9 +87,17 @@ class Pair:
 
 def left_there(pair: Pair) -> list[str]:
     """Besides what `Pair.left` sees: groups of ours, whoever's lab made them, and who still holds the machine."""
-    groups = [str(path) for token in pair.tokens for path in Path("/sys/fs/cgroup").glob(f"**/nearmetal-nm-{token}*")]
     holders = [line for line in pair.far.run("ps", "-eo", "args").splitlines() if "2147483647" in line]
-    return [*pair.left(), *groups, *holders]
+    return [*pair.left(), *map(str, _groups(pair)), *holders]
+
+
+def _groups(pair: Pair) -> list[Path]:
+    return [path for token in pair.tokens for path in Path("/sys/fs/cgroup").glob(f"**/nearmetal-nm-{token}*")]
+
+
+def take_groups_along(pair: Pair) -> None:
+    """As a machine does that is stopped: the kernel that they are in is no more. Here it is this host's, and stays."""
+    subprocess.run(["sh", "-c", cgroup.REMOVE, "remove", *map(str, _groups(pair))], check=True)
 
 
 @contextlib.contextmanager
