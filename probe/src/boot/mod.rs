@@ -57,7 +57,7 @@ fn boot() -> anyhow::Result<Infallible> {
         modules.load_network()?;
         network::set_up(&words)?;
         seed::unpack()?;
-        mounting.join().expect("a panic aborts")
+        mounting.join().expect("mounting panics nowhere")
     })?;
     mounts::hand_over()?;
     Err(Command::new(HANDS_OVER_TO).exec())
