@@ -6,11 +6,11 @@ use super::counts::Counts;
 use super::finished::Finished;
 use super::foreign::{Foreign, Strangers};
 use super::hosts::Hosts;
-use super::key::{End, Key};
+use super::key::{End, Key, Wire};
 use super::shapes::Shapes;
 use super::table::Table;
 use super::tcp::{self, Segment};
-use super::{ip, link};
+use super::{ip, link, usual};
 
 /// Sums over connections that are over, and with [`Analysis::finish`] over all.
 #[derive(Debug, Default)]
@@ -38,6 +38,9 @@ pub struct Dissected<'a> {
     pub from: End,
     pub segment: Segment<'a>,
 }
+
+/// How a connection takes a segment in.
+pub type Take = fn(&mut Connection, End, &Segment, &mut Shapes, &mut Vec<Finished>);
 
 pub struct Analysis {
     table: Table,
@@ -83,9 +86,41 @@ impl Analysis {
         None
     }
 
+    /// Take a packet in, by the shortest way.
+    #[inline(always)]
+    pub fn packet(&mut self, packet: &Packet) {
+        let Some(usual) = usual::read(packet) else {
+            self.take(&dissect(packet));
+            return;
+        };
+        let begins = usual.segment.has(tcp::SYN);
+        let lately = self.table.find_lately(usual.wire).filter(|_| !begins);
+        let known = lately.and_then(|(place, from)| Some((self.table.get(place)?, from)));
+        let Some((connection, from)) = known else {
+            return self.meet(usual.wire, packet);
+        };
+        connection.take(from, &usual.segment, &mut self.shapes, &mut self.finished);
+    }
+
+    /// A packet of a connection that is new, or was silent.
+    #[cold]
+    fn meet(&mut self, wire: Wire, packet: &Packet) {
+        let dissected = dissect(packet);
+        let client = self.take(&dissected);
+        if let (Ok(dissected), Some(_), Some((_, place))) = (&dissected, client, self.recent) {
+            self.table.came_lately(wire, place, dissected.from);
+        }
+    }
+
     /// Take a packet in: the end of its connection that asks. None where it is none of those that are followed.
     #[inline(always)]
     pub fn take(&mut self, dissected: &Result<Dissected, Foreign>) -> Option<End> {
+        self.take_by(Connection::take, dissected)
+    }
+
+    /// Let the connection take it in that way.
+    #[inline(always)]
+    pub fn take_by(&mut self, take: Take, dissected: &Result<Dissected, Foreign>) -> Option<End> {
         let dissected = match dissected {
             Ok(dissected) if !self.is_elsewhere(&dissected.key) => dissected,
             Ok(_) => return self.ignore(Foreign::Elsewhere),
@@ -108,7 +143,13 @@ impl Analysis {
         };
         self.recent = Some((*key, place));
         let connection = self.table.get(place)?;
-        connection.take(*from, segment, &mut self.shapes, &mut self.finished);
+        take(
+            connection,
+            *from,
+            segment,
+            &mut self.shapes,
+            &mut self.finished,
+        );
         Some(connection.client)
     }
 

@@ -117,6 +117,56 @@ impl<R: Read> Capture<R> {
         self.current()
     }
 
+    /// Take the next packets in, at most so many: how many there were, fewer only at the end.
+    pub fn each(&mut self, most: usize, mut take: impl FnMut(&Packet)) -> usize {
+        let mut taken = 0;
+        while taken < most {
+            taken += self.each_here(most - taken, &mut take);
+            if taken == most {
+                break;
+            }
+            let Some(packet) = self.next() else { break };
+            take(&packet);
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Those of them that lie whole in the window, where the format is simple enough to tell.
+    #[inline]
+    fn each_here(&mut self, most: usize, take: &mut impl FnMut(&Packet)) -> usize {
+        let Format::Pcap(pcap) = &self.format else {
+            return 0;
+        };
+        let here = self.window.here();
+        let (mut rest, mut taken) = (here, 0);
+        let (mut bytes, mut captured, mut truncated) = (0, 0, 0);
+        while taken < most {
+            let Some((packet, behind)) = pcap.split(rest) else {
+                break;
+            };
+            rest = behind;
+            taken += 1;
+            bytes += u64::from(packet.length);
+            captured += packet.data.len() as u64;
+            truncated += u64::from((packet.data.len() as u64) < u64::from(packet.length));
+            self.facts.first.get_or_insert(packet.time);
+            self.facts.last = packet.time;
+            take(&packet);
+        }
+        let facts = &mut self.facts;
+        facts.packets += taken as u64;
+        facts.bytes += bytes;
+        facts.captured_bytes += captured;
+        facts.truncated_packets += truncated;
+        if taken > 0 {
+            facts.links.insert(pcap.link);
+        }
+        let passed = here.len() - rest.len();
+        self.window.consume(passed);
+        taken
+    }
+
     /// Go to the next packet: its time.
     #[inline]
     pub fn advance(&mut self) -> Option<Time> {

@@ -11,9 +11,11 @@ use super::shapes::Shapes;
 use super::stream::Stream;
 use super::tcp::{self, Offer, Segment};
 use super::writes::LastWrite;
+use stride::{Bare, Stride};
 
 mod dialogue;
 mod payload;
+mod stride;
 
 /// When the three steps of the handshake were seen, and the first FIN or reset.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,9 +34,6 @@ pub struct Way {
     pub counts: Counts,
     offer: Option<Offer>,
     has_finished: bool,
-    last_ack: u32,
-    last_ack_id: u16,
-    last_window: u16,
     write: LastWrite,
 }
 
@@ -63,6 +62,7 @@ pub struct Connection {
     is_reset: bool,
     is_tls: bool,
     pub last_seen: Time,
+    strides: Ends<Stride>,
     pub ways: Ends<Way>,
     exchanges: Exchanges,
 }
@@ -96,6 +96,7 @@ impl Connection {
             is_reset: false,
             is_tls: false,
             last_seen: segment.time,
+            strides: Ends::default(),
             ways: Ends::default(),
             exchanges: Exchanges::default(),
         }
@@ -154,7 +155,7 @@ impl Connection {
     }
 
     /// Take a segment in. What of exchanges is done by it goes to `finished`.
-    #[inline]
+    #[inline(always)]
     pub fn take(
         &mut self,
         from: End,
@@ -163,6 +164,21 @@ impl Connection {
         finished: &mut Vec<Finished>,
     ) {
         self.last_seen = segment.time;
+        if !self.pass(from, segment, shapes) {
+            self.take_whole(from, segment, shapes, finished);
+        }
+    }
+
+    /// The same, whatever the segment is.
+    #[inline(never)]
+    pub fn take_whole(
+        &mut self,
+        from: End,
+        segment: &Segment,
+        shapes: &mut Shapes,
+        finished: &mut Vec<Finished>,
+    ) {
+        self.catch_up();
         let way = self.ways.of(from);
         way.counts.packets += 1;
         way.counts.bytes += u64::from(segment.length);
@@ -178,6 +194,7 @@ impl Connection {
         if segment.flags & (tcp::FIN | tcp::RST) != 0 {
             self.end(from, segment, finished);
         }
+        self.look_ahead();
     }
 
     fn synchronise(&mut self, from: End, segment: &Segment) {
@@ -226,22 +243,21 @@ impl Connection {
     fn pure_acknowledgement(&mut self, from: End, segment: &Segment, news: bool) -> bool {
         let is_request = from != self.client;
         let (way, other) = self.ways.from(from);
-        let same = segment.acknowledgement == way.last_ack;
-        if same && segment.id != 0 && segment.id == way.last_ack_id {
+        let (bare, last) = (Bare::of(segment), &mut self.strides.of(from).last_bare);
+        if bare.is_doubled_by(last) {
             way.counts.duplicates += 1;
             return true;
         }
         way.counts.acks += 1;
         let outstanding = other.stream.acked() < other.stream.top();
-        let unchanged = same && segment.window == way.last_window;
+        let unchanged = bare.number == last.number && bare.window == last.window;
         let is_duplicate = !news && unchanged && outstanding;
         way.counts.duplicate_acks += u64::from(is_duplicate);
         other.stream.complaints = other
             .stream
             .complaints
             .wrapping_add(u32::from(is_duplicate));
-        (way.last_ack, way.last_ack_id) = (segment.acknowledgement, segment.id);
-        way.last_window = segment.window;
+        *last = bare;
         let kind = if is_request {
             Kind::Request
         } else {
@@ -291,6 +307,7 @@ impl Connection {
 
     /// The capture ends, or the connection is to be forgotten: tell what there is of its exchanges.
     pub fn close(&mut self, shapes: &mut Shapes, finished: &mut Vec<Finished>) {
+        self.catch_up();
         for from in [End::Low, End::High] {
             let kind = self.kind(from);
             self.ways.of(from).write.end(shapes.writes(kind));

@@ -1,21 +1,62 @@
 //! Where arbitrary bytes are let in, and what must hold then whatever they are: for fuzzing, with and without a fuzzer.
 
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::sync::atomic::AtomicBool;
 
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::analysis::{Analysis, dissect};
 use super::capture::Capture;
 use super::clocks;
+use super::connection::Connection;
 use super::document::Document;
 use super::head::{self, Kind};
 use super::reader::{Found, Piece, Reader};
 use super::requests::Requests;
-use super::{of_one, tcp, text, two};
+use super::{PACKETS_AT_ONCE, of_one, read_by, tcp, text, two};
 
 /// A file, taken for a capture.
 pub fn capture(bytes: &[u8]) -> Document {
     let names = ["one".to_owned()];
     let stop = AtomicBool::new(false);
-    let document = of_one(&names, Capture::open(bytes), Requests::new(None), &stop);
-    sane(document)
+    let (out, lines) = lines();
+    let document = sane(of_one(&names, Capture::open(bytes), out, &stop));
+    let (out, plain_lines) = self::lines();
+    let plain = read_by(plainly, &names, Capture::open(bytes), out, &stop);
+    assert_eq!(as_json(&document), as_json(&sane(plain)));
+    assert_eq!(read_back(lines), read_back(plain_lines));
+    document
+}
+
+/// The next packets, with no short cut taken: all that is found in them must be found on any other way too.
+fn plainly(capture: &mut Capture<&[u8]>, analysis: &mut Analysis) -> usize {
+    for taken in 0..PACKETS_AT_ONCE {
+        let Some(packet) = capture.next() else {
+            return taken;
+        };
+        analysis.take_by(Connection::take_whole, &dissect(&packet));
+    }
+    PACKETS_AT_ONCE
+}
+
+/// Requests that are written, and where they are then.
+fn lines() -> (Requests, File) {
+    let memory = memfd_create("requests", MemfdFlags::CLOEXEC).expect("there is memory");
+    let file = File::from(memory);
+    let out = file.try_clone().expect("there are descriptors");
+    (Requests::new(Some(out)), file)
+}
+
+fn read_back(mut file: File) -> String {
+    let mut lines = String::new();
+    file.rewind().expect("memory can be read again");
+    file.read_to_string(&mut lines).expect("lines are text");
+    lines
+}
+
+fn as_json(document: &Document) -> String {
+    serde_json::to_string(document).expect("a document is plain data")
 }
 
 /// Two files, taken for captures of both ends.
@@ -49,7 +90,7 @@ fn sane(document: anyhow::Result<Document>) -> Document {
             assert!(way.lost_bare <= way.left);
         }
     }
-    serde_json::to_string(&document).expect("a document is plain data");
+    as_json(&document);
     text::describe(&document, 80);
     document
 }

@@ -170,6 +170,11 @@ impl Exchanges {
         self.awaited.get_or_insert(end);
     }
 
+    /// Where the request ends whose acknowledgement comes next.
+    pub fn awaited(&self) -> Option<u64> {
+        self.awaited
+    }
+
     /// A message whose end only shows by what follows goes on up to here.
     pub fn extend(&mut self, kind: Kind, end: u64, time: Time) {
         let Some(exchange) = self.current(kind) else {

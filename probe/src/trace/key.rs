@@ -117,6 +117,38 @@ impl Key {
     }
 }
 
+/// Addresses and ports as they stand in an IPv4 packet: the source's, then the destination's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wire {
+    pub addresses: u64,
+    pub ports: u32,
+}
+
+impl Wire {
+    /// What stands in packets from one end of a connection.
+    pub fn of(key: &Key, from: End) -> Wire {
+        let (low, high) = (u64::from(key.low as u32), u64::from(key.high as u32));
+        match from {
+            End::Low => Wire {
+                addresses: low << 32 | high,
+                ports: key.ports,
+            },
+            End::High => Wire {
+                addresses: high << 32 | low,
+                ports: key.ports.rotate_left(16),
+            },
+        }
+    }
+
+    #[inline]
+    pub fn hash(self, seed: u64) -> u64 {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let ports = u64::from(self.ports) << 24;
+        let product = (self.addresses ^ ports ^ seed).wrapping_mul(ODD);
+        product >> 32
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

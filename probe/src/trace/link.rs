@@ -4,7 +4,7 @@ use super::bytes::{Order, chunk};
 use super::foreign::Foreign;
 
 const NULL: u16 = 0;
-const ETHERNET: u16 = 1;
+pub const ETHERNET: u16 = 1;
 const RAW: u16 = 101;
 const LOOP: u16 = 108;
 const LINUX_COOKED: u16 = 113;

@@ -43,6 +43,7 @@ mod table;
 mod tcp;
 mod text;
 mod two;
+mod usual;
 mod warnings;
 mod window;
 mod writes;
@@ -52,7 +53,7 @@ pub mod entries;
 #[cfg(test)]
 mod hostile_tests;
 
-use analysis::{Analysis, dissect};
+use analysis::Analysis;
 use capture::{Capture, NO_FORMAT};
 pub use document::Document;
 pub use finished::Line as RequestLine;
@@ -146,6 +147,20 @@ const PACKETS_AT_ONCE: usize = 4096;
 
 fn of_one<R: Read>(
     names: &[String],
+    capture: Capture<R>,
+    requests: Requests,
+    stop: &AtomicBool,
+) -> anyhow::Result<Document> {
+    let read = |capture: &mut Capture<R>, analysis: &mut Analysis| {
+        capture.each(PACKETS_AT_ONCE, |packet| analysis.packet(packet))
+    };
+    read_by(read, names, capture, requests, stop)
+}
+
+/// `read` takes the next [`PACKETS_AT_ONCE`] in and says how many there were: fewer at the end.
+fn read_by<R: Read>(
+    mut read: impl FnMut(&mut Capture<R>, &mut Analysis) -> usize,
+    names: &[String],
     mut capture: Capture<R>,
     mut requests: Requests,
     stop: &AtomicBool,
@@ -157,12 +172,7 @@ fn of_one<R: Read>(
             .context("cannot write requests")
     };
     while !stop.load(Ordering::Relaxed) {
-        let mut taken = 0;
-        while taken < PACKETS_AT_ONCE {
-            let Some(packet) = capture.next() else { break };
-            analysis.take(&dissect(&packet));
-            taken += 1;
-        }
+        let taken = read(&mut capture, &mut analysis);
         tell(&mut analysis, &mut requests)?;
         if taken < PACKETS_AT_ONCE {
             break;

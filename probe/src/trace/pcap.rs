@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 use super::bytes::Order;
-use super::capture::{Next, Record};
+use super::capture::{Next, Packet, Record, Time};
 use super::window::Window;
 
 const FILE_HEADER: usize = 24;
@@ -21,7 +21,7 @@ pub struct Pcap {
     order: Order,
     /// Nanoseconds in a unit of the fraction of a second.
     unit: u32,
-    link: u16,
+    pub link: u16,
     pub snap_length: u32,
 }
 
@@ -71,6 +71,36 @@ impl Pcap {
         format!("pcap, {}, {unit}", self.order.name())
     }
 
+    /// The packet that `bytes` begin with, if it is there whole, and what comes behind it.
+    #[inline(always)]
+    pub fn split<'a>(&self, bytes: &'a [u8]) -> Option<(Packet<'a>, &'a [u8])> {
+        let (header, rest) = bytes.split_first_chunk::<RECORD_HEADER>()?;
+        let field = |at: usize| {
+            let field = [header[at], header[at + 1], header[at + 2], header[at + 3]];
+            match self.order {
+                Order::Little => u32::from_le_bytes(field),
+                Order::Big => u32::from_be_bytes(field),
+            }
+        };
+        let (captured, length) = (field(8), field(12));
+        if captured > LONGEST_CAPTURED {
+            return None;
+        }
+        let (data, behind) = rest.split_at_checked(captured as usize)?;
+        let packet = Packet {
+            time: self.time(field(0), field(4)),
+            link: self.link,
+            data,
+            length: length.max(captured),
+        };
+        Some((packet, behind))
+    }
+
+    #[inline]
+    fn time(&self, seconds: u32, fraction: u32) -> Time {
+        u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * u64::from(self.unit)
+    }
+
     #[inline]
     pub fn next<R: Read>(
         &mut self,
@@ -97,7 +127,7 @@ impl Pcap {
         }
         window.consume(whole);
         *record = Some(Record {
-            time: u64::from(field(0)) * 1_000_000_000 + u64::from(field(4)) * u64::from(self.unit),
+            time: self.time(field(0), field(4)),
             link: self.link,
             length: length.max(captured),
             captured: captured as usize,

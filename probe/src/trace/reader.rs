@@ -87,6 +87,17 @@ impl Reader {
         }
     }
 
+    /// How many bytes may follow in which nothing is found, and with which byte a segment may yet begin something.
+    pub fn passable(&self, kind: Kind) -> (u64, Option<u8>) {
+        match (&self.state, kind) {
+            (State::Sized(remaining), _) => (remaining.saturating_sub(1), None),
+            (State::Chunked(chunks), _) => (chunks.skippable().saturating_sub(1), None),
+            (State::Tunnel, _) | (State::Open, Kind::Response) => (u64::MAX, None),
+            (State::Cut | State::Lost, Kind::Response) => (u64::MAX, Some(b'H')),
+            _ => (0, None),
+        }
+    }
+
     /// Bytes that were not captured follow.
     pub fn miss(&mut self, count: u64) {
         match &mut self.state {

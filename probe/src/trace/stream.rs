@@ -143,12 +143,22 @@ impl Stream {
         } else {
             self.place_elsewhere(segment, start, end)
         };
-        self.remember(segment, start);
+        self.remember(segment);
         placed
     }
 
-    #[inline]
-    fn remember(&mut self, segment: &Segment, start: u64) {
+    /// Bytes came in order, and bytes were acknowledged of those that are there.
+    pub fn go_on(&mut self, bytes: u32, acknowledged: u32) {
+        if bytes > 0 {
+            self.edge += u64::from(bytes);
+            self.top = self.edge;
+        }
+        self.acked += u64::from(acknowledged);
+    }
+
+    /// Keep of a segment what tells it from others.
+    #[inline(always)]
+    pub fn remember(&mut self, segment: &Segment) {
         let step = segment.id.wrapping_sub(self.last_id);
         if (1..=ORDERLY_STEP).contains(&step) {
             self.orderly = (self.orderly + 1).min(ORDERLY);
@@ -160,7 +170,7 @@ impl Stream {
             self.last_id = segment.id;
         }
         self.history.push(Seen {
-            start: start as u32,
+            start: segment.sequence.wrapping_sub(self.origin),
             length: segment.length,
             stamp: segment.stamp.unwrap_or_default(),
             id: segment.id,

@@ -1,27 +1,39 @@
 //! All connections in one flat table of bounded size.
 
 use super::connection::Connection;
-use super::key::Key;
+use super::key::{End, Key, Wire};
 
 /// Connections, found by their ends. Places are indexes and stay as they are while others come.
 pub struct Table {
     connections: Vec<Connection>,
     /// Open addressing: a place plus one, 0 where there is none.
     slots: Vec<u32>,
+    /// Where connections are whose packets came lately, by what stands in these: one place for each remainder.
+    lately: Vec<Lately>,
     seed: u64,
     most: usize,
     hand: usize,
 }
 
+#[derive(Clone, Copy, Default)]
+struct Lately {
+    wire: Wire,
+    /// The place, plus one, twice, and one more for the higher end; 0 where there is none.
+    found: u32,
+}
+
 /// So many are looked at to find one that may be forgotten.
 const LOOKED_AT: usize = 64;
 const FEWEST_SLOTS: usize = 64;
+/// Both directions of as many connections as there are slots.
+const LATELY: usize = 1 << 13;
 
 impl Table {
     pub fn new(most: usize, seed: u64) -> Table {
         Table {
             connections: Vec::new(),
             slots: vec![0; FEWEST_SLOTS],
+            lately: vec![Lately::default(); LATELY],
             seed,
             most: most.max(1),
             hand: 0,
@@ -44,6 +56,33 @@ impl Table {
                 return Some(place);
             }
             slot = (slot + 1) & mask;
+        }
+    }
+
+    /// The connection of a packet in which this stands, if others came lately, and the end that it comes from.
+    #[inline]
+    pub fn find_lately(&self, wire: Wire) -> Option<(usize, End)> {
+        let lately = self.lately.get(wire.hash(self.seed) as usize % LATELY)?;
+        let place = (lately.found / 2).checked_sub(1)? as usize;
+        let end = match lately.found % 2 {
+            0 => End::Low,
+            _ => End::High,
+        };
+        (lately.wire == wire).then_some((place, end))
+    }
+
+    pub fn came_lately(&mut self, wire: Wire, place: usize, from: End) {
+        let found = (place as u32 + 1) * 2 + u32::from(from == End::High);
+        self.lately[wire.hash(self.seed) as usize % LATELY] = Lately { wire, found };
+    }
+
+    fn forget_lately(&mut self, key: &Key) {
+        for from in [End::Low, End::High] {
+            let wire = Wire::of(key, from);
+            let lately = &mut self.lately[wire.hash(self.seed) as usize % LATELY];
+            if lately.wire == wire {
+                *lately = Lately::default();
+            }
         }
     }
 
@@ -70,6 +109,7 @@ impl Table {
     pub fn replace(&mut self, place: usize, connection: Connection) -> Option<Connection> {
         self.leave(place);
         let old = std::mem::replace(self.connections.get_mut(place)?, connection);
+        self.forget_lately(&old.key);
         self.enter(place);
         Some(old)
     }

@@ -33,6 +33,7 @@ pub struct Segment<'a> {
 }
 
 impl Segment<'_> {
+    #[inline]
     pub fn has(&self, flags: u8) -> bool {
         self.flags & flags == flags
     }

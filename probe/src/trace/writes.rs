@@ -77,6 +77,16 @@ impl LastWrite {
         }
     }
 
+    /// Whether a full segment would only add to what was written.
+    pub fn goes_on(&self) -> bool {
+        self.ended == 0
+    }
+
+    /// Full segments in order, of a message that goes on.
+    pub fn go_on(&mut self, content: u32) {
+        self.full = self.full.saturating_add(content);
+    }
+
     /// Something came out of order, or again.
     pub fn lose_track(&mut self) {
         self.is_lost = true;

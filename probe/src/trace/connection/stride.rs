@@ -1,0 +1,213 @@
+//! A connection that goes on as expected: segments of which nothing is new but that there is one more of them.
+//!
+//! Most segments bring content of a message whose end is known to be farther off, in order, or acknowledge some of it. Of these
+//! is noted here what there is, at little cost, and accounted for when something else comes.
+
+use super::Connection;
+use crate::trace::capture::Time;
+use crate::trace::exchange::Tally;
+use crate::trace::head::Kind;
+use crate::trace::key::End;
+use crate::trace::shapes::Shapes;
+use crate::trace::tcp::{self, Segment};
+
+/// One direction of a connection: what is expected of it, and what came so.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct Stride {
+    /// The sequence number of the next byte.
+    expected: u32,
+    /// Up to here the other end has acknowledged.
+    acked: u32,
+    /// Bytes from there to an acknowledgement that means more.
+    until_awaited: u32,
+    /// Bytes of content that follow and need not be looked at.
+    skippable: u32,
+    /// Unless a message may begin with such a byte.
+    beware: Option<u8>,
+    pub last_bare: Bare,
+    passed: Passed,
+}
+
+/// An acknowledgement with nothing else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bare {
+    pub number: u32,
+    pub id: u16,
+    pub window: u16,
+}
+
+impl Bare {
+    pub fn of(segment: &Segment) -> Bare {
+        Bare {
+            number: segment.acknowledgement,
+            id: segment.id,
+            window: segment.window,
+        }
+    }
+
+    /// Whether the same packet is here once more.
+    pub fn is_doubled_by(&self, other: &Bare) -> bool {
+        self.number == other.number && self.id == other.id && self.id != 0
+    }
+}
+
+/// What came as expected and is not accounted for yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passed {
+    bytes: u32,
+    segments: u32,
+    coalesced: u32,
+    acks: u32,
+    /// Bytes that the other end has acknowledged.
+    acknowledged: u32,
+    /// When the last of the bytes came.
+    time: Time,
+}
+
+/// So far ahead, sequence numbers are compared without asking how often they began anew.
+const FARTHEST: u32 = 1 << 30;
+/// The usual timestamps; more options may be of more.
+const USUAL_OPTIONS: usize = 12;
+
+impl Connection {
+    /// Note a segment that goes on as expected. False if it does not, and then nothing is done.
+    #[inline(always)]
+    pub(super) fn pass(&mut self, from: End, segment: &Segment, shapes: &mut Shapes) -> bool {
+        let (stride, other) = self.strides.from(from);
+        let controls = tcp::SYN | tcp::FIN | tcp::RST | tcp::ACK;
+        let news = segment.acknowledgement.wrapping_sub(other.acked);
+        let on_the_way = other.expected.wrapping_sub(other.acked);
+        if segment.flags & controls != tcp::ACK
+            || segment.options.len() > USUAL_OPTIONS
+            || news > on_the_way
+            || news >= other.until_awaited
+        {
+            return false;
+        }
+        if segment.length == 0 {
+            let bare = Bare::of(segment);
+            let unchanged = bare.number == stride.last_bare.number
+                && (bare.id == stride.last_bare.id
+                    || (bare.window == stride.last_bare.window && on_the_way > 0));
+            if unchanged || stride.passed.acks == u32::MAX {
+                return false;
+            }
+            stride.last_bare = bare;
+            stride.passed.acks += 1;
+        } else {
+            let full = self.mss.saturating_sub(segment.option_bytes).max(1);
+            let is_expected = segment.sequence == stride.expected
+                && segment.length <= stride.skippable
+                && (segment.length == full || segment.length % full == 0);
+            let begins =
+                || stride.beware.is_some() && segment.payload.first().copied() == stride.beware;
+            if !is_expected || begins() {
+                return false;
+            }
+            stride.expected = stride.expected.wrapping_add(segment.length);
+            stride.skippable -= segment.length;
+            stride.passed.bytes += segment.length;
+            stride.passed.segments += 1;
+            stride.passed.coalesced += u32::from(segment.length + segment.option_bytes > self.mss);
+            stride.passed.time = segment.time;
+            self.ways.of(from).stream.remember(segment);
+            let kind = match from == self.client {
+                true => Kind::Request,
+                false => Kind::Response,
+            };
+            shapes.sizes(kind).record(segment.length);
+        }
+        other.acked = segment.acknowledgement;
+        other.passed.acknowledged += news;
+        other.until_awaited -= news;
+        true
+    }
+
+    /// Account for what has passed.
+    #[inline]
+    pub(super) fn catch_up(&mut self) {
+        for from in [End::Low, End::High] {
+            let passed = std::mem::take(&mut self.strides.of(from).passed);
+            if passed.segments > 0 {
+                self.account_for_segments(from, &passed);
+            }
+            if passed.acks > 0 {
+                self.account_for_acks(from, passed.acks);
+            }
+            let stream = &mut self.ways.of(from).stream;
+            stream.go_on(passed.bytes, passed.acknowledged);
+        }
+    }
+
+    fn account_for_segments(&mut self, from: End, passed: &Passed) {
+        let kind = self.kind(from);
+        let way = self.ways.of(from);
+        way.counts.packets += u64::from(passed.segments);
+        way.counts.bytes += u64::from(passed.bytes);
+        way.counts.segments += u64::from(passed.segments);
+        way.counts.coalesced += u64::from(passed.coalesced);
+        way.reader.miss(u64::from(passed.bytes));
+        way.write.go_on(passed.bytes);
+        let edge = way.stream.edge() + u64::from(passed.bytes);
+        if way.reader.is_open() {
+            self.exchanges.extend(kind, edge, passed.time);
+        }
+        let tally = Tally {
+            segments: passed.segments,
+            coalesced: passed.coalesced,
+            ..Tally::default()
+        };
+        self.exchanges.add(kind, (edge - 1, edge), &tally);
+    }
+
+    fn account_for_acks(&mut self, from: End, acks: u32) {
+        let kind = self.kind(from.other());
+        let counts = &mut self.ways.of(from).counts;
+        counts.packets += u64::from(acks);
+        counts.acks += u64::from(acks);
+        if let Some(exchange) = self.exchanges.current(kind) {
+            let tally = &mut exchange.message(kind).tally;
+            tally.acks = tally.acks.saturating_add(acks);
+        }
+    }
+
+    /// Tell what is expected next.
+    #[inline]
+    pub(super) fn look_ahead(&mut self) {
+        let is_plain = self.knows_client
+            && !self.is_closed()
+            && (self.handshake.ack.is_some() || self.handshake.synack.is_none());
+        for from in [End::Low, End::High] {
+            let kind = self.kind(from);
+            let way = self.ways.get(from);
+            let stride = self.strides.of(from);
+            (stride.skippable, stride.until_awaited) = (0, 0);
+            let on_the_way = way.stream.edge().saturating_sub(way.stream.acked());
+            let is_ahead = way.stream.acked() > way.stream.edge();
+            if !is_plain
+                || !way.stream.is_known()
+                || !way.stream.ahead.is_empty()
+                || is_ahead
+                || on_the_way >= u64::from(FARTHEST)
+            {
+                continue;
+            }
+            stride.expected = way.stream.sequence(way.stream.edge());
+            stride.acked = way.stream.sequence(way.stream.acked());
+            stride.until_awaited = match (kind, self.exchanges.awaited()) {
+                (Kind::Request, Some(end)) => {
+                    let until = end.saturating_sub(way.stream.acked());
+                    until.min(u64::from(u32::MAX)) as u32
+                }
+                _ => u32::MAX,
+            };
+            if way.has_finished || way.reader.messages() == 0 || !way.write.goes_on() {
+                continue;
+            }
+            let (skippable, beware) = way.reader.passable(kind);
+            stride.skippable = skippable.min(u64::from(FARTHEST)) as u32;
+            stride.beware = beware;
+        }
+    }
+}
