@@ -12,6 +12,7 @@ mod awake;
 mod boot;
 mod bystanders;
 mod clock;
+mod cpuset;
 mod facts;
 mod hold;
 mod interface;
@@ -54,6 +55,7 @@ enum Verb {
     Awake(awake::Args),
     Bystanders(bystanders::Args),
     Clock(clock::Args),
+    Cpuset(cpuset::Args),
     Facts(facts::Args),
     Hold(hold::Args),
     Launch(launch::Args),
@@ -80,6 +82,7 @@ pub fn main() -> ExitCode {
         Verb::Awake(args) => awake::run(args),
         Verb::Bystanders(args) => bystanders::run(args),
         Verb::Clock(args) => clock::run(args),
+        Verb::Cpuset(args) => cpuset::run(args),
         Verb::Facts(args) => facts::run(args),
         Verb::Hold(args) => hold::run(args),
         Verb::Launch(args) => launch::run(args),

@@ -1,7 +1,7 @@
 //! Where a process runs: its CPUs, control groups and network namespace, and whose death ends it.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -14,6 +14,8 @@ use rustix::process::{
 use rustix::thread::{
     CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity,
 };
+
+use crate::kernel::Kernel;
 
 /// What `launch` and `hold` share: the place that a process and all its children get.
 #[derive(clap::Args)]
@@ -72,6 +74,33 @@ impl CpuList {
         )
     }
 
+    /// The CPUs of this kernel that are online.
+    pub fn online(kernel: &Kernel) -> anyhow::Result<CpuList> {
+        kernel
+            .text("/sys/devices/system/cpu/online")
+            .context("the kernel does not tell its CPUs")?
+            .parse()
+            .map_err(anyhow::Error::msg)
+    }
+
+    /// These, if they are online and not all: what is kept off them has to go somewhere.
+    pub fn leaving_others(self, kernel: &Kernel) -> anyhow::Result<CpuList> {
+        let online = CpuList::online(kernel)?;
+        if let Some(missing) = self.0.iter().find(|cpu| !online.contains(**cpu)) {
+            bail!("there is no CPU {missing}; those online are {online}");
+        }
+        if online.without(&self).is_none() {
+            bail!("CPUs {self} are all there are; leave at least one for everything else");
+        }
+        Ok(self)
+    }
+
+    fn set(&self) -> CpuSet {
+        let mut set = CpuSet::new();
+        self.0.iter().for_each(|&cpu| set.set(cpu));
+        set
+    }
+
     /// The CPUs that this process may use.
     pub fn allowed() -> anyhow::Result<CpuList> {
         let set = sched_getaffinity(None).context("cannot read which CPUs this process may use")?;
@@ -127,9 +156,7 @@ impl std::fmt::Display for CpuList {
 
 /// Keep this thread, and what it starts, on the given CPUs.
 pub fn pin(cpus: &CpuList) -> anyhow::Result<()> {
-    let mut set = CpuSet::new();
-    cpus.as_slice().iter().for_each(|&cpu| set.set(cpu));
-    sched_setaffinity(None, &set).with_context(|| {
+    sched_setaffinity(None, &cpus.set()).with_context(|| {
         format!("cannot run on CPUs {cpus}; choose among those online and allowed by the cpuset")
     })?;
     // The kernel silently drops what the cpuset forbids; a process on fewer CPUs than asked for would falsify a study.
@@ -140,6 +167,13 @@ pub fn pin(cpus: &CpuList) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Keep another thread on the given CPUs.
+pub fn pin_thread(id: i32, cpus: &CpuList) -> io::Result<()> {
+    let ended = || io::Error::from_raw_os_error(libc::ESRCH);
+    let id = Pid::from_raw(id).ok_or_else(ended)?;
+    Ok(sched_setaffinity(Some(id), &cpus.set())?)
 }
 
 /// Join the control group of directory `dir`, of either version.

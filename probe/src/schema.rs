@@ -7,7 +7,9 @@ use anyhow::Context;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
-use crate::{at, awake, bystanders, clock, facts, hold, link, load, noise, sample, serve, trace};
+use crate::{
+    at, awake, bystanders, clock, cpuset, facts, hold, link, load, noise, sample, serve, trace,
+};
 
 type Generate = fn() -> Schema;
 
@@ -25,6 +27,8 @@ const DOCUMENTS: &[(&str, Generate)] = &[
     ("bystanders.back.v1", printed::<bystanders::Back>),
     ("clock.v1", printed::<clock::Document>),
     ("clock.serve.v1", printed::<clock::Listening>),
+    ("cpuset.v1", printed::<cpuset::Document>),
+    ("cpuset.back.v1", printed::<cpuset::Back>),
     ("facts.v1", printed::<facts::Facts>),
     ("hold.v1", printed::<hold::Ready>),
     ("link.v1", printed::<link::Document>),

@@ -290,6 +290,18 @@ def isolate_status(as_json: bool) -> int:
     return commands_isolate.status(as_json)
 
 
+@isolate.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+def isolate_exec(program: tuple[str, ...]) -> int:
+    """Become a PROGRAM on the isolated CPUs: `nearmetal isolate exec -- PROGRAM`.
+
+    The status is the program's own; 127 when there is none, 126 when it cannot be run, 125 is nearmetal's own failure.
+    """
+    from nearmetal import commands_isolate_exec
+
+    return commands_isolate_exec.become(program[1:] if program[0] == "--" else program)
+
+
 @isolate.command("prove")
 @_cpus_option
 @click.option("--rounds", type=click.IntRange(1, 1000), default=8, show_default=True, help="Listen so often to each.")

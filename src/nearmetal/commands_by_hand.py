@@ -67,7 +67,7 @@ def execute(name: str, argv: Sequence[str]) -> int:
     from nearmetal.by_hand import enter
     from nearmetal.by_hand.kept import find
 
-    return _own_failures_apart(lambda: enter.run(find(name), argv))
+    return own_failures_apart(lambda: enter.run(find(name), argv))
 
 
 def shell(name: str) -> int:
@@ -75,10 +75,10 @@ def shell(name: str) -> int:
     from nearmetal.by_hand import doors, enter
     from nearmetal.by_hand.kept import find
 
-    return _own_failures_apart(lambda: enter.run(find(name), doors.SHELL, terminal=sys.stdin.isatty()))
+    return own_failures_apart(lambda: enter.run(find(name), doors.SHELL, terminal=sys.stdin.isatty()))
 
 
-def _own_failures_apart(work: Callable[[], int]) -> int:
+def own_failures_apart(work: Callable[[], int]) -> int:
     """A command's own status may be any, so what goes wrong with us has one status of its own."""
     try:
         return work()

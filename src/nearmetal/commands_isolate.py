@@ -9,7 +9,7 @@ from rich.console import Console
 from nearmetal.errors import ExitCode, HostCannot
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import standing, tiers
-from nearmetal.isolate.host import Host
+from nearmetal.isolate.host import Cpusets, Host
 from nearmetal.isolate.standing import Standing
 from nearmetal.lab import cpus as cpu_lists
 from nearmetal.lab.bound import Bound
@@ -20,6 +20,8 @@ from nearmetal.printing import console_for, print_json
 
 BOOT_AGAIN = "boot this host again for the kernel's part"
 _OFF = "nearmetal isolate off"
+_TOLD = {"bystanders": "everybody else", "cpuset": "programs"}
+"""Changes whose target says nothing to people."""
 
 
 def plan(cpus: str | None, as_json: bool) -> None:
@@ -30,9 +32,10 @@ async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
     host = await hosts.survey(site)
     wanted = hosts.chosen(cpus, host)
     there = await hosts.bystanders(site, site.probe, wanted)
+    cpusets = await hosts.cpusets(site, site.probe, wanted)
     held = await standing.held_changes(site, standing.ledger_path())
     stands = standing.isolated_cpus(held)
-    at_once = [] if stands else tiers.at_once(host, wanted, site.probe, required=False)
+    at_once = [] if stands else tiers.at_once(host, wanted, cpusets, site.probe, required=False)
     boot = tiers.by_boot_loader(wanted)
     notes = list(tiers.notes(host, wanted))
     if as_json:
@@ -53,9 +56,10 @@ async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
                 "isolated": host.isolated,
                 "nohz_full": host.nohz_full,
                 "changes": [
-                    {"kind": one.kind, "target": one.target, "words": tiers.in_words(one, host, there)}
+                    {"kind": one.kind, "target": one.target, "words": tiers.in_words(one, host, there, cpusets)}
                     for one in at_once
                 ],
+                "way": None if stands else _way(cpusets),
                 "boot": {"arguments": boot.after, "grub": host.can_tell_grub},
                 "movable": dict(there.movable),
                 "fixed": dict(there.fixed),
@@ -71,9 +75,11 @@ async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
         return
     _say_topology(host, wanted, "to be isolated", console)
     console.print("\n`isolate on` changes, until `isolate off`:")
-    _say(at_once, host, there, console)
+    for change in at_once:
+        console.print(f"  {tiers.in_words(change, host, there, cpusets)}", soft_wrap=True)
+    console.print(tiers.way(cpusets), soft_wrap=True)
     console.print("\nwith --boot, and after the next boot of this host:")
-    _say([boot], host, there, console)
+    console.print(f"  {tiers.in_words(boot, host, there, cpusets)}", soft_wrap=True)
     if not host.can_tell_grub:
         console.print("  this host has no update-grub: set these arguments by hand in its boot loader")
     if held:
@@ -91,9 +97,9 @@ def _say_topology(host: Host, marked: Iterable[int], what: str, console: Console
         console.print(f"CPU {cpu.number}, package {cpu.package}, {core}{mark}")
 
 
-def _say(changes: Iterable[Change], host: Host, there: hosts.Bystanders, console: Console) -> None:
-    for change in changes:
-        console.print(f"  {tiers.in_words(change, host, there)}", soft_wrap=True)
+def _way(cpusets: Cpusets) -> dict[str, str]:
+    """How programs are moved: for scripts."""
+    return {"by": "affinities" if cpusets.unfit else "cpuset", "words": tiers.way(cpusets)}
 
 
 # ── On and off ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -107,7 +113,8 @@ async def _on(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_js
     host = await hosts.survey(site)
     wanted = hosts.chosen(cpus, host)
     must_be_root()
-    changes = tiers.at_once(host, wanted, site.probe, strict)
+    cpusets = await hosts.cpusets(site, site.probe, wanted)
+    changes = tiers.at_once(host, wanted, cpusets, site.probe, strict)
     if boot:
         changes.insert(0, _told_to_grub(host, wanted))
     with measuring():
@@ -118,23 +125,25 @@ async def _on(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_js
             {
                 "schema": "isolate.on.v1",
                 "cpus": cpu_lists.show(wanted),
+                "way": _way(cpusets),
                 "warnings": warnings,
                 "reboot": bool(applied.reboot),
             }
         )
     else:
-        _say_applied(wanted, warnings, bool(applied.reboot))
+        _say_applied(wanted, cpusets, warnings, bool(applied.reboot))
     return ExitCode.NOT_ALL_OF_IT if warnings else ExitCode.DONE
 
 
-def _say_applied(wanted: Iterable[int], warnings: Sequence[str], reboot: bool) -> None:
+def _say_applied(wanted: Iterable[int], cpusets: Cpusets, warnings: Sequence[str], reboot: bool) -> None:
     console = console_for(False)
     for warning in warnings:
         console.print("not all of it", style="yellow", end=": ")
         console.print(warning, soft_wrap=True)
     kept = f"CPU {cpu_lists.show(wanted)} is kept free until `{_OFF}`"
     console.print(f"as far as that goes, {kept}" if warnings else kept)
-    console.print(f"run there what is to have it: taskset -c {cpu_lists.show(wanted)} COMMAND")
+    console.print(tiers.way(cpusets), soft_wrap=True)
+    console.print("run there what is to have it: nearmetal isolate exec -- PROGRAM")
     if reboot:
         console.print(BOOT_AGAIN)
 
@@ -230,7 +239,7 @@ def _say_status(host: Host, stands: Sequence[Standing], cpus: str) -> None:
         return
     console.print(f"kept free by nearmetal: CPU {cpus}" if cpus else "kept free by nearmetal: none")
     for one in stands:
-        what = "everybody else" if one.change.kind == "bystanders" else f"{one.change.kind} {one.change.target}"
+        what = _TOLD.get(one.change.kind, f"{one.change.kind} {one.change.target}")
         console.print(f"  {one.state:14} {what}: {one.now}", soft_wrap=True)
     if not stands:
         return

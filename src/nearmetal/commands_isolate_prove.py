@@ -2,7 +2,7 @@
 
 import asyncio
 import statistics
-from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from nearmetal.commands_isolate import must_be_root
@@ -38,9 +38,14 @@ async def _prove(site: LocalSite, cpus: str | None, rounds: int, seconds: float,
     async def hear(number: int) -> Heard:
         return await proving.hear(site, site.probe, number, seconds)
 
+    async def hear_isolated() -> Heard:
+        within = standing.within(await standing.held_changes(site, path), site.probe)
+        return await proving.hear(site, site.probe, cpu, seconds, within)
+
     if stands and cpu in cpu_lists.parse(stands):
         other = max(one for one in host.numbers if one not in cpu_lists.parse(stands))
-        pairs = await proving.rounds(rounds, lambda: hear(other), lambda: hear(cpu))
+        isolated = hear_isolated if standing.isolated_cpus(held) else partial(hear, cpu)
+        pairs = await proving.rounds(rounds, partial(hear, other), isolated)
         what = f"CPU {cpu}, which is isolated, against CPU {other}, which is not"
     else:
         must_be_root()
@@ -50,16 +55,17 @@ async def _prove(site: LocalSite, cpus: str | None, rounds: int, seconds: float,
                 "--cpus",
                 f"prove CPU {stands}, or first: nearmetal isolate off" if stands else "first: nearmetal isolate off",
             )
-        changes = tiers.at_once(host, wanted, site.probe, required=False)
+        cpusets = await hosts.cpusets(site, site.probe, wanted)
+        changes = tiers.at_once(host, wanted, cpusets, site.probe, required=False)
         try:
-            pairs = await proving.rounds(rounds, lambda: hear(cpu), _within(changes, site, lambda: hear(cpu)))
+            pairs = await proving.rounds(rounds, partial(hear, cpu), _isolating(changes, site, hear_isolated))
         finally:
             await standing.off(Bound(site), path)
         what = f"CPU {cpu} isolated against the same CPU before"
     _show(what, pairs, as_json)
 
 
-def _within(changes: list[Change], site: LocalSite, hear: Callable[[], Awaitable[Heard]]) -> proving.Listen:
+def _isolating(changes: list[Change], site: LocalSite, hear: proving.Listen) -> proving.Listen:
     async def listen() -> Heard:
         await standing.on(changes, Bound(site), standing.ledger_path())
         try:

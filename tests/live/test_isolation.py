@@ -1,7 +1,7 @@
 """A CPU of a real guest kept free: by its kernel, by moving everybody away, and given back exactly. Two boots."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.stage import LabStage
-from nearmetal.model import Level, LinkSpec, Machine, Readback
+from nearmetal.model import Change, Level, LinkSpec, Machine, Readback
 from nearmetal.treatments.isolation import plugin
 
 from .laboratory import laboratory, machine, spec
@@ -102,7 +102,9 @@ async def stands_and_dies(server: Machine) -> None:
     before = await snapshot(server)
     path = standing.ledger_path()
     host = await hosts.survey(server)
-    wanted = tiers.at_once(host, hosts.chosen("1", host), server.probe, required=False)
+    cpusets = await hosts.cpusets(server, server.probe, [1])
+    assert "Linux 6.1" in cpusets.unfit and "forgets which CPUs a task asked for" in cpusets.unfit
+    wanted = tiers.at_once(host, hosts.chosen("1", host), cpusets, server.probe, required=False)
     await standing.on(wanted, server, path)
     states = {one.change.kind: one.state for one in await standing.status(server, path)}
     assert states["sysctl"] == "holds"
@@ -110,22 +112,21 @@ async def stands_and_dies(server: Machine) -> None:
         await standing.on(wanted, server, path)
     assert {one.outcome for one in await standing.off(server, path)} <= {"restored", "already so"}
     same(before, await snapshot(server))
-    await dies(server, path, before)
+    await dies(server, path, wanted)
+    assert await snapshot(server) != before
+    await standing.off(server, path)
+    same(before, await snapshot(server))
 
 
-async def dies(server: Machine, path: Path, before: dict[str, str]) -> None:
+async def dies(server: Machine, path: Path, wanted: Sequence[Change]) -> None:
     """Written down and done, and then nothing more: as kill -9 would leave it."""
-    host = await hosts.survey(server)
     ledger = Ledger(path)
-    for change in tiers.at_once(host, [1], server.probe, required=False):
+    for change in wanted:
         kind = KINDS[change.kind]
         value = await kind.read(server, change.target)
         ledger.changing(change.model_copy(update={"before": value}))
         await kind.write(server, change.target, change.after)
     ledger.close()  # what it holds stays
-    assert await snapshot(server) != before
-    await standing.off(server, path)
-    same(before, await snapshot(server))
 
 
 async def serves_alone(stage: LabStage) -> None:

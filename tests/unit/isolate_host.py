@@ -31,6 +31,13 @@ class Pretended:
         }
         self.tasks = {"task:10:1": "0-1", "task:11:1": "0-1", "irq:5": "0-1"}
         self.immovable: set[str] = set()
+        self.unfit = "this kernel forgets"
+        self.programs: set[str] = set()
+        """Of the tasks, those that a cpuset moves."""
+        self.is_apart = False
+        self.others = "0"
+        """CPUs of a control group that is somebody else's."""
+        self.changed_since: list[str] = []
         self.dies_at: str | None = None
         self.has_grub = True
         self.listens = 0
@@ -51,6 +58,10 @@ class Pretended:
         match list(argv):
             case ["probe", "launch", "--bound", "--", *bound]:
                 return await self.exec(bound, stdin=stdin)
+            case ["probe", "launch", "--cgroup", "/cpuset", "--cpus", "1", "--", *listening] if self.is_apart:
+                return await self.exec(listening)
+            case ["probe", "launch", "--cpus", "1", "--", *listening] if not self.is_apart:
+                return await self.exec(listening)
             case ["sysctl", "-n", name]:
                 return told(self.sysctls.get(name))
             case ["sysctl", "-q", "-w", setting]:
@@ -68,6 +79,14 @@ class Pretended:
             case ["rm", "-f", path]:
                 self.files.pop(path, None)
                 return Completed(status=0)
+            case [_, "cpuset", "list", "--json", "--cpus", cpus]:
+                return told(json.dumps(self._cpuset(cpus)))
+            case [_, "cpuset", "apart", "--json"]:
+                self.is_apart = True
+                self.tasks = {key: "0" if key in self.programs else at for key, at in self.tasks.items()}
+                return told("{}")
+            case [_, "cpuset", "back", "--json"]:
+                return told(json.dumps({"left": self._given_back()}))
             case [_, "bystanders", "list", "--json", "--cpus", cpus]:
                 there = {key: {"name": f"t{key}", "cpus": at} for key, at in self.tasks.items() if at == "0-1"}
                 return told(json.dumps({"cpus": cpus, "movable": there, "fixed": {"task:2:0": {"name": "k"}}}))
@@ -79,6 +98,22 @@ class Pretended:
             case [_, "noise", "--json", "--cpus", cpu, "--duration", _]:
                 return told(json.dumps({"cpus": [self._heard(int(cpu))]}))
         raise AssertionError(f"nobody expects {argv}")
+
+    def _cpuset(self, cpus: str) -> dict[str, object]:
+        there = [key for key in self.programs if self.tasks[key] == "0-1"]
+        return {
+            "cpus": cpus,
+            **({"unfit": self.unfit} if self.unfit else {}),
+            "hierarchy": {"version": "first", "joins": "/cpuset"},
+            "stands": self.is_apart,
+            "tasks": {key: f"t{key}" for key in there},
+            "groups": {"/cpuset/others": {"cpus": self.others, **({"apart": "0"} if self.others == "0-1" else {})}},
+        }
+
+    def _given_back(self) -> list[dict[str, str]]:
+        self.is_apart = False
+        self.tasks = {key: "0-1" if key in self.programs else at for key, at in self.tasks.items()}
+        return [{"what": what, "why": "it has others now"} for what in self.changed_since]
 
     def _back(self, before: Mapping[str, Mapping[str, str]]) -> dict[str, list[dict[str, str]]]:
         left = []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal import cli, commands_isolate, commands_isolate_prove
+from nearmetal import cli, commands_isolate, commands_isolate_exec, commands_isolate_prove
 from nearmetal.isolate import standing, tiers
 from nearmetal.lab.ledger import held
 from nearmetal.model import Change
@@ -100,7 +100,7 @@ def test_what_stands_is_shown_and_put_back_and_what_others_set_is_left(tmp_path:
 @pytest.fixture
 def box(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     made = Pretended()
-    for module in (commands_isolate, commands_isolate_prove):
+    for module in (commands_isolate, commands_isolate_exec, commands_isolate_prove):
         monkeypatch.setattr(module, "LocalSite", lambda: made)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     return made
@@ -120,12 +120,18 @@ def run(box: Pretended, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return one
 
 
+WAY = {
+    "by": "affinities",
+    "words": "programs are moved by their affinities, not by a cpuset: this kernel forgets",
+}
+
+
 def test_on_status_and_off(box: Pretended, run: Run) -> None:
     before = box.snapshot()
     status, told, _ = run("on", "--boot", "--json")
     assert (status, json.loads(told)) == (
         0,
-        {"schema": "isolate.on.v1", "cpus": "1", "warnings": [], "reboot": True},
+        {"schema": "isolate.on.v1", "cpus": "1", "way": WAY, "warnings": [], "reboot": True},
     )
     _, told, _ = run("status", "--json")
     assert (json.loads(told)["on"], json.loads(told)["cpus"]) == (True, "1")
@@ -196,6 +202,31 @@ def test_only_root_may(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         assert status == 3
         assert "only root" in said and "remedy: run nearmetal as root" in said
     assert run("plan")[0] == run("status")[0] == 0
+
+
+def test_what_is_to_have_the_cpu_is_started_in_its_cpuset(
+    box: Pretended, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    become: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda path, words: become.append(words))
+    status, _, said = run("exec", "--", "true")
+    assert status == 125
+    assert "no CPU is isolated" in said and "nearmetal isolate on" in said
+    run("on")
+    run("exec", "--", "sh", "-c", "exit 3")
+    assert become == [["probe", "launch", "--cpus", "1", "--", "sh", "-c", "exit 3"]]
+    run("off")
+    box.unfit, box.programs = "", {"task:10:1"}
+    assert "by a cpuset: whoever is pinned meanwhile keeps that\n" in run("plan")[1]
+    told = run("on")[1]
+    assert "programs are moved by a cpuset" in told and "nearmetal isolate exec -- PROGRAM" in told
+    run("exec", "sh", "-c", "exit 3")
+    assert become[1] == ["probe", "launch", "--cgroup", "/cpuset", *become[0][2:]]
+    assert "holds          programs: 'apart'" in run("status")[1]
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert run("exec", "true")[0] == 125
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    run("off")
 
 
 def test_without_grub_the_arguments_are_told(box: Pretended, run: Run) -> None:

@@ -35,7 +35,7 @@ def path() -> Path:
 async def changes(box: Commands, strict: bool = False, boot: bool = False) -> list[Change]:
     host = await hosts.survey(box)
     first = [tiers.by_boot_loader([1])] if boot else []
-    return [*first, *tiers.at_once(host, [1], PROBE, strict)]
+    return [*first, *tiers.at_once(host, [1], await hosts.cpusets(box, PROBE, [1]), PROBE, strict)]
 
 
 def cpus(*siblings: tuple[int, ...]) -> Host:
@@ -98,7 +98,8 @@ def test_a_core_that_is_shared_is_told() -> None:
 async def test_each_change_is_told_in_words(box: Pretended) -> None:
     host = await hosts.survey(box)
     there = await hosts.bystanders(box, PROBE, [1])
-    words = [tiers.in_words(one, host, there) for one in await changes(box, boot=True)]
+    cpusets = await hosts.cpusets(box, PROBE, [1])
+    words = [tiers.in_words(one, host, there, cpusets) for one in await changes(box, boot=True)]
     assert words[0].startswith("the boot loader adds isolcpus=1 nohz_full=1 rcu_nocbs=1")
     assert words[1].startswith("kernel.timer_migration from 1 to 0")
     assert "to performance" in words[-3] and "ignore_ce: to 1" in words[-2]
@@ -220,6 +221,46 @@ async def test_twice_is_refused(box: Pretended, path: Path) -> None:
 async def test_while_another_changes_it_nobody_does(box: Pretended, path: Path) -> None:
     with held(path), pytest.raises(HostCannot, match="another nearmetal"):
         await standing.on(await changes(box), box, path)
+
+
+async def programs_in_a_cpuset(box: Pretended) -> None:
+    box.unfit, box.programs, box.others = "", {"task:10:1"}, "0-1"
+
+
+async def test_where_a_cpuset_is_fit_programs_are_moved_by_it(box: Pretended, path: Path) -> None:
+    await programs_in_a_cpuset(box)
+    before = box.snapshot()
+    cpuset, bystanders = (await changes(box))[-2:]
+    assert (cpuset.kind, bystanders.kind) == ("cpuset", "bystanders")
+    host, there = await hosts.survey(box), await hosts.bystanders(box, PROBE, [1])
+    cpusets = await hosts.cpusets(box, PROBE, [1])
+    assert tiers.in_words(cpuset, host, there, cpusets) == (
+        "1 threads of programs go to a control group without CPU 1, which 1 other control groups lose"
+    )
+    assert tiers.in_words(bystanders, host, there, cpusets).startswith("1 threads and 1 interrupt lines")
+    await standing.on(await changes(box), box, path)
+    assert set(box.tasks.values()) == {"0"}
+    held = await standing.held_changes(box, path)
+    assert standing.within(held, PROBE) == ("probe", "launch", "--cgroup", "/cpuset", "--cpus", "1", "--")
+    assert {one.outcome for one in await standing.off(box, path)} == {"restored"}
+    assert box.snapshot() == before
+
+
+async def test_what_a_cpuset_does_not_keep_away_is_named(box: Pretended, path: Path) -> None:
+    """A control group that somebody has widened since, and a program that was put among the others."""
+    await programs_in_a_cpuset(box)
+    applied = await standing.on(await changes(box), box, path)
+    (warning,) = applied.warnings
+    assert warning.text.endswith("by a cpuset: it reads back as not apart: control group /cpuset/others")
+    box.others = "0"
+    kinds = {one.change.kind: one.state for one in await standing.status(box, path)}
+    assert kinds["cpuset"] == "holds"
+    box.tasks["task:10:1"] = "0-1"
+    states = {one.change.kind: (one.state, one.now) for one in await standing.status(box, path)}
+    assert states["cpuset"] == ("in part", "not apart: ttask:10:1")
+    box.changed_since = ["/cpuset/others"]
+    left = [one.detail for one in await standing.off(box, path) if one.outcome == "left"]
+    assert left == ["/cpuset/others: it has others now"]
 
 
 # ── Who undoes it ─────────────────────────────────────────────────────────────────────────────────────────────────

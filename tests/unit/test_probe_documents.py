@@ -110,6 +110,7 @@ def served() -> Iterator[tuple[Service, str]]:
 TRIED = {
     *("load.v1", "load.progress.v1", "load.step.v1", "serve.v1", "at.v1", "facts.v1", "clock.v1", "clock.serve.v1"),
     *("bystanders.v1", "bystanders.moved.v1", "bystanders.back.v1"),
+    *("cpuset.v1", "cpuset.back.v1"),
     *("awake.v1", "awake.waiting.v1"),
     *("trace.v1", "trace.request.v1"),
     *("noise.v1", "sample.v1", "sample.header.v1", "sample.end.v1", "hold.v1", "link.v1", "link.ready.v1"),
@@ -268,6 +269,20 @@ def test_bystanders() -> None:
     (told,) = documents(ended.stdout)
     assert valid(told) == "bystanders.back.v1"
     assert told["restored"] == 0
+
+
+def test_cpusets() -> None:
+    listed = run("cpuset", "list", "--cpus", "0", "--json").stdout
+    (document,) = documents(listed)
+    assert valid(document) == "cpuset.v1"
+    if "hierarchy" not in document:
+        pytest.skip(f"cpusets are NOT given back: {document['unfit']}")
+    # What nobody set apart is as it was.
+    back = [str(probe.path()), "cpuset", "back", "--json"]
+    ended = subprocess.run(back, input=listed, capture_output=True, timeout=LIMIT, check=True)
+    (told,) = documents(ended.stdout)
+    assert valid(told) == "cpuset.back.v1"
+    assert (told["moved"], told["widened"]) == (0, 0)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces take root")

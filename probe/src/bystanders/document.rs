@@ -21,6 +21,9 @@ pub struct Document {
     pub elsewhere: Vec<String>,
     /// Kernel threads that the kernel has bound and lets nobody move.
     pub fixed: BTreeMap<String, Bystander>,
+    /// Whether a cpuset keeps people's programs away already, so that of theirs nobody inherits what `away` does.
+    #[serde(default)]
+    pub is_beside_cpuset: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
 use crate::kernel::Kernel;
 use crate::output;
@@ -15,7 +15,7 @@ mod laid;
 mod masks;
 mod moves;
 mod since;
-mod survey;
+pub mod survey;
 
 pub use document::{Back, Document, Moved};
 
@@ -53,11 +53,12 @@ struct Kept {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let kernel = Kernel::running();
     match args.action {
-        Action::List(kept) => {
-            output::show(&survey::list(&kernel, checked(&kernel, kept)?)?, args.json)?
-        }
+        Action::List(kept) => output::show(
+            &survey::list(&kernel, kept.cpus.leaving_others(&kernel)?)?,
+            args.json,
+        )?,
         Action::Away(kept) => {
-            let kept = checked(&kernel, kept)?;
+            let kept = kept.cpus.leaving_others(&kernel)?;
             output::show(&moves::away(&kernel, &kept), args.json)?;
         }
         Action::Back => {
@@ -71,28 +72,4 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// CPUs that exist, and not all of them: what is moved away has to go somewhere.
-fn checked(kernel: &Kernel, kept: Kept) -> anyhow::Result<CpuList> {
-    let online: CpuList = kernel
-        .text("/sys/devices/system/cpu/online")
-        .context("the kernel does not tell its CPUs")?
-        .parse()
-        .map_err(anyhow::Error::msg)?;
-    if let Some(missing) = kept
-        .cpus
-        .as_slice()
-        .iter()
-        .find(|cpu| !online.contains(**cpu))
-    {
-        bail!("there is no CPU {missing}; those online are {online}");
-    }
-    if online.without(&kept.cpus).is_none() {
-        bail!(
-            "CPUs {} are all there are; leave at least one for everything else",
-            kept.cpus
-        );
-    }
-    Ok(kept.cpus)
 }

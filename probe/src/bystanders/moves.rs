@@ -6,15 +6,12 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_setaffinity};
-
 use super::document::{Back, Bystander, Document, Moved, Refused};
 use super::masks;
 use super::since;
 use super::survey::{self, DEFAULT_IRQ, Shown, Thread, WORKQUEUE, irq_file, where_now};
 use crate::kernel::Kernel;
-use crate::place::CpuList;
+use crate::place::{CpuList, pin_thread};
 
 /// How long passes over all threads go on, to find those that were started while others were moved.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -41,7 +38,7 @@ pub fn away(kernel: &Kernel, kept: &CpuList) -> Moved {
         let is_new = shown.is_movable_from(kept) && seen.insert(shown.thread.key());
         if is_new && let Some(target) = shown.cpus.without(kept) {
             // At once: that its number has gone to another since is less likely than that it ends.
-            let tried = set(shown.thread, &target);
+            let tried = pin_thread(shown.thread.id, &target);
             let bystander = survey::bystander(&shown.name, &shown.cpus);
             note(&mut moved, &shown.thread.key(), &bystander, tried);
         }
@@ -152,7 +149,7 @@ fn let_loose(kernel: &Kernel, before: &Document) -> u64 {
             return false;
         };
         let is_new = loose.insert(shown.thread.key());
-        count += u64::from(is_new && set(shown.thread, &was).is_ok());
+        count += u64::from(is_new && pin_thread(shown.thread.id, &was).is_ok());
         is_new
     });
     count
@@ -179,14 +176,7 @@ fn place(kernel: &Kernel, thread: Thread, cpus: &CpuList) -> io::Result<()> {
     if !is_it {
         return Err(ended());
     }
-    set(thread, cpus)
-}
-
-fn set(thread: Thread, cpus: &CpuList) -> io::Result<()> {
-    let id = Pid::from_raw(thread.id).ok_or_else(ended)?;
-    let mut set = CpuSet::new();
-    cpus.as_slice().iter().for_each(|&cpu| set.set(cpu));
-    Ok(sched_setaffinity(Some(id), &set)?)
+    pin_thread(thread.id, cpus)
 }
 
 fn ended() -> io::Error {

@@ -54,8 +54,11 @@ fn is_since(before: &Document, thread: Thread) -> bool {
     thread.start_ticks >= before.at_ticks && !before.movable.contains_key(&thread.key())
 }
 
-/// Where most threads were put, and where those had been.
+/// Where most threads were put, and where those had been; nothing where they were not put by `away`.
 pub fn usual(before: &Document) -> Option<(CpuList, CpuList)> {
+    if before.is_beside_cpuset {
+        return None;
+    }
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (key, bystander) in &before.movable {
         if key.starts_with("task:") {

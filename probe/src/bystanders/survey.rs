@@ -7,6 +7,7 @@ use anyhow::Context;
 
 use super::document::{Bystander, Document};
 use super::masks;
+use crate::cpuset;
 use crate::irq::Interrupts;
 use crate::kernel::{Kernel, value_of};
 use crate::place::CpuList;
@@ -47,12 +48,15 @@ pub struct Shown {
     pub parent: i32,
     pub name: String,
     pub cpus: CpuList,
-    is_bound: bool,
+    /// Whether it is the kernel's own.
+    pub is_kernel: bool,
+    /// Whether it is, and nobody else may move it.
+    pub is_bound: bool,
 }
 
 impl Shown {
     /// Whether it may run there, and elsewhere too: what runs nowhere else was put there.
-    fn stands_by(&self, kept: &CpuList) -> bool {
+    pub fn stands_by(&self, kept: &CpuList) -> bool {
         stands_by(&self.cpus, kept)
     }
 
@@ -119,6 +123,7 @@ fn shown(kernel: &Kernel, folder: &str, process: i32, id: i32) -> Option<Shown> 
         },
         name: name.to_owned(),
         cpus: value_of(&status, "Cpus_allowed_list")?.parse().ok()?,
+        is_kernel: flags & PF_KTHREAD != 0,
         is_bound: flags & PF_KTHREAD != 0 && flags & PF_NO_SETAFFINITY != 0,
     })
 }
@@ -150,6 +155,7 @@ pub fn list(kernel: &Kernel, kept: CpuList) -> anyhow::Result<Document> {
         movable,
         elsewhere,
         fixed,
+        is_beside_cpuset: cpuset::is_standing(kernel),
     })
 }
 

@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import cpus as cpu_lists
+from nearmetal.lab import cpuset
 from nearmetal.lab.change_kinds import KINDS
 from nearmetal.lab.site import must
 from nearmetal.model import Commands
@@ -53,6 +54,26 @@ class Bystanders:
         lines = [key for key in self.movable if re.fullmatch("irq:[0-9]+", key)]
         threads = [key for key in self.movable if key.startswith("task:")]
         return {"threads": len(threads), "interrupts": len(lines), "bound": len(self.fixed)}
+
+    def but(self, others: Collection[str]) -> "Bystanders":
+        """Without those of these keys, who are moved otherwise."""
+        return Bystanders({key: name for key, name in self.movable.items() if key not in others}, self.fixed)
+
+
+@dataclass(frozen=True)
+class Cpusets:
+    """How far the kernel's cpusets can keep CPUs free here."""
+
+    listed: str
+    """What the probe told, as it printed it: what `on` sets."""
+    unfit: str
+    """Why they cannot, in words; "" when they can."""
+    version: str
+    """Of the control groups: "first" or "second"; "" where there are none."""
+    tasks: frozenset[str]
+    """Who is moved by them: keys as those of bystanders."""
+    groups: int
+    """Control groups that lose the CPUs."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +154,18 @@ def chosen(text: str | None, host: Host) -> tuple[int, ...]:
     if len(wanted) == len(host.cpus):
         raise BadInput("these are all CPUs: at least one is needed for everything else", "--cpus", remedy)
     return tuple(wanted)
+
+
+async def cpusets(commands: Commands, probe: str, cpus: Sequence[int]) -> Cpusets:
+    listed = await cpuset.listed(commands, probe, cpu_lists.show(cpus))
+    told = json.loads(listed)
+    return Cpusets(
+        listed=listed,
+        unfit=told.get("unfit", ""),
+        version=told.get("hierarchy", {}).get("version", ""),
+        tasks=frozenset(told["tasks"]),
+        groups=sum("apart" in group for group in told["groups"].values()),
+    )
 
 
 async def bystanders(commands: Commands, probe: str, cpus: Sequence[int]) -> Bystanders:

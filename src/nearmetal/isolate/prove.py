@@ -32,8 +32,9 @@ class Pair:
     isolated: Heard
 
 
-async def hear(commands: Commands, probe: str, cpu: int, seconds: float) -> Heard:
-    document = await must(commands, *listening(probe, [cpu], seconds), timeout=seconds + SLACK)
+async def hear(commands: Commands, probe: str, cpu: int, seconds: float, within: Sequence[str] = ()) -> Heard:
+    """`within`: words that start it on CPUs where others may not run."""
+    document = await must(commands, *within, *listening(probe, [cpu], seconds), timeout=seconds + SLACK)
     return heard(document, f"CPU {cpu}")[cpu]
 
 

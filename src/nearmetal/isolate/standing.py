@@ -13,7 +13,7 @@ from typing import Literal
 
 from nearmetal.errors import HostCannot
 from nearmetal.isolate.tiers import ON
-from nearmetal.lab import changes
+from nearmetal.lab import changes, cpuset
 from nearmetal.lab.change_kinds import KINDS
 from nearmetal.lab.changes import Applied, Undone
 from nearmetal.lab.clean import standing_folder
@@ -54,7 +54,13 @@ async def _boot_id(commands: Commands) -> str:
 
 def isolated_cpus(stands: Sequence[Change]) -> str:
     """In the kernel's notation; "" when only the boot loader was told."""
-    return next((change.target.split()[-1] for change in stands if change.kind == "bystanders"), "")
+    return next((change.target.split()[-1] for change in stands if change.kind in ("cpuset", "bystanders")), "")
+
+
+def within(stands: Sequence[Change], probe: str) -> tuple[str, ...]:
+    """The words before a command's own that start it on the isolated CPUs, in their cpuset if they have one."""
+    joined = [word for one in stands if one.kind == "cpuset" for word in ("--cgroup", cpuset.joined(one))]
+    return (probe, "launch", *joined, "--cpus", isolated_cpus(stands), "--")
 
 
 def here(told: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from nearmetal.isolate.host import KNOBS, Bystanders, Cpu, Host
+from nearmetal.isolate.host import KNOBS, Bystanders, Cpu, Cpusets, Host
 from nearmetal.lab import cpus as cpu_lists
 from nearmetal.model import Change
 from nearmetal.treatments.isolation import kernel_arguments
@@ -20,13 +20,18 @@ _WHY = {
 }
 
 
-def at_once(host: Host, cpus: Sequence[int], probe: str, required: bool) -> list[Change]:
-    """Knobs, governors, and last everybody who may run there: what takes no reboot. `required`: or nothing at all."""
+def at_once(host: Host, cpus: Sequence[int], cpusets: Cpusets, probe: str, required: bool) -> list[Change]:
+    """Knobs, governors, and last everybody who may run there: what takes no reboot. `required`: or nothing at all.
+
+    People's programs by a cpuset where that is fit for it; by their affinities all others who may still run there.
+    """
+    target = f"{probe} {cpu_lists.show(cpus)}"
     wanted = [
         *(("sysctl", name, KNOBS[name]) for name in host.knobs),
         *(("file", _governor_file(cpu), f"{GOVERNOR}\n") for cpu in host.cpus if cpu.number in cpus and cpu.governor),
         *(("file", _errors_file(cpu), "1\n") for cpu in host.cpus if cpu.number in cpus and cpu.counts_errors),
-        ("bystanders", f"{probe} {cpu_lists.show(cpus)}", "clear"),
+        *(() if cpusets.unfit else (("cpuset", target, cpusets.listed),)),
+        ("bystanders", target, "clear"),
     ]
     return [
         Change.model_validate({"on": ON, "kind": kind, "target": target, "after": after, "required": required})
@@ -48,8 +53,9 @@ def _errors_file(cpu: Cpu) -> str:
     return f"/sys/devices/system/machinecheck/machinecheck{cpu.number}/ignore_ce"
 
 
-def in_words(change: Change, host: Host, there: Bystanders) -> str:
+def in_words(change: Change, host: Host, there: Bystanders, cpusets: Cpusets) -> str:
     """What a change does, to be read by people."""
+    cpus = change.target.split()[-1]
     match change.kind:
         case "sysctl":
             now = host.knobs[change.target]
@@ -59,12 +65,32 @@ def in_words(change: Change, host: Host, there: Bystanders) -> str:
             return f"{change.target}: to {change.after.strip()}: {_why_file(change.target)}"
         case "boot":
             return f"the boot loader adds {change.after}: scheduler, timer tick and RCU leave the CPU alone"
-    counts = there.counted()
-    cpus = change.target.split()[-1]
+        case "cpuset":
+            return _cpuset_in_words(cpusets, cpus)
+    counts = (there if cpusets.unfit else there.but(cpusets.tasks)).counted()
     return (
         f"{counts['threads']} threads and {counts['interrupts']} interrupt lines that may run on CPU {cpus}, and the "
         f"kernel's unbound work, go elsewhere; {counts['bound']} kernel threads are bound there and stay"
     )
+
+
+def _cpuset_in_words(cpusets: Cpusets, cpus: str) -> str:
+    threads = f"{len(cpusets.tasks)} threads"
+    if cpusets.version == "second":
+        return (
+            f"a cpuset partition takes CPU {cpus} away from {threads} of programs, and from the scheduler's balancing"
+        )
+    return (
+        f"{threads} of programs go to a control group without CPU {cpus}, which {cpusets.groups} other control groups "
+        f"lose"
+    )
+
+
+def way(cpusets: Cpusets) -> str:
+    """How programs are moved, and why so."""
+    if cpusets.unfit:
+        return f"programs are moved by their affinities, not by a cpuset: {cpusets.unfit}"
+    return "programs are moved by a cpuset: whoever is pinned meanwhile keeps that"
 
 
 def _why_file(path: str) -> str:

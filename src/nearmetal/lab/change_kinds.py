@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab import bystanders, ethtool
+from nearmetal.lab import bystanders, cpuset, ethtool
 from nearmetal.lab.site import must
 from nearmetal.model import Change, ChangeKind, Commands
 
@@ -177,6 +177,9 @@ KINDS: Mapping[ChangeKind, Kind] = {
     "irq": Kind(_read_irq, _write_irq),
     "ethtool": Kind(_read_ethtool, _write_ethtool, _is_switched, passes=True, put_back=_put_ethtool_back),
     "boot": Kind(_read_boot, _write_boot, unmet=_unmet_boot),
+    "cpuset": Kind(
+        cpuset.read, cpuset.apart, cpuset.holds, shown=cpuset.shown, unmet=cpuset.unmet, put_back=cpuset.put_back
+    ),
     "bystanders": Kind(
         bystanders.read, bystanders.away, shown=bystanders.shown, unmet=bystanders.unmet, put_back=bystanders.put_back
     ),

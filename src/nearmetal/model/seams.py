@@ -10,9 +10,10 @@ from nearmetal.model.record import Response, ResponseKind, Warned
 from nearmetal.model.study import MachineSpec
 from nearmetal.model.words import Frozen, Level
 
-ChangeKind = Literal["sysctl", "file", "affinity", "irq", "ethtool", "boot", "bystanders"]
+ChangeKind = Literal["sysctl", "file", "affinity", "irq", "ethtool", "boot", "cpuset", "bystanders"]
 """A closed set: each is known to `lab/changes.py`, which reads, writes and puts back. "boot" is the kernel's
-arguments, which take effect with the machine's next boot; "bystanders" is all that may run on CPUs to be kept free."""
+arguments, which take effect with the machine's next boot; "bystanders" is all that may run on CPUs to be kept free, and
+"cpuset" people's programs among them."""
 
 
 class Change(Frozen):

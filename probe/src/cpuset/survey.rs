@@ -1,0 +1,148 @@
+//! How far CPUs are kept free by a cpuset, and what would have to be done for it.
+
+use std::collections::BTreeMap;
+
+use super::document::{Document, Group, Hierarchy, Version};
+use super::{files, hierarchy};
+use crate::bystanders::survey::{self, Shown};
+use crate::kernel::Kernel;
+use crate::place::CpuList;
+
+pub fn list(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<Document> {
+    let mut document = Document {
+        schema: "cpuset.v1".to_owned(),
+        cpus: kept.to_string(),
+        unfit: None,
+        hierarchy: None,
+        stands: false,
+        tasks: BTreeMap::new(),
+        groups: BTreeMap::new(),
+        kernel_threads: BTreeMap::new(),
+    };
+    let Some((there, mount)) = hierarchy::find(kernel) else {
+        document.unfit = Some("no control groups with cpusets are to be seen here".to_owned());
+        return Ok(document);
+    };
+    document.unfit = hierarchy::unfit(kernel, &there, &mount);
+    document.stands = stands(kernel, &there, kept);
+    match there.version {
+        Version::First => {
+            document.tasks = of_root_group(kernel, &there, kept);
+            document.groups = groups(kernel, &there, kept);
+        }
+        Version::Second => {
+            let threads: Vec<_> = survey::threads(kernel).collect();
+            let holders = [taken(kernel, &there, kept), put_there(threads.iter(), kept)];
+            document.unfit = document
+                .unfit
+                .or_else(|| holders.into_iter().flatten().next());
+            document.tasks = moved(threads.iter(), kept);
+            document.kernel_threads = particular(kernel, &threads)?;
+        }
+    }
+    document.hierarchy = Some(there);
+    Ok(document)
+}
+
+/// Whether our group is there, with the CPUs that it is to have.
+fn stands(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> bool {
+    let text = |file| kernel.text(format!("{}/{file}", there.group));
+    let cpus: Option<CpuList> = text("cpuset.cpus").and_then(|text| text.parse().ok());
+    match there.version {
+        Version::First => cpus.is_some_and(|cpus| !cpus.touches(kept)),
+        Version::Second => {
+            cpus.as_ref() == Some(kept)
+                && text("cpuset.cpus.partition").as_deref() == Some("isolated")
+        }
+    }
+}
+
+/// Threads of people's programs that may run on `kept` and elsewhere: by key, the name.
+fn moved<'a>(threads: impl Iterator<Item = &'a Shown>, kept: &CpuList) -> BTreeMap<String, String> {
+    threads
+        .filter(|one| !one.is_kernel && one.stands_by(kept))
+        .map(|one| (one.thread.key(), one.name.clone()))
+        .collect()
+}
+
+// ── Version 1 ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+fn of_root_group(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> BTreeMap<String, String> {
+    moved(members(kernel, &there.root).iter(), kept)
+}
+
+/// The threads of a group of version 1.
+fn members(kernel: &Kernel, group: &str) -> Vec<Shown> {
+    files::ids(kernel, &format!("{group}/tasks"))
+        .into_iter()
+        .filter_map(|id| survey::process(kernel, id))
+        .collect()
+}
+
+pub fn groups(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> BTreeMap<String, Group> {
+    let mut found = BTreeMap::new();
+    for group in files::below(kernel, &there.root) {
+        if group != there.group {
+            narrow(kernel, &group, kept, &mut found);
+        }
+    }
+    found
+}
+
+/// Note what a group, and each below it, has and is to have; and tell what it will have: its own must be among it.
+///
+/// A group keeps what it has when that is nothing else than `kept`, or when something in it was put there.
+fn narrow(
+    kernel: &Kernel,
+    group: &str,
+    kept: &CpuList,
+    found: &mut BTreeMap<String, Group>,
+) -> Option<CpuList> {
+    let needed: Vec<_> = files::below(kernel, group)
+        .iter()
+        .filter_map(|one| narrow(kernel, one, kept, found))
+        .flat_map(|cpus| cpus.as_slice().to_vec())
+        .collect();
+    let cpus: CpuList = kernel.text(format!("{group}/cpuset.cpus"))?.parse().ok()?;
+    let has_its_own = || put_there(members(kernel, group).iter(), kept).is_some();
+    let rest = cpus.without(kept).filter(|_| !has_its_own());
+    let apart = rest
+        .and_then(|rest| CpuList::of([rest.as_slice(), &needed].concat()))
+        .filter(|apart| *apart != cpus);
+    let note = Group {
+        cpus: cpus.to_string(),
+        apart: apart.as_ref().map(CpuList::to_string),
+    };
+    found.insert(group.to_owned(), note);
+    Some(apart.unwrap_or(cpus))
+}
+
+/// Who of these was put on `kept`, in words.
+fn put_there<'a>(mut threads: impl Iterator<Item = &'a Shown>, kept: &CpuList) -> Option<String> {
+    let one = threads.find(|one| !one.is_kernel && one.cpus.without(kept).is_none())?;
+    Some(format!(
+        "{} ({}) was put on CPU {} alone, and a partition would drive it away",
+        one.name, one.thread.id, one.cpus
+    ))
+}
+
+// ── Version 2 ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/// Whether some of these CPUs belong to a partition that somebody else has made.
+fn taken(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> Option<String> {
+    let text = kernel.text(format!("{}/cpuset.cpus.effective", there.root))?;
+    let left: CpuList = text.parse().ok()?;
+    let cpus = kept.without(&left)?;
+    (!hierarchy::is_there(kernel, there))
+        .then(|| format!("CPU {cpus} belongs to another cpuset partition already"))
+}
+
+/// Kernel threads that may run on some CPUs only, and that others may move: where.
+fn particular(kernel: &Kernel, threads: &[Shown]) -> anyhow::Result<BTreeMap<String, String>> {
+    let online = CpuList::online(kernel)?;
+    Ok(threads
+        .iter()
+        .filter(|one| one.is_kernel && !one.is_bound && online.without(&one.cpus).is_some())
+        .map(|one| (one.thread.key(), one.cpus.to_string()))
+        .collect())
+}

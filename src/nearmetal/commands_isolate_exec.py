@@ -1,0 +1,26 @@
+"""What `nearmetal isolate exec` does."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import NoReturn
+
+from nearmetal.commands_by_hand import own_failures_apart
+from nearmetal.commands_isolate import must_be_root
+from nearmetal.errors import HostCannot
+from nearmetal.isolate import standing
+from nearmetal.lab.site import LocalSite
+
+
+def become(program: Sequence[str]) -> int:
+    """This process becomes the program, on the isolated CPUs and no others. Returns only when that fails."""
+    return own_failures_apart(lambda: _become(LocalSite(), program))
+
+
+def _become(site: LocalSite, program: Sequence[str]) -> NoReturn:
+    must_be_root()
+    held = asyncio.run(standing.held_changes(site, standing.ledger_path()))
+    if not standing.isolated_cpus(held):
+        raise HostCannot("no CPU is isolated to run it on", remedy="first: nearmetal isolate on")
+    words = [*standing.within(held, site.probe), *program]
+    os.execv(words[0], words)
