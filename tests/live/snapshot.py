@@ -51,7 +51,8 @@ def changed(before: dict[str, list[str]], after: dict[str, list[str]]) -> list[s
 
 
 def placement() -> dict[str, str]:
-    """Where everything on this host may run, by what it is: threads, interrupt lines, groups of tasks, kernel work.
+    """Where everything on this host may run, by what it is: threads and the group of their cpuset, interrupt lines,
+    groups of tasks, kernel work.
 
     Threads that nobody can move are left out: the kernel moves them when it likes.
     """
@@ -65,11 +66,12 @@ def _threads() -> Iterator[tuple[str, str]]:
         try:
             fields = dict(line.partition(":\t")[::2] for line in (thread / "status").read_text().splitlines())
             counts = (thread / "stat").read_text().rpartition(")")[2].split()
+            group = (thread / "cpuset").read_text().strip()
         except (FileNotFoundError, ProcessLookupError):
             continue
         flags, start = int(counts[6]), counts[19]
         if not flags & BOUND:
-            yield f"{thread.name} {start} {fields['Name']}", fields["Cpus_allowed_list"]
+            yield f"{thread.name} {start} {fields['Name']}", f"{fields['Cpus_allowed_list']} in {group}"
 
 
 def _lines(*argv: str) -> list[str]:

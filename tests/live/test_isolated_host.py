@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,10 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.isolate import standing
-from nearmetal.isolate.host import KNOBS
-
-from .snapshot import placement, snapshot
+from .isolating import State, given_back, killed_at, nearmetal, same, state
 
 pytestmark = [
     pytest.mark.live,
@@ -23,59 +19,15 @@ pytestmark = [
     pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="of one CPU none can be kept free"),
 ]
 
-ALL = 99
-"""Changes: however many there are."""
-
-State = tuple[dict[str, str], list[str]]
-
-
-def nearmetal(*words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "nearmetal", *words]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert "Traceback" not in ended.stderr
-    return ended
-
-
-def state() -> State:
-    """Where everybody may run, and every sysctl."""
-    return placement(), snapshot()["sysctls"]
-
-
-def same(before: State, after: State) -> None:
-    """Of what was there both times. Who came or went meanwhile can have been no different before."""
-    both = before[0].keys() & after[0].keys()
-    assert len(both) > 40
-    assert {name: after[0][name] for name in both} == {name: before[0][name] for name in both}
-    assert [line for line in after[1] if line.startswith(tuple(KNOBS))] == [
-        line for line in before[1] if line.startswith(tuple(KNOBS))
-    ]
-    assert before[1] == after[1]
+ALL = 0
+"""Changes: however many there are. Fewer, in negative numbers: the last is of all bystanders, and the one before it of
+programs, where those are moved by a cpuset."""
 
 
 @pytest.fixture
 def before() -> Iterator[State]:
-    """As the host was, and as it is to be when all is over."""
-    found = state()
-    try:
+    with given_back() as found:
         yield found
-    finally:
-        nearmetal("clean")
-    same(found, state())
-    assert not standing.ledger_path().exists()
-
-
-def killed_at(count: int, operation: str, delay: float, *words: str) -> bool:
-    """Kill -9 once the ledger has so many lines of an operation, and a moment later; whether it was soon enough."""
-    process = subprocess.Popen([sys.executable, "-m", "nearmetal", "isolate", *words], stdout=subprocess.DEVNULL)
-    ledger, wanted = standing.ledger_path(), f'"op":"{operation}"'
-    while process.poll() is None:
-        text = ledger.read_text().replace(" ", "") if ledger.exists() else ""
-        if text.count(wanted) >= count:
-            time.sleep(delay)
-            process.send_signal(signal.SIGKILL)
-            break
-        time.sleep(0.0005)
-    return process.wait(60) == -signal.SIGKILL
 
 
 def test_it_stands_is_killed_and_is_cleaned(before: State) -> None:
@@ -96,12 +48,17 @@ def test_it_stands_is_killed_and_is_cleaned(before: State) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "delay"), [(1, 0.0), (2, 0.0), (4, 0.0), (ALL, 0.0), (ALL, 0.005), (ALL, 0.02), (ALL, 0.05)]
+    ("count", "delay"),
+    [
+        *((1, 0.0), (2, 0.0), (4, 0.0), (ALL, 0.0), (ALL, 0.005), (ALL, 0.02), (ALL, 0.05)),
+        *((ALL - 1, 0.0), (ALL - 1, 0.01), (ALL - 1, 0.015), (ALL - 1, 0.02), (ALL - 1, 0.03)),
+    ],
 )
 def test_killed_while_it_isolates(before: State, count: int, delay: float) -> None:
     """From the first line of the ledger to when everybody is being moved, and just after."""
     changes = json.loads(nearmetal("isolate", "plan", "--json").stdout)["changes"]
-    count = min(count, sum(" stays " not in one["words"] for one in changes))
+    there = sum(" stays " not in one["words"] for one in changes)
+    count = min(count, there) if count > 0 else there + count
     assert killed_at(count, "change", delay, "on") or delay
     cleaned = nearmetal("clean", "--json")
     assert cleaned.returncode == 0
@@ -109,33 +66,29 @@ def test_killed_while_it_isolates(before: State, count: int, delay: float) -> No
     same(before, state())
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_killed_while_it_gives_back(before: State, count: int) -> None:
+@pytest.mark.parametrize(("count", "delay"), [(1, 0.0), (2, 0.0), (3, 0.0), (1, 0.01), (1, 0.015), (1, 0.02)])
+def test_killed_while_it_gives_back(before: State, count: int, delay: float) -> None:
+    """The first that is undone are all bystanders, the second programs."""
     nearmetal("isolate", "on")
-    assert killed_at(count, "undone", 0.0, "off")
+    assert killed_at(count, "undone", delay, "off") or delay
     ended = nearmetal("isolate", "off")
     assert ended.returncode == 0
     same(before, state())
 
 
 def test_what_somebody_else_set_meanwhile_is_theirs(before: State) -> None:
-    """A sysctl, and a thread that was moved once more: told, and not touched."""
-    knob, cpu = Path("/proc/sys/vm/stat_interval"), max(os.sched_getaffinity(0))
+    knob = Path("/proc/sys/vm/stat_interval")
     was = knob.read_text()
-    with subprocess.Popen(["sleep", "300"]) as sleeper:
-        try:
-            nearmetal("isolate", "on", "--cpus", str(cpu))
-            assert cpu not in os.sched_getaffinity(sleeper.pid)
-            knob.write_text("7\n")
-            os.sched_setaffinity(sleeper.pid, {cpu})
-            ended = nearmetal("isolate", "off")
-            assert ended.returncode == 1
-            assert ended.stdout.count("changed by somebody else meanwhile, and left") == 2
-            assert "vm.stat_interval" in ended.stdout and "sleep: it may run on" in ended.stdout
-            assert (knob.read_text(), os.sched_getaffinity(sleeper.pid)) == ("7\n", {cpu})
-        finally:
-            sleeper.kill()
-            knob.write_text(was)
+    try:
+        nearmetal("isolate", "on")
+        knob.write_text("7\n")
+        ended = nearmetal("isolate", "off")
+        assert ended.returncode == 1
+        assert ended.stdout.count("changed by somebody else meanwhile, and left") == 1
+        assert "vm.stat_interval" in ended.stdout
+        assert knob.read_text() == "7\n"
+    finally:
+        knob.write_text(was)
 
 
 # Bound to a CPU before anybody was moved; and what starts children that bind themselves, and is bound elsewhere itself.

@@ -26,6 +26,28 @@ impl Laid {
         laid
     }
 
+    /// Cpusets of version 1, of a kernel that remembers.
+    pub fn with_cpusets(name: &str) -> Laid {
+        let laid = Laid::out(name);
+        laid.write("proc/sys/kernel/osrelease", "6.2.0-1-amd64");
+        laid.write("sys/devices/system/cpu/online", "0-1");
+        laid.mounted("rw", "rw,cpuset");
+        for file in ["release_agent", "tasks", "cgroup.procs"] {
+            laid.write(&format!("sys/fs/cgroup/cpuset/{file}"), "");
+        }
+        laid.write("sys/fs/cgroup/cpuset/cpuset.cpus", "0-1");
+        let first = laid.0.join("proc/self/ns");
+        fs::create_dir_all(&first).unwrap();
+        std::os::unix::fs::symlink("pid:[4026531836]", first.join("pid")).unwrap();
+        laid
+    }
+
+    pub fn mounted(&self, options: &str, super_options: &str) {
+        let line =
+            format!("30 29 0:26 / /sys/fs/cgroup/cpuset {options} - cgroup cgroup {super_options}");
+        self.write("proc/self/mountinfo", &line);
+    }
+
     pub fn write(&self, path: &str, text: &str) {
         let file = self.0.join(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();

@@ -16,7 +16,7 @@ use crate::place::{CpuList, pin_thread};
 /// How long passes over all threads go on, to find those that were started while others were moved.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a process may be in the making, on a CPU that others want too.
-const BEING_MADE: Duration = Duration::from_millis(100);
+pub const BEING_MADE: Duration = Duration::from_millis(100);
 
 /// Move away all that is movable. What ended meanwhile is neither moved nor refused.
 ///

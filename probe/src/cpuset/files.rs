@@ -53,51 +53,95 @@ pub struct Moves {
 
 /// Move the threads of a group that are `wanted` into another, and those that they start meanwhile.
 ///
-/// A process is moved as a whole where all of it goes, because some of its threads the kernel moves in no other way.
-/// What is forked while a pass goes on is seen by the next one: a move waits until forks under way are done.
+/// What is forked while a pass goes on is seen by the next one: a move waits until forks under way are done. So passes go
+/// on until one moves nobody, misses nobody who ended, and sees nobody who is not known yet to be in a third group.
 pub fn transfer(kernel: &Kernel, from: &str, to: &str, wanted: impl Fn(&Shown) -> bool) -> Moves {
     let began = Instant::now();
-    let mut moves = Moves::default();
-    let mut given_up = BTreeSet::new();
-    let mut is_quiet = false;
-    while !is_quiet && began.elapsed() < PATIENCE {
-        is_quiet = true;
-        let here = ids(kernel, &format!("{from}/tasks"));
-        let there = ids(kernel, &format!("{to}/tasks"));
-        for process in ids(kernel, &format!("{from}/cgroup.procs")) {
-            let seen: Vec<_> = survey::threads_of(kernel, process).collect();
-            is_quiet &= seen.iter().all(Option::is_some);
-            let threads: Vec<_> = seen.into_iter().flatten().collect();
-            let goes = |one: &&Shown| here.contains(&one.thread.id) && wanted(one);
-            let going: Vec<_> = threads.iter().filter(goes).collect();
-            let is_whole = threads
-                .iter()
-                .all(|one| goes(&one) || there.contains(&one.thread.id));
-            let steps: Vec<_> = match (is_whole, going.first()) {
-                (true, Some(one)) => vec![("cgroup.procs", process, *one)],
-                _ => going
-                    .iter()
-                    .map(|one| ("tasks", one.thread.id, *one))
-                    .collect(),
-            };
-            for (file, id, one) in steps {
-                if given_up.contains(&one.thread.key()) {
-                    continue;
-                }
-                match write(kernel, &format!("{to}/{file}"), &id.to_string()) {
-                    Ok(()) => moves.moved += if is_whole { going.len() as u64 } else { 1 },
-                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => (),
-                    Err(error) => {
-                        given_up.insert(one.thread.key());
-                        moves.refused.push(refused(&one.name, &error));
-                        continue;
-                    }
-                }
-                is_quiet = false;
+    let mut transfer = Transfer {
+        kernel,
+        from,
+        to,
+        wanted,
+        moves: Moves::default(),
+        given_up: BTreeSet::new(),
+        elsewhere: BTreeSet::new(),
+        others: BTreeSet::new(),
+    };
+    while !transfer.pass() && began.elapsed() < PATIENCE {}
+    transfer.moves
+}
+
+struct Transfer<'a, Wanted> {
+    kernel: &'a Kernel,
+    from: &'a str,
+    to: &'a str,
+    wanted: Wanted,
+    moves: Moves,
+    /// Threads that the kernel does not let go.
+    given_up: BTreeSet<String>,
+    /// Threads that are in a third group.
+    elsewhere: BTreeSet<String>,
+    /// Processes of which nobody is wanted.
+    others: BTreeSet<i32>,
+}
+
+impl<Wanted: Fn(&Shown) -> bool> Transfer<'_, Wanted> {
+    /// Go through the group once, the youngest first, who may be the first to go and leave a child; whether it was quiet.
+    fn pass(&mut self) -> bool {
+        let mut processes = ids(self.kernel, &format!("{}/cgroup.procs", self.from));
+        processes.retain(|process| !self.others.contains(process));
+        let here = ids(self.kernel, &format!("{}/tasks", self.from));
+        let there = ids(self.kernel, &format!("{}/tasks", self.to));
+        let mut is_quiet = true;
+        for process in processes.into_iter().rev() {
+            is_quiet &= self.process(process, &here, &there);
+        }
+        is_quiet
+    }
+
+    /// Move what is wanted of a process: as a whole where all of it goes, because some threads the kernel moves in no
+    /// other way.
+    fn process(&mut self, process: i32, here: &BTreeSet<i32>, there: &BTreeSet<i32>) -> bool {
+        let seen: Vec<_> = survey::threads_of(self.kernel, process).collect();
+        let mut is_quiet = seen.iter().all(Option::is_some);
+        let threads: Vec<_> = seen.into_iter().flatten().collect();
+        let wanted: Vec<_> = threads.iter().filter(|one| (self.wanted)(one)).collect();
+        if is_quiet && wanted.is_empty() {
+            self.others.insert(process);
+        }
+        let is_in = |group: &BTreeSet<i32>, one: &Shown| group.contains(&one.thread.id);
+        let (going, others): (Vec<_>, Vec<_>) =
+            wanted.into_iter().partition(|one| is_in(here, one));
+        for one in others.iter().filter(|one| !is_in(there, one)) {
+            is_quiet &= !self.elsewhere.insert(one.thread.key());
+        }
+        let gone = threads.iter().filter(|one| is_in(there, one)).count();
+        match going.first() {
+            Some(first) if going.len() + gone == threads.len() => {
+                is_quiet & self.step("cgroup.procs", process, first, going.len())
             }
+            _ => going.into_iter().fold(is_quiet, |is_quiet, one| {
+                is_quiet & self.step("tasks", one.thread.id, one, 1)
+            }),
         }
     }
-    moves
+
+    /// Write an id to a file of the other group, which moves so many; whether there was nobody to be moved.
+    fn step(&mut self, file: &str, id: i32, one: &Shown, count: usize) -> bool {
+        if self.given_up.contains(&one.thread.key()) {
+            return true;
+        }
+        match write(self.kernel, &format!("{}/{file}", self.to), &id.to_string()) {
+            Ok(()) => self.moves.moved += count as u64,
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => (),
+            Err(error) => {
+                self.given_up.insert(one.thread.key());
+                self.moves.refused.push(refused(&one.name, &error));
+                return true;
+            }
+        }
+        false
+    }
 }
 
 pub fn refused(what: &str, why: &impl ToString) -> Refused {

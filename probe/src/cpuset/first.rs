@@ -1,13 +1,14 @@
 //! Control groups of version 1: a group of our own with the other CPUs, and everybody of the root group in it.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::{fs, io, thread};
 
 use anyhow::Context;
 
 use super::document::{Back, Document, Group, Hierarchy, Refused};
 use super::files::{refused, remove, transfer, write};
 use super::survey;
+use crate::bystanders::BEING_MADE;
 use crate::kernel::Kernel;
 use crate::place::CpuList;
 
@@ -67,6 +68,7 @@ fn cpus_of(kernel: &Kernel, group: &str) -> Option<String> {
 
 pub fn back(kernel: &Kernel, before: &Document, there: &Hierarchy) -> anyhow::Result<Back> {
     let (widened, mut left) = widen(kernel, &before.groups);
+    loosen(kernel, there)?;
     let moves = transfer(kernel, &there.group, &there.root, |_| true);
     left.extend(moves.refused);
     let kept: CpuList = before.cpus.parse().map_err(anyhow::Error::msg)?;
@@ -78,6 +80,22 @@ pub fn back(kernel: &Kernel, before: &Document, there: &Hierarchy) -> anyhow::Re
         widened,
         left,
     })
+}
+
+/// Give our group all CPUs, and wait for who is just being forked.
+///
+/// Of a child whose parent goes to the root group meanwhile the kernel does not look at the CPUs again (cpuset_fork in its
+/// kernel/cgroup/cpuset.c), so that all have theirs back before they go.
+fn loosen(kernel: &Kernel, there: &Hierarchy) -> anyhow::Result<()> {
+    let own = format!("{}/cpuset.cpus", there.group);
+    let root =
+        cpus_of(kernel, &there.root).with_context(|| format!("cannot read {}", there.root))?;
+    match write(kernel, &own, &root) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        done => done.with_context(|| format!("cannot write {root} to {own}"))?,
+    }
+    thread::sleep(BEING_MADE);
+    Ok(())
 }
 
 fn widen(kernel: &Kernel, groups: &BTreeMap<String, Group>) -> (u64, Vec<Refused>) {

@@ -30,10 +30,11 @@ const OTHERS: [&str; 12] = [
     "rdma",
 ];
 
-/// Where the cpusets are. Version 1 where both are mounted and it has them: a controller is in one of them only.
+/// Where the cpusets are. Version 1 where both are mounted and it has them: a controller is in one of them only. Of
+/// several mounts the last, which may hide the others.
 pub fn find(kernel: &Kernel) -> Option<(Hierarchy, MountEntry)> {
     let mounts = kernel.mounts();
-    let first = mounts.iter().find(|mount| {
+    let first = mounts.iter().rfind(|mount| {
         mount.kind == "cgroup"
             && words(&mount.super_options).any(|word| word == "cpuset")
             && kernel.text(format!("{}/cpuset.cpus", mount.at)).is_some()
@@ -41,7 +42,7 @@ pub fn find(kernel: &Kernel) -> Option<(Hierarchy, MountEntry)> {
     if let Some(mount) = first {
         return Some((hierarchy(Version::First, &mount.at, true), mount.clone()));
     }
-    let second = mounts.iter().find(|mount| {
+    let second = mounts.iter().rfind(|mount| {
         mount.kind == "cgroup2" && has(kernel, &format!("{}/cgroup.controllers", mount.at))
     })?;
     let is_handed_down = has(kernel, &format!("{}/cgroup.subtree_control", second.at));

@@ -146,3 +146,88 @@ fn particular(kernel: &Kernel, threads: &[Shown]) -> anyhow::Result<BTreeMap<Str
         .map(|one| (one.thread.key(), one.cpus.to_string()))
         .collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bystanders::laid::{Laid, one};
+
+    const ROOT: &str = "/sys/fs/cgroup/cpuset";
+
+    fn listed(laid: &Laid) -> Document {
+        list(&laid.kernel(), &one()).unwrap()
+    }
+
+    fn group(laid: &Laid, name: &str, cpus: &str, tasks: &str) {
+        laid.write(&format!("{ROOT}/{name}/cpuset.cpus"), cpus);
+        laid.write(&format!("{ROOT}/{name}/tasks"), tasks);
+    }
+
+    fn apart(document: &Document) -> Vec<(&str, Option<&str>)> {
+        let groups = document.groups.iter();
+        groups
+            .map(|(folder, group)| (&folder[ROOT.len() + 1..], group.apart.as_deref()))
+            .collect()
+    }
+
+    #[test]
+    fn programs_of_the_root_group_are_to_be_moved() {
+        let laid = Laid::with_cpusets("root-group");
+        let of_the_kernel = 0x0020_0000;
+        laid.thread(10, 0, "0-1");
+        laid.thread(11, of_the_kernel, "0-1");
+        laid.thread(12, 0, "1");
+        laid.thread(13, 0, "0");
+        laid.thread(14, 0, "0-1");
+        laid.write(&format!("{ROOT}/tasks"), "10\n11\n12\n13\n");
+        let found = listed(&laid);
+        assert_eq!(found.tasks.keys().collect::<Vec<_>>(), ["task:10:77"]);
+        assert_eq!((found.unfit, found.stands), (None, false));
+    }
+
+    #[test]
+    fn groups_lose_the_cpus_but_where_something_was_put_on_them() {
+        let laid = Laid::with_cpusets("groups");
+        laid.thread(10, 0, "1");
+        laid.thread(11, 0, "0-1");
+        group(&laid, "a", "0-1", "");
+        group(&laid, "a/b", "0-1", "11\n");
+        group(&laid, "c", "0-1", "11\n");
+        group(&laid, "c/d", "0-1", "");
+        group(&laid, "c/e", "0-1", "10\n11\n");
+        group(&laid, "f", "0", "");
+        group(&laid, "g", "1", "");
+        group(&laid, "unset", "", "");
+        let found = listed(&laid);
+        let expected = [
+            ("a", Some("0")),
+            ("a/b", Some("0")),
+            ("c", None),
+            ("c/d", Some("0")),
+            ("c/e", None),
+            ("f", None),
+            ("g", None),
+        ];
+        assert_eq!(apart(&found), expected);
+    }
+
+    #[test]
+    fn why_cpusets_cannot_be_used_is_told() {
+        let laid = Laid::with_cpusets("unfit");
+        let why = || listed(&laid).unfit.unwrap_or_default();
+        assert_eq!(why(), "");
+        laid.write("sys/devices/system/cpu/isolated", "1");
+        assert!(why().contains("booted with isolcpus=1"));
+        laid.mounted("rw", "rw,cpu,cpuset");
+        assert_eq!(
+            why(),
+            format!("a control group at {ROOT} would change cpu too")
+        );
+        laid.mounted("ro", "rw,cpuset");
+        assert!(why().ends_with("mounted read-only"));
+        laid.write("proc/sys/kernel/osrelease", "6.1.0-1-amd64");
+        assert!(why().starts_with("Linux 6.1.0-1-amd64 forgets"));
+        laid.write("proc/self/mountinfo", "");
+        assert!(why().starts_with("no control groups with cpusets"));
+    }
+}
