@@ -49,7 +49,7 @@ impl Laid {
     }
 
     pub fn write(&self, path: &str, text: &str) {
-        let file = self.0.join(path);
+        let file = self.kernel().path(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
     }
