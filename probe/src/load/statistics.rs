@@ -47,6 +47,18 @@ impl Durations {
         self.max = self.max.max(duration);
     }
 
+    /// The same duration so many times.
+    pub fn record_many(&mut self, duration: Nanoseconds, count: u32) {
+        if count == 0 {
+            return;
+        }
+        self.histogram.saturating_record_n(duration, count);
+        self.sum += u128::from(duration) * u128::from(count);
+        self.sum_of_squares += duration as f64 * duration as f64 * f64::from(count);
+        self.min = self.min.min(duration);
+        self.max = self.max.max(duration);
+    }
+
     pub fn merge(&mut self, other: &Self) {
         self.histogram
             .add(&other.histogram)

@@ -10,7 +10,8 @@ use super::key::{End, Key, Wire};
 use super::shapes::Shapes;
 use super::table::Table;
 use super::tcp::{self, Segment};
-use super::{ip, link, usual};
+use super::usual::{self, Usual};
+use super::{ip, link};
 
 /// Sums over connections that are over, and with [`Analysis::finish`] over all.
 #[derive(Debug, Default)]
@@ -89,17 +90,32 @@ impl Analysis {
     /// Take a packet in, by the shortest way.
     #[inline(always)]
     pub fn packet(&mut self, packet: &Packet) {
-        let Some(usual) = usual::read(packet) else {
+        let Some(Usual { wire, segment }) = usual::read(packet) else {
             self.take(&dissect(packet));
             return;
         };
-        let begins = usual.segment.has(tcp::SYN);
-        let lately = self.table.find_lately(usual.wire).filter(|_| !begins);
-        let known = lately.and_then(|(place, from)| Some((self.table.get(place)?, from)));
-        let Some((connection, from)) = known else {
-            return self.meet(usual.wire, packet);
+        let Some((place, from)) = self.table.find_lately(wire) else {
+            return self.meet(wire, packet);
         };
-        connection.take(from, &usual.segment, &mut self.shapes, &mut self.finished);
+        let connection = self.table.get(place);
+        let passes =
+            connection.is_some_and(|connection| connection.pass(from, &segment, &mut self.shapes));
+        if !passes {
+            self.stop_at(place, from, *packet);
+        }
+    }
+
+    /// A packet of this connection that does not go on as expected. It is read once more: what is kept of the first time for
+    /// this would be kept for each packet.
+    #[inline(never)]
+    fn stop_at(&mut self, place: usize, from: End, packet: Packet) {
+        let usual = usual::read(&packet).filter(|usual| !usual.segment.has(tcp::SYN));
+        match (usual, self.table.get(place)) {
+            (Some(Usual { segment, .. }), Some(connection)) => {
+                connection.take_whole(from, &segment, &mut self.shapes, &mut self.finished);
+            }
+            _ => drop(self.take(&dissect(&packet))),
+        }
     }
 
     /// A packet of a connection that is new, or was silent.

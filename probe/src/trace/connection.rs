@@ -163,7 +163,6 @@ impl Connection {
         shapes: &mut Shapes,
         finished: &mut Vec<Finished>,
     ) {
-        self.last_seen = segment.time;
         if !self.pass(from, segment, shapes) {
             self.take_whole(from, segment, shapes, finished);
         }
@@ -178,6 +177,7 @@ impl Connection {
         shapes: &mut Shapes,
         finished: &mut Vec<Finished>,
     ) {
+        self.last_seen = segment.time;
         self.catch_up();
         let way = self.ways.of(from);
         way.counts.packets += 1;

@@ -212,7 +212,7 @@ pub fn document(
     (client, server): (Side, Side),
     sums: &Sums,
     ignored: BTreeMap<String, u64>,
-    requests: &Requests,
+    requests: &mut Requests,
     joined: Option<JoinDocument>,
 ) -> Document {
     let mut document = Document {

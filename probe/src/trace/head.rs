@@ -108,6 +108,15 @@ fn may_be_target(method: &[u8], target: &[u8]) -> bool {
     }
 }
 
+/// Whether an empty line is among these bytes, which ends a head.
+pub fn may_end(bytes: &[u8]) -> bool {
+    let pairs = bytes.iter().zip(bytes.get(1..).unwrap_or_default());
+    // To its end, for then the compiler compares many at once.
+    pairs.fold(false, |found, (one, next)| {
+        found | ((*one == b'\n') & ((*next == b'\r') | (*next == b'\n')))
+    })
+}
+
 /// Read a head. None while its end is missing; an error when it is none.
 pub fn whole(kind: Kind, bytes: &[u8]) -> Result<Option<Head>, NoHead> {
     // Only what is written is read of these: filling them all would take longer than reading a head.
@@ -234,6 +243,22 @@ mod tests {
         assert_eq!(cut(Kind::Response, b"HTTP/1.1 4").status, 0);
         assert!(cut(Kind::Request, b"HE").method.is(""));
         assert!(cut(Kind::Request, b"\xff\xff \x00").method.is(""));
+    }
+
+    #[test]
+    fn no_head_ends_without_an_empty_line() {
+        for (bytes, ends) in [
+            (&b""[..], false),
+            (b"\n", false),
+            (b"GET / HTTP/1.1\r\nHost: a\r\n", false),
+            (b"GET / HTTP/1.1\r\nHost: a\r\n\r", true),
+            (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", true),
+            (b"GET / HTTP/1.1\nHost: a\n\n", true),
+        ] {
+            assert_eq!(may_end(bytes), ends, "{bytes:?}");
+            let whole = matches!(whole(Kind::Request, bytes), Ok(Some(_)));
+            assert!(ends || !whole);
+        }
     }
 
     #[test]

@@ -26,9 +26,14 @@ impl History {
     pub fn push(&mut self, seen: Seen) {
         match self.ring.get_mut(usize::from(self.next)) {
             Some(place) => *place = seen,
-            None => self.ring.push(seen),
+            None => self.grow(seen),
         }
         self.next = (self.next + 1) % MOST;
+    }
+
+    #[cold]
+    fn grow(&mut self, seen: Seen) {
+        self.ring.push(seen);
     }
 
     /// The newest for which `fits` holds.

@@ -1,12 +1,9 @@
 //! Captures as nobody should make them: whatever the bytes, there is a document, and no panic.
 
-use super::entries;
+use super::{entries, wire};
 
 #[path = "../../tests/it/trace_support/samples.rs"]
 mod samples;
-#[path = "../../tests/it/trace_support/wire.rs"]
-#[allow(dead_code)]
-mod wire;
 
 use samples::{captures, conversation, heads, options};
 use wire::Pcap;

@@ -120,31 +120,32 @@ impl Key {
 /// Addresses and ports as they stand in an IPv4 packet: the source's, then the destination's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wire {
-    pub addresses: u64,
+    pub source: u32,
+    pub destination: u32,
     pub ports: u32,
 }
 
 impl Wire {
     /// What stands in packets from one end of a connection.
     pub fn of(key: &Key, from: End) -> Wire {
-        let (low, high) = (u64::from(key.low as u32), u64::from(key.high as u32));
-        match from {
-            End::Low => Wire {
-                addresses: low << 32 | high,
-                ports: key.ports,
-            },
-            End::High => Wire {
-                addresses: high << 32 | low,
-                ports: key.ports.rotate_left(16),
-            },
+        let (low, high) = (key.low as u32, key.high as u32);
+        let (source, destination, ports) = match from {
+            End::Low => (low, high, key.ports),
+            End::High => (high, low, key.ports.rotate_left(16)),
+        };
+        Wire {
+            source,
+            destination,
+            ports,
         }
     }
 
     #[inline]
     pub fn hash(self, seed: u64) -> u64 {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let addresses = u64::from(self.source) << 32 | u64::from(self.destination);
         let ports = u64::from(self.ports) << 24;
-        let product = (self.addresses ^ ports ^ seed).wrapping_mul(ODD);
+        let product = (addresses ^ ports ^ seed).wrapping_mul(ODD);
         product >> 32
     }
 }

@@ -30,12 +30,14 @@ mod ip;
 mod join;
 mod key;
 mod lane;
+mod lately;
 mod link;
 mod mark;
 mod pairs;
 mod pcap;
 mod pcapng;
 mod reader;
+mod repeated;
 mod requests;
 mod shapes;
 mod stream;
@@ -52,6 +54,12 @@ mod writes;
 pub mod entries;
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod short_way_tests;
+#[cfg(test)]
+#[path = "../../tests/it/trace_support/wire.rs"]
+#[allow(dead_code)]
+mod wire;
 
 use analysis::Analysis;
 use capture::{Capture, NO_FORMAT};
@@ -193,7 +201,7 @@ fn read_by<R: Read>(
         sides,
         &analysis.sums,
         ignored,
-        &requests,
+        &mut requests,
         None,
     ))
 }

@@ -182,13 +182,15 @@ impl Reader {
             return (0, None);
         };
         let before = pieces.len();
-        let read = if before == 0 {
-            head::whole(kind, piece.bytes)
-        } else {
+        let is_cut = (piece.bytes.len() as u64) < piece.length;
+        let read = if before > 0 {
             pieces.extend_from_slice(piece.bytes);
             head::whole(kind, pieces)
+        } else if is_cut && !head::may_end(piece.bytes) {
+            Ok(None)
+        } else {
+            head::whole(kind, piece.bytes)
         };
-        let is_cut = (piece.bytes.len() as u64) < piece.length;
         match read {
             Ok(Some(head)) => {
                 let length = head.length.unwrap_or_default().saturating_sub(before);

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 
-use crate::load::statistics::{Durations, Summary};
+use crate::load::statistics::Summary;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::finished::Finished;
 use super::pairs::Joined;
+use super::repeated::Repeated;
 
 pub struct Requests {
     out: Option<BufWriter<File>>,
@@ -20,7 +21,7 @@ pub struct Requests {
     pub unasked: u64,
     /// Responses by the first digit of their status, 0 for those where that was not captured.
     classes: [u64; CLASSES],
-    spreads: Box<Spreads<Durations>>,
+    spreads: Box<Spreads<Repeated>>,
 }
 
 /// HTTP's first digits are 1 to 5.
@@ -125,8 +126,8 @@ impl Requests {
         self.out.as_mut().map_or(Ok(()), Write::flush)
     }
 
-    pub fn summaries(&self) -> Spreads<Summary> {
-        let spreads = &*self.spreads;
+    pub fn summaries(&mut self) -> Spreads<Summary> {
+        let spreads = &mut *self.spreads;
         Spreads {
             connect_ns: spreads.connect_ns.summary(),
             send_ns: spreads.send_ns.summary(),

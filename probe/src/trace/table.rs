@@ -2,38 +2,31 @@
 
 use super::connection::Connection;
 use super::key::{End, Key, Wire};
+use super::lately::Lately;
 
 /// Connections, found by their ends. Places are indexes and stay as they are while others come.
 pub struct Table {
     connections: Vec<Connection>,
     /// Open addressing: a place plus one, 0 where there is none.
     slots: Vec<u32>,
-    /// Where connections are whose packets came lately, by what stands in these: one place for each remainder.
-    lately: Vec<Lately>,
+    lately: Lately,
     seed: u64,
     most: usize,
     hand: usize,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Lately {
-    wire: Wire,
-    /// The place, plus one, twice, and one more for the higher end; 0 where there is none.
-    found: u32,
-}
-
 /// So many are looked at to find one that may be forgotten.
 const LOOKED_AT: usize = 64;
 const FEWEST_SLOTS: usize = 64;
-/// Both directions of as many connections as there are slots.
-const LATELY: usize = 1 << 13;
+/// Each connection has two directions, at most one in two slots, and a direction seldom the place of another.
+const ROOM_LATELY: usize = 4;
 
 impl Table {
     pub fn new(most: usize, seed: u64) -> Table {
         Table {
             connections: Vec::new(),
             slots: vec![0; FEWEST_SLOTS],
-            lately: vec![Lately::default(); LATELY],
+            lately: Lately::new(FEWEST_SLOTS * ROOM_LATELY, seed),
             seed,
             most: most.max(1),
             hand: 0,
@@ -59,31 +52,14 @@ impl Table {
         }
     }
 
-    /// The connection of a packet in which this stands, if others came lately, and the end that it comes from.
+    /// The same for what stands in a packet, if such packets came lately, and the end that they come from.
     #[inline]
     pub fn find_lately(&self, wire: Wire) -> Option<(usize, End)> {
-        let lately = self.lately.get(wire.hash(self.seed) as usize % LATELY)?;
-        let place = (lately.found / 2).checked_sub(1)? as usize;
-        let end = match lately.found % 2 {
-            0 => End::Low,
-            _ => End::High,
-        };
-        (lately.wire == wire).then_some((place, end))
+        self.lately.find(wire)
     }
 
     pub fn came_lately(&mut self, wire: Wire, place: usize, from: End) {
-        let found = (place as u32 + 1) * 2 + u32::from(from == End::High);
-        self.lately[wire.hash(self.seed) as usize % LATELY] = Lately { wire, found };
-    }
-
-    fn forget_lately(&mut self, key: &Key) {
-        for from in [End::Low, End::High] {
-            let wire = Wire::of(key, from);
-            let lately = &mut self.lately[wire.hash(self.seed) as usize % LATELY];
-            if lately.wire == wire {
-                *lately = Lately::default();
-            }
-        }
+        self.lately.note(wire, place, from);
     }
 
     pub fn is_full(&self) -> bool {
@@ -96,6 +72,7 @@ impl Table {
         self.connections.push(connection);
         if (place + 1) * 2 > self.slots.len() {
             self.slots = vec![0; self.slots.len() * 2];
+            self.lately = Lately::new(self.slots.len() * ROOM_LATELY, self.seed);
             for place in 0..self.connections.len() {
                 self.enter(place);
             }
@@ -109,7 +86,7 @@ impl Table {
     pub fn replace(&mut self, place: usize, connection: Connection) -> Option<Connection> {
         self.leave(place);
         let old = std::mem::replace(self.connections.get_mut(place)?, connection);
-        self.forget_lately(&old.key);
+        self.lately.forget(&old.key);
         self.enter(place);
         Some(old)
     }

@@ -162,7 +162,12 @@ pub fn side_by_side<R: Read>(
         .context("neither capture is the client's end")?;
     let joined = is_common.then(|| join.document());
     Ok(document::document(
-        documents, sides, sums, ignored, &requests, joined,
+        documents,
+        sides,
+        sums,
+        ignored,
+        &mut requests,
+        joined,
     ))
 }
 

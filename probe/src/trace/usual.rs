@@ -50,7 +50,8 @@ pub fn read<'a>(packet: &Packet<'a>) -> Option<Usual<'a>> {
     let length = u32::from(half(16)).checked_sub(IP_HEADERS + option_bytes as u32)?;
     Some(Usual {
         wire: Wire {
-            addresses: u64::from(word(26)) << 32 | u64::from(word(30)),
+            source: word(26),
+            destination: word(30),
             ports: word(34),
         },
         segment: Segment {

@@ -82,9 +82,13 @@ impl LastWrite {
         self.ended == 0
     }
 
-    /// Full segments in order, of a message that goes on.
-    pub fn go_on(&mut self, content: u32) {
+    /// Segments in order, of a message that goes on: full ones, or such that the last one `ends` what was written, or it all.
+    pub fn go_on(&mut self, content: u32, ends: bool) {
         self.full = self.full.saturating_add(content);
+        if ends {
+            self.ended = if self.is_lost { 0 } else { self.full };
+            (self.full, self.is_lost) = (0, false);
+        }
     }
 
     /// Something came out of order, or again.

@@ -13,7 +13,6 @@ use crate::trace::tcp::{self, Segment};
 
 /// One direction of a connection: what is expected of it, and what came so.
 #[derive(Debug, Default)]
-#[repr(align(64))]
 pub struct Stride {
     /// The sequence number of the next byte.
     expected: u32,
@@ -25,6 +24,8 @@ pub struct Stride {
     skippable: u32,
     /// Unless a message may begin with such a byte.
     beware: Option<u8>,
+    /// Whether the end of the message only shows by what comes next.
+    is_open: bool,
     pub last_bare: Bare,
     passed: Passed,
 }
@@ -61,6 +62,8 @@ struct Passed {
     acks: u32,
     /// Bytes that the other end has acknowledged.
     acknowledged: u32,
+    /// Whether the last of them ended a write.
+    ends: bool,
     /// When the last of the bytes came.
     time: Time,
 }
@@ -73,7 +76,7 @@ const USUAL_OPTIONS: usize = 12;
 impl Connection {
     /// Note a segment that goes on as expected. False if it does not, and then nothing is done.
     #[inline(always)]
-    pub(super) fn pass(&mut self, from: End, segment: &Segment, shapes: &mut Shapes) -> bool {
+    pub fn pass(&mut self, from: End, segment: &Segment, shapes: &mut Shapes) -> bool {
         let (stride, other) = self.strides.from(from);
         let controls = tcp::SYN | tcp::FIN | tcp::RST | tcp::ACK;
         let news = segment.acknowledgement.wrapping_sub(other.acked);
@@ -97,16 +100,21 @@ impl Connection {
             stride.passed.acks += 1;
         } else {
             let full = self.mss.saturating_sub(segment.option_bytes).max(1);
+            let is_full = segment.length == full || segment.length % full == 0;
             let is_expected = segment.sequence == stride.expected
                 && segment.length <= stride.skippable
-                && (segment.length == full || segment.length % full == 0);
+                && (is_full || stride.is_open);
             let begins =
                 || stride.beware.is_some() && segment.payload.first().copied() == stride.beware;
             if !is_expected || begins() {
                 return false;
             }
             stride.expected = stride.expected.wrapping_add(segment.length);
-            stride.skippable -= segment.length;
+            stride.skippable = match is_full {
+                true => stride.skippable - segment.length,
+                false => 0,
+            };
+            stride.passed.ends = !is_full;
             stride.passed.bytes += segment.length;
             stride.passed.segments += 1;
             stride.passed.coalesced += u32::from(segment.length + segment.option_bytes > self.mss);
@@ -118,6 +126,7 @@ impl Connection {
             };
             shapes.sizes(kind).record(segment.length);
         }
+        self.last_seen = segment.time;
         other.acked = segment.acknowledgement;
         other.passed.acknowledged += news;
         other.until_awaited -= news;
@@ -128,7 +137,17 @@ impl Connection {
     #[inline]
     pub(super) fn catch_up(&mut self) {
         for from in [End::Low, End::High] {
-            let passed = std::mem::take(&mut self.strides.of(from).passed);
+            let stride = self.strides.of(from);
+            let Passed {
+                segments,
+                acks,
+                acknowledged,
+                ..
+            } = stride.passed;
+            if segments | acks | acknowledged == 0 {
+                continue;
+            }
+            let passed = std::mem::take(&mut stride.passed);
             if passed.segments > 0 {
                 self.account_for_segments(from, &passed);
             }
@@ -148,7 +167,7 @@ impl Connection {
         way.counts.segments += u64::from(passed.segments);
         way.counts.coalesced += u64::from(passed.coalesced);
         way.reader.miss(u64::from(passed.bytes));
-        way.write.go_on(passed.bytes);
+        way.write.go_on(passed.bytes, passed.ends);
         let edge = way.stream.edge() + u64::from(passed.bytes);
         if way.reader.is_open() {
             self.exchanges.extend(kind, edge, passed.time);
@@ -208,6 +227,7 @@ impl Connection {
             let (skippable, beware) = way.reader.passable(kind);
             stride.skippable = skippable.min(u64::from(FARTHEST)) as u32;
             stride.beware = beware;
+            stride.is_open = way.reader.is_open();
         }
     }
 }

@@ -1,0 +1,201 @@
+//! Most packets take a short way through the analysis; whatever is said of them must be what the long way says.
+
+use super::analysis::{Analysis, dissect};
+use super::capture::Capture;
+use super::connection::Connection;
+use super::entries;
+
+use super::wire::{GET, Packet, Pcap, Talk, reply};
+
+/// A message of a server's, or of something else.
+fn answer(random: &mut fastrand::Rng) -> Vec<u8> {
+    let length = random.usize(0..30_000);
+    match random.u8(0..8) {
+        0 => b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec(),
+        1 => {
+            let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+            let mut message = head.to_vec();
+            for _ in 0..random.usize(0..3) {
+                let length = random.usize(1..9_000);
+                message.extend(format!("{length:x}\r\n").into_bytes());
+                message.extend(vec![b'c'; length]);
+                message.extend(b"\r\n");
+            }
+            [message, b"0\r\n\r\n".to_vec()].concat()
+        }
+        // Until the connection closes, and with bytes that a message may begin with.
+        2 => [
+            &b"HTTP/1.0 200 OK\r\n\r\n"[..],
+            &b"oHHTTP/1.".repeat(length / 9),
+        ]
+        .concat(),
+        3 => b"\x16\x03\x01 encrypted ".repeat(length / 15),
+        _ => reply(length),
+    }
+}
+
+fn question(random: &mut fastrand::Rng) -> Vec<u8> {
+    match random.u8(0..6) {
+        0 => [GET, GET].concat().into_bytes(),
+        1 => {
+            let length = random.usize(0..20_000);
+            let head = format!("POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
+            [head.into_bytes(), vec![b'p'; length]].concat()
+        }
+        2 => b"anything else".to_vec(),
+        _ => GET.as_bytes().to_vec(),
+    }
+}
+
+/// Let the other end acknowledge, now and then, or complain.
+fn acknowledge(talk: &mut Talk, from_client: bool, random: &mut fastrand::Rng) {
+    for _ in 0..random.usize(0..3) {
+        let ack = match from_client {
+            true => talk.client_acks(),
+            false => talk.server_acks(),
+        };
+        match random.u8(0..12) {
+            0 => ack.acknowledgement = ack.acknowledgement.wrapping_sub(random.u32(0..5_000)),
+            1 => ack.id = ack.id.wrapping_sub(1),
+            2 => ack.acknowledgement = ack.acknowledgement.wrapping_add(random.u32(0..5_000)),
+            _ => {}
+        }
+    }
+    if from_client && random.u8(0..10) == 0 {
+        let end = talk.server.sequence;
+        talk.client_sacks(end.wrapping_sub(3_000), &[(end.wrapping_sub(1_500), end)]);
+    }
+}
+
+/// Something happens to the last packet.
+fn happen(talk: &mut Talk, random: &mut fastrand::Rng) {
+    let Some(last) = talk.packets.last().cloned() else {
+        return;
+    };
+    let count = talk.packets.len();
+    match random.u8(0..60) {
+        0 => talk.packets.push(last),
+        1 => drop(talk.resend(&last)),
+        2 => drop(talk.lose()),
+        3 if count > 4 => talk.packets.swap(count - 1, count - 3),
+        4 => talk.wait(random.u64(0..10_000_000)),
+        5 if count > 4 => {
+            let lost = talk.packets.remove(count - 3);
+            talk.resend(&lost);
+        }
+        6 => talk.packets[count - 1].flags = random.u8(..),
+        _ => {}
+    }
+}
+
+fn talk(random: &mut fastrand::Rng) -> Vec<Packet> {
+    let client = format!("10.0.0.{}:{}", random.u8(2..4), random.u16(40_000..40_002));
+    let mut talk = Talk::between(&client, "10.0.0.1:80");
+    talk.mss = [1460, 536][random.usize(0..2)];
+    talk.has_stamps = random.u8(0..4) > 0;
+    for side in [&mut talk.client, &mut talk.server] {
+        side.sequence = side.sequence.wrapping_sub(random.u32(0..2) * 5_010_000);
+    }
+    talk.handshake();
+    let stamps = if talk.has_stamps { 12 } else { 0 };
+    let full = usize::from(talk.mss) - stamps;
+    let sizes = [full, full, full, 3 * full, 500];
+    for _ in 0..random.usize(1..6) {
+        for segment in question(random).chunks(full) {
+            talk.ask(segment);
+            happen(&mut talk, random);
+            acknowledge(&mut talk, false, random);
+        }
+        let size = sizes[random.usize(0..sizes.len())];
+        for segment in answer(random).chunks(size) {
+            talk.answer(segment);
+            happen(&mut talk, random);
+            if random.u8(0..3) == 0 {
+                acknowledge(&mut talk, true, random);
+            }
+        }
+        acknowledge(&mut talk, true, random);
+    }
+    if random.bool() {
+        talk.finish();
+    }
+    // The capture may begin later.
+    let unseen = random.usize(0..8).saturating_sub(4);
+    talk.packets.split_off(unseen.min(talk.packets.len()))
+}
+
+/// What several connections say at a time.
+fn capture(seed: u64) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let count = random.usize(1..5);
+    let talks = (0..count).map(|_| talk(&mut random));
+    let mut talks: Vec<_> = talks.map(Vec::into_iter).collect();
+    let mut packets = Vec::new();
+    while !talks.is_empty() {
+        let which = random.usize(0..talks.len());
+        let next: Vec<_> = talks[which].by_ref().take(random.usize(1..6)).collect();
+        if next.is_empty() {
+            drop(talks.remove(which));
+        }
+        packets.extend(next);
+    }
+    let snap = [262_144, 262_144, 96, 80, 66, 54][random.usize(0..6)];
+    let pcap = Pcap {
+        is_big_endian: random.bool(),
+        snap,
+        ..Pcap::default()
+    };
+    pcap.file(&packets)
+}
+
+#[test]
+fn the_short_way_says_what_the_long_one_says() {
+    for seed in 0..1_500 {
+        entries::capture(&capture(seed));
+    }
+}
+
+#[test]
+fn places_that_others_take_over_are_forgotten() {
+    for seed in 0..300 {
+        let file = capture(seed);
+        let [mut short, mut long] = [(); 2].map(|()| Analysis::new(2, seed));
+        let mut capture = Capture::open(file.as_slice());
+        capture.each(usize::MAX, |packet| {
+            short.packet(packet);
+            long.take_by(Connection::take_whole, &dissect(packet));
+        });
+        let [short, long] = [short, long].map(|mut analysis| {
+            analysis.finish();
+            format!("{:?} {:?}", analysis.sums, analysis.finished)
+        });
+        assert_eq!(short, long, "seed {seed}");
+    }
+}
+
+#[test]
+fn usual_packets_are_read_as_others_are() {
+    let mut usual = 0;
+    for seed in 0..300 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut file = capture(seed);
+        // Some bytes of headers are something else.
+        for _ in 0..random.usize(0..200) {
+            let at = random.usize(24..file.len());
+            file[at] = random.u8(..);
+        }
+        let mut capture = Capture::open(file.as_slice());
+        capture.each(usize::MAX, |packet| {
+            let Some(read) = super::usual::read(packet) else {
+                return;
+            };
+            usual += 1;
+            let dissected = dissect(packet).expect("what is usual is no stranger");
+            let wire = super::key::Wire::of(&dissected.key, dissected.from);
+            assert_eq!(read.wire, wire);
+            let said = |segment| format!("{segment:?}");
+            assert_eq!(said(read.segment), said(dissected.segment));
+        });
+    }
+    assert!(usual > 10_000, "{usual}");
+}
