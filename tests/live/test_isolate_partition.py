@@ -2,7 +2,7 @@
 ask for, which the lab's does not. As `nearmetal isolate` does it; the guest has no Python, so what does it runs here.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from nearmetal.config import Paths
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import standing, tiers
 from nearmetal.lab.image import Image
+from nearmetal.lab.ledger import held
 from nearmetal.model import Change, Machine
 
 from . import later_kernel
@@ -85,31 +86,50 @@ async def test_a_partition_is_made_and_given_back(guest: Machine) -> None:
     assert (await guest.exec(["test", "-d", GROUP])).status == 0
     assert {one.outcome for one in await standing.off(guest, path)} <= {"restored", "already so"}
     same(before, await state(guest))
-    await is_left_alone(guest, path)
+    for steps in range(len(STEPS) + 1):
+        await dies_after(guest, path, changes, steps)
+        same(before, await state(guest))
+    await is_left_alone(guest)
 
 
 async def stands(guest: Machine, path: Path, elsewhere: list[str]) -> None:
     """Who pins meanwhile keeps that; what is started in the partition runs there, and goes on when it is no more."""
     assert (await guest.get(f"{GROUP}/cpuset.cpus.partition")).strip() == b"isolated"
-    held = await standing.held_changes(guest, path)
+    there = await standing.held_changes(guest, path)
     assert {one.change.kind: one.state for one in await standing.status(guest, path)}["cpuset"] == "holds"
     started = [*elsewhere, await inherited(guest), *await start(guest, "0", "0-1")]
     assert await where(guest, started) == ["0", "0", "0", "0"]
     assert (await guest.exec(["taskset", "-c", "1", "true"])).status == 1
-    inside = await guest.exec([*standing.within(held, guest.probe), "sh", "-c", "taskset -cp $$; exit 7"])
+    inside = await guest.exec([*standing.within(there, guest.probe), "sh", "-c", "taskset -cp $$; exit 7"])
     assert (inside.status, inside.text.rsplit(":", 1)[1].strip()) == (7, "1")
-    (left,) = await start_within(guest, held)
+    (left,) = await start_within(guest, there)
     assert {one.outcome for one in await standing.off(guest, path)} <= {"restored", "already so"}
     assert await where(guest, [*started, left]) == ["0", "0-1", "0", "0-1", "1"]
     await guest.exec(["kill", left])
 
 
-async def start_within(guest: Machine, held: tuple[Change, ...]) -> list[str]:
-    ended = await guest.exec([*standing.within(held, guest.probe), "sh", "-c", START, "start", "1"])
+async def start_within(guest: Machine, there: tuple[Change, ...]) -> list[str]:
+    ended = await guest.exec([*standing.within(there, guest.probe), "sh", "-c", START, "start", "1"])
     return ended.text.split()
 
 
-async def is_left_alone(guest: Machine, path: Path) -> None:
+STEPS = (
+    "echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control",
+    f"mkdir {GROUP}",
+    f"echo 1 >{GROUP}/cpuset.cpus",
+)
+
+
+async def dies_after(guest: Machine, path: Path, changes: Sequence[Change], steps: int) -> None:
+    """Written down, and no more done than the first steps of it."""
+    change = next(one for one in changes if one.kind == "cpuset")
+    with held(path) as ledger:
+        ledger.changing(change.model_copy(update={"before": change.after}))
+    await guest.exec(["sh", "-ec", "\n".join(STEPS[:steps])])
+    assert {one.outcome for one in await standing.off(guest, path)} == {"restored"}
+
+
+async def is_left_alone(guest: Machine) -> None:
     """A partition would drive away what was put on that CPU: affinities are used, and that is told."""
     (there,) = await start(guest, "1")
     cpusets = await hosts.cpusets(guest, guest.probe, [1])
