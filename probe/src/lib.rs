@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
+mod agent;
 mod at;
 mod awake;
 mod boot;
@@ -51,6 +52,7 @@ struct Cli {
 enum Verb {
     Load(load::Args),
     Serve(serve::Args),
+    Agent(agent::Args),
     At(at::Args),
     Awake(awake::Args),
     Bystanders(bystanders::Args),
@@ -78,6 +80,7 @@ pub fn main() -> ExitCode {
     let result = match verb {
         Verb::Load(args) => load::run(args),
         Verb::Serve(args) => serve::run(args),
+        Verb::Agent(args) => agent::run(args),
         Verb::At(args) => at::run(args),
         Verb::Awake(args) => awake::run(args),
         Verb::Bystanders(args) => bystanders::run(args),

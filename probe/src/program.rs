@@ -1,12 +1,12 @@
-//! A program that this process is to become.
+//! A program that this process is to become, or to start.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 
 use rustix::fs::Access;
 
@@ -56,6 +56,16 @@ impl Program {
     /// Replace this process. Returns only when that fails, with the exit status for it and a line that says why.
     pub fn execute(mut self) -> (u8, String) {
         let error = self.command.exec();
+        self.refused(&error)
+    }
+
+    /// Start it as a child of this process, made ready by `prepare`. When that fails, as with `execute`.
+    pub fn spawn(mut self, prepare: impl FnOnce(&mut Command)) -> Result<Child, (u8, String)> {
+        prepare(&mut self.command);
+        self.command.spawn().map_err(|error| self.refused(&error))
+    }
+
+    fn refused(&self, error: &io::Error) -> (u8, String) {
         let (status, remedy) = match error.kind() {
             ErrorKind::NotFound => (
                 NOT_FOUND,

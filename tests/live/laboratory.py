@@ -36,9 +36,11 @@ def spec(**settings: object) -> MachineSpec:
     return MachineSpec.model_validate({"memory": "256MiB", "accel": "tcg", **settings})
 
 
-async def machine(lab: Lab, kind: str, spec: MachineSpec, role: Role = "server", cpus: str = str(OWN_CPU)) -> Machine:
+async def machine(
+    lab: Lab, kind: str, spec: MachineSpec, role: Role = "server", cpus: str = str(OWN_CPU), logins: bool = False
+) -> Machine:
     site = await lab.site("local")
-    return await lab.attach(await lab.create(EnvironmentSpec(kind=kind), spec, role, "boot", cpus, site))
+    return await lab.attach(await lab.create(EnvironmentSpec(kind=kind), spec, role, "boot", cpus, site, logins=logins))
 
 
 def stage(server: Machine, *clients: Machine) -> LabStage:

@@ -10,11 +10,11 @@ import pytest
 import pytest_asyncio
 
 from nearmetal.config import Paths
-from nearmetal.environments.qemu import QemuMachine
 from nearmetal.lab import link, network, trunk
 from nearmetal.lab.image import Image
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.qemu.guest import QemuMachine
 from nearmetal.lab.site import must
 from nearmetal.lab.sites import Sites, opener
 from nearmetal.model import HostSpec, LinkSpec, Site
@@ -68,9 +68,9 @@ async def hosts(lab_image: Image, tmp_path: Path) -> AsyncIterator[Hosts]:
     async with laboratory() as lab:
         named = {}
         for name in ("one", "two"):
-            guest = await machine(lab, "qemu", spec(memory="512MiB"))
+            guest = await machine(lab, "qemu", spec(memory="512MiB"), logins=True)
             assert isinstance(guest, QemuMachine)
-            where = f"root@127.0.0.1:{guest.endpoint.port}"
+            where = f"root@127.0.0.1:{guest.ssh_port}"
             named[name] = HostSpec.model_validate(
                 {"ssh": where, "trunk": guest.address, "key": str(keys / "client"), "host_key": known}
             )

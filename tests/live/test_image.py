@@ -131,6 +131,8 @@ def running(argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
+UNSIGNED = "8192"
+"""What a kernel says of itself that has loaded modules without a signature, and nothing else."""
 MOUNTED = {
     "/": "ext4",
     "/dev": "devtmpfs",
@@ -219,7 +221,7 @@ async def test_a_guest_boots_serves_and_goes(guest: Guest) -> None:
     mounted = dict(line.split() for line in (await guest.said("findmnt -rno TARGET,FSTYPE")).splitlines())
     assert mounted == MOUNTED
     assert await guest.said("stat -c %a /tmp /run/nearmetal /dev/shm") == "1777\n755\n1777"
-    assert await guest.said("modprobe -a sch_netem 9p vxlan tcp_bbr && cat /proc/sys/kernel/tainted") == "0"
+    assert await guest.said("modprobe -a sch_netem 9p vxlan tcp_bbr && cat /proc/sys/kernel/tainted") == UNSIGNED
     assert await guest.said("ps -eo stat= | grep -c '^Z' || true") == "0"
     assert "nearmetal: up after" in guest.console.read_text()
 

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from nearmetal.config import Paths
-from nearmetal.environments.qemu import QemuEnvironment, QemuMachine
-from nearmetal.errors import BadInput, MachineLost, NotProvisioned, TimedOut
+from nearmetal.environments.qemu import QemuEnvironment
+from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
 from nearmetal.lab import probe
 from nearmetal.lab.image import Image
 from nearmetal.lab.qemu import accelerator, arguments, monitor
+from nearmetal.lab.qemu.guest import QemuMachine
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 from tests.conftest import OWN_CPU
@@ -109,11 +110,10 @@ async def test_a_guest_is_what_was_ordered(make: Make, notes: Notes, token: str)
     hashed = await machine.exec(["sha256sum", machine.probe])
     assert hashed.text.split()[0] == probe.sha256()
     assert (await machine.exec(["no-such-program"])).status == 127
-    with pytest.raises(BadInput, match="name of a program"):
-        await machine.exec(["a=b"])
+    assert (await machine.exec(["a=b"])).status == 127
     with pytest.raises(TimedOut):
         await machine.exec(["sleep", "300"], timeout=1)
-    assert "sleep" not in (await machine.exec(["ps", "ax"])).text
+    assert "sleep 300" not in (await machine.exec(["ps", "ax"])).text
     server = await machine.spawn(["lighttpd", "-D", "-f", "/etc/nearmetal/lighttpd.conf"])
     fetch = ["ip", "netns", "exec", token, sys.executable, "-c", FETCH, machine.address]
     await machine.site.exec(["ip", "-netns", token, "address", "add", "10.111.255.254/16", "dev", "switch"])
@@ -172,11 +172,11 @@ async def test_a_guest_that_does_not_boot_shows_its_console(make: Make) -> None:
 
 
 @pytest.mark.long  # it waits for as long as a slow guest may take
-async def test_a_guest_without_an_ssh_server_says_so_on_its_console(
+async def test_a_guest_without_a_control_network_says_so_on_its_console(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(QemuMachine, "boot_limit", 60.0)
-    with pytest.raises(NotProvisioned, match="nothing answered by SSH within 60 s") as caught:
+    with pytest.raises(NotProvisioned, match="its agent did not answer within 60 s") as caught:
         await make(spec(kernel_arguments=["nearmetal.control="]), cpus=str(OWN_CPU))
     assert "so no sshd" in caught.value.what
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from nearmetal.environments.qemu import QemuEnvironment, QemuMachine
+from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.lab import network
 from nearmetal.lab.image import Image
 from nearmetal.lab.qemu import arguments, snapshot
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
+from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order
 from tests.conftest import OWN_CPU
 from tests.restored import share_cache
 
@@ -76,7 +76,7 @@ def making() -> list[int]:
     return found
 
 
-async def tell(machine: QemuMachine, script: str) -> list[str]:
+async def tell(machine: Machine, script: str) -> list[str]:
     told = await machine.exec(["sh", "-c", script])
     assert told.status == 0, told
     return told.text.split()
@@ -143,7 +143,7 @@ async def test_restored_guests_are_machines_of_their_own(switch: str, lab_image:
             await environment.destroy(handle, site)
 
 
-async def is_what_was_ordered(machine: QemuMachine, one: Order) -> None:
+async def is_what_was_ordered(machine: Machine, one: Order) -> None:
     assert one.port is not None
     before = time.time()
     told = await tell(
@@ -164,7 +164,7 @@ async def is_what_was_ordered(machine: QemuMachine, one: Order) -> None:
     assert machine.arch == os.uname().machine
 
 
-async def boots_for_itself(machine: QemuMachine, one: Order) -> None:
+async def boots_for_itself(machine: Machine, one: Order) -> None:
     """A restored guest that is restarted is the same machine: its disk, its name, its place."""
     before = machine.boot_id
     await machine.reboot()

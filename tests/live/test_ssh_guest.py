@@ -35,7 +35,7 @@ async def lab(lab_image: Image) -> AsyncIterator[Lab]:
     made = Lab(token, ledger, sites, Path("/proc/sys/kernel/random/boot_id").read_text().strip())
     try:
         handle = await made.create(
-            EnvironmentSpec(kind="qemu"), spec(), "server", "boot", str(OWN_CPU), await made.site("local")
+            EnvironmentSpec(kind="qemu"), spec(), "server", "boot", str(OWN_CPU), await made.site("local"), logins=True
         )
         guest = await made.attach(handle)
         keys = lab_keys(Paths.default().state)

@@ -44,7 +44,7 @@ async def lab(lab_image: Image) -> AsyncIterator[Lab]:
 async def inside(lab: Lab) -> Mapping[str, Any]:
     """A guest that stands for what is inside of vSphere's machine: how one logs in."""
     site = await lab.site("local")
-    handle = await lab.create(EnvironmentSpec(kind="qemu"), spec(), "server", "boot", str(OWN_CPU), site)
+    handle = await lab.create(EnvironmentSpec(kind="qemu"), spec(), "server", "boot", str(OWN_CPU), site, logins=True)
     guest = await lab.attach(handle)
     return {
         "address": "127.0.0.1",

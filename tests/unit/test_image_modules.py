@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nearmetal.errors import ToolFailed
-from nearmetal.lab.image.modules import listed, parse
+from nearmetal.lab.image.modules import listed, parse, unsigned
 from nearmetal.lab.image.recipe import Modules, Wanted
 
 DEPENDENCIES = """\
@@ -51,3 +51,11 @@ def test_what_is_listed_loads_in_the_order_of_its_needs() -> None:
     names = [path.rsplit("/", 1)[1] for path in document["network"]["always"]]
     assert names == ["virtio.ko", "failover.ko", "net_failover.ko", "virtio_net.ko"]
     assert document["network"]["by_device"] == {"8086:100e": ["/modules/kernel/net/core/failover.ko"]}
+
+
+def test_a_signature_is_taken_off_and_nothing_else() -> None:
+    signature, signer, key = b"S" * 300, b"signer", b"key"
+    about = bytes([0, 0, 2, len(signer), len(key), 0, 0, 0]) + len(signature).to_bytes(4, "big")
+    signed = b"\x7fELF module" + signer + key + signature + about + b"~Module signature appended~\n"
+    assert unsigned(signed) == b"\x7fELF module"
+    assert unsigned(b"\x7fELF module") == b"\x7fELF module"

@@ -119,7 +119,8 @@ async def test_what_only_a_kernel_of_ours_can_do_is_refused(tmp_path: Path) -> N
 
 
 def test_cloud_init_is_told_who_may_come_in_and_what_cards_are_called() -> None:
-    keys = LabKeys(*(asyncssh.generate_private_key("ssh-ed25519") for _ in range(2)))
+    client, host = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+    keys = LabKeys(client, host, b"secret")
     files = own_disk.seed("nm-a-1", PORT, keys)
     assert files["user-data"].startswith(b"#cloud-config\n")
     user = json.loads(files["user-data"].partition(b"\n")[2])

@@ -1,5 +1,7 @@
 """What is remembered of accelerators, and for how long."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,18 @@ async def test_a_spoilt_memory_is_as_good_as_none(tmp_path: Path, tried: list[st
     (tmp_path / "accelerators.json").write_text(rubbish)
     assert (await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite())).works
     assert tried == ["tcg"]
+
+
+def test_what_the_dead_left_is_removed_and_what_the_living_use_is_not(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    names = [f"proof-{dead.pid}-00", f"proof-{os.getpid()}-00", "runs.json"]
+    state = tmp_path / "state"
+    state.mkdir()
+    for name in names:
+        (state / name).touch()
+    accelerator.sweep(state)
+    assert sorted(left.name for left in state.iterdir()) == sorted(names[1:])
 
 
 async def test_when_nothing_boots_it_says_what_was_tried(

@@ -15,13 +15,13 @@ async def test_a_console_that_is_not_there_yet_says_nothing(tmp_path: Path) -> N
 
 async def test_only_what_comes_after_a_restart_counts(tmp_path: Path) -> None:
     file = tmp_path / "console"
-    file.write_text("nearmetal: up after 2.1 s\r\n")
+    file.write_text("nearmetal-agent: listening on 10.0.2.15:1022\r\n")
     console = Console(LocalSite(), str(file))
     assert await console.is_up()
     await console.forget()
     assert not await console.is_up()
     with file.open("a") as more:
-        more.write("nearmetal: up after 2.3 s\r\n")
+        more.write("nearmetal-agent: listening on 10.0.2.15:1022\r\n")
     assert await console.is_up()
 
 

@@ -14,17 +14,19 @@ from nearmetal.lab.site import LocalSite
 USERNET = """Hub -1 (control):\r
   Protocol[State]    FD  Source Address  Port   Dest. Address  Port RecvQ SendQ\r
   TCP[ESTABLISHED]   26       10.0.2.15    22        10.0.2.2 40312     0     0\r
+  TCP[HOST_FORWARD]  17       127.0.0.1 39632       10.0.2.15  1022     0     0\r
   TCP[HOST_FORWARD]  16       127.0.0.1 39631       10.0.2.15    22     0     0\r
 """
 
 
 def test_the_forwarded_port_is_read() -> None:
-    assert monitor.forwarded_port(USERNET) == 39631
+    assert monitor.forwarded_port(USERNET, 22) == 39631
+    assert monitor.forwarded_port(USERNET, 1022) == 39632
 
 
 def test_an_answer_without_it_is_shown() -> None:
     with pytest.raises(ToolFailed, match="nonsense"):
-        monitor.forwarded_port("nonsense")
+        monitor.forwarded_port("nonsense", 22)
 
 
 async def test_threads_are_pinned_one_to_one_or_not_at_all() -> None:

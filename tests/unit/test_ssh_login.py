@@ -11,8 +11,7 @@ import pytest
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.ssh_login import log_in, refuse_unusable
 from nearmetal.model import HostSpec
-
-from .test_ssh import CLIENT, HOST, OTHER, free_port, serving
+from tests.ssh_server import CLIENT, HOST, OTHER, free_port, serving
 
 WHERE = "the host far"
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+mod agent;
 mod disk;
 mod modules;
 mod mounts;
@@ -60,6 +61,9 @@ fn boot() -> anyhow::Result<Infallible> {
         mounting.join().expect("mounting panics nowhere")
     })?;
     mounts::hand_over()?;
+    if let Some(address) = &words.control_address {
+        agent::start(address)?;
+    }
     Err(Command::new(HANDS_OVER_TO).exec())
         .context("the root disk holds no /usr/sbin/nearmetal-init")
 }

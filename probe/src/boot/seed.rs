@@ -7,7 +7,7 @@ use anyhow::Context;
 
 const SEED: &str = "/seed";
 const PLACE: &str = "/run/nearmetal";
-const PROBE: &str = "/run/nearmetal/nearmetal-probe";
+pub const PROBE: &str = "/run/nearmetal/nearmetal-probe";
 
 /// The seed, and this program itself, which everything else runs as the probe.
 pub fn unpack() -> anyhow::Result<()> {

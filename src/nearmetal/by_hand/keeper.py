@@ -85,7 +85,7 @@ async def _prepare(want: Wanted, open_site: OpenSite) -> None:
 async def _make(want: Wanted, kept: Kept, lab: Lab) -> None:
     cpus = await cpuset(want, lab.site)
     site = await lab.site(want.spec.host)
-    handle = await lab.create(want.environment, want.spec, "server", want.provision, cpus, site)
+    handle = await lab.create(want.environment, want.spec, "server", want.provision, cpus, site, logins=True)
     machine = await lab.attach(handle)
     up = kept.model_copy(update={"handle": handle, "cpus": cpus, "address": machine.address})
     written.save(up)

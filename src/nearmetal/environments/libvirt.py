@@ -24,7 +24,6 @@ from qemu.qmp import QMPClient
 from nearmetal import plugins
 from nearmetal.config import LIMITS, Paths
 from nearmetal.environments._existing_domain import ExistingDomains
-from nearmetal.environments.qemu import QemuMachine
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import cgroup, network
 from nearmetal.lab import machine as lab_machine
@@ -37,6 +36,7 @@ from nearmetal.lab.libvirt import domain, virsh
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
 from nearmetal.lab.qemu import arguments, ordered, template
+from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.monitor import Monitor
 from nearmetal.lab.site import must
@@ -148,7 +148,7 @@ class LibvirtEnvironment:
         ledger.creating(handle)
         # libvirt's QEMU may be another user's, who has to get to the files in it.
         await must(site, "mkdir", "-p", "-m", "711", "--", folder)
-        seed = seed_archive(template.seed(lab_keys(Paths.default().state)))
+        seed = seed_archive(template.seed(lab_keys(Paths.default().state), order.logins))
         await asyncio.gather(
             must(site, *_disk(guest, parts.disk, folder), timeout=LIMITS.boot),
             placed.initrd(parts.initrd, seed, f"{folder}/{arguments.INITRD}", site),
@@ -178,8 +178,7 @@ class LibvirtEnvironment:
             return await self._existing.attach(handle, site)
         if "ssh_port" not in handle.data:
             raise NotProvisioned("its creation was interrupted", handle.name)
-        port = await site.forward(handle.data["ssh_port"])
-        machine = DomainMachine(handle, site, port, lab_keys(Paths.default().state), None, None)
+        machine = DomainMachine(handle, site, await guests.forwarded(handle, site), None)
         await machine.connect()
         return machine
 
@@ -193,15 +192,14 @@ class LibvirtEnvironment:
             # One that ended with its connection cannot tell.
             with contextlib.suppress(MachineLost):
                 await running.stop()
-        if "ssh_port" in handle.data:
-            await site.withdraw(handle.data["ssh_port"])
+        await guests.withdraw(handle, site)
         await site.exec(["ip", "link", "delete", handle.data["tap"]])  # where it did not come to move
         if handle.data["port"]:
             await network.unplug(Port.from_json(handle.data["port"]), site)
         await must(site, "rm", "-rf", "--", handle.data["folder"])
 
 
-class DomainMachine(QemuMachine):
+class DomainMachine(guests.QemuMachine):
     """A guest of a domain: reached as one of QEMU's own, and known by the process that libvirt started for it."""
 
     def __init__(self, handle: Handle, *more: Any) -> None:
@@ -295,7 +293,7 @@ async def _found(connection: Connection, name: str, accel: str, site: Site) -> M
         "accel": await monitor.accelerator(accel),
         "cpu_model": asdict(await monitor.cpu_model()),
         "disk": asdict(await monitor.disk()),
-        "ssh_port": await monitor.ssh_port(),
+        **await monitor.forwarded(),
         "first": asdict(first),
         "group": asdict(await cgroup.of_process(pid, site)),
         "command": json.dumps({"uri": connection.uri}),

@@ -11,13 +11,13 @@ Option in [environments.NAME]: `machine`, the machine type as QEMU calls it ("q3
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS, Paths
-from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned, ToolFailed
-from nearmetal.lab import cgroup, cpus, network, probe, ssh
+from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned
+from nearmetal.lab import cgroup, cpus, network
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.image import Image, placed
@@ -25,13 +25,11 @@ from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import LabKeys, lab_keys
 from nearmetal.lab.qemu import arguments, identity, lacking, monitor, ordered, own_disk, snapshot, template
+from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.arguments import Guest
-from nearmetal.lab.qemu.console import Console
-from nearmetal.lab.qemu.identity import Told
 from nearmetal.lab.qemu.snapshot import Snapshot
 from nearmetal.lab.site import must
 from nearmetal.model import (
-    Cost,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -42,20 +40,9 @@ from nearmetal.model import (
     Provision,
     Recorder,
     Running,
-    SharedFolder,
     Site,
 )
 
-_FAR_PAUSE = 0.25
-"""Seconds between two looks at a guest that boots on another host: each look starts programs beside it."""
-# What the host changes is seen at once: nothing is cached. A machine that is attached again has it already.
-_MOUNT = """
-set -e
-while read -r tag at rest; do [ "$tag" != "$1" ] || exit 0; done </proc/mounts
-modprobe -a 9pnet_virtio 9p
-mkdir -p -- "$2"
-exec mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288,cache=none,ro "$1" "$2"
-"""
 _DISKS: Mapping[str, Callable[[str, str], tuple[str, ...]]] = {
     "qcow2": lambda base, kind: ("qemu-img", "create", "-q", "-f", "qcow2", "-b", base, "-F", kind),
     # A copy, since a raw disk has nothing below it: it is written to every machine anew.
@@ -78,8 +65,6 @@ class QemuEnvironment:
     def __init__(self) -> None:
         self._monitors: dict[str, Running] = {}
         """The QEMU of each machine made by this process, for what it says when it ends."""
-        self._told: dict[str, Told] = {}
-        """What each machine that was restored answered, until it is attached."""
 
     # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -138,6 +123,7 @@ class QemuEnvironment:
                 "brings_kernel": not start.guest.kernel,
                 "share": order.spec.share,
                 "snapshot": start.snapshot.name if start.snapshot else None,
+                "logins": order.logins,
             },
         )
         ledger.creating(handle)
@@ -165,7 +151,7 @@ class QemuEnvironment:
                 "accel": await qemu.accelerator(start.guest.accel),
                 "cpu_model": asdict(await qemu.cpu_model()),
                 "disk": asdict(await qemu.disk()),
-                "ssh_port": await qemu.ssh_port(),
+                **await qemu.forwarded(),
                 "pinned": await monitor.pin(site, await qemu.threads(), cpus.parse(order.cpus)),
             }
             if saved:
@@ -173,18 +159,13 @@ class QemuEnvironment:
                 await template.load(saved, qemu, running)
             await qemu.go()
         if saved:
-            self._told[order.name] = await identity.tell(order.name, order.port, site, folder, ended)
+            await identity.tell(order.name, order.port, site, folder, ended)
         return found
 
     # ── Reach, remove ────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def attach(self, handle: Handle, site: Site) -> "QemuMachine":
-        if "ssh_port" not in handle.data:
-            raise NotProvisioned("its creation was interrupted", handle.name)
-        port = await site.forward(handle.data["ssh_port"])
-        keys = lab_keys(Paths.default().state)
-        told = self._told.pop(handle.name, None)
-        machine = QemuMachine(handle, site, port, keys, self._monitors.get(handle.name), told)
+    async def attach(self, handle: Handle, site: Site) -> guests.QemuMachine | guests.OwnDiskMachine:
+        machine = await guests.reached(handle, site, self._monitors.get(handle.name))
         await machine.connect()
         return machine
 
@@ -196,109 +177,10 @@ class QemuEnvironment:
             # One that ended with its connection cannot tell.
             with contextlib.suppress(MachineLost):
                 await running.stop()
-        if "ssh_port" in handle.data:
-            await site.withdraw(handle.data["ssh_port"])
+        await guests.withdraw(handle, site)
         if handle.data["port"]:
             await network.unplug(Port.from_json(handle.data["port"]), site)
         await must(site, "rm", "-rf", "--", handle.data["folder"])
-
-
-class QemuMachine(ssh.SshMachine):
-    """A guest on a site, behind QEMU's user-mode network; `ssh_port` of our loopback leads to it."""
-
-    def __init__(
-        self,
-        handle: Handle,
-        site: Site,
-        ssh_port: int,
-        keys: LabKeys,
-        running: Running | None,
-        told: Told | None,
-    ) -> None:
-        port = Port.from_json(handle.data["port"]) if handle.data["port"] else None
-        super().__init__(
-            name=handle.name,
-            role=handle.data["role"],
-            site=site,
-            endpoint=ssh.Endpoint("127.0.0.1", ssh_port, "root", keys.client, keys.host),
-            owned=True,
-            address=port.address if port else "",
-            peer=network.peer(port),
-        )
-        self.accel: str = handle.data["accel"]
-        self._brings_kernel = bool(handle.data.get("brings_kernel"))
-        if self._brings_kernel:
-            self.boot_limit = own_disk.BOOT
-        self._group = Group(**handle.data["group"])
-        self._console = Console(site, f"{handle.data['folder']}/{arguments.CONSOLE}")
-        self._mtu = port.mtu if port else network.MTU
-        self._share = SharedFolder.parse(handle.data["share"]) if handle.data.get("share") else None
-        self._running = running
-        self._told = told
-
-    async def connect(self) -> None:
-        """NotProvisioned with the end of the console when the guest does not come up."""
-        try:
-            await super().connect()
-        except NotProvisioned as error:
-            said = await template.last_words(self._running) if self._running else None
-            what = f"{error.what}: {said}" if said else error.what
-            raise NotProvisioned(f"{what}\n{await self._console.tail()}", self.name) from None
-        if self._brings_kernel:
-            await own_disk.settled(self)
-            await probe.ensure(self)
-        if self._mtu != network.MTU:
-            await must(self, "ip", "link", "set", self.interface, "mtu", str(self._mtu))
-        if self._share:
-            await must(self, "sh", "-c", _MOUNT, "mount", arguments.SHARE, self._share.mountpoint)
-
-    async def _identify(self) -> None:
-        """A guest that was just restored has told already; a boot of its own makes it another."""
-        if self._told is None:
-            await super()._identify()
-        else:
-            self.boot_id, self.arch = self._told.boot_id, self._told.arch
-            self._told = None
-
-    async def ready(self) -> bool:
-        """Whether the guest's sshd may be up. An attempt before would be lost and repeated only seconds later."""
-        if self.site.spec is not None:
-            await asyncio.sleep(_FAR_PAUSE)
-        if not await self._is_running():
-            raise NotProvisioned("QEMU has ended", self.name)
-        if self._brings_kernel or await self._console.is_up():
-            return True
-        if await self._console.has_panicked():
-            raise NotProvisioned("the guest's kernel panicked", self.name)
-        return False
-
-    def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """The guest ends with us, and so does what runs in it: `env` then does, at half of the probe's cost."""
-        if "=" in argv[0]:
-            raise BadInput(f"{argv[0]!r} cannot be the name of a program in a guest", self.name, "leave out the '='")
-        variables = {**lab_machine.ENVIRONMENT, **env}
-        return ["env", "-i", *(f"{name}={value}" for name, value in variables.items()), *argv]
-
-    async def _is_running(self) -> bool:
-        if self.site.spec is not None and self._running is not None:
-            return await template.last_words(self._running) is None  # costs nothing there
-        for folder in self._group.folders:
-            with contextlib.suppress(FileNotFoundError, ToolFailed):
-                if await self.site.get(f"{folder}/cgroup.procs"):
-                    return True
-        return False
-
-    async def reboot(self) -> None:
-        await self._console.forget()
-        await super().reboot()
-
-    async def cost(self) -> Cost:
-        try:
-            return await cgroup.cost(self._group, self.site)
-        except HostCannot:
-            if not await self._is_running():
-                raise self.lost() from None
-            raise
 
 
 # ── The parts of create and check ─────────────────────────────────────────────────────────────────────────────────
@@ -363,7 +245,9 @@ async def _prepare(order: Order, start: _Start, folder: str, keys: LabKeys, site
 async def _seed(order: Order, start: _Start, folder: str, keys: LabKeys, site: Site) -> None:
     """What a guest finds at its boot that is its own: in its initial RAM disk, or where cloud-init looks."""
     if start.guest.kernel:
-        seed = template.seed(keys, identity.again(order.port) if start.snapshot else None)
+        # Saved guests let people in, whoever is to have them: so do these when they boot again by themselves.
+        logins = order.logins or start.snapshot is not None
+        seed = template.seed(keys, logins, identity.again(order.port) if start.snapshot else None)
         await placed.initrd(start.parts.initrd, seed_archive(seed), f"{folder}/{arguments.INITRD}", site)
         return
     for name, content in own_disk.seed(order.name, order.port, keys).items():

@@ -15,7 +15,7 @@ from nearmetal.errors import BadInput
 from nearmetal.lab import orphans
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger, held, ownerless
-from nearmetal.lab.qemu import snapshot
+from nearmetal.lab.qemu import accelerator, snapshot
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.model import Frozen
@@ -57,6 +57,7 @@ async def clean() -> Cleaned:
     cleaned = await put_right(dead)
     await kept.forget_dead()
     await asyncio.to_thread(snapshot.sweep)
+    await asyncio.to_thread(accelerator.sweep, Paths.default().state)
     return cleaned.model_copy(update={"in_use": alive})
 
 

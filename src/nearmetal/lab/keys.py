@@ -1,4 +1,5 @@
-"""The lab's own SSH keys: one that the controller shows, one that its guests show. Made once, never anybody else's."""
+"""The lab's own keys: one that the controller shows by SSH, one that its guests show, and what it shares with their
+agents. Made once, never anybody else's."""
 
 import os
 import tempfile
@@ -9,6 +10,9 @@ import asyncssh
 
 from nearmetal.errors import BadInput
 
+_SECRET = 32
+"""Bytes."""
+
 
 @dataclass(frozen=True)
 class LabKeys:
@@ -17,6 +21,8 @@ class LabKeys:
     client: asyncssh.SSHKey
     host: asyncssh.SSHKey
     """One for all guests of the lab: it is pinned, so that a connection to anything else fails."""
+    agent: bytes
+    """By which controller and agent know each other."""
 
     @property
     def host_private(self) -> bytes:
@@ -33,12 +39,22 @@ def lab_keys(state: Path) -> LabKeys:
     """The keys in the state folder, made now where there are none. BadInput when a file there is no key."""
     folder = state / "keys"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return LabKeys(client=_key(folder / "client"), host=_key(folder / "host"))
+    return LabKeys(client=_key(folder / "client"), host=_key(folder / "host"), agent=_secret(folder / "agent"))
+
+
+def _secret(path: Path) -> bytes:
+    if not path.exists():
+        _make(path, os.urandom(_SECRET))
+    secret = path.read_bytes()
+    if len(secret) != _SECRET:
+        raise BadInput(f"this is no secret of {_SECRET} bytes", str(path), "remove it; it is made anew")
+    return secret
 
 
 def _key(path: Path) -> asyncssh.SSHKey:
     if not path.exists():
-        _make(path)
+        key = asyncssh.generate_private_key("ssh-ed25519", comment=f"nearmetal-{path.name}")
+        _make(path, key.export_private_key("openssh"))
     try:
         return asyncssh.read_private_key(str(path))
     except (asyncssh.KeyImportError, OSError) as error:
@@ -47,13 +63,12 @@ def _key(path: Path) -> asyncssh.SSHKey:
         ) from None
 
 
-def _make(path: Path) -> None:
+def _make(path: Path, content: bytes) -> None:
     """Another process may do the same at this moment: the first to link its file wins, and it is whole."""
-    key = asyncssh.generate_private_key("ssh-ed25519", comment=f"nearmetal-{path.name}")
     descriptor, unfinished = tempfile.mkstemp(dir=path.parent)  # readable by its owner alone
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(key.export_private_key("openssh"))
+            file.write(content)
         os.link(unfinished, path)
     except FileExistsError:
         pass

@@ -79,10 +79,11 @@ class Lab:
         site: Site,
         bridge: str | None = network.BRIDGE,
         shared: SharedNetwork | None = None,
+        logins: bool = False,
     ) -> Handle:
         """One machine, running. Its name and its place on the switch follow from how many there have been.
 
-        `shared`: it has its site's own network instead of a place on the switch.
+        `shared`: it has its site's own network instead of a place on the switch. `logins`: people log in to it.
         """
         plugin: Environment = plugins.load("environments", environment.kind)
         self._made += 1
@@ -98,6 +99,7 @@ class Lab:
             port=self._ports.get(name),
             shared=shared,
             cpus=cpuset,
+            logins=logins,
         )
         return await plugin.create(order, site, self.ledger)
 

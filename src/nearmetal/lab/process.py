@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, TimedOut
+from nearmetal.lab.gathering import Gathering
 from nearmetal.model import Completed
 
 
@@ -67,47 +68,22 @@ def kill_group(process: asyncio.subprocess.Process, number: signal.Signals) -> N
         os.killpg(process.pid, number)
 
 
-class Background:
-    """A `SiteRunning` on top of a local process: its output is gathered while it goes on."""
+class Background(Gathering):
+    """A `SiteRunning` on top of a local process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self._first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._end = asyncio.ensure_future(self._gather())
+        super().__init__()
 
-    async def _gather(self) -> Completed:
+    async def gather(self) -> Completed:
         assert self._process.stderr is not None
-        stdout, stderr = await asyncio.gather(self._read(), self._process.stderr.read())
-        return Completed(status=exit_status(await self._process.wait()), stdout=stdout, stderr=stderr)
+        _, stderr = await asyncio.gather(self._read_stdout(), self._process.stderr.read())
+        return Completed(status=exit_status(await self._process.wait()), stdout=bytes(self.stdout), stderr=stderr)
 
-    async def _read(self) -> bytes:
+    async def _read_stdout(self) -> None:
         assert self._process.stdout is not None
-        output = bytearray()
-        while chunk := await self._process.stdout.read(65536):
-            output += chunk
-            if not self._first.done() and b"\n" in chunk:
-                self._first.set_result(bytes(output).partition(b"\n")[0])
-        if not self._first.done():
-            self._first.set_result(bytes(output))
-        return bytes(output)
+        while piece := await self._process.stdout.read(65536):
+            self.said(piece)
 
-    async def first_line(self, timeout: float) -> bytes:
-        try:
-            return await asyncio.wait_for(asyncio.shield(self._first), timeout)
-        except TimeoutError:
-            raise TimedOut(f"the program said nothing for {timeout:g} s") from None
-
-    async def wait(self, timeout: float) -> Completed:
-        try:
-            return await asyncio.wait_for(asyncio.shield(self._end), timeout)
-        except TimeoutError:
-            raise TimedOut(f"the program still runs after {timeout:g} s") from None
-
-    async def stop(self) -> Completed:
-        if not self._end.done():
-            kill_group(self._process, signal.SIGTERM)
-        try:
-            return await self.wait(LIMITS.stop)
-        except TimedOut:
-            kill_group(self._process, signal.SIGKILL)
-            return await self.wait(LIMITS.stop)
+    async def signal(self, number: signal.Signals) -> None:
+        kill_group(self._process, number)

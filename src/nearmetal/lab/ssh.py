@@ -1,26 +1,19 @@
 """Machines reached by SSH: one connection, kept open, because under emulation a login takes most of a second."""
 
 import asyncio
-import contextlib
-import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import asyncssh
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import MachineLost, NotProvisioned, TimedOut, ToolFailed
+from nearmetal.errors import NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab import network, probe
+from nearmetal.lab.answering import AGAIN, Ready, first_to_speak
+from nearmetal.lab.reached import ReachedMachine
 from nearmetal.lab.ssh_commands import SshCommands
-from nearmetal.model import Cost, Site
+from nearmetal.model import Site
 
-Ready = Callable[[], Awaitable[bool]]
-
-_AGAIN = 0.02
-"""Seconds until the next attempt after one was refused."""
-_PATIENCE = 5.0
-"""Seconds until a second attempt beside one that is silent: each costs the far side a process."""
 _IDENTITY = "cat /proc/sys/kernel/random/boot_id /proc/sys/kernel/arch 2>/dev/null || uname -m"
 """The kernel tells its architecture in a file since Linux 6.1."""
 
@@ -71,7 +64,7 @@ async def connect(endpoint: Endpoint, limit: float, ready: Ready) -> asyncssh.SS
 
 async def _log_in(endpoint: Endpoint, limit: float, ready: Ready) -> asyncssh.SSHClientConnection:
     while True:
-        answering = await _first_to_speak(endpoint, ready)
+        answering = await first_to_speak(endpoint.host, endpoint.port, ready)
         try:
             return await asyncssh.connect(endpoint.host, sock=answering, options=endpoint.options(limit))
         except asyncssh.HostKeyNotVerifiable:
@@ -81,67 +74,11 @@ async def _log_in(endpoint: Endpoint, limit: float, ready: Ready) -> asyncssh.SS
         except asyncssh.PermissionDenied:
             raise NotProvisioned("the machine does not accept the key", endpoint.where) from None
         except (asyncssh.Error, OSError):
-            await asyncio.sleep(_AGAIN)  # it went down again, or was not quite up
+            await asyncio.sleep(AGAIN)  # it went down again, or was not quite up
 
 
-async def _first_to_speak(endpoint: Endpoint, ready: Ready) -> socket.socket:
-    """A TCP connection on which a server has begun to speak.
-
-    A connection alone says nothing: QEMU's user-mode network accepts it before the guest exists, and what a guest
-    without a network was sent is repeated only after seconds.
-    """
-    attempts: set[asyncio.Task[socket.socket | None]] = set()
-    try:
-        while True:
-            if not await ready():
-                await asyncio.sleep(_AGAIN)
-                continue
-            attempts.add(asyncio.create_task(_attempt(endpoint)))
-            done, attempts = await asyncio.wait(attempts, timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
-            spoke = [answering for task in done if (answering := task.result())]
-            for superfluous in spoke[1:]:
-                superfluous.close()
-            if spoke:
-                return spoke[0]
-            if done:
-                await asyncio.sleep(_AGAIN)
-    finally:
-        for task in attempts:
-            task.cancel()
-        await asyncio.gather(*attempts, return_exceptions=True)
-
-
-async def _attempt(endpoint: Endpoint) -> socket.socket | None:
-    """None when refused, or closed without a word."""
-    loop = asyncio.get_running_loop()
-    connection = socket.socket(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET, socket.SOCK_STREAM)
-    connection.setblocking(False)
-    try:
-        await loop.sock_connect(connection, (endpoint.host, endpoint.port))
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        spoken = asyncio.Event()
-        loop.add_reader(connection, spoken.set)
-        try:
-            await spoken.wait()
-        finally:
-            loop.remove_reader(connection)
-        if connection.recv(1, socket.MSG_PEEK):
-            return connection
-    except OSError:
-        pass
-    except asyncio.CancelledError:
-        connection.close()
-        raise
-    connection.close()
-    return None
-
-
-class SshMachine(SshCommands):
+class SshMachine(SshCommands, ReachedMachine):
     """A `Machine` at the other end of an SSH connection."""
-
-    interface = network.INSIDE
-    boot_limit = LIMITS.boot
-    """Seconds until it has to answer."""
 
     def __init__(
         self,
@@ -154,23 +91,10 @@ class SshMachine(SshCommands):
         address: str,
         peer: str | None,
     ) -> None:
-        super().__init__(name)
-        self.role = role
-        self.site = site
+        ReachedMachine.__init__(self, name=name, role=role, site=site, owned=owned, address=address, peer=peer)
         self.endpoint = endpoint
-        self.owned = owned
-        self.address = address
-        self.peer = peer
-        self.probe = probe.INSIDE
-        self.arch = ""
-        self.boot_id = ""
 
-    async def ready(self) -> bool:
-        """Whether it is worth while to try to connect; may raise what makes waiting pointless."""
-        return True
-
-    async def connect(self) -> None:
-        """Log in as soon as it answers, and see who it is. NotProvisioned when it does not answer in time."""
+    async def reach(self) -> None:
         self._connection = await connect(self.endpoint, self.boot_limit, self.ready)
         await self._identify()
 
@@ -193,29 +117,9 @@ class SshMachine(SshCommands):
         """
         return lab_machine.launch(self.probe, argv, env, "--die-with-parent")
 
-    async def reboot(self) -> None:
-        before = self.boot_id
-        with contextlib.suppress(MachineLost, TimedOut):
-            await self.exec(["reboot"], timeout=LIMITS.stop)
-        try:
-            async with asyncio.timeout(self.boot_limit):
-                while self.boot_id == before:
-                    await self._connect_again()
-        except TimeoutError:
-            raise NotProvisioned(f"it did not come back within {self.boot_limit:g} s", self.name) from None
-
-    async def _connect_again(self) -> None:
-        """It may still be the boot that is ending which answers."""
-        # A machine that restarts at once says no goodbye: its connection would seem to live on.
+    def abort(self) -> None:
         self.connection.abort()
-        await asyncio.sleep(_AGAIN)
-        with contextlib.suppress(MachineLost, TimedOut):
-            await self.connect()
-
-    async def cost(self) -> Cost | None:
-        return None
 
     async def close(self) -> None:
-        """Let go of the connection; the machine goes on."""
-        self.connection.abort()
+        self.abort()
         await self.connection.wait_closed()

@@ -8,7 +8,7 @@ for root.
 
 import asyncio
 import shlex
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -16,8 +16,8 @@ import asyncssh
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, MachineLost, TimedOut, ToolFailed
-from nearmetal.lab import machine as lab_machine
-from nearmetal.model import Completed, SiteRunning
+from nearmetal.lab.remote import RemoteCommands
+from nearmetal.model import Completed
 
 _KILL_LIMIT = 2.0
 """Seconds that a killed program has to be gone."""
@@ -30,12 +30,10 @@ def command_line(argv: Sequence[str]) -> str:
     return f"echo $$ >&2; exec {shlex.join(argv)}"
 
 
-class SshCommands(ABC):
+class SshCommands(RemoteCommands):
     """`Commands` by way of one connection, which is made by those who inherit."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._connection: asyncssh.SSHClientConnection | None = None
+    _connection: asyncssh.SSHClientConnection | None = None
 
     @property
     def connection(self) -> asyncssh.SSHClientConnection:
@@ -47,28 +45,7 @@ class SshCommands(ABC):
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         """The words that become the program, in the environment it is to have."""
 
-    async def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes = b"",
-        env: Mapping[str, str] | None = None,
-        timeout: float = LIMITS.command,
-    ) -> Completed:
-        command = await self._start(argv, env, stdin)
-        try:
-            return await command.wait(timeout)
-        except TimedOut:
-            await command.kill()
-            raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {timeout:g} s", self.name) from None
-        except asyncio.CancelledError:
-            await command.kill()
-            raise
-
-    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> SiteRunning:
-        return await self._start(argv, env, b"")
-
-    async def _start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Command":
+    async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Command":
         line = command_line(self.started(argv, env or {}))
         try:
             async with asyncio.timeout(LIMITS.command):
@@ -89,12 +66,6 @@ class SshCommands(ABC):
             return MachineLost(f"it did not answer for {LIMITS.command:g} s", self.name)
         said = f": {error}" if error and str(error) else ""
         return MachineLost(f"its SSH connection is gone{said}", self.name)
-
-    async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
-        await lab_machine.put(self, content, path, mode)
-
-    async def get(self, path: str) -> bytes:
-        return await lab_machine.get(self, path)
 
 
 class _Command:

@@ -168,6 +168,8 @@ class Order(Frozen):
     """For a machine that is not to have a network of its own, and so no port."""
     cpus: str
     """Host CPUs it may use, in cpuset notation; "" for all."""
+    logins: bool = False
+    """Whether people will log in by SSH, where it is not reached so anyway."""
 
 
 class Handle(Frozen):

@@ -3,14 +3,20 @@
 import json
 import lzma
 import shutil
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from nearmetal.errors import ToolFailed
 
 from . import tools
 from .recipe import Modules, Wanted
+
+_SIGNED: Final = b"~Module signature appended~\n"
+_SIGNATURE: Final = struct.Struct(">3x2B3xI")
+"""What stands before that: algorithms, the lengths of the signer's name and of its key's, and of the signature."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +58,20 @@ def parse(dependencies: str, built_in: str) -> Tree:
     return Tree(files, needs, frozenset(map(module_name, built_in.split())))
 
 
+def unsigned(module: bytes) -> bytes:
+    """A module without the signature that is appended to it, as the kernel's module_signature.h has it.
+
+    To check one takes an emulated guest longer than all else of loading it, and nobody there asks for it.
+    """
+    if not module.endswith(_SIGNED):
+        return module
+    end = len(module) - len(_SIGNED) - _SIGNATURE.size
+    signer, key, length = _SIGNATURE.unpack_from(module, end)
+    return module[: end - length - signer - key]
+
+
 async def prune(root: Path, release: str, wanted: Modules, environment: Mapping[str, str]) -> Tree:
-    """Leave only the wanted modules, uncompressed, in the root file system's modules folder of this kernel release."""
+    """Leave only the wanted modules, as plain files, in the root file system's modules folder of this release."""
     folder = root / "usr/lib/modules" / release
     await _depmod(root, release, environment)
     whole = _read(folder)
@@ -61,14 +79,22 @@ async def prune(root: Path, release: str, wanted: Modules, environment: Mapping[
     for path in list((folder / "kernel").rglob("*.ko*")):
         if path not in keep:
             path.unlink()
-        elif path.suffix == ".xz":
-            path.with_suffix("").write_bytes(lzma.decompress(path.read_bytes()))
-            path.unlink()
+        else:
+            _plain(path)
     _remove_empty(folder / "kernel")
     for leftover in ("source", "build"):
         (folder / leftover).unlink(missing_ok=True)
     await _depmod(root, release, environment)
     return _read(folder)
+
+
+def _plain(path: Path) -> None:
+    """Neither compressed nor signed."""
+    content = path.read_bytes()
+    if path.suffix == ".xz":
+        path.unlink()
+        path, content = path.with_suffix(""), lzma.decompress(content)
+    path.write_bytes(unsigned(content))
 
 
 def _read(folder: Path) -> Tree:

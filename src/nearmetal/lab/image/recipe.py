@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from nearmetal.errors import BadInput
 
-BUILDER = 1
+BUILDER = 2
 """Raised when the builder's code changes what comes out of the same recipe and the same `files/`."""
 
 PACKAGES = {

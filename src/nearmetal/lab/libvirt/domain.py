@@ -111,7 +111,7 @@ def _control_network(domain: Element) -> None:
     """QEMU's own network with a port of the host's loopback, which libvirt has no words for."""
     line = SubElement(domain, "qemu:commandline")
     words = (
-        *("-netdev", "user,id=control,restrict=on,hostfwd=tcp:127.0.0.1:0-:22"),
+        *("-netdev", arguments.CONTROL),
         "-device",
         f"virtio-net-pci,netdev=control,mac={arguments.CONTROL_MAC},romfile=,bus=pcie.0,addr={_CONTROL_SLOT}",
     )

@@ -18,6 +18,8 @@ _LIMITS = {"tcg": LIMITS.boot}
 _LIMIT = 10.0
 """Seconds that a guest has on an accelerator; real ones take less than one."""
 _MEMORY = 256 * 2**20
+_TRIED = "proof-"
+"""What is booted from is called so in the state folder, and by whose it is."""
 _WORD = "nearmetal: this guest has booted"
 _INIT = f"""#!/bin/sh
 /bin/busybox mount -t proc proc /proc
@@ -73,7 +75,7 @@ async def _circumstances(image: Image, site: Site) -> list[str]:
 async def prove(accel: str, image: Image, limit: float, site: Site) -> Proof:
     """Boot the image's kernel on it, with an /init that says a word and powers off, within `limit` seconds."""
     parts = await placed.parts(image, site)
-    initrd = f"{site.state}/proof-{os.urandom(4).hex()}"
+    initrd = f"{site.state}/{_TRIED}{os.getpid()}-{os.urandom(4).hex()}"
     argv = [
         *(site.probe, "launch", *site.bound, "--"),
         *common("q35", accel, "max", 1, _MEMORY),
@@ -94,6 +96,14 @@ async def prove(accel: str, image: Image, limit: float, site: Site) -> Proof:
         return Proof(accel=accel, works=True, detail=f"a guest booted in {took:.1f} s")
     said = (ended.stderr or ended.stdout).decode("utf-8", "replace").strip().splitlines()
     return Proof(accel=accel, works=False, detail="; ".join(said[-3:]) or f"QEMU ended with status {ended.status}")
+
+
+def sweep(state: Path) -> None:
+    """Remove what was booted from by those who were killed meanwhile."""
+    for left in state.glob(f"{_TRIED}*"):
+        owner = left.name.removeprefix(_TRIED).partition("-")[0]
+        if not Path(f"/proc/{owner}").exists():
+            left.unlink(missing_ok=True)
 
 
 async def offered(site: Site) -> list[str]:

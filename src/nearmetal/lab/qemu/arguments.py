@@ -32,6 +32,14 @@ CONTROL_MAC: Final = "52:54:00:6e:6d:01"
 CONTROL_ADDRESS: Final = "10.0.2.15/24"
 """By which QEMU's user-mode network knows its one guest."""
 
+SSH_PORT: Final = 22
+AGENT_PORT: Final = 1022
+"""Where the probe's agent listens in a guest (probe/src/boot/agent.rs)."""
+_FORWARDED: Final = ",".join(f"hostfwd=tcp:127.0.0.1:0-:{port}" for port in (SSH_PORT, AGENT_PORT))
+# restrict: the guest reaches nothing by its control network, it is only reached. Port 0: one that is free.
+CONTROL: Final = f"user,id=control,restrict=on,{_FORWARDED}"
+"""The control network of a guest."""
+
 _DEVICES: Final = {
     "virtio-net": "virtio-net-pci",
     "virtio-blk": "virtio-blk-pci",
@@ -100,8 +108,7 @@ def command(guest: Guest) -> list[str]:
             f"if=none,id={DISK_ID},file={disk_file(guest.disk_format)},format={guest.disk_format},cache={guest.disk_cache}",
         ),
         *("-device", f"{_device(guest.disk)},drive={DISK_ID}{'' if guest.kernel else ',bootindex=0'}"),
-        # restrict: the guest reaches nothing by its control network, it is only reached. Port 0: one that is free.
-        *("-netdev", "user,id=control,restrict=on,hostfwd=tcp:127.0.0.1:0-:22"),
+        *("-netdev", CONTROL),
         *("-device", f"virtio-net-pci,netdev=control,mac={CONTROL_MAC},romfile="),
         *(_data_network(guest, guest.port) if guest.port else ()),
         *(_shared(guest.share) if guest.share else ()),

@@ -5,8 +5,8 @@ from typing import Final
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Site
 
-_UP: Final = b"nearmetal: up after"
-"""What the image's process 1 says before it starts sshd."""
+_UP: Final = b"nearmetal-agent: listening on"
+"""What the probe's agent says in a guest of the lab's image."""
 _PANIC: Final = b"Kernel panic - not syncing"
 LINES: Final = 15
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from nearmetal.config import LIMITS
 from nearmetal.errors import NotProvisioned
 from nearmetal.lab import network, probe
-from nearmetal.model import Frozen, Port, Site
+from nearmetal.model import Port, Site
 
 from .arguments import IDENTITY
 
@@ -43,13 +43,6 @@ exec {probe.INSIDE} awake --port /dev/ttyS1
 Ended = Callable[[], Awaitable[str | None]]
 
 
-class Told(Frozen):
-    """Which boot a guest takes itself for after it was told who it is."""
-
-    boot_id: str
-    arch: str
-
-
 def again(port: Port | None) -> str:
     """What gives a restored guest its MAC back when it boots for itself."""
     return f"#!/bin/sh\nexec ip link set {network.INSIDE} address {port.mac}\n" if port else "#!/bin/sh\n"
@@ -60,13 +53,12 @@ async def waiting(site: Site, folder: str, ended: Ended) -> None:
     await _talk(site, folder, b"", "awake.waiting.v1", LIMITS.boot, ended)
 
 
-async def tell(name: str, port: Port | None, site: Site, folder: str, ended: Ended) -> Told:
+async def tell(name: str, port: Port | None, site: Site, folder: str, ended: Ended) -> None:
     """Tell a guest that was just restored who it is, where, and the time; return when it is so. NotProvisioned."""
     said = json.dumps({**_identity(name, port), "time_ns": time.time_ns()}) + "\n"
     answer = await _talk(site, folder, said.encode(), "awake.v1", LIMITS.command, ended)
     if answer["problem"]:
         raise NotProvisioned(f"the restored guest could not become what it was told to be: {answer['problem']}")
-    return Told(boot_id=answer["boot_id"], arch=answer["arch"])
 
 
 def _identity(name: str, port: Port | None) -> Mapping[str, Any]:

@@ -14,12 +14,12 @@ from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab.site import must
 from nearmetal.model import Site
 
-from .arguments import MONITOR
+from .arguments import AGENT_PORT, MONITOR, SSH_PORT
 
 _AGAIN = 0.005
 _GIVEN: Final = "memory"
 """What QEMU calls the file that it is given."""
-_FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+22\b")
+_FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+(\d+)\b")
 
 
 CACHES: Final = {
@@ -97,10 +97,10 @@ class Monitor:
         answer: Any = await self._ask("query-cpus-fast")
         return sorted(answer, key=lambda cpu: int(cpu["cpu-index"]))
 
-    async def ssh_port(self) -> int:
-        """The port on this host's loopback that leads to the guest's sshd."""
-        answer = await self._ask("human-monitor-command", {"command-line": "info usernet"})
-        return forwarded_port(str(answer))
+    async def forwarded(self) -> dict[str, int]:
+        """The ports on this host's loopback that lead to the guest's SSH server and its agent, as handles keep them."""
+        answer = str(await self._ask("human-monitor-command", {"command-line": "info usernet"}))
+        return {"ssh_port": forwarded_port(answer, SSH_PORT), "agent_port": forwarded_port(answer, AGENT_PORT)}
 
     async def go(self) -> None:
         await self._ask("cont")
@@ -146,12 +146,12 @@ class Monitor:
             raise MachineLost(f"QEMU does not answer {command!r}: {error}") from error
 
 
-def forwarded_port(usernet: str) -> int:
-    """From what `info usernet` says. ToolFailed when there is no forwarded SSH port."""
-    found = _FORWARD.search(usernet)
-    if not found:
-        raise ToolFailed(f"QEMU tells no forwarded SSH port: {usernet.strip()[-300:]!r}")
-    return int(found[1])
+def forwarded_port(usernet: str, inside: int) -> int:
+    """From what `info usernet` says. ToolFailed when it forwards nothing to that port of the guest."""
+    for outside, port in _FORWARD.findall(usernet):
+        if int(port) == inside:
+            return int(outside)
+    raise ToolFailed(f"QEMU forwards nothing to the guest's port {inside}: {usernet.strip()[-300:]!r}")
 
 
 async def pin(site: Site, threads: Sequence[int], cpus: Sequence[int]) -> dict[int, int]:

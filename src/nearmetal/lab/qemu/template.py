@@ -1,5 +1,6 @@
 """The guest that a snapshot is made of: like those ordered in all that its memory depends on, and nobody."""
 
+import hashlib
 import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -8,7 +9,7 @@ from typing import Any, Final
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineError, MachineLost, NotProvisioned, TimedOut, ToolFailed
-from nearmetal.lab import probe
+from nearmetal.lab import agent, probe
 from nearmetal.lab.image import Image, placed
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.image.placed import Parts
@@ -53,7 +54,11 @@ def key(guest: Guest, image: Image, keys: LabKeys) -> str:
         "listen": identity.LISTEN,
         "qemu": [qemu.st_size, qemu.st_mtime_ns],
         "image": [image.digest, image.manifest["sha256"], str(image.disk), disk.st_size, disk.st_mtime_ns],
-        "keys": [keys.authorized.decode(), keys.host.export_public_key().decode()],
+        "keys": [
+            keys.authorized.decode(),
+            keys.host.export_public_key().decode(),
+            hashlib.sha256(keys.agent).hexdigest(),
+        ],
         "probe": probe.sha256(),
         # Emulation has a CPU of its own; an accelerator passes on what the host's is.
         "cpu": "" if guest.accel == "tcg" else _host_cpu(),
@@ -87,7 +92,7 @@ async def _make(guest: Guest, parts: Parts, keys: LabKeys, unfinished: Snapshot,
     initrd = unfinished.folder / arguments.INITRD
     overlay = ("qemu-img", "create", "-q", "-f", "qcow2", "-b", parts.disk, "-F", "qcow2")
     await must(site, *overlay, str(unfinished.disk))
-    await placed.initrd(parts.initrd, seed_archive(seed(keys, identity.LISTEN)), str(initrd), site)
+    await placed.initrd(parts.initrd, seed_archive(seed(keys, True, identity.LISTEN)), str(initrd), site)
     try:
         await _with_qemu(arguments.saved(guest), unfinished, site, _save)
         await _with_qemu(arguments.restored(guest), unfinished, site, _try)
@@ -147,13 +152,18 @@ async def load(saved: Snapshot, qemu: Monitor, running: Running) -> None:
         raise NotProvisioned(f"its snapshot {saved.folder} cannot be restored: {said}") from None
 
 
-def seed(keys: LabKeys, start: str | None = None) -> dict[str, tuple[bytes, int]]:
-    """What a guest is given at its boot, by name and with its permissions; `start` is what it runs at once."""
-    files = {
-        "ssh_host_ed25519_key": (keys.host_private, 0o600),
-        "authorized_keys": (keys.authorized, 0o600),
-    }
-    return files | ({"start": (start.encode(), 0o755)} if start is not None else {})
+def seed(keys: LabKeys, logins: bool, start: str | None = None) -> dict[str, tuple[bytes, int]]:
+    """What a guest is given at its boot, by name and with its permissions; `start` is what it runs at once.
+
+    `logins`: it lets people in by SSH, for which it starts a server.
+    """
+    files = {agent.SECRET: (keys.agent, 0o600)}
+    if logins:
+        files["ssh_host_ed25519_key"] = (keys.host_private, 0o600)
+        files["authorized_keys"] = (keys.authorized, 0o600)
+    if start is not None:
+        files["start"] = (start.encode(), 0o755)
+    return files
 
 
 async def last_words(running: Running, within: float = 0) -> str | None:

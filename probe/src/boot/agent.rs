@@ -1,0 +1,30 @@
+//! The agent, where the seed brought the secret that it shares with the controller.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use anyhow::Context;
+
+use super::seed::PROBE;
+
+const SECRET: &str = "/run/nearmetal/agent.secret";
+/// Where the controller looks for it.
+const PORT: u16 = 1022;
+const NAME: &str = "nearmetal-agent";
+
+/// `control` is an address with its prefix. It is no child of ours that the root's first process would know, which
+/// reaps it all the same.
+pub fn start(control: &str) -> anyhow::Result<()> {
+    if !fs::exists(SECRET)? {
+        return Ok(());
+    }
+    let address = control.split('/').next().unwrap_or(control);
+    Command::new(PROBE)
+        .arg0(NAME)
+        .args(["agent", "--secret", SECRET, "--listen"])
+        .arg(format!("{address}:{PORT}"))
+        .spawn()
+        .context("cannot start the agent")?;
+    Ok(())
+}

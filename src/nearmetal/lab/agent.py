@@ -1,0 +1,251 @@
+"""Commands in a guest by way of the probe's `agent`: a connection each, and no login.
+
+The way of it is told by the probe itself, in probe/src/agent/: `handshake.rs` and `frames.rs`. Why there is one:
+docs/adr/an-agent-in-guests.md.
+"""
+
+import asyncio
+import base64
+import contextlib
+import hmac
+import json
+import os
+import signal
+import struct
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nearmetal.config import LIMITS
+from nearmetal.errors import BadInput, MachineLost, NotProvisioned, TimedOut, ToolFailed
+from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.answering import first_to_speak
+from nearmetal.lab.gathering import Gathering
+from nearmetal.lab.reached import ReachedMachine
+from nearmetal.lab.remote import RemoteCommands
+from nearmetal.model import Completed, Site
+
+SECRET: Final = "agent.secret"
+"""What a guest's seed calls the secret."""
+_SCHEMA: Final = "agent.v1"
+_NONCE: Final = 18
+_PIECE: Final = 64 << 10
+_HEADER: Final = struct.Struct(">cI")
+_KILL_LIMIT: Final = 2.0
+"""Seconds that a killed program has to be gone."""
+_KILLED: Final = 128 + signal.SIGKILL
+
+_Connection = tuple[StreamReader, StreamWriter]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where an agent answers, and what both sides know."""
+
+    host: str
+    port: int
+    secret: bytes
+
+    @property
+    def where(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def signed(self, side: str, guest: str, controller: str) -> str:
+        proof = hmac.digest(self.secret, f"{side}{guest}{controller}".encode(), "sha256")
+        return base64.b64encode(proof).decode()
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """What a guest says first."""
+
+    nonce: str
+    boot_id: str
+    arch: str
+
+
+class AgentCommands(RemoteCommands):
+    """`Commands` of a guest whose agent answers."""
+
+    endpoint: Endpoint
+
+    async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Program":
+        variables = {**lab_machine.ENVIRONMENT, **(env or {})}
+        if any("\0" in word for word in (*argv, *variables, *variables.values())):
+            raise BadInput("a word of a command holds a zero byte, which no program can be given", repr(list(argv)))
+        run = {"argv": list(argv), "env": list(variables.items())}
+        connection = await self.asked({"run": run})
+        return _Program(self, connection, stdin)
+
+    async def asked(self, request: Mapping[str, Any]) -> _Connection:
+        """A connection on which the guest has been asked something. MachineLost."""
+        try:
+            async with asyncio.timeout(LIMITS.command):
+                reader, writer = await asyncio.open_connection(self.endpoint.host, self.endpoint.port)
+                try:
+                    await shake(reader, writer, self.endpoint)
+                except BaseException:
+                    writer.transport.abort()
+                    raise
+        except (OSError, EOFError, TimeoutError, NotProvisioned) as error:
+            raise self.lost(error) from None
+        writer.write(json.dumps(request).encode() + b"\n")
+        return reader, writer
+
+    async def signal(self, group: int, number: signal.Signals) -> None:
+        """To a process group of the guest's; nothing where it has ended. MachineLost."""
+        reader, writer = await self.asked({"signal": {"group": group, "number": int(number)}})
+        try:
+            async with asyncio.timeout(LIMITS.command):
+                await _frame(reader, self)
+        except (OSError, EOFError, TimeoutError) as error:
+            raise self.lost(error) from None
+        finally:
+            writer.close()
+
+    def lost(self, error: BaseException | None = None) -> MachineLost:
+        if isinstance(error, TimeoutError):
+            return MachineLost(f"it did not answer for {LIMITS.command:g} s", self.name)
+        return MachineLost("its agent does not answer any more", self.name)
+
+
+class AgentMachine(AgentCommands, ReachedMachine):
+    """A `Machine` whose agent answers."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        role: str,
+        site: Site,
+        endpoint: Endpoint,
+        owned: bool,
+        address: str,
+        peer: str | None,
+    ) -> None:
+        super().__init__(name=name, role=role, site=site, owned=owned, address=address, peer=peer)
+        self.endpoint = endpoint
+
+    async def reach(self) -> None:
+        try:
+            async with asyncio.timeout(self.boot_limit):
+                greeting = await self._greeting()
+        except TimeoutError:
+            what = f"its agent did not answer within {self.boot_limit:g} s"
+            raise NotProvisioned(what, self.endpoint.where) from None
+        self.boot_id, self.arch = greeting.boot_id, greeting.arch
+
+    async def _greeting(self) -> Greeting:
+        while True:
+            speaking = await first_to_speak(self.endpoint.host, self.endpoint.port, self.ready)
+            reader, writer = await asyncio.open_connection(sock=speaking)
+            try:
+                return await shake(reader, writer, self.endpoint)
+            except (OSError, EOFError):
+                continue  # it went down again, or was not quite up
+            finally:
+                writer.close()
+
+    def abort(self) -> None:
+        """Nothing: no connection is kept."""
+
+
+async def shake(reader: StreamReader, writer: StreamWriter, endpoint: Endpoint) -> Greeting:
+    """Prove to each other that both know the secret. NotProvisioned when the other side does not; OSError, EOFError."""
+    greeting = await _said(reader)
+    if greeting.get("schema") != _SCHEMA:
+        raise NotProvisioned(f"what answers there is no agent of version {_SCHEMA}", endpoint.where)
+    theirs, ours = str(greeting["nonce"]), base64.b64encode(os.urandom(_NONCE)).decode()
+    answer = {"nonce": ours, "proof": endpoint.signed("controller", theirs, ours)}
+    writer.write(json.dumps(answer).encode() + b"\n")
+    proof = str((await _said(reader)).get("proof"))
+    if not hmac.compare_digest(proof, endpoint.signed("guest", theirs, ours)):
+        raise NotProvisioned("what answers there does not know this lab's secret", endpoint.where)
+    return Greeting(theirs, str(greeting["boot_id"]), str(greeting["arch"]))
+
+
+async def _said(reader: StreamReader) -> dict[str, Any]:
+    """One document. NotProvisioned where it is none, EOFError where the connection ends before."""
+    try:
+        line = await reader.readuntil(b"\n")
+        document = json.loads(line)
+    except (asyncio.LimitOverrunError, ValueError):
+        raise NotProvisioned("what answers there is no agent") from None
+    return document if isinstance(document, dict) else {}
+
+
+async def _frame(reader: StreamReader, commands: RemoteCommands) -> tuple[bytes, bytes]:
+    """Its letter and its content. ToolFailed for a request that the guest did not carry out; OSError, EOFError."""
+    letter, length = _HEADER.unpack(await reader.readexactly(_HEADER.size))
+    content = await reader.readexactly(length)
+    if letter == b"!":
+        raise ToolFailed(f"its agent says: {content.decode('utf-8', 'replace')}", commands.name)
+    return letter, content
+
+
+class _Program(Gathering):
+    """A program in the guest, and the connection that its bytes come by."""
+
+    def __init__(self, commands: AgentCommands, connection: _Connection, stdin: bytes) -> None:
+        self._commands = commands
+        self._reader, self._writer = connection
+        self._group: int | None = None
+        self._has_begun = asyncio.Event()
+        """Or has ended without."""
+        self._is_given_up = False
+        self._input = asyncio.ensure_future(self._send(stdin))
+        super().__init__(commands.name)
+
+    async def _send(self, stdin: bytes) -> None:
+        # Whether the connection still stands is told where it is read.
+        with contextlib.suppress(OSError):
+            for begin in range(0, len(stdin), _PIECE):
+                piece = stdin[begin : begin + _PIECE]
+                self._writer.write(_HEADER.pack(b"i", len(piece)) + piece)
+                await self._writer.drain()
+            self._writer.write(_HEADER.pack(b"i", 0))
+
+    async def gather(self) -> Completed:
+        stderr = bytearray()
+        try:
+            while True:
+                letter, content = await _frame(self._reader, self._commands)
+                match letter:
+                    case b"p":
+                        self._group = int(content)
+                        self._has_begun.set()
+                    case b"o":
+                        self.said(content)
+                    case b"e":
+                        stderr += content
+                    case b"x":
+                        return Completed(status=content[0], stdout=bytes(self.stdout), stderr=bytes(stderr))
+        except (OSError, EOFError) as error:
+            if self._is_given_up:
+                return Completed(status=_KILLED, stdout=bytes(self.stdout), stderr=bytes(stderr))
+            raise self._commands.lost(error) from None
+        finally:
+            self._has_begun.set()
+            self._input.cancel()
+            self._writer.close()
+
+    async def signal(self, number: signal.Signals) -> None:
+        try:
+            async with asyncio.timeout(LIMITS.command):
+                await self._has_begun.wait()
+        except TimeoutError as error:
+            raise self._commands.lost(error) from None
+        if self._group is not None and not self.has_ended:
+            await self._commands.signal(self._group, number)
+
+    async def kill(self) -> Completed:
+        if not self.has_ended:
+            await self.signal(signal.SIGKILL)
+        try:
+            return await self.wait(_KILL_LIMIT)
+        except TimedOut:
+            # Something left its process group and holds on to its output.
+            self._is_given_up = True
+            self._writer.transport.abort()
+            return await self.wait(_KILL_LIMIT)

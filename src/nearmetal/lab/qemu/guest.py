@@ -1,0 +1,170 @@
+"""A guest of QEMU's that runs: how it is reached, and what is known of it from outside.
+
+The lab's image has an agent in it, the user's own have only the SSH server that cloud-init sets up.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nearmetal.config import Paths
+from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
+from nearmetal.lab import agent, cgroup, network, probe, ssh
+from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.answering import first_to_speak
+from nearmetal.lab.cgroup import Group
+from nearmetal.lab.keys import lab_keys
+from nearmetal.lab.reached import ReachedMachine
+from nearmetal.lab.site import must
+from nearmetal.model import Cost, Handle, Port, Running, SharedFolder, Site
+
+from . import arguments, own_disk, template
+from .console import Console
+
+_LOOPBACK = "127.0.0.1"
+_PORTS = ("ssh_port", "agent_port")
+_FAR_PAUSE = 0.25
+"""Seconds between two looks at a guest that boots on another host: each look starts programs beside it."""
+# What the host changes is seen at once: nothing is cached. A machine that is attached again has it already.
+_MOUNT = """
+set -e
+while read -r tag at rest; do [ "$tag" != "$1" ] || exit 0; done </proc/mounts
+modprobe -a 9pnet_virtio 9p
+mkdir -p -- "$2"
+exec mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288,cache=none,ro "$1" "$2"
+"""
+
+
+async def reached(handle: Handle, site: Site, running: Running | None) -> "QemuMachine | OwnDiskMachine":
+    """The machine of a handle, not connected yet. NotProvisioned when it was never whole."""
+    if "ssh_port" not in handle.data:
+        raise NotProvisioned("its creation was interrupted", handle.name)
+    kind = OwnDiskMachine if handle.data.get("brings_kernel") else QemuMachine
+    return kind(handle, site, await forwarded(handle, site), running)
+
+
+async def forwarded(handle: Handle, site: Site) -> Mapping[str, int]:
+    """The ports of our own loopback that lead into the guest, wherever it is, by their names in the handle."""
+    return {name: await site.forward(handle.data[name]) for name in _PORTS}
+
+
+async def withdraw(handle: Handle, site: Site) -> None:
+    for name in _PORTS:
+        if name in handle.data:
+            await site.withdraw(handle.data[name])
+
+
+class _Guest(ReachedMachine):
+    """What is the same however the guest is reached."""
+
+    def __init__(self, handle: Handle, site: Site, running: Running | None, **reach: Any) -> None:
+        port = Port.from_json(handle.data["port"]) if handle.data["port"] else None
+        super().__init__(
+            name=handle.name,
+            role=handle.data["role"],
+            site=site,
+            owned=True,
+            address=port.address if port else "",
+            peer=network.peer(port),
+            **reach,
+        )
+        self.accel: str = handle.data["accel"]
+        self._group = Group(**handle.data["group"])
+        self._console = Console(site, f"{handle.data['folder']}/{arguments.CONSOLE}")
+        self._mtu = port.mtu if port else network.MTU
+        self._share = SharedFolder.parse(handle.data["share"]) if handle.data.get("share") else None
+        self._running = running
+
+    async def connect(self) -> None:
+        """NotProvisioned with the end of the console when the guest does not come up."""
+        try:
+            await super().connect()
+        except NotProvisioned as error:
+            said = await template.last_words(self._running) if self._running else None
+            what = f"{error.what}: {said}" if said else error.what
+            raise NotProvisioned(f"{what}\n{await self._console.tail()}", self.name) from None
+        await self.settle()
+        if self._mtu != network.MTU:
+            await must(self, "ip", "link", "set", self.interface, "mtu", str(self._mtu))
+        if self._share:
+            await must(self, "sh", "-c", _MOUNT, "mount", arguments.SHARE, self._share.mountpoint)
+
+    async def settle(self) -> None:
+        """What a guest of its kind needs once it answers."""
+
+    async def ready(self) -> bool:
+        """An attempt before it may be up would be lost and repeated only seconds later."""
+        if self.site.spec is not None:
+            await asyncio.sleep(_FAR_PAUSE)
+        if not await self._is_running():
+            raise NotProvisioned("QEMU has ended", self.name)
+        return True
+
+    async def _is_running(self) -> bool:
+        if self.site.spec is not None and self._running is not None:
+            return await template.last_words(self._running) is None  # costs nothing there
+        for folder in self._group.folders:
+            with contextlib.suppress(FileNotFoundError, ToolFailed):
+                if await self.site.get(f"{folder}/cgroup.procs"):
+                    return True
+        return False
+
+    async def reboot(self) -> None:
+        await self._console.forget()
+        await super().reboot()
+
+    async def cost(self) -> Cost:
+        try:
+            return await cgroup.cost(self._group, self.site)
+        except HostCannot:
+            if not await self._is_running():
+                raise self.lost() from None
+            raise
+
+
+class QemuMachine(_Guest, agent.AgentMachine):
+    """A guest of the lab's image."""
+
+    def __init__(self, handle: Handle, site: Site, ports: Mapping[str, int], running: Running | None) -> None:
+        secret = lab_keys(Paths.default().state).agent
+        endpoint = agent.Endpoint(_LOOPBACK, ports["agent_port"], secret)
+        super().__init__(handle, site, running, endpoint=endpoint)
+        self.ssh_port = ports["ssh_port"] if handle.data.get("logins") else None
+        """Of our loopback, where people may log in."""
+
+    async def ready(self) -> bool:
+        if not await super().ready():
+            return False
+        if await self._console.is_up():
+            return True
+        if await self._console.has_panicked():
+            raise NotProvisioned("the guest's kernel panicked", self.name)
+        return False
+
+    async def settle(self) -> None:
+        """Where people are to log in, they can."""
+        if self.ssh_port is not None:
+            (await first_to_speak(_LOOPBACK, self.ssh_port, super().ready)).close()
+
+
+class OwnDiskMachine(_Guest, ssh.SshMachine):
+    """A guest of the user's own image, which brings its kernel; by SSH."""
+
+    boot_limit = own_disk.BOOT
+
+    def __init__(self, handle: Handle, site: Site, ports: Mapping[str, int], running: Running | None) -> None:
+        keys = lab_keys(Paths.default().state)
+        endpoint = ssh.Endpoint(_LOOPBACK, ports["ssh_port"], "root", keys.client, keys.host)
+        super().__init__(handle, site, running, endpoint=endpoint)
+
+    async def settle(self) -> None:
+        await own_disk.settled(self)
+        await probe.ensure(self)
+
+    def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+        """The guest ends with us, and so does what runs in it: `env` then does, at half of the probe's cost."""
+        if "=" in argv[0]:
+            raise BadInput(f"{argv[0]!r} cannot be the name of a program in a guest", self.name, "leave out the '='")
+        variables = {**lab_machine.ENVIRONMENT, **env}
+        return ["env", "-i", *(f"{name}={value}" for name, value in variables.items()), *argv]

@@ -1,0 +1,59 @@
+"""Commands on the other side of a connection: what is the same whatever the connection is."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from nearmetal.config import LIMITS
+from nearmetal.errors import MachineLost, TimedOut
+from nearmetal.lab import machine as lab_machine
+from nearmetal.model import Completed, SiteRunning
+
+
+class Killable(SiteRunning, Protocol):
+    async def kill(self) -> object:
+        """At once, with all of its process group. MachineLost when it cannot be."""
+        ...
+
+
+class RemoteCommands(ABC):
+    """`Commands`, of which those who inherit start each."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @abstractmethod
+    async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> Killable:
+        """MachineLost; BadInput for words that no program can be given."""
+
+    @abstractmethod
+    def lost(self, error: BaseException | None = None) -> MachineLost:
+        """What is told when the connection fails, with its error where there is one."""
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float = LIMITS.command,
+    ) -> Completed:
+        command = await self.start(argv, env, stdin)
+        try:
+            return await command.wait(timeout)
+        except TimedOut:
+            await command.kill()
+            raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {timeout:g} s", self.name) from None
+        except asyncio.CancelledError:
+            await command.kill()
+            raise
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> SiteRunning:
+        return await self.start(argv, env, b"")
+
+    async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
+        await lab_machine.put(self, content, path, mode)
+
+    async def get(self, path: str) -> bytes:
+        return await lab_machine.get(self, path)

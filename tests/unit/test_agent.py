@@ -1,0 +1,113 @@
+"""The agent of a guest and what speaks to it: the real one, on loopback."""
+
+import asyncio
+import contextlib
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearmetal.errors import MachineLost, NotProvisioned
+from nearmetal.lab import agent
+from tests.agent_server import agent_machine, agent_process, agent_serving, needs_probe
+from tests.ssh_server import free_port
+from tests.unit.test_remote import gone, written
+
+pytestmark = needs_probe
+
+
+async def test_who_does_not_know_the_secret_gets_nothing(tmp_path: Path) -> None:
+    async with agent_serving(tmp_path) as endpoint:
+        stranger = agent_machine(replace(endpoint, secret=b"a guess"))
+        with pytest.raises(MachineLost):
+            await stranger.exec(["touch", str(tmp_path / "touched")])
+        assert not (tmp_path / "touched").exists()
+        assert (await agent_machine(endpoint).exec(["true"])).status == 0
+
+
+async def test_a_guest_that_does_not_know_it_is_asked_nothing(tmp_path: Path) -> None:
+    """Somebody else's program may have taken the port of a guest that is gone."""
+    heard = bytearray()
+
+    async def pretend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'{"schema":"agent.v1","nonce":"bm9uY2U=","boot_id":"b","arch":"a"}\n')
+        heard.extend(await reader.readline())
+        writer.write(b'{"proof":"AAAA"}\n')
+        heard.extend(await reader.read())
+        writer.close()
+
+    async with await asyncio.start_server(pretend, "127.0.0.1", 0) as impostor:
+        endpoint = agent.Endpoint("127.0.0.1", impostor.sockets[0].getsockname()[1], b"secret")
+        with pytest.raises(MachineLost):
+            await agent_machine(endpoint).exec(["echo", "confidential"])
+        with pytest.raises(NotProvisioned, match="does not know"):
+            await agent_machine(endpoint).connect()
+    assert b"proof" in heard
+    assert b"confidential" not in heard
+
+
+async def test_another_server_is_no_agent(tmp_path: Path) -> None:
+    async def ssh(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(ssh, "127.0.0.1", 0) as server:
+        endpoint = agent.Endpoint("127.0.0.1", server.sockets[0].getsockname()[1], b"secret")
+        with pytest.raises(NotProvisioned, match="no agent"):
+            await agent_machine(endpoint).connect()
+
+
+async def test_an_agent_that_is_gone_is_a_lost_machine(tmp_path: Path) -> None:
+    async with agent_process(tmp_path) as (process, endpoint):
+        machine = agent_machine(endpoint)
+        await machine.connect()
+        process.kill()
+        await process.wait()
+        with pytest.raises(MachineLost):
+            await machine.exec(["true"])
+    with pytest.raises(MachineLost):
+        await agent_machine(replace(endpoint, port=free_port())).exec(["true"])
+
+
+async def test_a_program_ends_with_the_connection_that_asked_for_it(tmp_path: Path) -> None:
+    async with agent_serving(tmp_path) as endpoint:
+        machine = agent_machine(endpoint)
+        run = {
+            "argv": ["sh", "-c", f"echo $$ >{tmp_path}/pid; sleep 300 & wait"],
+            "env": [["PATH", os.environ["PATH"]]],
+        }
+        _, writer = await machine.asked({"run": run})
+        group = await written(tmp_path / "pid")
+        writer.transport.abort()
+        assert await gone(group)
+
+
+async def test_a_request_that_cannot_be_understood_is_told(tmp_path: Path) -> None:
+    async with agent_serving(tmp_path) as endpoint:
+        reader, writer = await agent_machine(endpoint).asked({"halt": {}})
+        answer = await reader.read()
+        writer.close()
+    assert answer.startswith(b"!")
+    assert b"no request" in answer
+
+
+@given(st.lists(st.binary(max_size=200), max_size=5))
+def test_rubbish_harms_nobody(rubbish: list[bytes]) -> None:
+    async def throw(folder: Path) -> None:
+        async with agent_serving(folder) as endpoint:
+            for piece in rubbish:
+                reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+                writer.write(piece)
+                writer.write_eof()
+                with contextlib.suppress(OSError):
+                    await reader.read()
+                writer.close()
+            assert (await agent_machine(endpoint).exec(["true"])).status == 0
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(throw(Path(folder)))
