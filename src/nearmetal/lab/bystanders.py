@@ -4,6 +4,7 @@ What the probe lists, moves away and moves back. A `target` is "PROBE CPUS", the
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from nearmetal.lab.site import must
@@ -48,9 +49,13 @@ async def put_back(commands: Commands, change: Change) -> str:
 def shown(value: str | None) -> str:
     if value is None or value == CLEAR:
         return repr(value)
-    names = still_there(json.loads(value))
+    return f"not clear of {in_short(still_there(json.loads(value)))}"
+
+
+def in_short(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"not clear of {', '.join(names[:_NAMED])}{more}"
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def unmet(change: Change) -> str:

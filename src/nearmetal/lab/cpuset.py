@@ -8,12 +8,12 @@ undo it.
 import json
 from typing import Any
 
+from nearmetal.lab.bystanders import in_short
 from nearmetal.lab.site import must
 from nearmetal.model import Change, Commands
 
 APART = "apart"
 """Our group stands, and nobody else can run there who could be kept away by it."""
-_NAMED = 10
 
 
 async def listed(commands: Commands, probe: str, cpus: str) -> str:
@@ -56,9 +56,7 @@ async def put_back(commands: Commands, change: Change) -> str:
 def shown(value: str | None) -> str:
     if value is None or value == APART:
         return repr(value)
-    lacking = _lacking(json.loads(value))
-    more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
-    return f"not apart: {', '.join(lacking[:_NAMED])}{more}"
+    return f"not apart: {in_short(_lacking(json.loads(value)))}"
 
 
 def unmet(change: Change) -> str:
