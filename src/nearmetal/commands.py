@@ -357,6 +357,8 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
         for one in listed:
             again = one.trials - one.planned
             trials = f"{one.planned} and {again} again" if again > 0 else f"{one.trials}/{one.planned}"
+            if one.ok < one.trials:
+                trials += f", {one.trials - one.ok} not ok"
             table.add_row(one.run, one.study, one.created[:16].replace("T", " "), trials)
         console.print(table)
     for bad in unreadable:

@@ -222,7 +222,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines() -> None:
     assert out.getvalue() == "block 1/1: 2 trials, ~6 s left\n"
 
 
-def test_blocks_that_were_repeated_are_told_apart_from_those_planned(study: Path, tmp_path: Path) -> None:
+def test_a_list_tells_what_was_planned_what_was_repeated_and_what_came_to_nothing(study: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert nearmetal("run", str(study), "-o", str(run)).returncode == 0
     journal = run / "journal.jsonl"
@@ -230,5 +230,6 @@ def test_blocks_that_were_repeated_are_told_apart_from_those_planned(study: Path
     again = [json.loads(line) for line in trials if json.loads(line)["schema"] == "record.v1"][:2]
     for record in again:
         record["trial"] |= {"attempt": 1, "id": f"again-{record['trial']['id']}"}
+    again[0]["status"] = "failed"
     journal.write_bytes(journal.read_bytes() + b"".join(json.dumps(one).encode() + b"\n" for one in again))
-    assert "  4 and 2 again\n" in nearmetal("ls", str(run)).stdout
+    assert "  4 and 2 again, 1 not ok\n" in nearmetal("ls", str(run)).stdout

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nearmetal.errors import BadInput
-from nearmetal.model import Frozen
+from nearmetal.model import Frozen, TrialStatus
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder, write_whole
 
@@ -20,6 +20,8 @@ class Listed(Frozen):
     created: str
     trials: int
     """Records so far, repeated blocks included."""
+    ok: int
+    """Of these."""
     planned: int
 
 
@@ -78,10 +80,17 @@ def _look(path: Path) -> Listed | Unreadable:
     folder = RunFolder(path)
     try:
         manifest = folder.manifest()
-        trials = sum(1 for _ in journal.records(folder.journal))
+        statuses = [record.status for record in journal.records(folder.journal)]
     except BadInput as error:
         return Unreadable(run=str(path), reason=f"{Path(error.where).name}: {error.what}")
     except OSError as error:
         return Unreadable(run=str(path), reason=f"{Path(error.filename or path).name}: {error.strerror}")
     planned = sum(len(boot.trials) for block in manifest.plan.blocks for boot in block.boots)
-    return Listed(run=str(path), study=manifest.study.name, created=manifest.created, trials=trials, planned=planned)
+    return Listed(
+        run=str(path),
+        study=manifest.study.name,
+        created=manifest.created,
+        trials=len(statuses),
+        ok=statuses.count(TrialStatus.OK),
+        planned=planned,
+    )
