@@ -140,11 +140,14 @@ class DockerEnvironment:
         ]
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
-        """Of the engine, and of what it says it is made of."""
+        """Of the engine, and of what it says it is made of, itself left out."""
         engine = await self._engine(self.brand.address(options))
         told = await engine.call(engine.client.version)
-        parts = {f"{self.brand.called}'s {one['Name']}": one["Version"] for one in told.get("Components") or ()}
-        return {self.brand.called: told["Version"], **parts}
+        parts = {one["Name"]: one["Version"] for one in told.get("Components") or ()}
+        return {
+            self.brand.called: told["Version"],
+            **{f"{self.brand.called}'s {name}": part for name, part in parts.items() if not name.endswith("Engine")},
+        }
 
     async def _check_image(self, options: Mapping[str, Any], machine: MachineSpec, site: Site) -> list[Finding]:
         """An image of the user's own."""

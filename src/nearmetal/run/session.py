@@ -230,7 +230,7 @@ def _versions() -> Mapping[str, str]:
     packages = ("numpy", "scipy", "docker", "asyncssh", "qemu.qmp")
     return {
         "nearmetal": version("nearmetal"),
-        "probe_sha256": probe.sha256(),
+        "its probe, SHA-256": probe.sha256(),
         "Python": platform.python_version(),
         **{f"Python package {package}": version(package) for package in packages},
     }
