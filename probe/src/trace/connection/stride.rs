@@ -70,7 +70,7 @@ struct Passed {
 
 /// So far ahead, sequence numbers are compared without asking how often they began anew.
 const FARTHEST: u32 = 1 << 30;
-/// The usual timestamps; more options may be of more.
+/// Timestamps alone; among more bytes may be blocks of what arrived.
 const USUAL_OPTIONS: usize = 12;
 
 impl Connection {
