@@ -49,7 +49,7 @@ def guest(options: Sequence[str]) -> Iterator[Mapping[str, str]]:
         yield {
             "address": f"root@127.0.0.1:{up['ssh_port']}",
             "key": str(state / "keys/client"),
-            "host_key": lab_keys(state).host.export_public_key().decode().strip(),
+            "host_key": lab_keys(state).host.public.decode(),
         }
     finally:
         subprocess.run([sys.executable, "-m", "nearmetal", "down", NAME], stdout=subprocess.DEVNULL, check=True)

@@ -64,7 +64,7 @@ class Hosts:
 async def hosts(lab_image: Image, tmp_path: Path) -> AsyncIterator[Hosts]:
     """Two guests, `one` and `two`, which reach each other over the lab's switch."""
     keys = Paths.default().state / "keys"
-    known = lab_keys(Paths.default().state).host.export_public_key().decode().strip()
+    known = lab_keys(Paths.default().state).host.public.decode()
     async with laboratory() as lab:
         named = {}
         for name in ("one", "two"):

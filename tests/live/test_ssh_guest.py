@@ -44,7 +44,7 @@ async def lab(lab_image: Image) -> AsyncIterator[Lab]:
                 "ssh": f"root@127.0.0.1:{handle.data['ssh_port']}",
                 "trunk": guest.address,
                 "key": str(Paths.default().state / "keys/client"),
-                "host_key": keys.host.export_public_key().decode(),
+                "host_key": keys.host.public.decode(),
             }
         )
         yield made

@@ -51,7 +51,7 @@ async def inside(lab: Lab) -> Mapping[str, Any]:
         "port": handle.data["ssh_port"],
         "data": guest.address,
         "key": str(Paths.default().state / "keys/client"),
-        "host_key": lab_keys(Paths.default().state).host.export_public_key().decode(),
+        "host_key": lab_keys(Paths.default().state).host.public.decode(),
     }
 
 

@@ -13,7 +13,7 @@ import pytest
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import container_image, machine
 from nearmetal.lab.image.placed import Parts
-from nearmetal.lab.keys import LabKeys
+from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.qemu import own_disk
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import MachineSpec, Port
@@ -118,16 +118,13 @@ async def test_what_only_a_kernel_of_ours_can_do_is_refused(tmp_path: Path) -> N
     assert [what for what, _ in await told(good, provision="restore")] == [f"{good} restored"]
 
 
-def test_cloud_init_is_told_who_may_come_in_and_what_cards_are_called() -> None:
-    client, host = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
-    keys = LabKeys(client, host, b"secret")
+def test_cloud_init_is_told_who_may_come_in_and_what_cards_are_called(tmp_path: Path) -> None:
+    keys = lab_keys(tmp_path)
     files = own_disk.seed("nm-a-1", PORT, keys)
     assert files["user-data"].startswith(b"#cloud-config\n")
     user = json.loads(files["user-data"].partition(b"\n")[2])
-    assert user["users"][0]["ssh_authorized_keys"] == [keys.authorized.decode().strip()]
-    assert asyncssh.import_private_key(user["ssh_keys"]["ed25519_private"]).export_public_key() == (
-        keys.host.export_public_key()
-    )
+    assert user["users"][0]["ssh_authorized_keys"] == [keys.client.public.decode()]
+    assert asyncssh.import_private_key(user["ssh_keys"]["ed25519_private"]) == keys.host.loaded()
     cards = json.loads(files["network-config"])["ethernets"]
     assert cards["data"]["addresses"] == ["10.111.0.7/16"] and cards["data"]["set-name"] == "data"
     assert "data" not in json.loads(own_disk.seed("nm-a-1", None, keys)["network-config"])["ethernets"]

@@ -17,6 +17,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, NotProvisioned
 from nearmetal.lab import machine, probe
 from nearmetal.lab.cgroup import Group
+from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Handle
 
@@ -51,10 +52,7 @@ def _of_qemu(handle: Handle, argv: Sequence[str], env: Mapping[str, str], termin
     keys = Paths.default().state / "keys"
     known = written.folder() / "known_hosts"
     if not _is_newer(known, keys / "host"):
-        from nearmetal.lab.keys import lab_keys  # with asyncssh, which takes longer to import than most commands run
-
-        public = lab_keys(Paths.default().state).host.export_public_key("openssh").decode().strip()
-        _write(known, f"{_GUESTS} {public}\n")
+        _write(known, f"{_GUESTS} {lab_keys(Paths.default().state).host.public.decode()}\n")
     options = {
         "IdentityFile": _path(keys / "client"),
         "IdentitiesOnly": "yes",

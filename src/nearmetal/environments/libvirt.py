@@ -178,7 +178,8 @@ class LibvirtEnvironment:
             return await self._existing.attach(handle, site)
         if "ssh_port" not in handle.data:
             raise NotProvisioned("its creation was interrupted", handle.name)
-        machine = DomainMachine(handle, site, await guests.forwarded(handle, site), None)
+        ports = await guests.forwarded(handle, site)
+        machine = DomainMachine(handle, site, ports, None, handle.name in self._running)
         await machine.connect()
         return machine
 

@@ -164,7 +164,7 @@ class QemuEnvironment:
 
     # ── Reach, remove ────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def attach(self, handle: Handle, site: Site) -> guests.QemuMachine | guests.OwnDiskMachine:
+    async def attach(self, handle: Handle, site: Site) -> guests.Guest:
         machine = await guests.reached(handle, site, self._monitors.get(handle.name))
         await machine.connect()
         return machine

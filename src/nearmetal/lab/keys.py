@@ -1,38 +1,50 @@
 """The lab's own keys: one that the controller shows by SSH, one that its guests show, and what it shares with their
-agents. Made once, never anybody else's."""
+agents. Made once, never anybody else's.
 
+asyncssh is imported only by who makes a key or logs in with one: that takes longer than most commands run.
+"""
+
+import base64
+import binascii
 import os
+import struct
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-
-import asyncssh
+from typing import TYPE_CHECKING, Final
 
 from nearmetal.errors import BadInput
 
-_SECRET = 32
+if TYPE_CHECKING:
+    import asyncssh
+
+_SECRET: Final = 32
 """Bytes."""
+_MAGIC: Final = b"openssh-key-v1\0"
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """Ed25519, because under emulation every other kind costs boot time."""
+
+    private: bytes
+    """As OpenSSH's programs read it from a file."""
+    public: bytes
+    """As a line of an authorized_keys file has it, without a comment."""
+
+    def loaded(self) -> "asyncssh.SSHKey":
+        import asyncssh
+
+        return asyncssh.import_private_key(self.private)
 
 
 @dataclass(frozen=True)
 class LabKeys:
-    """Ed25519, because under emulation every other kind costs boot time."""
-
-    client: asyncssh.SSHKey
-    host: asyncssh.SSHKey
+    client: KeyPair
+    host: KeyPair
     """One for all guests of the lab: it is pinned, so that a connection to anything else fails."""
     agent: bytes
     """By which controller and agent know each other."""
-
-    @property
-    def host_private(self) -> bytes:
-        """As sshd reads it from its HostKey file."""
-        return self.host.export_private_key("openssh")
-
-    @property
-    def authorized(self) -> bytes:
-        """The line of an authorized_keys file that lets the controller in."""
-        return self.client.export_public_key("openssh")
 
 
 def lab_keys(state: Path) -> LabKeys:
@@ -51,16 +63,43 @@ def _secret(path: Path) -> bytes:
     return secret
 
 
-def _key(path: Path) -> asyncssh.SSHKey:
+def _key(path: Path) -> KeyPair:
     if not path.exists():
+        import asyncssh
+
         key = asyncssh.generate_private_key("ssh-ed25519", comment=f"nearmetal-{path.name}")
         _make(path, key.export_private_key("openssh"))
+    private = path.read_bytes()
     try:
-        return asyncssh.read_private_key(str(path))
-    except (asyncssh.KeyImportError, OSError) as error:
+        return KeyPair(private, public_of(private))
+    except ValueError as error:
         raise BadInput(
             f"this is no SSH key that can be read: {error}", str(path), "remove it; it is made anew"
         ) from None
+
+
+def public_of(private: bytes) -> bytes:
+    """The public key in a private one of OpenSSH's format (its PROTOCOL.key). ValueError where there is none."""
+    try:
+        content = base64.b64decode(b"".join(private.strip().splitlines()[1:-1]), validate=True)
+        if not content.startswith(_MAGIC):
+            raise ValueError("it is not in OpenSSH's format")
+        rest = content.removeprefix(_MAGIC)
+        for _ in ("cipher", "key derivation", "its options"):
+            _, rest = _string(rest)
+        public, _ = _string(rest[4:])  # after how many keys there are
+        kind, _ = _string(public)
+    except (binascii.Error, struct.error) as error:
+        raise ValueError("it is damaged") from error
+    return kind + b" " + base64.b64encode(public)
+
+
+def _string(data: bytes) -> tuple[bytes, bytes]:
+    """The one that data begins with, and what comes after it (RFC 4251, section 5)."""
+    (length,) = struct.unpack_from(">I", data)
+    if len(data) < 4 + length:
+        raise ValueError("it is damaged")
+    return data[4 : 4 + length], data[4 + length :]
 
 
 def _make(path: Path, content: bytes) -> None:

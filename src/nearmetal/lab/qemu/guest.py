@@ -1,17 +1,16 @@
 """A guest of QEMU's that runs: how it is reached, and what is known of it from outside.
 
-The lab's image has an agent in it, the user's own have only the SSH server that cloud-init sets up.
+The lab's image has an agent in it; the user's own are reached otherwise (own_disk_machine.py).
 """
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
-from nearmetal.lab import agent, cgroup, network, probe, ssh
-from nearmetal.lab import machine as lab_machine
+from nearmetal.errors import HostCannot, NotProvisioned, ToolFailed
+from nearmetal.lab import agent, cgroup, network
 from nearmetal.lab.answering import first_to_speak
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.keys import lab_keys
@@ -19,10 +18,10 @@ from nearmetal.lab.reached import ReachedMachine
 from nearmetal.lab.site import must
 from nearmetal.model import Cost, Handle, Port, Running, SharedFolder, Site
 
-from . import arguments, own_disk, template
+from . import arguments, template
 from .console import Console
 
-_LOOPBACK = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 _PORTS = ("ssh_port", "agent_port")
 _FAR_PAUSE = 0.25
 """Seconds between two looks at a guest that boots on another host: each look starts programs beside it."""
@@ -36,12 +35,16 @@ exec mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288,cache=none,ro "$1
 """
 
 
-async def reached(handle: Handle, site: Site, running: Running | None) -> "QemuMachine | OwnDiskMachine":
+async def reached(handle: Handle, site: Site, running: Running | None) -> "Guest":
     """The machine of a handle, not connected yet. NotProvisioned when it was never whole."""
     if "ssh_port" not in handle.data:
         raise NotProvisioned("its creation was interrupted", handle.name)
-    kind = OwnDiskMachine if handle.data.get("brings_kernel") else QemuMachine
-    return kind(handle, site, await forwarded(handle, site), running)
+    ports = await forwarded(handle, site)
+    if not handle.data.get("brings_kernel"):
+        return QemuMachine(handle, site, ports, running, running is not None)
+    from .own_disk_machine import OwnDiskMachine  # with asyncssh, which takes as long to import as a guest to restore
+
+    return OwnDiskMachine(handle, site, ports, running)
 
 
 async def forwarded(handle: Handle, site: Site) -> Mapping[str, int]:
@@ -55,7 +58,7 @@ async def withdraw(handle: Handle, site: Site) -> None:
             await site.withdraw(handle.data[name])
 
 
-class _Guest(ReachedMachine):
+class Guest(ReachedMachine):
     """What is the same however the guest is reached."""
 
     def __init__(self, handle: Handle, site: Site, running: Running | None, **reach: Any) -> None:
@@ -123,15 +126,18 @@ class _Guest(ReachedMachine):
             raise
 
 
-class QemuMachine(_Guest, agent.AgentMachine):
+class QemuMachine(Guest, agent.AgentMachine):
     """A guest of the lab's image."""
 
-    def __init__(self, handle: Handle, site: Site, ports: Mapping[str, int], running: Running | None) -> None:
+    def __init__(
+        self, handle: Handle, site: Site, ports: Mapping[str, int], running: Running | None, is_made_here: bool
+    ) -> None:
         secret = lab_keys(Paths.default().state).agent
-        endpoint = agent.Endpoint(_LOOPBACK, ports["agent_port"], secret)
+        endpoint = agent.Endpoint(LOOPBACK, ports["agent_port"], secret)
         super().__init__(handle, site, running, endpoint=endpoint)
         self.ssh_port = ports["ssh_port"] if handle.data.get("logins") else None
         """Of our loopback, where people may log in."""
+        self._is_fresh = is_made_here and not handle.data.get("snapshot")
 
     async def ready(self) -> bool:
         if not await super().ready():
@@ -143,28 +149,6 @@ class QemuMachine(_Guest, agent.AgentMachine):
         return False
 
     async def settle(self) -> None:
-        """Where people are to log in, they can."""
-        if self.ssh_port is not None:
-            (await first_to_speak(_LOOPBACK, self.ssh_port, super().ready)).close()
-
-
-class OwnDiskMachine(_Guest, ssh.SshMachine):
-    """A guest of the user's own image, which brings its kernel; by SSH."""
-
-    boot_limit = own_disk.BOOT
-
-    def __init__(self, handle: Handle, site: Site, ports: Mapping[str, int], running: Running | None) -> None:
-        keys = lab_keys(Paths.default().state)
-        endpoint = ssh.Endpoint(_LOOPBACK, ports["ssh_port"], "root", keys.client, keys.host)
-        super().__init__(handle, site, running, endpoint=endpoint)
-
-    async def settle(self) -> None:
-        await own_disk.settled(self)
-        await probe.ensure(self)
-
-    def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """The guest ends with us, and so does what runs in it: `env` then does, at half of the probe's cost."""
-        if "=" in argv[0]:
-            raise BadInput(f"{argv[0]!r} cannot be the name of a program in a guest", self.name, "leave out the '='")
-        variables = {**lab_machine.ENVIRONMENT, **env}
-        return ["env", "-i", *(f"{name}={value}" for name, value in variables.items()), *argv]
+        """Where people are to log in, they can: one that was just booted may not let them in yet."""
+        if self.ssh_port is not None and self._is_fresh:
+            (await first_to_speak(LOOPBACK, self.ssh_port, super().ready)).close()

@@ -148,15 +148,15 @@ def seed(name: str, port: Port | None, keys: LabKeys) -> dict[str, bytes]:
 
 
 def _user_data(keys: LabKeys) -> dict[str, Any]:
-    public = keys.host.export_public_key("openssh").decode().strip()
+    public = keys.host.public.decode()
     return {
         "disable_root": False,
         "ssh_pwauth": False,
-        "users": [{"name": "root", "ssh_authorized_keys": [keys.authorized.decode().strip()]}],
+        "users": [{"name": "root", "ssh_authorized_keys": [keys.client.public.decode()]}],
         # The host key that the lab pins, and no other.
         "ssh_deletekeys": True,
         "ssh_keys": {
-            "ed25519_private": keys.host.export_private_key("openssh").decode(),
+            "ed25519_private": keys.host.private.decode(),
             "ed25519_public": public,
         },
         # The probe lies in /run, from which some systems let nothing run.

@@ -55,8 +55,8 @@ def key(guest: Guest, image: Image, keys: LabKeys) -> str:
         "qemu": [qemu.st_size, qemu.st_mtime_ns],
         "image": [image.digest, image.manifest["sha256"], str(image.disk), disk.st_size, disk.st_mtime_ns],
         "keys": [
-            keys.authorized.decode(),
-            keys.host.export_public_key().decode(),
+            keys.client.public.decode(),
+            keys.host.public.decode(),
             hashlib.sha256(keys.agent).hexdigest(),
         ],
         "probe": probe.sha256(),
@@ -159,8 +159,8 @@ def seed(keys: LabKeys, logins: bool, start: str | None = None) -> dict[str, tup
     """
     files = {agent.SECRET: (keys.agent, 0o600)}
     if logins:
-        files["ssh_host_ed25519_key"] = (keys.host_private, 0o600)
-        files["authorized_keys"] = (keys.authorized, 0o600)
+        files["ssh_host_ed25519_key"] = (keys.host.private, 0o600)
+        files["authorized_keys"] = (keys.client.public + b"\n", 0o600)
     if start is not None:
         files["start"] = (start.encode(), 0o755)
     return files
