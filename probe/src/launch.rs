@@ -48,7 +48,8 @@ pub struct Args {
     argv: Vec<OsString>,
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
+/// NAME=VALUE.
+pub fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
         _ => Err(format!("'{text}' sets nothing; write it as NAME=VALUE")),

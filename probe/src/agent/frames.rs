@@ -9,6 +9,8 @@
 //! | `x` | guest | it has ended, and so has its output: its status as a shell tells it, one byte |
 //! | `!` | guest | the request cannot be carried out, and why |
 
+use std::io::{self, Read};
+
 pub const STARTED: u8 = b'p';
 pub const INPUT: u8 = b'i';
 pub const OUTPUT: u8 = b'o';
@@ -40,6 +42,19 @@ pub fn taken(arrived: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
     Some((letter, content))
 }
 
+/// The next frame of a connection, waited for.
+pub fn next(reader: &mut impl Read) -> io::Result<(u8, Vec<u8>)> {
+    let mut header = [0; HEADER];
+    reader.read_exact(&mut header)?;
+    let [letter, length @ ..] = header;
+    let mut content = Vec::new();
+    let length = u64::from(u32::from_be_bytes(length));
+    match reader.take(length).read_to_end(&mut content)? as u64 {
+        whole if whole == length => Ok((letter, content)),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,7 +68,7 @@ mod tests {
         ]
         .concat();
         let (mut arrived, mut found) = (Vec::new(), Vec::new());
-        for byte in sent {
+        for &byte in &sent {
             arrived.push(byte);
             found.extend(taken(&mut arrived));
         }
@@ -63,6 +78,10 @@ mod tests {
             (OUTPUT, vec![0; 300]),
         ];
         assert_eq!(found, expected);
+        let mut reader = &sent[..];
+        assert_eq!(next(&mut reader).unwrap(), expected[0]);
+        assert_eq!(next(&mut reader).unwrap(), expected[1]);
+        next(&mut &reader[..300]).unwrap_err();
         assert!(arrived.is_empty());
     }
 }

@@ -35,7 +35,18 @@ impl Secret {
         Ok(Secret(content))
     }
 
-    fn signing(&self, side: &str, guest: &str, controller: &str) -> Hmac<Sha256> {
+    /// What one side proves itself by: in base64, over the guest's nonce and the controller's.
+    fn signed(&self, side: &str, nonces: (&str, &str)) -> String {
+        BASE64.encode(self.signing(side, nonces).finalize().into_bytes())
+    }
+
+    fn has_signed(&self, side: &str, nonces: (&str, &str), proof: &str) -> bool {
+        BASE64
+            .decode(proof)
+            .is_ok_and(|proof| self.signing(side, nonces).verify_slice(&proof).is_ok())
+    }
+
+    fn signing(&self, side: &str, (guest, controller): (&str, &str)) -> Hmac<Sha256> {
         let mut signing =
             Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
         for part in [side, guest, controller] {
@@ -45,21 +56,23 @@ impl Secret {
     }
 }
 
-#[derive(Serialize)]
-struct Greeting<'a> {
-    schema: &'static str,
-    nonce: &'a str,
-    boot_id: &'a str,
-    arch: &'a str,
+const SCHEMA: &str = "agent.v1";
+
+#[derive(Serialize, Deserialize)]
+struct Greeting {
+    schema: String,
+    nonce: String,
+    boot_id: String,
+    arch: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Answer {
     nonce: String,
     proof: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Proof {
     proof: String,
 }
@@ -70,33 +83,59 @@ pub fn shake(
     writer: &mut impl Write,
     secret: &Secret,
 ) -> anyhow::Result<()> {
-    let ours = nonce()?;
-    let boot_id = Kernel::running()
-        .text("/proc/sys/kernel/random/boot_id")
-        .unwrap_or_default();
-    let name = rustix::system::uname();
     let greeting = Greeting {
-        schema: "agent.v1",
-        nonce: &ours,
-        boot_id: boot_id.trim(),
-        arch: &name.machine().to_string_lossy(),
+        schema: SCHEMA.into(),
+        nonce: nonce()?,
+        boot_id: Kernel::running()
+            .text("/proc/sys/kernel/random/boot_id")
+            .unwrap_or_default(),
+        arch: rustix::system::uname()
+            .machine()
+            .to_string_lossy()
+            .into_owned(),
     };
     say(writer, &greeting)?;
     let answer: Answer =
         serde_json::from_str(&line(reader)?).context("this is no answer to a greeting")?;
-    let proof = BASE64.decode(&answer.proof).context("this is no proof")?;
-    secret
-        .signing("controller", &ours, &answer.nonce)
-        .verify_slice(&proof)
-        .ok()
-        .context("whoever connected does not know this lab's secret")?;
-    let signed = secret.signing("guest", &ours, &answer.nonce).finalize();
-    let proof = BASE64.encode(signed.into_bytes());
+    let nonces = (greeting.nonce.as_str(), answer.nonce.as_str());
+    ensure!(
+        secret.has_signed("controller", nonces, &answer.proof),
+        "whoever connected does not know this lab's secret"
+    );
+    let proof = secret.signed("guest", nonces);
     say(writer, &Proof { proof })
 }
 
+/// The other side of it: wait to be greeted, prove who we are, and see that the guest is who it should be.
+pub fn introduce(
+    reader: &mut impl BufRead,
+    writer: &mut impl Write,
+    secret: &Secret,
+) -> anyhow::Result<()> {
+    let greeting: Greeting =
+        serde_json::from_str(&line(reader)?).context("what answers there is no agent")?;
+    ensure!(
+        greeting.schema == SCHEMA,
+        "what answers there is no agent of version {SCHEMA}"
+    );
+    let nonce = nonce()?;
+    let nonces = (greeting.nonce.as_str(), nonce.as_str());
+    let proof = secret.signed("controller", nonces);
+    let ours = Answer {
+        nonce: nonce.clone(),
+        proof,
+    };
+    say(writer, &ours)?;
+    let theirs: Proof = serde_json::from_str(&line(reader)?).context("this is no proof")?;
+    ensure!(
+        secret.has_signed("guest", nonces, &theirs.proof),
+        "what answers there does not know this lab's secret"
+    );
+    Ok(())
+}
+
 /// One document in one line.
-fn say(writer: &mut impl Write, document: &impl Serialize) -> anyhow::Result<()> {
+pub fn say(writer: &mut impl Write, document: &impl Serialize) -> anyhow::Result<()> {
     let mut text = serde_json::to_string(document)?;
     text.push('\n');
     Ok(writer.write_all(text.as_bytes())?)
@@ -152,8 +191,7 @@ mod tests {
     }
 
     fn signed(secret: &[u8], side: &str, nonce: &str) -> String {
-        let signing = Secret(secret.into()).signing(side, nonce, "mine");
-        BASE64.encode(signing.finalize().into_bytes())
+        Secret(secret.into()).signed(side, (nonce, "mine"))
     }
 
     #[test]

@@ -14,6 +14,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::{output, process};
 
+pub mod ask;
 mod frames;
 mod handshake;
 mod request;

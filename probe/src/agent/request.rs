@@ -2,9 +2,9 @@
 
 use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
     Run(Run),
@@ -12,7 +12,7 @@ pub enum Request {
 }
 
 /// Start a program.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// Its name, looked up in PATH as `env` has it, and what it is given.
     pub argv: Vec<String>,
@@ -21,7 +21,7 @@ pub struct Run {
 }
 
 /// Signal the process group of a program that was started.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToGroup {
     /// As it was told when the program was started.
     group: i32,

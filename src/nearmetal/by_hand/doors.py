@@ -1,8 +1,9 @@
 """Ways into a machine that is up, for a person: an argument vector of this host whose stdin, stdout and stderr are
 those of the program inside, as they come. What a study runs goes by `Machine.exec` instead.
 
-For the host kind that is the probe's `launch --enter`, for a container the engine's own client, for a guest OpenSSH's,
-with the lab's key, the pinned host key, and nothing of the user's own configuration.
+For the host kind that is the probe's `launch --enter`, for a container the engine's own client, for a guest the probe's
+`ask`. Where it is to have a terminal, or has no agent, it is OpenSSH's client, with the lab's key, the pinned host key,
+and nothing of the user's own configuration.
 """
 
 import os
@@ -48,7 +49,19 @@ def _exec(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal:
     return ["exec", *options, handle.data["container"], *machine.launch(probe.INSIDE, argv, env)]
 
 
-def _of_qemu(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
+def _of_guest(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
+    """By the agent, which needs no login; by SSH where there is none, and for a terminal, whose window changes its size."""
+    if terminal or handle.data.get("brings_kernel"):
+        return _by_ssh(handle, argv, env, terminal)
+    return _by_agent(handle, argv, env)
+
+
+def _by_agent(handle: Handle, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    at, secret = f"127.0.0.1:{handle.data['agent_port']}", Paths.default().state / "keys/agent"
+    return [LocalSite().probe, "ask", "--at", at, "--secret", str(secret), *machine.given(env), "--", *argv]
+
+
+def _by_ssh(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
     keys = Paths.default().state / "keys"
     known = written.folder() / "known_hosts"
     if not _is_newer(known, keys / "host"):
@@ -101,8 +114,8 @@ _DOORS: Mapping[str, _Door] = {
     "host": _of_host,
     "docker": _of_docker,
     "podman": _of_podman,
-    "qemu": _of_qemu,
-    "libvirt": _of_qemu,
+    "qemu": _of_guest,
+    "libvirt": _of_guest,
 }
 
 

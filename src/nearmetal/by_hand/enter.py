@@ -17,7 +17,8 @@ from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab.process import exit_status
 from nearmetal.model import Completed
 
-_SSH_FAILED = 255
+_MAY_BE_LOST = (125, 255)
+"""How the ways into a guest tell that they failed themselves: the probe's `ask`, and OpenSSH's client."""
 _DAY = 86400.0
 
 
@@ -41,7 +42,7 @@ def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
         return 128 + told_to_end
     if status != 0:
         asyncio.run(require_keeper(kept))
-    if status == _SSH_FAILED and kept.handle and kept.handle.kind in ("qemu", "libvirt"):
+    if status in _MAY_BE_LOST and kept.handle and kept.handle.kind in ("qemu", "libvirt"):
         _require_answer(kept, door(["true"]))
     return status
 
@@ -52,7 +53,7 @@ def _outlives_its_client(kept: Kept) -> bool:
 
 
 def _require_answer(kept: Kept, command: Sequence[str]) -> None:
-    """OpenSSH's client tells its own failure by a status that a program may have too."""
+    """The ways into a guest tell their own failure by a status that a program may have too."""
     asked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if asked.returncode != 0:
         said = asked.stderr.strip()[-500:]

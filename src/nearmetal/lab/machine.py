@@ -53,9 +53,13 @@ def described(name: str) -> str:
 
 def launch(probe: str, argv: Sequence[str], env: Mapping[str, str] | None, *place: str) -> list[str]:
     """The argument vector with which the probe starts a program: `place` are options of its verb `launch`."""
+    return [probe, "launch", *place, "--clear-env", *given(env), "--", *argv]
+
+
+def given(env: Mapping[str, str] | None) -> list[str]:
+    """A program's whole environment, as the probe's verbs take it."""
     variables = {**ENVIRONMENT, **(env or {})}
-    given = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
-    return [probe, "launch", *place, "--clear-env", *given, "--", *argv]
+    return [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
 
 
 async def put(commands: Commands, content: bytes, path: str, mode: int) -> None:

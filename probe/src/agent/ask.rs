@@ -1,0 +1,98 @@
+//! `ask`: run a program in a guest whose agent answers, with this process' own standard input, output and error.
+
+use std::io::{self, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+
+use anyhow::{Context, bail};
+
+use super::frames::{self, frame};
+use super::handshake::{self, Secret};
+use super::request::{Request, Run};
+use crate::launch::variable;
+use crate::program::OWN_FAILURE;
+
+const PIECE: usize = 64 << 10;
+
+/// Run a program where an agent answers, and pass on what it says as it comes.
+///
+/// It finds exactly the environment that is given, and is killed, with its process group, when this process ends.
+///
+/// Exit status: the program's, or 128 plus the signal that killed it; 127 when it was not found, 126 when it cannot be
+/// executed, 125 when there was no asking.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Where the agent listens
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    at: SocketAddr,
+    /// The file with the secret that both sides know
+    #[arg(long, value_name = "FILE")]
+    secret: PathBuf,
+    /// Set this environment variable. May be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<(String, String)>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "ARGV")]
+    argv: Vec<String>,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let status = ask(args).unwrap_or_else(|error| {
+        eprintln!("nearmetal-probe ask: {error:#}");
+        OWN_FAILURE
+    });
+    Ok(ExitCode::from(status))
+}
+
+fn ask(args: Args) -> anyhow::Result<u8> {
+    let secret = Secret::read(&args.secret)?;
+    let connection =
+        TcpStream::connect(args.at).with_context(|| format!("nobody answers at {}", args.at))?;
+    connection.set_nodelay(true)?;
+    let mut reader = BufReader::with_capacity(PIECE, connection.try_clone()?);
+    handshake::introduce(&mut reader, &mut &connection, &secret)?;
+    let run = Run {
+        argv: args.argv,
+        env: args.env,
+    };
+    handshake::say(&mut &connection, &Request::Run(run))?;
+    thread::spawn(move || send(&connection));
+    receive(&mut reader)
+}
+
+/// All of our standard input. That the guest takes no more of it is told where its answers are read.
+fn send(mut connection: &TcpStream) -> io::Result<()> {
+    let mut piece = vec![0; PIECE];
+    loop {
+        let length = io::stdin().read(&mut piece)?;
+        connection.write_all(&frame(frames::INPUT, &piece[..length]))?;
+        if length == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// What the program says, until it has ended; its status.
+fn receive(reader: &mut impl Read) -> anyhow::Result<u8> {
+    loop {
+        let (letter, content) =
+            frames::next(reader).context("the guest is gone, and the program with it")?;
+        match letter {
+            frames::OUTPUT => all(&mut io::stdout(), &content)?,
+            frames::ERRORS => all(&mut io::stderr(), &content)?,
+            frames::ENDED => return Ok(content.first().copied().unwrap_or_default()),
+            frames::REFUSED => bail!("{}", String::from_utf8_lossy(&content)),
+            _ => {}
+        }
+    }
+}
+
+/// At once: whoever reads it may wait for less than a line.
+fn all(stream: &mut impl Write, content: &[u8]) -> anyhow::Result<()> {
+    stream
+        .write_all(content)
+        .and_then(|()| stream.flush())
+        .context("nobody reads what it says any more")
+}
