@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearmetal.errors import MachineLost, NotProvisioned
-from nearmetal.lab import agent
+from nearmetal.lab import agent, probe
 from tests.agent_server import agent_machine, agent_process, agent_serving, needs_probe
 from tests.ssh_server import free_port
 from tests.unit.test_remote import gone, written
@@ -94,6 +94,62 @@ async def test_a_request_that_cannot_be_understood_is_told(tmp_path: Path) -> No
         writer.close()
     assert answer.startswith(b"!")
     assert b"no request" in answer
+
+
+# ── `ask`, by hand ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def asking(endpoint: agent.Endpoint, secret: Path, *argv: str) -> list[str]:
+    path = f"PATH={os.environ['PATH']}"
+    return [str(probe.path()), "ask", "--at", endpoint.where, "--secret", str(secret), "--env", path, "--", *argv]
+
+
+async def asked(endpoint: agent.Endpoint, secret: Path, *argv: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+    process = await asyncio.create_subprocess_exec(
+        *asking(endpoint, secret, *argv),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    stdout, stderr = await asyncio.wait_for(process.communicate(stdin), 60)
+    assert process.returncode is not None
+    return process.returncode, stdout, stderr
+
+
+async def test_what_is_asked_by_hand_has_its_own_streams_and_status(tmp_path: Path) -> None:
+    content = os.urandom(2**22)
+    async with agent_serving(tmp_path) as endpoint:
+        secret = tmp_path / "secret"
+        assert await asked(endpoint, secret, "cat", stdin=content) == (0, content, b"")
+        assert await asked(endpoint, secret, "sh", "-c", "echo no >&2; exit 7") == (7, b"", b"no\n")
+        assert (await asked(endpoint, secret, "no-such-program"))[0] == 127
+        assert (await asked(endpoint, secret, "sh", "-c", "kill -9 $$"))[0] == 137
+        assert (await asked(endpoint, secret, "env"))[1] == f"PATH={os.environ['PATH']}\n".encode()
+
+
+async def test_what_cannot_be_asked_is_told(tmp_path: Path) -> None:
+    (tmp_path / "another").write_bytes(b"a guess")
+    async with agent_serving(tmp_path) as endpoint:
+        assert (await asked(endpoint, tmp_path / "another", "true"))[0] == 125
+        status, _, said = await asked(endpoint, tmp_path / "no-such-file", "true")
+        assert status == 125 and b"no-such-file" in said
+        nobody = replace(endpoint, port=free_port())
+        status, _, said = await asked(nobody, tmp_path / "secret", "true")
+        assert status == 125 and b"nobody answers" in said
+
+
+async def test_what_was_asked_ends_with_who_asked(tmp_path: Path) -> None:
+    async with agent_serving(tmp_path) as endpoint:
+        script = f"echo begun; echo $$ >{tmp_path}/pid; sleep 300 & wait"
+        process = await asyncio.create_subprocess_exec(
+            *asking(endpoint, tmp_path / "secret", "sh", "-c", script), stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"begun\n", "what it says comes before it has ended"
+        pid = await written(tmp_path / "pid")
+        process.kill()
+        await process.wait()
+        assert await gone(pid)
 
 
 @given(st.lists(st.binary(max_size=200), max_size=5))
