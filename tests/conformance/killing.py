@@ -12,9 +12,9 @@ import pytest
 from nearmetal.lab.borrowed_machine import BorrowedMachine
 from nearmetal.lab.mock_world import World
 from nearmetal.lab.qemu import arguments
+from nearmetal.lab.qemu.guest import Guest
 from nearmetal.lab.shared_kernel import SharedKernelMachine
 from nearmetal.lab.site import must
-from nearmetal.lab.ssh import SshMachine
 from nearmetal.model import Handle, Machine
 
 
@@ -24,7 +24,7 @@ async def kill(handle: Handle, machine: Machine) -> None:
         await _end_its_login(machine)
     elif isinstance(machine, SharedKernelMachine):
         os.kill(machine.first.pid, signal.SIGKILL)
-    elif isinstance(machine, SshMachine):
+    elif isinstance(machine, Guest):
         (monitor,) = monitors(handle.name)
         os.kill(monitor, signal.SIGKILL)
     elif handle.kind == "mock":
@@ -37,7 +37,7 @@ async def kill(handle: Handle, machine: Machine) -> None:
 
 def is_alive(machine: Machine) -> bool:
     """Whether it is more than the programs in it, so that they end with it."""
-    return isinstance(machine, SharedKernelMachine | SshMachine | BorrowedMachine)
+    return isinstance(machine, SharedKernelMachine | Guest | BorrowedMachine)
 
 
 def monitors(name: str) -> list[int]:
