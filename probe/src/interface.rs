@@ -1,6 +1,6 @@
-//! Switching a network interface on.
+//! Network interfaces by their names: switched on, and listened to alone.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use anyhow::{Context, bail};
 use rustix::net::{AddressFamily, SocketType, socket};
@@ -31,4 +31,23 @@ pub fn bring_up(name: &str) -> anyhow::Result<()> {
         "cannot bring up {name}: {}; it takes root",
         std::io::Error::last_os_error()
     )
+}
+
+/// Have a socket hear only what comes by an interface of the current network namespace.
+pub fn bind_to(socket: &impl AsFd, name: &str) -> anyhow::Result<()> {
+    // SAFETY: the name is as long as it says.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_BINDTODEVICE,
+            name.as_ptr().cast(),
+            name.len() as libc::socklen_t,
+        )
+    };
+    match outcome {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error())
+            .with_context(|| format!("cannot listen on {name} alone")),
+    }
 }

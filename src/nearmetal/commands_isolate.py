@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -12,6 +13,7 @@ from nearmetal.isolate import standing, tiers
 from nearmetal.isolate.host import Cpusets, Host
 from nearmetal.isolate.standing import Standing
 from nearmetal.lab import cpus as cpu_lists
+from nearmetal.lab import cpuset
 from nearmetal.lab.bound import Bound
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite
@@ -120,6 +122,9 @@ async def _on(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_js
     with measuring():
         applied = await standing.on(changes, Bound(site), standing.ledger_path())
     warnings = [standing.here(warning.text) for warning in applied.warnings]
+    unmade = [cpuset.unmet(change) for change in changes if change.kind == "cpuset"]
+    if any(unmet in warning for unmet in unmade for warning in warnings):
+        cpusets = replace(cpusets, unfit="it could not be made")
     if as_json:
         print_json(
             {

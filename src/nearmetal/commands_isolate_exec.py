@@ -19,8 +19,12 @@ def become(program: Sequence[str]) -> int:
 
 def _become(site: LocalSite, program: Sequence[str]) -> NoReturn:
     must_be_root()
-    held = asyncio.run(standing.held_changes(site, standing.ledger_path()))
+    words = [*asyncio.run(_within(site)), *program]
+    os.execv(words[0], words)
+
+
+async def _within(site: LocalSite) -> Sequence[str]:
+    held = await standing.held_changes(site, standing.ledger_path())
     if not standing.isolated_cpus(held):
         raise HostCannot("no CPU is isolated to run it on", remedy="first: nearmetal isolate on")
-    words = [*standing.within(held, site.probe), *program]
-    os.execv(words[0], words)
+    return await standing.within(site, held, site.probe)

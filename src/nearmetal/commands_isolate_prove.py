@@ -39,7 +39,7 @@ async def _prove(site: LocalSite, cpus: str | None, rounds: int, seconds: float,
         return await proving.hear(site, site.probe, number, seconds)
 
     async def hear_isolated() -> Heard:
-        within = standing.within(await standing.held_changes(site, path), site.probe)
+        within = await standing.within(site, await standing.held_changes(site, path), site.probe)
         return await proving.hear(site, site.probe, cpu, seconds, within)
 
     if stands and cpu in cpu_lists.parse(stands):

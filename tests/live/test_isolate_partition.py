@@ -100,7 +100,7 @@ async def stands(guest: Machine, path: Path, elsewhere: list[str]) -> None:
     started = [*elsewhere, await inherited(guest), *await start(guest, "0", "0-1")]
     assert await where(guest, started) == ["0", "0", "0", "0"]
     assert (await guest.exec(["taskset", "-c", "1", "true"])).status == 1
-    inside = await guest.exec([*standing.within(there, guest.probe), "sh", "-c", "taskset -cp $$; exit 7"])
+    inside = await guest.exec([*await standing.within(guest, there, guest.probe), "sh", "-c", "taskset -cp $$; exit 7"])
     assert (inside.status, inside.text.rsplit(":", 1)[1].strip()) == (7, "1")
     (left,) = await start_within(guest, there)
     assert {one.outcome for one in await standing.off(guest, path)} <= {"restored", "already so"}
@@ -109,7 +109,7 @@ async def stands(guest: Machine, path: Path, elsewhere: list[str]) -> None:
 
 
 async def start_within(guest: Machine, there: tuple[Change, ...]) -> list[str]:
-    ended = await guest.exec([*standing.within(there, guest.probe), "sh", "-c", START, "start", "1"])
+    ended = await guest.exec([*await standing.within(guest, there, guest.probe), "sh", "-c", START, "start", "1"])
     return ended.text.split()
 
 

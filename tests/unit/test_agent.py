@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearmetal.errors import MachineLost, NotProvisioned
+from nearmetal.errors import BadInput, MachineLost, NotProvisioned
 from nearmetal.lab import agent, probe
 from tests.agent_server import agent_machine, agent_process, agent_serving, needs_probe
 from tests.ssh_server import free_port
@@ -85,6 +85,39 @@ async def test_a_program_ends_with_the_connection_that_asked_for_it(tmp_path: Pa
         group = await written(tmp_path / "pid")
         writer.transport.abort()
         assert await gone(group)
+
+
+async def test_what_another_boot_answers_is_for_nobody_here(tmp_path: Path) -> None:
+    """A guest that restarts by itself has lost all that was set and started in it."""
+    async with agent_serving(tmp_path) as endpoint:
+        machine = agent_machine(endpoint)
+        await machine.connect()
+        running = await machine.spawn(["sleep", "300"])
+        machine.boot_id = "as it was before"
+        with pytest.raises(MachineLost, match="booted anew"):
+            await machine.exec(["true"])
+        machine.abort()
+        with pytest.raises(MachineLost):
+            await running.wait(10)
+
+
+async def test_what_is_running_ends_with_the_connection(tmp_path: Path) -> None:
+    async with agent_serving(tmp_path) as endpoint:
+        machine = agent_machine(endpoint)
+        running = await machine.spawn(["sh", "-c", f"echo $$ >{tmp_path}/pid; exec sleep 300"])
+        pid = await written(tmp_path / "pid")
+        await machine.close()
+        assert await gone(pid)
+        with pytest.raises(MachineLost):
+            await running.wait(10)
+
+
+async def test_a_word_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    async with agent_serving(tmp_path) as endpoint:
+        with pytest.raises(BadInput, match="UTF-8"):
+            await agent_machine(endpoint).exec(["ls", "caf\udce9"])
+        status, _, said = await asked(endpoint, tmp_path / "secret", "ls", os.fsdecode(b"caf\xe9"))
+        assert status == 125 and b"UTF-8" in said
 
 
 async def test_a_request_that_cannot_be_understood_is_told(tmp_path: Path) -> None:

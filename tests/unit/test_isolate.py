@@ -241,7 +241,7 @@ async def test_where_a_cpuset_is_fit_programs_are_moved_by_it(box: Pretended, pa
     await standing.on(await changes(box), box, path)
     assert set(box.tasks.values()) == {"0"}
     held = await standing.held_changes(box, path)
-    assert standing.within(held, PROBE) == ("probe", "launch", "--cgroup", "/cpuset", "--cpus", "1", "--")
+    assert await standing.within(box, held, PROBE) == ("probe", "launch", "--cgroup", "/cpuset", "--cpus", "1", "--")
     assert {one.outcome for one in await standing.off(box, path)} == {"restored"}
     assert box.snapshot() == before
 

@@ -42,9 +42,10 @@ def test_a_damaged_key_is_told_as_that(data: st.DataObject) -> None:
     spoilt = bytearray(whole)
     for place in data.draw(st.lists(st.integers(0, len(whole) - 1), min_size=1, max_size=3)):
         spoilt[place] = data.draw(st.integers(0, 255))
-    for one in (whole[: data.draw(st.integers(0, 200))], bytes(spoilt)):
-        with contextlib.suppress(ValueError):
-            public_of(one)
+    with contextlib.suppress(ValueError):
+        public_of(bytes(spoilt))
+    with pytest.raises(ValueError):
+        public_of(whole[: data.draw(st.integers(0, len(whole) - 2))])
 
 
 def test_a_file_that_is_no_key_is_named(tmp_path: Path) -> None:

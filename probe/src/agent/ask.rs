@@ -1,12 +1,14 @@
 //! `ask`: run a program in a guest whose agent answers, with this process' own standard input, output and error.
 
+use std::ffi::OsString;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 
 use super::frames::{self, frame};
 use super::handshake::{self, Secret};
@@ -15,6 +17,8 @@ use crate::launch::variable;
 use crate::program::OWN_FAILURE;
 
 const PIECE: usize = 64 << 10;
+/// QEMU accepts a connection whether or not its guest does.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Run a program where an agent answers, and pass on what it says as it comes.
 ///
@@ -35,7 +39,7 @@ pub struct Args {
     env: Vec<(String, String)>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "ARGV")]
-    argv: Vec<String>,
+    argv: Vec<OsString>,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -48,13 +52,22 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn ask(args: Args) -> anyhow::Result<u8> {
     let secret = Secret::read(&args.secret)?;
-    let connection =
-        TcpStream::connect(args.at).with_context(|| format!("nobody answers at {}", args.at))?;
+    let argv = args
+        .argv
+        .into_iter()
+        .map(OsString::into_string)
+        .collect::<Result<_, _>>()
+        .map_err(|word| anyhow!("{word:?} is no UTF-8, and a guest takes no other"))?;
+    let connection = TcpStream::connect_timeout(&args.at, PATIENCE)
+        .with_context(|| format!("nobody answers at {}", args.at))?;
+    connection.set_read_timeout(Some(PATIENCE))?;
     connection.set_nodelay(true)?;
     let mut reader = BufReader::with_capacity(PIECE, connection.try_clone()?);
-    handshake::introduce(&mut reader, &mut &connection, &secret)?;
+    handshake::introduce(&mut reader, &mut &connection, &secret)
+        .with_context(|| format!("no agent answers at {} as it should", args.at))?;
+    connection.set_read_timeout(None)?;
     let run = Run {
-        argv: args.argv,
+        argv,
         env: args.env,
     };
     handshake::say(&mut &connection, &Request::Run(run))?;

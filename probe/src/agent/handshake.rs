@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! guest:      {"schema":"agent.v1","nonce":N,"boot_id":B,"arch":A}
-//! controller: {"nonce":M,"proof":HMAC-SHA256(secret, "controller" N M)}
-//! guest:      {"proof":HMAC-SHA256(secret, "guest" N M)}
+//! controller: {"nonce":M,"proof":HMAC-SHA256(secret, "controller" N B M)}
+//! guest:      {"proof":HMAC-SHA256(secret, "guest" N B M)}
 //! ```
 //!
-//! A line each; nonces and proofs are in base64. The guest speaks first, since QEMU's user-mode network accepts a
+//! A line each; nonces and proofs are in base64. That B is signed says which guest this is: all of a lab know one secret,
+//! and whoever stands between could lead us to another. The guest speaks first, since QEMU's user-mode network accepts a
 //! connection before anybody in the guest does.
 
 use std::fs;
@@ -35,21 +36,23 @@ impl Secret {
         Ok(Secret(content))
     }
 
-    /// What one side proves itself by: in base64, over the guest's nonce and the controller's.
-    fn signed(&self, side: &str, nonces: (&str, &str)) -> String {
-        BASE64.encode(self.signing(side, nonces).finalize().into_bytes())
+    /// What one side proves itself by, in base64: over what the guest said of itself, and the controller's nonce.
+    fn signed(&self, side: &str, guest: &Greeting, controller: &str) -> String {
+        let signing = self.signing(side, guest, controller);
+        BASE64.encode(signing.finalize().into_bytes())
     }
 
-    fn has_signed(&self, side: &str, nonces: (&str, &str), proof: &str) -> bool {
+    fn has_signed(&self, side: &str, guest: &Greeting, controller: &str, proof: &str) -> bool {
+        let signing = self.signing(side, guest, controller);
         BASE64
             .decode(proof)
-            .is_ok_and(|proof| self.signing(side, nonces).verify_slice(&proof).is_ok())
+            .is_ok_and(|proof| signing.verify_slice(&proof).is_ok())
     }
 
-    fn signing(&self, side: &str, (guest, controller): (&str, &str)) -> Hmac<Sha256> {
+    fn signing(&self, side: &str, guest: &Greeting, controller: &str) -> Hmac<Sha256> {
         let mut signing =
             Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
-        for part in [side, guest, controller] {
+        for part in [side, &guest.nonce, &guest.boot_id, controller] {
             signing.update(part.as_bytes());
         }
         signing
@@ -97,12 +100,11 @@ pub fn shake(
     say(writer, &greeting)?;
     let answer: Answer =
         serde_json::from_str(&line(reader)?).context("this is no answer to a greeting")?;
-    let nonces = (greeting.nonce.as_str(), answer.nonce.as_str());
     ensure!(
-        secret.has_signed("controller", nonces, &answer.proof),
+        secret.has_signed("controller", &greeting, &answer.nonce, &answer.proof),
         "whoever connected does not know this lab's secret"
     );
-    let proof = secret.signed("guest", nonces);
+    let proof = secret.signed("guest", &greeting, &answer.nonce);
     say(writer, &Proof { proof })
 }
 
@@ -119,16 +121,12 @@ pub fn introduce(
         "what answers there is no agent of version {SCHEMA}"
     );
     let nonce = nonce()?;
-    let nonces = (greeting.nonce.as_str(), nonce.as_str());
-    let proof = secret.signed("controller", nonces);
-    let ours = Answer {
-        nonce: nonce.clone(),
-        proof,
-    };
+    let proof = secret.signed("controller", &greeting, &nonce);
+    let ours = Answer { nonce, proof };
     say(writer, &ours)?;
     let theirs: Proof = serde_json::from_str(&line(reader)?).context("this is no proof")?;
     ensure!(
-        secret.has_signed("guest", nonces, &theirs.proof),
+        secret.has_signed("guest", &greeting, &ours.nonce, &theirs.proof),
         "what answers there does not know this lab's secret"
     );
     Ok(())
@@ -165,12 +163,10 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::thread;
 
-    use serde_json::Value;
-
     use super::*;
 
     /// What the guest's side ends with when the controller's answers so, and what it said last.
-    fn shaken(answer: impl FnOnce(&str) -> String) -> (anyhow::Result<()>, String) {
+    fn shaken(answer: impl FnOnce(&Greeting) -> String) -> (anyhow::Result<()>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let controller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let guest = listener.accept().unwrap().0;
@@ -179,10 +175,10 @@ mod tests {
             shake(&mut reader, &mut &guest, &Secret(b"secret".into()))
         });
         let mut reader = BufReader::new(controller.try_clone().unwrap());
-        let greeting: Value = serde_json::from_str(&line(&mut reader).unwrap()).unwrap();
-        assert_eq!(greeting["schema"], "agent.v1");
+        let greeting: Greeting = serde_json::from_str(&line(&mut reader).unwrap()).unwrap();
+        assert_eq!(greeting.schema, SCHEMA);
         (&controller)
-            .write_all(answer(greeting["nonce"].as_str().unwrap()).as_bytes())
+            .write_all(answer(&greeting).as_bytes())
             .unwrap();
         let mut said = String::new();
         let ended = guests.join().unwrap();
@@ -190,17 +186,17 @@ mod tests {
         (ended, said)
     }
 
-    fn signed(secret: &[u8], side: &str, nonce: &str) -> String {
-        Secret(secret.into()).signed(side, (nonce, "mine"))
+    fn answered(secret: &[u8], side: &str, greeting: &Greeting) -> String {
+        let proof = Secret(secret.into()).signed(side, greeting, "mine");
+        format!("{{\"nonce\":\"mine\",\"proof\":\"{proof}\"}}\n")
     }
 
     #[test]
     fn who_knows_the_secret_is_shown_that_the_guest_does_too() {
         let mut theirs = String::new();
-        let (ended, said) = shaken(|nonce| {
-            theirs = signed(b"secret", "guest", nonce);
-            let proof = signed(b"secret", "controller", nonce);
-            format!("{{\"nonce\":\"mine\",\"proof\":\"{proof}\"}}\n")
+        let (ended, said) = shaken(|greeting| {
+            theirs = Secret(b"secret".into()).signed("guest", greeting, "mine");
+            answered(b"secret", "controller", greeting)
         });
         ended.unwrap();
         assert_eq!(said, format!("{{\"proof\":\"{theirs}\"}}\n"));
@@ -209,13 +205,25 @@ mod tests {
     #[test]
     fn who_does_not_know_it_is_shown_nothing() {
         for (secret, side) in [(&b"another"[..], "controller"), (&b"secret"[..], "guest")] {
-            let (ended, said) = shaken(|nonce| {
-                let proof = signed(secret, side, nonce);
-                format!("{{\"nonce\":\"mine\",\"proof\":\"{proof}\"}}\n")
-            });
+            let (ended, said) = shaken(|greeting| answered(secret, side, greeting));
             assert!(format!("{:#}", ended.unwrap_err()).contains("secret"));
             assert_eq!(said, "");
         }
+    }
+
+    #[test]
+    fn what_was_proved_to_one_guest_is_nothing_to_another() {
+        let (ended, said) = shaken(|greeting| {
+            let another = Greeting {
+                schema: SCHEMA.into(),
+                nonce: greeting.nonce.clone(),
+                boot_id: "another".into(),
+                arch: greeting.arch.clone(),
+            };
+            answered(b"secret", "controller", &another)
+        });
+        ended.unwrap_err();
+        assert_eq!(said, "");
     }
 
     #[test]

@@ -8,11 +8,13 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use crate::{output, process};
+use crate::{interface, output, process};
 
 pub mod ask;
 mod frames;
@@ -26,6 +28,7 @@ use handshake::Secret;
 const OPEN_FILES: u64 = 1 << 20;
 /// Of all the guest's programs the last to be killed when its memory is used up: without it nobody could ask why.
 const NEVER: &str = "-1000";
+const PAUSE: Duration = Duration::from_secs(1);
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
 /// Start programs for whoever knows the secret, each in a process group of its own, and pass their bytes on.
@@ -37,6 +40,9 @@ pub struct Args {
     /// Where to listen
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
+    /// Hear only what comes by this interface
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
     /// The file with the secret that both sides know
     #[arg(long, value_name = "FILE")]
     secret: PathBuf,
@@ -46,6 +52,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let secret = Secret::read(&args.secret)?;
     let listener = TcpListener::bind(args.listen)
         .with_context(|| format!("cannot listen on {}", args.listen))?;
+    if let Some(name) = &args.interface {
+        interface::bind_to(&listener, name)?;
+    }
     prepare();
     output::line(&format!(
         "nearmetal-agent: listening on {}",
@@ -55,7 +64,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         match listener.accept() {
             Ok((connection, _)) => in_a_process_of_its_own(connection, &secret),
             // Out of descriptors or memory: those who were refused ask again.
-            Err(error) => eprintln!("nearmetal-agent: cannot accept: {error}"),
+            Err(error) => {
+                eprintln!("nearmetal-agent: cannot accept: {error}");
+                thread::sleep(PAUSE);
+            }
         }
         process::reap_all();
     }

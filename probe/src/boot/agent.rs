@@ -7,14 +7,14 @@ use std::process::Command;
 use anyhow::Context;
 
 use super::seed::PROBE;
+use super::words::CONTROL;
 
 const SECRET: &str = "/run/nearmetal/agent.secret";
 /// Where the controller looks for it.
 const PORT: u16 = 1022;
 const NAME: &str = "nearmetal-agent";
 
-/// `control` is an address with its prefix. It is no child of ours that the root's first process would know, which
-/// reaps it all the same.
+/// `control` is an address with its prefix.
 pub fn start(control: &str) -> anyhow::Result<()> {
     if !fs::exists(SECRET)? {
         return Ok(());
@@ -22,7 +22,14 @@ pub fn start(control: &str) -> anyhow::Result<()> {
     let address = control.split('/').next().unwrap_or(control);
     Command::new(PROBE)
         .arg0(NAME)
-        .args(["agent", "--secret", SECRET, "--listen"])
+        .args([
+            "agent",
+            "--secret",
+            SECRET,
+            "--interface",
+            CONTROL,
+            "--listen",
+        ])
         .arg(format!("{address}:{PORT}"))
         .spawn()
         .context("cannot start the agent")?;

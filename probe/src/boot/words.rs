@@ -11,7 +11,8 @@ use std::net::Ipv4Addr;
 
 use anyhow::{Context, bail};
 
-const CONTROL: &str = "control";
+/// What the interface of the control plane is called.
+pub const CONTROL: &str = "control";
 const CONTROL_ADDRESS: &str = "10.0.2.15/24";
 
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -51,7 +51,7 @@ def _exec(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal:
 
 def _of_guest(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
     """By the agent, without a login; by SSH where there is none, and for a terminal, whose window changes its size."""
-    if terminal or handle.data.get("brings_kernel"):
+    if terminal or handle.data.get("brings_kernel") or "agent_port" not in handle.data:
         return _by_ssh(handle, argv, env, terminal)
     return _by_agent(handle, argv, env)
 

@@ -13,6 +13,7 @@ from typing import Any
 from nearmetal.by_hand import doors
 from nearmetal.by_hand.guard import guarded
 from nearmetal.by_hand.kept import Kept
+from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab.process import exit_status
 from nearmetal.model import Completed
@@ -54,10 +55,17 @@ def _outlives_its_client(kept: Kept) -> bool:
 
 def _require_answer(kept: Kept, command: Sequence[str]) -> None:
     """The ways into a guest tell their own failure by a status that a program may have too."""
-    asked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if asked.returncode != 0:
+    try:
+        asked = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=LIMITS.command
+        )
+    except subprocess.TimeoutExpired:
+        said = f"nothing within {LIMITS.command:g} s"
+    else:
+        if asked.returncode == 0:
+            return
         said = asked.stderr.strip()[-500:]
-        raise MachineLost(f"it does not answer: {said}", kept.name, f"nearmetal down {kept.name}")
+    raise MachineLost(f"it does not answer: {said}", kept.name, f"nearmetal down {kept.name}")
 
 
 def _with_own_streams(command: Sequence[str]) -> tuple[int, int]:

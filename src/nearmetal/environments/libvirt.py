@@ -141,6 +141,7 @@ class LibvirtEnvironment:
                 "image": lab_machine.described(order.spec.image),
                 "port": order.port.model_dump(mode="json") if order.port else None,
                 "share": order.spec.share,
+                "logins": order.logins,
                 "pinned": domain.pinned(guest.vcpus, order.cpus),
                 "quota": None,
             },

@@ -57,9 +57,11 @@ def isolated_cpus(stands: Sequence[Change]) -> str:
     return next((change.target.split()[-1] for change in stands if change.kind in ("cpuset", "bystanders")), "")
 
 
-def within(stands: Sequence[Change], probe: str) -> tuple[str, ...]:
-    """The words before a command's own that start it on the isolated CPUs, in their cpuset if they have one."""
-    joined = [word for one in stands if one.kind == "cpuset" for word in ("--cgroup", cpuset.joined(one))]
+async def within(commands: Commands, stands: Sequence[Change], probe: str) -> tuple[str, ...]:
+    """The words before a command's own that start it on the isolated CPUs, in their cpuset if that could be made."""
+    wanted = [cpuset.joined(one) for one in stands if one.kind == "cpuset"]
+    there = [folder for folder in wanted if (await commands.exec(["test", "-d", folder])).status == 0]
+    joined = [word for folder in there for word in ("--cgroup", folder)]
     return (probe, "launch", *joined, "--cpus", isolated_cpus(stands), "--")
 
 

@@ -16,11 +16,12 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from weakref import WeakSet
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.answering import first_to_speak
+from nearmetal.lab.answering import AGAIN, first_to_speak
 from nearmetal.lab.gathering import Gathering
 from nearmetal.lab.reached import ReachedMachine
 from nearmetal.lab.remote import RemoteCommands
@@ -51,8 +52,8 @@ class Endpoint:
     def where(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def signed(self, side: str, guest: str, controller: str) -> str:
-        proof = hmac.digest(self.secret, f"{side}{guest}{controller}".encode(), "sha256")
+    def signed(self, side: str, guest: "Greeting", controller: str) -> str:
+        proof = hmac.digest(self.secret, f"{side}{guest.nonce}{guest.boot_id}{controller}".encode(), "sha256")
         return base64.b64encode(proof).decode()
 
 
@@ -69,11 +70,16 @@ class AgentCommands(RemoteCommands):
     """`Commands` of a guest whose agent answers."""
 
     endpoint: Endpoint
+    boot_id = ""
+    """Of the boot that is spoken to, once it is known: what another boot answers is for nobody here."""
 
     async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Program":
         variables = {**lab_machine.ENVIRONMENT, **(env or {})}
-        if any("\0" in word for word in (*argv, *variables, *variables.values())):
+        words = [*argv, *variables, *variables.values()]
+        if any("\0" in word for word in words):
             raise BadInput("a word of a command holds a zero byte, which no program can be given", repr(list(argv)))
+        if not all(map(_is_text, words)):
+            raise BadInput("a word of a command is no UTF-8, and a guest takes no other", repr(list(argv)))
         run = {"argv": list(argv), "env": list(variables.items())}
         connection = await self.asked({"run": run})
         return _Program(self, connection, stdin)
@@ -84,7 +90,9 @@ class AgentCommands(RemoteCommands):
             async with asyncio.timeout(LIMITS.command):
                 reader, writer = await asyncio.open_connection(self.endpoint.host, self.endpoint.port)
                 try:
-                    await shake(reader, writer, self.endpoint)
+                    greeting = await shake(reader, writer, self.endpoint)
+                    if self.boot_id and greeting.boot_id != self.boot_id:
+                        raise NotProvisioned("it has booted anew by itself", self.name)
                 except BaseException:
                     writer.transport.abort()
                     raise
@@ -107,7 +115,8 @@ class AgentCommands(RemoteCommands):
     def lost(self, error: BaseException | None = None) -> MachineLost:
         if isinstance(error, TimeoutError):
             return MachineLost(f"it did not answer for {LIMITS.command:g} s", self.name)
-        return MachineLost("its agent does not answer any more", self.name)
+        said = error.what if isinstance(error, NotProvisioned) else getattr(error, "strerror", None)
+        return MachineLost(f"its agent does not answer any more{f': {said}' if said else ''}", self.name)
 
 
 class AgentMachine(AgentCommands, ReachedMachine):
@@ -126,6 +135,12 @@ class AgentMachine(AgentCommands, ReachedMachine):
     ) -> None:
         super().__init__(name=name, role=role, site=site, owned=owned, address=address, peer=peer)
         self.endpoint = endpoint
+        self._programs: WeakSet[_Program] = WeakSet()
+
+    async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Program":
+        program = await super().start(argv, env, stdin)
+        self._programs.add(program)
+        return program
 
     async def reach(self) -> None:
         try:
@@ -143,12 +158,22 @@ class AgentMachine(AgentCommands, ReachedMachine):
             try:
                 return await shake(reader, writer, self.endpoint)
             except (OSError, EOFError):
-                continue  # it went down again, or was not quite up
+                await asyncio.sleep(AGAIN)  # it went down again, or was not quite up
             finally:
                 writer.close()
 
     def abort(self) -> None:
-        """Nothing: no connection is kept."""
+        """Each program has a connection of its own, with which it ends."""
+        for program in self._programs:
+            program.abandon()
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 async def shake(reader: StreamReader, writer: StreamWriter, endpoint: Endpoint) -> Greeting:
@@ -156,13 +181,14 @@ async def shake(reader: StreamReader, writer: StreamWriter, endpoint: Endpoint) 
     greeting = await _said(reader)
     if greeting.get("schema") != _SCHEMA:
         raise NotProvisioned(f"what answers there is no agent of version {_SCHEMA}", endpoint.where)
-    theirs, ours = str(greeting["nonce"]), base64.b64encode(os.urandom(_NONCE)).decode()
-    answer = {"nonce": ours, "proof": endpoint.signed("controller", theirs, ours)}
+    told = Greeting(*(str(greeting.get(name)) for name in ("nonce", "boot_id", "arch")))
+    ours = base64.b64encode(os.urandom(_NONCE)).decode()
+    answer = {"nonce": ours, "proof": endpoint.signed("controller", told, ours)}
     writer.write(json.dumps(answer).encode() + b"\n")
     proof = str((await _said(reader)).get("proof"))
-    if not hmac.compare_digest(proof, endpoint.signed("guest", theirs, ours)):
+    if not hmac.compare_digest(proof.encode(), endpoint.signed("guest", told, ours).encode()):
         raise NotProvisioned("what answers there does not know this lab's secret", endpoint.where)
-    return Greeting(theirs, str(greeting["boot_id"]), str(greeting["arch"]))
+    return told
 
 
 async def _said(reader: StreamReader) -> dict[str, Any]:
@@ -194,6 +220,7 @@ class _Program(Gathering):
         self._has_begun = asyncio.Event()
         """Or has ended without."""
         self._is_given_up = False
+        self._boot_id = commands.boot_id
         self._input = asyncio.ensure_future(self._send(stdin))
         super().__init__(commands.name)
 
@@ -236,8 +263,13 @@ class _Program(Gathering):
                 await self._has_begun.wait()
         except TimeoutError as error:
             raise self._commands.lost(error) from None
-        if self._group is not None and not self.has_ended:
+        # Numbers come again: in another boot the same one is somebody else's.
+        if self._group is not None and not self.has_ended and self._boot_id == self._commands.boot_id:
             await self._commands.signal(self._group, number)
+
+    def abandon(self) -> None:
+        """Let go of the connection: the program ends, and nobody hears how."""
+        self._writer.transport.abort()
 
     async def kill(self) -> Completed:
         if not self.has_ended:
@@ -247,5 +279,5 @@ class _Program(Gathering):
         except TimedOut:
             # Something left its process group and holds on to its output.
             self._is_given_up = True
-            self._writer.transport.abort()
+            self.abandon()
             return await self.wait(_KILL_LIMIT)

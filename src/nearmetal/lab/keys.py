@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SECRET: Final = 32
 """Bytes."""
+_AROUND: Final = (b"-----BEGIN OPENSSH PRIVATE KEY-----", b"-----END OPENSSH PRIVATE KEY-----")
 _MAGIC: Final = b"openssh-key-v1\0"
 
 
@@ -81,14 +82,16 @@ def _key(path: Path) -> KeyPair:
 def public_of(private: bytes) -> bytes:
     """The public key in a private one of OpenSSH's format (its PROTOCOL.key). ValueError where there is none."""
     try:
-        content = base64.b64decode(b"".join(private.strip().splitlines()[1:-1]), validate=True)
-        if not content.startswith(_MAGIC):
+        begin, *lines, end = private.strip().splitlines() or [b"", b""]
+        content = base64.b64decode(b"".join(lines), validate=True)
+        if (begin, end) != _AROUND or not content.startswith(_MAGIC):
             raise ValueError("it is not in OpenSSH's format")
         rest = content.removeprefix(_MAGIC)
         for _ in ("cipher", "key derivation", "its options"):
             _, rest = _string(rest)
-        public, _ = _string(rest[4:])  # after how many keys there are
+        public, rest_of_it = _string(rest[4:])  # after how many keys there are
         kind, _ = _string(public)
+        _string(rest_of_it)
     except (binascii.Error, struct.error) as error:
         raise ValueError("it is damaged") from error
     return kind + b" " + base64.b64encode(public)

@@ -49,6 +49,9 @@ async def reached(handle: Handle, site: Site, running: Running | None) -> "Guest
 
 async def forwarded(handle: Handle, site: Site) -> Mapping[str, int]:
     """The ports of our own loopback that lead into the guest, wherever it is, by their names in the handle."""
+    missing = [name for name in _PORTS if name not in handle.data]
+    if missing:
+        raise NotProvisioned("it was made by an earlier nearmetal, which knew no agent", handle.name)
     return {name: await site.forward(handle.data[name]) for name in _PORTS}
 
 
@@ -83,11 +86,16 @@ class Guest(ReachedMachine):
         """NotProvisioned with the end of the console when the guest does not come up."""
         try:
             await super().connect()
+            async with asyncio.timeout(self.boot_limit):
+                await self.settle()
+        except TimeoutError:
+            raise NotProvisioned(
+                f"it answers, but is not ready within {self.boot_limit:g} s\n{await self._console.tail()}", self.name
+            ) from None
         except NotProvisioned as error:
             said = await template.last_words(self._running) if self._running else None
             what = f"{error.what}: {said}" if said else error.what
             raise NotProvisioned(f"{what}\n{await self._console.tail()}", self.name) from None
-        await self.settle()
         if self._mtu != network.MTU:
             await must(self, "ip", "link", "set", self.interface, "mtu", str(self._mtu))
         if self._share:
