@@ -35,6 +35,8 @@ class Pretended:
         self.programs: set[str] = set()
         """Of the tasks, those that a cpuset moves."""
         self.is_apart = False
+        self.is_busy = False
+        """Whether it refuses to set CPUs apart by a cpuset."""
         self.others = "0"
         """CPUs of a control group that is somebody else's."""
         self.changed_since: list[str] = []
@@ -81,6 +83,10 @@ class Pretended:
                 return Completed(status=0)
             case [_, "cpuset", "list", "--json", "--cpus", cpus]:
                 return told(json.dumps(self._cpuset(cpus)))
+            case ["test", "-d", "/cpuset"]:
+                return Completed(status=0 if self.is_apart else 1)
+            case [_, "cpuset", "apart", "--json"] if self.is_busy:
+                return Completed(status=1, stderr=b"Device or resource busy")
             case [_, "cpuset", "apart", "--json"]:
                 self.is_apart = True
                 self.tasks = {key: "0" if key in self.programs else at for key, at in self.tasks.items()}

@@ -246,6 +246,16 @@ async def test_where_a_cpuset_is_fit_programs_are_moved_by_it(box: Pretended, pa
     assert box.snapshot() == before
 
 
+async def test_where_a_cpuset_cannot_be_made_after_all_nobody_is_sent_there(box: Pretended, path: Path) -> None:
+    await programs_in_a_cpuset(box)
+    box.is_busy = True
+    applied = await standing.on(await changes(box), box, path)
+    assert any("could not be set apart by a cpuset" in warning.text for warning in applied.warnings)
+    assert set(box.tasks.values()) == {"0"}, "moved by their affinities instead"
+    held = await standing.held_changes(box, path)
+    assert await standing.within(box, held, PROBE) == ("probe", "launch", "--cpus", "1", "--")
+
+
 async def test_what_a_cpuset_does_not_keep_away_is_named(box: Pretended, path: Path) -> None:
     """A control group that somebody has widened since, and a program that was put among the others."""
     await programs_in_a_cpuset(box)
