@@ -86,12 +86,7 @@ class Guest(ReachedMachine):
         """NotProvisioned with the end of the console when the guest does not come up."""
         try:
             await super().connect()
-            async with asyncio.timeout(self.boot_limit):
-                await self.settle()
-        except TimeoutError:
-            raise NotProvisioned(
-                f"it answers, but is not ready within {self.boot_limit:g} s\n{await self._console.tail()}", self.name
-            ) from None
+            await self._settle_in_time()
         except NotProvisioned as error:
             said = await template.last_words(self._running) if self._running else None
             what = f"{error.what}: {said}" if said else error.what
@@ -100,6 +95,13 @@ class Guest(ReachedMachine):
             await must(self, "ip", "link", "set", self.interface, "mtu", str(self._mtu))
         if self._share:
             await must(self, "sh", "-c", _MOUNT, "mount", arguments.SHARE, self._share.mountpoint)
+
+    async def _settle_in_time(self) -> None:
+        try:
+            async with asyncio.timeout(self.boot_limit):
+                await self.settle()
+        except TimeoutError:
+            raise NotProvisioned(f"it answers, but is not ready within {self.boot_limit:g} s", self.name) from None
 
     async def settle(self) -> None:
         """What a guest of its kind needs once it answers."""

@@ -33,7 +33,7 @@ if [ -e /sys/class/net/{network.INSIDE} ]; then
     # 1: no address of its own making, which would be that of the MAC it has not got yet.
     echo 1 >/proc/sys/net/ipv6/conf/{network.INSIDE}/addr_gen_mode
 fi
-# What every command from outside passes through, so that it need not be read from the disk.
+# What a login passes through, so that it need not be read from the disk.
 bash -c 'exec env -i true'
 sync
 sleep 1
