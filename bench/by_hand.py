@@ -1,22 +1,24 @@
-"""How long `nearmetal up` takes until a program runs in the machine, as who types it waits for it.
+"""How long `nearmetal up` takes until there is a shell in the machine, as who types it waits for it.
 
     .venv/bin/python bench/by_hand.py [KIND ...] [--rounds 5] [--provision boot restore] [--set machine.nic=e1000]
 
-`up` is the command until it returns, `working` until the first `nearmetal exec … -- true` after it has returned too,
-which logs in by SSH where the machine is a guest; `exec` is one more of these. Rounds alternate over the kinds and the
-ways of provisioning that each has; the table shows medians. What is made once, such as a snapshot, is made before the
-first round. Seconds, as root, on an otherwise idle host; they are printed, never judged.
+`up` is the command until it returns. `ssh` is until a first `nearmetal ssh` on a terminal, begun when it has returned,
+has come to its shell, which is told to exit, and has ended: in a guest, a login by OpenSSH. `exec` is a `nearmetal
+exec … -- true` by itself. Rounds alternate over the kinds and the ways of provisioning that each has; the table shows
+medians. What is made once, such as a snapshot, is made before the first round. Seconds, as root, on an otherwise idle
+host; they are printed, never judged.
 """
 
 import argparse
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import get_args
 
@@ -29,7 +31,7 @@ LIMIT = 300.0
 @dataclass(frozen=True)
 class Round:
     up: float
-    working: float
+    ssh: float
     exec: float
     down: float
 
@@ -45,8 +47,20 @@ class Contender:
 
 def nearmetal(*words: str) -> None:
     """CalledProcessError with what it said."""
-    command = [sys.executable, "-m", "nearmetal", *words]
-    subprocess.run(command, check=True, capture_output=True, timeout=LIMIT, stdin=subprocess.DEVNULL)
+    subprocess.run(_command(*words), check=True, capture_output=True, timeout=LIMIT, stdin=subprocess.DEVNULL)
+
+
+def log_in(name: str) -> None:
+    """And out again. CalledProcessError where the shell did not run what it was told."""
+    on_a_terminal = ["script", "-qec", shlex.join(_command("ssh", name)), "/dev/null"]
+    told = b"exit $((6 * 7))\n"
+    shell = subprocess.run(on_a_terminal, input=told, capture_output=True, timeout=LIMIT)
+    if shell.returncode != 42:
+        raise subprocess.CalledProcessError(shell.returncode, on_a_terminal, stderr=shell.stdout)
+
+
+def _command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "nearmetal", *words]
 
 
 def measured(contender: Contender, settings: Sequence[str], name: str) -> Round:
@@ -55,15 +69,15 @@ def measured(contender: Contender, settings: Sequence[str], name: str) -> Round:
     nearmetal("up", contender.kind, "--name", name, *(word for one in given for word in ("--set", one)))
     up = time.monotonic()
     try:
+        log_in(name)
+        logged_in = time.monotonic()
         nearmetal("exec", name, "--", "true")
-        working = time.monotonic()
-        nearmetal("exec", name, "--", "true")
-        again = time.monotonic()
+        executed = time.monotonic()
     finally:
         ending = time.monotonic()
         nearmetal("down", name)
         ended = time.monotonic()
-    return Round(up - begin, working - begin, again - working, ended - ending)
+    return Round(up - begin, logged_in - begin, executed - logged_in, ended - ending)
 
 
 def contenders(kinds: Sequence[str], provisions: Sequence[Provision]) -> list[Contender]:
@@ -76,7 +90,7 @@ def contenders(kinds: Sequence[str], provisions: Sequence[Provision]) -> list[Co
 
 
 def table(results: dict[str, list[Round]]) -> str:
-    columns = ("up", "working", "exec", "down")
+    columns = tuple(field.name for field in fields(Round))
     lines = [f"{'':16}" + "".join(f"{column:>10}" for column in columns)]
     for name, rounds in results.items():
         medians = [statistics.median(getattr(one, column) for one in rounds) for column in columns]
