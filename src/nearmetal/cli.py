@@ -104,7 +104,10 @@ def studies(as_json: bool) -> None:
 @_study_options
 @_json_option
 def plan(study: str, as_json: bool, **options: Any) -> int:
-    """Show what a study would run and compare, and how long it takes. Changes nothing."""
+    """Show what a study would run, and how long.
+
+    And what it would compare. Changes nothing.
+    """
     from nearmetal import commands
 
     return commands.show_plan(commands.read_study(study, **options), options["available"], as_json)
@@ -115,7 +118,10 @@ def plan(study: str, as_json: bool, **options: Any) -> int:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the run.")
 @_json_option
 def run(study: str, output: Path | None, as_json: bool, **options: Any) -> int:
-    """Run a study, by its file or its built-in name."""
+    """Run a study.
+
+    By its file, or its built-in name.
+    """
     from nearmetal import commands
 
     return commands.run(commands.read_study(study, **options), output, options["available"], as_json)
@@ -141,7 +147,10 @@ def resume(run: Path, as_json: bool) -> int:
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write there instead of to the run's folder.")
 def report(run: Path, form: Any, output: Path | None) -> None:
-    """Write the report of a run, from its folder alone."""
+    """Write the report of a run.
+
+    From its folder alone.
+    """
     from nearmetal import commands
 
     commands.report(run, form, output)
@@ -161,7 +170,10 @@ def show(run: Path, as_json: bool) -> None:
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @_json_option
 def ls(folder: Path | None, as_json: bool) -> None:
-    """List the machines that are up, and runs: those known on this host, or those in a FOLDER."""
+    """List machines that are up, and runs.
+
+    The runs are those known on this host, or those in a FOLDER.
+    """
     from nearmetal import commands
 
     commands.list_runs(folder, as_json)
@@ -182,7 +194,10 @@ def ls(folder: Path | None, as_json: bool) -> None:
 )
 @_json_option
 def up(environment: str, name: str | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Make a machine of an ENVIRONMENT and keep it until `down`."""
+    """Make a machine, and keep it until `down`.
+
+    ENVIRONMENT is the kind of machine, such as host, docker or qemu.
+    """
     from nearmetal import commands_by_hand
 
     commands_by_hand.up(environment, name, overrides, as_json)
@@ -192,7 +207,9 @@ def up(environment: str, name: str | None, overrides: tuple[str, ...], as_json: 
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(name: str, command: tuple[str, ...]) -> int:
-    """Run a COMMAND in a machine that is up: `nearmetal exec NAME -- COMMAND`.
+    """Run a COMMAND in a machine that is up.
+
+    `nearmetal exec NAME -- COMMAND`.
 
     Input and output are passed on as they come. The status is the command's own; 125 is nearmetal's own failure.
     """
@@ -214,7 +231,10 @@ def ssh(name: str) -> int:
 @click.argument("source")
 @click.argument("destination")
 def copy(source: str, destination: str) -> None:
-    """Copy a file or folder to a machine that is up (FILE NAME:PATH), or from it (NAME:PATH FILE)."""
+    """Copy to a machine that is up, or from it.
+
+    FILE NAME:PATH copies a file or folder there, NAME:PATH FILE back.
+    """
     from nearmetal import commands_by_hand
 
     commands_by_hand.copy(source, destination)
@@ -223,7 +243,10 @@ def copy(source: str, destination: str) -> None:
 @cli.command()
 @click.argument("name")
 def down(name: str) -> int:
-    """Remove a machine that is up, and all that was made for it."""
+    """Remove a machine that is up.
+
+    And all that was made for it.
+    """
     from nearmetal import commands_by_hand
 
     return commands_by_hand.down(name)
@@ -235,7 +258,7 @@ def down(name: str) -> int:
 @cli.command()
 @_json_option
 def doctor(as_json: bool) -> int:
-    """Show what this host can measure, by trying it."""
+    """Try what this host can measure."""
     from nearmetal import commands
 
     return commands.doctor(as_json)
@@ -244,7 +267,7 @@ def doctor(as_json: bool) -> int:
 @cli.command()
 @_json_option
 def clean(as_json: bool) -> int:
-    """Remove and put back whatever an interrupted run left."""
+    """Put right what an interrupted run left."""
     from nearmetal import commands
 
     return commands.clean(as_json)
@@ -252,7 +275,10 @@ def clean(as_json: bool) -> int:
 
 @cli.group()
 def isolate() -> None:
-    """Keep CPUs of this host free of everything that can be moved, and give them back."""
+    """Keep CPUs of this host free.
+
+    Of everything that can be moved; and give them back.
+    """
 
 
 def _cpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -284,7 +310,10 @@ def isolate_on(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int
 @isolate.command("status")
 @_json_option
 def isolate_status(as_json: bool) -> int:
-    """Show what is isolated, and whether it still is as it was set. Exit code 1: not all of it is."""
+    """Show what is isolated, and whether it holds.
+
+    Exit code 1: not all of it is still as it was set.
+    """
     from nearmetal import commands_isolate
 
     return commands_isolate.status(as_json)
@@ -293,7 +322,9 @@ def isolate_status(as_json: bool) -> int:
 @isolate.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def isolate_exec(program: tuple[str, ...]) -> int:
-    """Become a PROGRAM on the isolated CPUs: `nearmetal isolate exec -- PROGRAM`.
+    """Become a PROGRAM on the isolated CPUs.
+
+    `nearmetal isolate exec -- PROGRAM`.
 
     The status is the program's own; 127 when there is none, 126 when it cannot be run, 125 is nearmetal's own failure.
     """
@@ -308,7 +339,10 @@ def isolate_exec(program: tuple[str, ...]) -> int:
 @click.option("--seconds", type=click.FloatRange(0.1, 60), default=0.5, show_default=True, help="How long each time.")
 @_json_option
 def isolate_prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
-    """Listen to a CPU with and without isolation, in turns. Leaves it as it was."""
+    """Compare a CPU with and without isolation.
+
+    Listens to it, in turns. Leaves it as it was.
+    """
     from nearmetal import commands_isolate_prove
 
     commands_isolate_prove.prove(cpus, rounds, seconds, as_json)
@@ -325,7 +359,10 @@ def isolate_off(as_json: bool) -> int:
 
 @cli.group()
 def image() -> None:
-    """The lab image: one root filesystem for every environment."""
+    """Build and list images of machines.
+
+    The lab image is one root filesystem for every environment.
+    """
 
 
 @image.command("build")
@@ -376,7 +413,10 @@ def image_rm(name: str) -> None:
 @click.option("--requests", type=click.Path(path_type=Path), help="Write a JSON line for each request.")
 @_json_option
 def trace(captures: tuple[Path, ...], as_json: bool, **options: Any) -> int:
-    """What captures say of HTTP requests: of one end, or of both ends of the same traffic."""
+    """Show what captures say of HTTP requests.
+
+    Of one end, or of both ends of the same traffic.
+    """
     from nearmetal import commands_trace
 
     return commands_trace.trace(captures, as_json=as_json, **options)
@@ -385,7 +425,10 @@ def trace(captures: tuple[Path, ...], as_json: bool, **options: Any) -> int:
 @cli.command(context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def load(arguments: tuple[str, ...]) -> None:
-    """Load a web server and show how it answers: `nearmetal load URL --help`."""
+    """Load a web server, and show how it answers.
+
+    See `nearmetal load URL --help`.
+    """
     import os
 
     from nearmetal.lab import probe

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import posixpath
 import re
+import shlex
 import shutil
 import subprocess
 import tarfile
@@ -94,7 +95,7 @@ def _kept(remote: Remote) -> Kept:
 
 def _upload(source: Path, kept: Kept, path: str) -> None:
     if not source.exists() and not source.is_symlink():
-        raise BadInput("there is no such file", str(source))
+        raise BadInput("there is no such file", str(source), "a file or a folder of this host is copied to a machine")
     name = source.name or source.resolve().name
     door = doors.of(kept)
     if door is None:
@@ -112,7 +113,7 @@ def _upload(source: Path, kept: Kept, path: str) -> None:
             _cut_off(process)
             raise
         if process.wait() != 0:
-            raise HostCannot(f"it could not be copied: {_tail(said)}", f"{kept.name}:{path}")
+            raise _refused(kept, path, _tail(said))
 
 
 def _cut_off(process: "subprocess.Popen[bytes]") -> None:
@@ -152,7 +153,7 @@ def _download(kept: Kept, path: str, destination: Path) -> None:
     if destination.is_dir():
         destination = destination / name
     if not destination.parent.is_dir():
-        raise BadInput("there is no such folder", str(destination.parent))
+        raise BadInput("there is no such folder", str(destination.parent), "make it, or copy to another")
     door = doors.of(kept)
     if door is None:
 
@@ -184,7 +185,7 @@ def _receive(kept: Kept, command: Sequence[str], path: str, folder: Path) -> Non
                 process.wait()
             raise
         if sent != 0:
-            raise HostCannot(f"it could not be copied: {_tail(said_there)}", f"{kept.name}:{path}")
+            raise _refused(kept, path, _tail(said_there))
         if unpacked != 0:
             raise HostCannot(f"it could not be written: {_tail(said_here)}", str(folder.parent))
 
@@ -197,6 +198,11 @@ def _take_name(unpacked: Path, destination: Path) -> None:
 
 
 # ── Both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _refused(kept: Kept, path: str, why: str) -> HostCannot:
+    look = shlex.join(["nearmetal", "exec", kept.name, "--", "ls", "-la", posixpath.dirname(path)])
+    return HostCannot(f"it could not be copied: {why}", f"{kept.name}:{path}", f"see what is there: {look}")
 
 
 def _stderr() -> IO[bytes]:

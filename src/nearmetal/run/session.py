@@ -3,11 +3,9 @@
 import datetime
 import json
 import os
-import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +15,20 @@ from nearmetal import plan as planning
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import clean, probe
-from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.ledger import held
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.lab.sites import opener
-from nearmetal.model import Environment, Finding, MachineSpec, Plan, Study, Versioned
+from nearmetal.model import Environment, Finding, MachineSpec, Plan, Study
 from nearmetal.run import runner, shape
 from nearmetal.run.events import Event
 from nearmetal.run.missing import Missing, cannot_run
 from nearmetal.run.progress import Progress
+from nearmetal.run.versions import versions
 from nearmetal.store import runs
 from nearmetal.store.folder import Manifest, RunFolder
 from nearmetal.study import provision_of
-
-_MEASURED_WITH = ("lighttpd", "php-cgi", "sysbench", "iperf3", "httperf")
-"""Debian packages of the image that serve, or measure."""
 
 _NAMED = 3
 """Treatments that lack the same are named up to here."""
@@ -221,49 +216,9 @@ async def _manifest(request: Request, plan: Plan, missing: Missing, open_site: O
         plan=plan,
         left_out=tuple(treatment for treatment, _ in missing),
         left_out_why=tuple(f"{lacking.what}: {lacking.detail}" for _, lacking in missing),
-        versions={**_versions(), **_image_versions(request.study), **await _maker_versions(plan, request, open_site)},
+        versions=await versions(request.study, plan, open_site),
         host=await host_facts(),
     )
-
-
-def _versions() -> Mapping[str, str]:
-    packages = ("numpy", "scipy", "docker", "asyncssh", "qemu.qmp")
-    return {
-        "nearmetal": version("nearmetal"),
-        "its probe, SHA-256": probe.sha256(),
-        "Python": platform.python_version(),
-        **{f"Python package {package}": version(package) for package in packages},
-    }
-
-
-def _image_versions(study: Study) -> Mapping[str, str]:
-    """What runs in the machines; nothing where no machine of ours needs an image."""
-    try:
-        image = lab_machine.image(study.machine.image)
-    except HostCannot:
-        return {}
-    packages = image.manifest["packages"]
-    return {
-        f"image {image.name}": image.digest[:12],
-        "its kernel, for guests": image.manifest["kernel"],
-        **{f"its {name}": packages[name] for name in _MEASURED_WITH if name in packages},
-    }
-
-
-async def _maker_versions(plan: Plan, request: Request, open_site: OpenSite) -> Mapping[str, str]:
-    """Of what makes the machines, on each of their hosts."""
-    asked = [words.ask(request.study, treatment, plugins.names("treatments")) for treatment in plan.treatments]
-    servers = [(one.environment, one.machine.host) for one in asked]
-    clients = [(one.clients.environment, one.clients.host) for one in asked]
-    found: dict[str, str] = {}
-    for level, host in dict.fromkeys((*servers, *clients)):
-        spec = request.study.environment(level)
-        environment = plugins.load("environments", spec.kind)
-        if isinstance(environment, Versioned):
-            site = await open_site(host)
-            told = await environment.versions(spec.options, site)
-            found |= {name if site.spec is None else f"{name} on {site.name}": one for name, one in told.items()}
-    return found
 
 
 async def host_facts() -> dict[str, Any]:

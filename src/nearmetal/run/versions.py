@@ -1,0 +1,79 @@
+"""What a run was made with, by name and version: nearmetal itself, its image, and what makes the machines."""
+
+import platform
+import subprocess
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+from nearmetal import factors as words
+from nearmetal import plugins
+from nearmetal.errors import HostCannot
+from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import probe
+from nearmetal.lab.lab import OpenSite
+from nearmetal.model import Plan, Study, Versioned
+
+_PACKAGES = ("numpy", "scipy", "docker", "asyncssh", "qemu.qmp")
+_MEASURED_WITH = ("lighttpd", "php-cgi", "sysbench", "iperf3", "httperf")
+"""Debian packages of the image that serve, or measure."""
+
+
+async def versions(study: Study, plan: Plan, open_site: OpenSite) -> Mapping[str, str]:
+    return {**_own(), **_of_the_image(study), **await _of_the_makers(study, plan, open_site)}
+
+
+def _own() -> Mapping[str, str]:
+    commit = commit_of(Path(__file__))
+    return {
+        "nearmetal": version("nearmetal"),
+        **({"its commit": commit} if commit else {}),
+        "its probe, SHA-256": probe.sha256(),
+        "Python": platform.python_version(),
+        **{f"Python package {package}": version(package) for package in _PACKAGES},
+    }
+
+
+def commit_of(file: Path) -> str | None:
+    """The commit of the checkout that tracks this file, with `-dirty` where files differ from it; None without one."""
+
+    def git(*words: str) -> str:
+        asked = ("git", "-C", str(file.parent), *words)
+        return subprocess.run(asked, check=True, capture_output=True, text=True, timeout=30).stdout.strip()
+
+    try:
+        # A package installed somewhere below another project's checkout is none of its files.
+        git("ls-files", "--error-unmatch", file.name)
+        return git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _of_the_image(study: Study) -> Mapping[str, str]:
+    """What runs in the machines; nothing where no machine of ours needs an image."""
+    try:
+        image = lab_machine.image(study.machine.image)
+    except HostCannot:
+        return {}
+    packages = image.manifest["packages"]
+    return {
+        f"image {image.name}": image.digest[:12],
+        "its kernel, for guests": image.manifest["kernel"],
+        **{f"its {name}": packages[name] for name in _MEASURED_WITH if name in packages},
+    }
+
+
+async def _of_the_makers(study: Study, plan: Plan, open_site: OpenSite) -> Mapping[str, str]:
+    """Of what makes the machines, on each of their hosts."""
+    asked = [words.ask(study, treatment, plugins.names("treatments")) for treatment in plan.treatments]
+    servers = [(one.environment, one.machine.host) for one in asked]
+    clients = [(one.clients.environment, one.clients.host) for one in asked]
+    found: dict[str, str] = {}
+    for level, host in dict.fromkeys((*servers, *clients)):
+        spec = study.environment(level)
+        environment = plugins.load("environments", spec.kind)
+        if isinstance(environment, Versioned):
+            site = await open_site(host)
+            told = await environment.versions(spec.options, site)
+            found |= {name if site.spec is None else f"{name} on {site.name}": one for name, one in told.items()}
+    return found
