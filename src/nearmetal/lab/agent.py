@@ -19,13 +19,13 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import BadInput, MachineLost, NotProvisioned, TimedOut, ToolFailed
+from nearmetal.errors import BadInput, MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.answering import AGAIN, first_to_speak
 from nearmetal.lab.gathering import Gathering
 from nearmetal.lab.reached import ReachedMachine
 from nearmetal.lab.remote import RemoteCommands
-from nearmetal.model import Completed, Site
+from nearmetal.model import Site
 
 SECRET: Final = "agent.secret"
 """What a guest's seed calls the secret."""
@@ -33,9 +33,6 @@ _SCHEMA: Final = "agent.v1"
 _NONCE: Final = 18
 _PIECE: Final = 64 << 10
 _HEADER: Final = struct.Struct(">cI")
-_KILL_LIMIT: Final = 2.0
-"""Seconds that a killed program has to be gone."""
-_KILLED: Final = 128 + signal.SIGKILL
 
 _Connection = tuple[StreamReader, StreamWriter]
 
@@ -219,7 +216,6 @@ class _Program(Gathering):
         self._group: int | None = None
         self._has_begun = asyncio.Event()
         """Or has ended without."""
-        self._is_given_up = False
         self._boot_id = commands.boot_id
         self._input = asyncio.ensure_future(self._send(stdin))
         super().__init__(commands.name)
@@ -233,8 +229,7 @@ class _Program(Gathering):
                 await self._writer.drain()
             self._writer.write(_HEADER.pack(b"i", 0))
 
-    async def gather(self) -> Completed:
-        stderr = bytearray()
+    async def gather(self) -> int:
         try:
             while True:
                 letter, content = await _frame(self._reader, self._commands)
@@ -245,12 +240,10 @@ class _Program(Gathering):
                     case b"o":
                         self.said(content)
                     case b"e":
-                        stderr += content
+                        self.complained(content)
                     case b"x":
-                        return Completed(status=content[0], stdout=bytes(self.stdout), stderr=bytes(stderr))
+                        return content[0]
         except (OSError, EOFError) as error:
-            if self._is_given_up:
-                return Completed(status=_KILLED, stdout=bytes(self.stdout), stderr=bytes(stderr))
             raise self._commands.lost(error) from None
         finally:
             self._has_begun.set()
@@ -270,14 +263,3 @@ class _Program(Gathering):
     def abandon(self) -> None:
         """Let go of the connection: the program ends, and nobody hears how."""
         self._writer.transport.abort()
-
-    async def kill(self) -> Completed:
-        if not self.has_ended:
-            await self.signal(signal.SIGKILL)
-        try:
-            return await self.wait(_KILL_LIMIT)
-        except TimedOut:
-            # Something left its process group and holds on to its output.
-            self._is_given_up = True
-            self.abandon()
-            return await self.wait(_KILL_LIMIT)

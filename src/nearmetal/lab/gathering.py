@@ -3,10 +3,21 @@
 import asyncio
 import signal
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import TimedOut
 from nearmetal.model import Completed
+
+_KILL_LIMIT: Final = 2.0
+"""Seconds that a killed program has to be gone."""
+_KILLED: Final = 128 + signal.SIGKILL
+_PIECE: Final = 64 << 10
+
+
+class Stream(Protocol):
+    async def read(self, most: int) -> bytes: ...
 
 
 class Gathering(ABC):
@@ -16,14 +27,19 @@ class Gathering(ABC):
         """`name`: what it runs on, for errors; it is being read from now on."""
         self.name = name
         self.stdout = bytearray()
+        self.stderr = bytearray()
         self._first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._is_given_up = False
         self._end = asyncio.ensure_future(self._read())
         # When nobody waits any more, that the machine is gone is no news.
         self._end.add_done_callback(lambda end: end.cancelled() or end.exception())
 
     @abstractmethod
-    async def gather(self) -> Completed:
-        """Read to the end, and call `said` for each piece of the standard output."""
+    async def gather(self) -> int:
+        """Read to the end, call `said` and `complained` for each piece, and let go of what they came by: its status.
+
+        It is cancelled when a program was killed and its output goes on.
+        """
 
     @abstractmethod
     async def signal(self, number: signal.Signals) -> None:
@@ -31,15 +47,27 @@ class Gathering(ABC):
 
     async def _read(self) -> Completed:
         try:
-            return await self.gather()
+            status = await self.gather()
+        except asyncio.CancelledError:
+            if not self._is_given_up:
+                raise
+            status = _KILLED
         finally:
             if not self._first.done():
                 self._first.set_result(bytes(self.stdout))
+        return Completed(status=status, stdout=bytes(self.stdout), stderr=bytes(self.stderr))
+
+    async def hear(self, stdout: Stream, stderr: Stream) -> None:
+        """Both to their ends."""
+        await asyncio.gather(_each_piece(stdout, self.said), _each_piece(stderr, self.complained))
 
     def said(self, piece: bytes) -> None:
         self.stdout += piece
         if not self._first.done() and b"\n" in piece:
             self._first.set_result(bytes(self.stdout).partition(b"\n")[0])
+
+    def complained(self, piece: bytes) -> None:
+        self.stderr += piece
 
     @property
     def has_ended(self) -> bool:
@@ -71,4 +99,15 @@ class Gathering(ABC):
     async def kill(self) -> Completed:
         if not self.has_ended:
             await self.signal(signal.SIGKILL)
-        return await self.wait(LIMITS.stop)
+        try:
+            return await self.wait(_KILL_LIMIT)
+        except TimedOut:
+            # Something left its process group and holds on to its output.
+            self._is_given_up = True
+            self._end.cancel()
+            return await self.wait(_KILL_LIMIT)
+
+
+async def _each_piece(stream: Stream, take: Callable[[bytes], None]) -> None:
+    while piece := await stream.read(_PIECE):
+        take(piece)

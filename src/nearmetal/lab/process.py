@@ -75,15 +75,10 @@ class Background(Gathering):
         self._process = process
         super().__init__()
 
-    async def gather(self) -> Completed:
-        assert self._process.stderr is not None
-        _, stderr = await asyncio.gather(self._read_stdout(), self._process.stderr.read())
-        return Completed(status=exit_status(await self._process.wait()), stdout=bytes(self.stdout), stderr=stderr)
-
-    async def _read_stdout(self) -> None:
-        assert self._process.stdout is not None
-        while piece := await self._process.stdout.read(65536):
-            self.said(piece)
+    async def gather(self) -> int:
+        assert self._process.stdout is not None and self._process.stderr is not None
+        await self.hear(self._process.stdout, self._process.stderr)
+        return exit_status(await self._process.wait())
 
     async def signal(self, number: signal.Signals) -> None:
         kill_group(self._process, number)

@@ -8,19 +8,17 @@ for root.
 
 import asyncio
 import shlex
+import signal
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import asyncssh
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import BadInput, MachineLost, TimedOut, ToolFailed
+from nearmetal.errors import BadInput, MachineLost, ToolFailed
+from nearmetal.lab.gathering import Gathering
+from nearmetal.lab.process import exit_status
 from nearmetal.lab.remote import RemoteCommands
-from nearmetal.model import Completed
-
-_KILL_LIMIT = 2.0
-"""Seconds that a killed program has to be gone."""
 
 
 def command_line(argv: Sequence[str]) -> str:
@@ -68,18 +66,16 @@ class SshCommands(RemoteCommands):
         return MachineLost(f"its SSH connection is gone{said}", self.name)
 
 
-class _Command:
-    """A `SiteRunning` on the far side."""
+class _Command(Gathering):
+    """A program on the far side, and the channel that its bytes come by."""
 
     def __init__(self, commands: SshCommands, process: "asyncssh.SSHClientProcess[bytes]") -> None:
         self._commands = commands
         self._process = process
-        self._first: asyncio.Future[bytes] | None = None
         self._group = asyncio.ensure_future(self._read_group())
-        self._end = asyncio.ensure_future(self._gather())
-        for task in (self._group, self._end):
-            # When nobody waits any more, that the machine is gone is no news.
-            task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        # When nobody waits any more, that the machine is gone is no news.
+        self._group.add_done_callback(lambda task: task.cancelled() or task.exception())
+        super().__init__(commands.name)
 
     async def _read_group(self) -> int:
         """The number of its process group, from the line that comes before all the program says itself."""
@@ -94,66 +90,23 @@ class _Command:
                 raise self._commands.lost() from None
             raise ToolFailed(f"its login shell does not start commands: {line!r}", self._commands.name) from None
 
-    async def _gather(self) -> Completed:
+    async def gather(self) -> int:
         await self._group
         try:
+            await self.hear(self._process.stdout, self._process.stderr)
             ended = await self._process.wait()
         except (asyncssh.Error, OSError) as error:
             raise self._commands.lost(error) from None
+        finally:
+            self._process.close()
         if ended.returncode is None:
             raise self._commands.lost()
-        before = await self._first if self._first else b""
-        status = ended.returncode if ended.returncode >= 0 else 128 - ended.returncode
-        return Completed(status=status, stdout=before + _bytes(ended.stdout), stderr=_bytes(ended.stderr))
+        return exit_status(ended.returncode)
 
-    async def first_line(self, timeout: float) -> bytes:
-        if self._first is None:
-            self._first = asyncio.ensure_future(self._process.stdout.readline())
-        try:
-            line = await asyncio.wait_for(asyncio.shield(self._first), timeout)
-            if not line.endswith(b"\n"):
-                # It ended, and what it said last may be in its end already.
-                line = (await self.wait(timeout)).stdout
-        except TimeoutError:
-            raise TimedOut(f"the program said nothing for {timeout:g} s", self._commands.name) from None
-        except (asyncssh.Error, OSError) as error:
-            raise self._commands.lost(error) from None
-        return line.partition(b"\n")[0]
-
-    async def wait(self, timeout: float) -> Completed:
-        try:
-            return await asyncio.wait_for(asyncio.shield(self._end), timeout)
-        except TimeoutError:
-            raise TimedOut(f"the program still runs after {timeout:g} s", self._commands.name) from None
-
-    async def stop(self) -> Completed:
-        if not self._end.done():
-            await self._signal("TERM")
-        try:
-            return await self.wait(LIMITS.stop)
-        except TimedOut:
-            await self.kill()
-            return await self._end
-
-    async def kill(self) -> None:
-        """MachineLost when it cannot be."""
-        if self._end.done():
-            return
-        await self._signal("KILL")
-        try:
-            await self.wait(_KILL_LIMIT)
-        except TimedOut:
-            # Something left its process group and holds on to its output.
-            self._process.close()
-
-    async def _signal(self, name: Literal["TERM", "KILL"]) -> None:
+    async def signal(self, number: signal.Signals) -> None:
         try:
             async with asyncio.timeout(LIMITS.command):
-                line = f"kill -s {name} -- -{await asyncio.shield(self._group)}"
+                line = f"kill -s {number.name.removeprefix('SIG')} -- -{await asyncio.shield(self._group)}"
                 await (await self._commands.session(line, b"")).wait()
         except (asyncssh.Error, OSError, TimeoutError) as error:
             raise self._commands.lost(error) from None
-
-
-def _bytes(output: bytes | str | None) -> bytes:
-    return output if isinstance(output, bytes) else b""
