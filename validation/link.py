@@ -19,6 +19,7 @@ import argparse
 import asyncio
 import json
 import os
+import secrets
 import statistics
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -94,7 +95,9 @@ async def staged(case: Case) -> AsyncIterator[tuple[LabStage, str]]:
         first, last = str(available[0]), str(available[-1])
         server = await _machine(lab, case.link, "server", last)
         clients = [await _machine(lab, case.link, "client", first) for _ in range(case.clients)]
-        laid = await lab.lay(case.link, [(server.name, client.name) for client in clients], first, site)
+        laid = await lab.lay(
+            case.link, [(server.name, client.name) for client in clients], first, site, seed=secrets.randbits(32)
+        )
         offsets = {machine.name: 0 for machine in (server, *clients)}
         yield LabStage((server,), tuple(clients), dict(lab.sites), MACHINE, case.link, "shared", offsets), laid.by
     finally:

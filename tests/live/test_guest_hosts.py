@@ -85,7 +85,7 @@ async def hosts(lab_image: Image, tmp_path: Path) -> AsyncIterator[Hosts]:
 async def test_netem_shapes_a_link_where_the_kernel_has_it(hosts: Hosts) -> None:
     site = await hosts.named("one")
     shape = LinkSpec.from_json({"delay": 0.05, "loss": 0.25})
-    laid = await link.lay(SWITCH, shape, [], "", site, hosts.ledger)
+    laid = await link.lay(SWITCH, shape, [], "", site, hosts.ledger, seed=1)
     server, client = await station(site, "10.9.0.1"), await station(site, "10.9.0.2", network.FAR_BRIDGE)
     told = await laid.verify()
     assert told.ok and told.values["by"] == "netem", told

@@ -51,7 +51,7 @@ class Made:
         clients = tuple([await self.machine("client", link, kind) for kind in kinds])
         if link != LinkSpec():
             site = await self.lab.site("local")
-            await self.lab.lay(link, [(server.name, client.name) for client in clients], str(OWN_CPU), site)
+            await self.lab.lay(link, [(server.name, client.name) for client in clients], str(OWN_CPU), site, seed=1)
         known = await offsets((server, *clients), self.lab.host_boot_id)
         return LabStage((server,), clients, dict(self.lab.sites), SPEC, link, "shared", known)
 

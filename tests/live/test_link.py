@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from unittest.mock import AsyncMock
@@ -62,14 +63,14 @@ class Joined:
         return dict(json.loads(ended.stdout))
 
 
-async def join(lab: Lab, spec: LinkSpec, image: Image) -> Joined:
+async def join(lab: Lab, spec: LinkSpec, image: Image, seed: int = 1) -> Joined:
     site = await lab.site("local")
     machine = MachineSpec(image=image.name, memory=256 * 2**20)
     made = {}
     for role in ("server", "client"):
         handle = await lab.create(HOST, machine, role, "boot", str(OWN_CPU), site, links.bridge(spec, role))
         made[role] = await lab.attach(handle)
-    link = await lab.lay(spec, [(made["server"].name, made["client"].name)], str(OWN_CPU), site)
+    link = await lab.lay(spec, [(made["server"].name, made["client"].name)], str(OWN_CPU), site, seed=seed)
     assert (await link.verify()).ok
     return Joined(made["server"], made["client"], link)
 
@@ -111,6 +112,25 @@ async def test_a_rate_is_a_ceiling(lab: Lab, lab_image: Image, by: str, monkeypa
     bits = document["rate"]["achieved"] * 100_000 * 8  # type: ignore[index]
     # A queue that was empty at the start may pass on a little more.
     assert 0 < bits <= 20e6 * 1.05
+
+
+async def test_a_relay_draws_other_lots_for_another_seed(
+    lab: Lab, lab_image: Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "disciplines", AsyncMock(return_value=frozenset()))
+
+    async def answered(seed: int) -> frozenset[str]:
+        joined = await join(lab, LinkSpec(loss=0.3), lab_image, seed)
+        assert (await joined.link.verify()).values["seed"] == seed
+        told = await joined.client.exec(["ping", "-i", "0.005", "-c", "100", str(joined.server.address)])
+        await lab.take_up()
+        await asyncio.gather(*(lab.destroy(handle) for handle in lab.machines()))
+        return frozenset(re.findall(r"icmp_seq=(\d+)", told.text))
+
+    # Of 100 that come and go over a way that loses 30 % each, the same half twice is as good as impossible.
+    first, second = await answered(1), await answered(2)
+    assert 20 < len(first) < 80 and 20 < len(second) < 80
+    assert first != second
 
 
 async def test_a_link_that_ends_is_told(lab: Lab, lab_image: Image) -> None:

@@ -45,12 +45,18 @@ def test_the_words_of_each_shaper() -> None:
             ],
         ),
         (DELAYED, "netem", [f"{root} netem limit 65536 delay 5000us 1000us loss random 1%"]),
-        (slow, "netem", [f"{root} netem limit 1000 delay 1000us reorder 5% rate 1000000bit"]),
+        (slow, "netem", [f"{root} netem limit 1001 delay 1000us reorder 5% rate 1000000bit"]),
     )
     for spec, by, commands in expected:
         assert [" ".join(words) for words in link.discipline(spec, by, "far0")] == commands
-    assert link.relay(slow) == ["--delay", "1000us", "--reorder", "5%", "--rate", "1000000bit/s"]
-    assert link.relay(DELAYED) == ["--delay", "5000us", "--jitter", "1000us", "--loss", "1%"]
+    assert link.relay(slow, 7) == ["--seed", "7", "--delay", "1000us", "--reorder", "5%", "--rate", "1000000bit/s"]
+    assert link.relay(DELAYED, 8) == ["--seed", "8", "--delay", "5000us", "--jitter", "1000us", "--loss", "1%"]
+
+
+def test_what_a_long_wire_holds_is_no_queue() -> None:
+    """netem drops what is under way when its limit is reached: 60 Mbit/s over 300 ms is 1,487 frames."""
+    (words,) = link.discipline(LinkSpec(rate=60e6, delay=0.25, jitter=0.05), "netem", "far0")
+    assert words[words.index("limit") + 1] == "2487"
 
 
 def test_where_machines_hang() -> None:

@@ -121,10 +121,13 @@ class Lab:
         both = await trunks.ends(servers, clients)
         return await trunks.lay(f"nm-{self.token}", tunnel, both, namespaces, bridge, self.ledger)
 
-    async def lay(self, spec: LinkSpec, pairs: Sequence[tuple[str, str]], cpuset: str, site: Site) -> Link:
+    async def lay(
+        self, spec: LinkSpec, pairs: Sequence[tuple[str, str]], cpuset: str, site: Site, *, seed: int
+    ) -> Link:
         """The way between these servers and clients, by their names; it lies until `take_up`."""
         ends = [(self._ports[server], self._ports[client]) for server, client in pairs]
-        self._link = await links.lay(self._switches[site.name].name, spec, ends, cpuset, site, self.ledger)
+        switch = self._switches[site.name].name
+        self._link = await links.lay(switch, spec, ends, cpuset, site, self.ledger, seed=seed)
         return self._link
 
     async def take_up(self) -> list[str]:

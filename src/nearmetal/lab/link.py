@@ -8,6 +8,7 @@ What shapes a wire is the kernel's netem, or tbf or htb for a rate alone, or, wh
 relay.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -23,7 +24,7 @@ Shaper = Literal["none", "netem", "tbf", "htb", "relay"]
 _LONGEST_QUEUE = 1000
 """Frames that wait for a wire's rate, in whatever shapes it; more are lost, as in a switch."""
 _IN_FLIGHT = 65_536
-"""Frames that a wire with a delay can carry at once."""
+"""Frames that a wire with a delay and no rate can carry at once."""
 _FRAME = 1514
 """Bytes of the longest frame: a wire carries nothing that the network card has yet to cut."""
 _BURST = 16 * _FRAME
@@ -77,7 +78,7 @@ def discipline(link: LinkSpec, by: Shaper, end: str) -> list[list[str]]:
             ["class", "add", "dev", end, *only, "burst", burst, "cburst", burst],
             ["qdisc", "add", "dev", end, "parent", "1:1", "bfifo", *queue],
         ]
-    words = ["netem", "limit", str(_LONGEST_QUEUE if link.rate else _IN_FLIGHT)]
+    words = ["netem", "limit", str(_netem_limit(link))]
     if link.delay or link.jitter:
         words += ["delay", f"{_microseconds(link.delay)}us", *([f"{_microseconds(link.jitter)}us"] * bool(link.jitter))]
     words += ["loss", "random", f"{link.loss * 100:g}%"] if link.loss else []
@@ -85,9 +86,17 @@ def discipline(link: LinkSpec, by: Shaper, end: str) -> list[list[str]]:
     return [[*root, *words, *(["rate", f"{link.rate:.0f}bit"] if link.rate else [])]]
 
 
-def relay(link: LinkSpec) -> list[str]:
+def _netem_limit(link: LinkSpec) -> int:
+    """netem counts what is delayed among what waits, so that there must be room for what the delay holds, too."""
+    if not link.rate:
+        return _IN_FLIGHT
+    longest_delay = (link.delay or 0.0) + (link.jitter or 0.0)
+    return _LONGEST_QUEUE + math.ceil(link.rate / 8 * longest_delay / _FRAME)
+
+
+def relay(link: LinkSpec, seed: int) -> list[str]:
     """The options of `nearmetal-probe link`. Pure."""
-    words: list[str] = []
+    words = ["--seed", str(seed)]
     for name, given in (("delay", link.delay), ("jitter", link.jitter)):
         words += [f"--{name}", f"{_microseconds(given)}us"] if given else []
     for name, share in (("loss", link.loss), ("reorder", link.reorder)):
@@ -102,11 +111,12 @@ def _microseconds(seconds: float | None) -> int:
 class Link:
     """A link that lies. It ends with whoever laid it, or by `remove`."""
 
-    def __init__(self, handle: Handle, spec: LinkSpec, site: Site, by: Shaper) -> None:
+    def __init__(self, handle: Handle, spec: LinkSpec, site: Site, by: Shaper, seed: int) -> None:
         self.handle = handle
         self.by = by
         self._spec = spec
         self._site = site
+        self._seed = seed
         self._namespace: str = handle.data["namespace"]
         self._relays: list[Running] = []
 
@@ -132,7 +142,7 @@ class Link:
         if self.by == "relay":
             taps = "".join(f"tuntap add dev {end} mode tap\nlink set {end} up\n" for end in (near, far))
             await network.batch(self._site, self._namespace, taps)
-            await self._relay(near, far, cpus)
+            await self._relay(near, far, cpus, relay(self._spec, self._seed + number))
             return near, far
         await network.batch(self._site, self._namespace, f"link add {near} type veth peer name {far}\n")
         for end in (near, far):
@@ -143,10 +153,10 @@ class Link:
         await network.batch(self._site, self._namespace, f"link set {near} up\nlink set {far} up\n")
         return near, far
 
-    async def _relay(self, near: str, far: str, cpus: str) -> None:
+    async def _relay(self, near: str, far: str, cpus: str, options: Sequence[str]) -> None:
         path = network.namespace_path(self._namespace)
         argv = [self._site.probe, "launch", *self._site.bound, *(("--cpus", cpus) if cpus else ())]
-        argv += ["--", self._site.probe, "link", f"{path}:{near}", f"{path}:{far}", *relay(self._spec), "--json"]
+        argv += ["--", self._site.probe, "link", f"{path}:{near}", f"{path}:{far}", *options, "--json"]
         running = await self._site.spawn(argv)
         self._relays.append(running)
         if b"link.ready" not in await running.first_line(LIMITS.command):
@@ -178,6 +188,7 @@ class Link:
             values["qdisc"] = [line for line in told.splitlines() if line.startswith(f"qdisc {self.by} ")]
         warnings: tuple[Warned, ...] = ()
         if self.by == "relay":
+            values["seed"] = self._seed
             text = "this kernel has no netem: a program carries the frames, on the clients' CPUs"
             warnings = (Warned(code="link-by-relay", text=text),)
         return Readback(values=values, warnings=warnings)
@@ -202,13 +213,18 @@ def _last_words(ended: Completed) -> str:
     return ended.stderr.decode("utf-8", "replace").strip()[-300:] or f"status {ended.status}"
 
 
-async def lay(switch: str, spec: LinkSpec, ends: Sequence[Ends], cpus: str, site: Site, ledger: Recorder) -> Link:
-    """Join servers and clients in the namespace of a switch. HostCannot with what the kernel lacks."""
+async def lay(
+    switch: str, spec: LinkSpec, ends: Sequence[Ends], cpus: str, site: Site, ledger: Recorder, *, seed: int
+) -> Link:
+    """Join servers and clients in the namespace of a switch. HostCannot with what the kernel lacks.
+
+    `seed` is of a relay's lots, of which frame is lost, late or ahead; netem draws its own.
+    """
     by = shaper(spec, await disciplines(site)) if spec.is_shaped else "none"
     wires = len(ends) if spec.switch == "direct" else 1
     handle = Handle(kind=KIND, name=f"{switch}-link", site=site.name, data={"namespace": switch, "wires": wires})
     ledger.creating(handle)
-    link = Link(handle, spec, site, by)
+    link = Link(handle, spec, site, by, seed)
     await link.lay(ends, cpus)
     return link
 

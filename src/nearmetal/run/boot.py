@@ -93,7 +93,7 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
         stage = booted.stage = await making.stage(booted, lab, machines, clients)
     with _step(booted, stream, "surround"):
         booted.readback |= await booted.surroundings.join(booted.asked, task.study, lab)
-        await booted.surroundings.lay(booted.asked, lab, stage, share.clients)
+        await booted.surroundings.lay(booted.asked, lab, stage, share.clients, seed=_seed(task))
         await making.neighbours(task, booted, share, lab)
     with _step(booted, stream, "change"):
         await _change(booted, lab, stage)
@@ -104,6 +104,11 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
             booted.note(treatment.name, await treatment.verify(stage, level))
         for name, readback in await booted.surroundings.verify():
             booted.note(name, readback)
+
+
+def _seed(task: BootTask) -> int:
+    """Of what chance decides in this boot and no other: 32 bits of what its first trial is named after."""
+    return int(task.boot.trials[0].id[:8], 16)
 
 
 async def _change(booted: Booted, lab: Lab, stage: LabStage) -> None:

@@ -39,11 +39,11 @@ class Surroundings:
             return {}
         return {} if lab.mtu == network.MTU else {"trunk": {"by": "none", "mtu": lab.mtu}}
 
-    async def lay(self, asked: Asked, lab: Lab, stage: LabStage, cpus: str) -> None:
+    async def lay(self, asked: Asked, lab: Lab, stage: LabStage, cpus: str, *, seed: int) -> None:
         """Lay the way between servers and clients, where it is not simply the switch."""
         if asked.link.is_laid:
             ends = [(facing(stage, number).name, client.name) for number, client in enumerate(stage.clients)]
-            self.link = await lab.lay(asked.link, ends, cpus, stage.servers[0].site)
+            self.link = await lab.lay(asked.link, ends, cpus, stage.servers[0].site, seed=seed)
 
     async def verify(self) -> list[tuple[str, Readback]]:
         """Whether each is as it should be, by its name."""
