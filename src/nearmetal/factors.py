@@ -328,6 +328,12 @@ class Asked:
     """With placeholders filled."""
 
 
+def is_across(asked: Asked, study: Study) -> bool:
+    """Whether servers and clients hang on the lab's switches of different hosts, so that a trunk has to join these."""
+    both = (study.environment(level) for level in (asked.environment, asked.clients.environment))
+    return asked.machine.host != asked.clients.host and all(hosts.hangs_on_switch(one) for one in both)
+
+
 def ask(study: Study, assignment: Assignment, treatments: tuple[str, ...]) -> Asked:
     """What a combination asks for. pydantic's ValidationError when a level does not fit the key it sets.
 

@@ -8,7 +8,7 @@ from nearmetal.run.estimate import estimate
 from nearmetal.studies import published
 from nearmetal.study import workload_of
 
-NAMES = ("virtual-vs-physical", "shared-network")
+NAMES = ("virtual-vs-physical", "virtual-vs-physical-hosts", "shared-network")
 TWENTY_MINUTES = 20 * 60.0
 
 

@@ -35,6 +35,7 @@ from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import Image
 from nearmetal.lab.shared_kernel import isolation_found
 from nearmetal.model import (
+    VIRTUAL_HARDWARE,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -66,6 +67,7 @@ class DockerEnvironment:
     provisions: ClassVar[tuple[Provision, ...]] = ("boot",)
     on_switch: ClassVar[bool] = True
     typical_ready: ClassVar[float] = 1.5
+    ignores: ClassVar[frozenset[str]] = VIRTUAL_HARDWARE
     keepers_runtime: ClassVar[str | None] = "runc"
     """Every engine has that, whatever else it has."""
 

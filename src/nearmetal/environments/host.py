@@ -32,6 +32,7 @@ from nearmetal.lab.image import placed
 from nearmetal.lab.shared_kernel import SharedKernelMachine, isolation_found
 from nearmetal.lab.site import available_cpus, must
 from nearmetal.model import (
+    VIRTUAL_HARDWARE,
     Completed,
     EnvironmentSpec,
     Finding,
@@ -65,6 +66,7 @@ class HostEnvironment:
     provisions: ClassVar[tuple[Provision, ...]] = ("boot",)
     on_switch: ClassVar[bool] = True
     typical_ready: ClassVar[float] = 0.3
+    ignores: ClassVar[frozenset[str]] = VIRTUAL_HARDWARE
 
     def __init__(self) -> None:
         self._holders: dict[str, SiteRunning] = {}

@@ -35,6 +35,7 @@ from nearmetal.lab.borrowed_machine import (
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.ssh_site import SshSite
 from nearmetal.model import (
+    VIRTUAL_HARDWARE,
     Environment,
     EnvironmentSpec,
     Finding,
@@ -68,6 +69,7 @@ class SshEnvironment:
     provisions: ClassVar[tuple[Provision, ...]] = ("reuse", "restart")
     on_switch: ClassVar[bool] = False
     typical_ready: ClassVar[float] = 0.5
+    ignores: ClassVar[frozenset[str]] = VIRTUAL_HARDWARE
 
     def __init__(self) -> None:
         self._borrowing = Borrowing()

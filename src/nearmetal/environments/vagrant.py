@@ -30,6 +30,7 @@ from nearmetal.lab.vagrant import login, project
 from nearmetal.lab.vagrant.output import Known
 from nearmetal.lab.vagrant.project import Project, Refused
 from nearmetal.model import (
+    VIRTUAL_HARDWARE,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -81,6 +82,7 @@ class VagrantEnvironment:
     provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart", "reuse")
     on_switch: ClassVar[bool] = False
     typical_ready: ClassVar[float] = 40.0
+    ignores: ClassVar[frozenset[str]] = VIRTUAL_HARDWARE
 
     def __init__(self) -> None:
         self._guests = BehindSsh()

@@ -36,6 +36,7 @@ from nearmetal.lab.vmware.api import CARD, CLONE, CONFIGURE, POWER, Api
 from nearmetal.lab.vmware.machine import AS_FOUND, Loan, Seen
 from nearmetal.lab.vmware.vsphere import Vsphere
 from nearmetal.model import (
+    VIRTUAL_HARDWARE,
     EnvironmentSpec,
     Finding,
     Frozen,
@@ -132,6 +133,7 @@ class VmwareEnvironment:
     provisions: ClassVar[tuple[Provision, ...]] = ("boot", "restart", "reuse")
     on_switch: ClassVar[bool] = False
     typical_ready: ClassVar[float] = 60.0
+    ignores: ClassVar[frozenset[str]] = VIRTUAL_HARDWARE - {"nic"}
 
     def __init__(self) -> None:
         self._guests = BehindSsh()

@@ -6,6 +6,7 @@ workload or observer is one file that imports this package, and none of its modu
 """
 
 from nearmetal.model.machines import (
+    VIRTUAL_HARDWARE,
     Commands,
     Completed,
     Cost,
@@ -13,6 +14,7 @@ from nearmetal.model.machines import (
     Environment,
     Finding,
     Handle,
+    Ignoring,
     Machine,
     Order,
     Port,
@@ -66,6 +68,7 @@ from nearmetal.model.study import (
 from nearmetal.model.words import Assignment, Better, Frozen, Level, Name, Provision, Role, Scale, Whole
 
 __all__ = [
+    "VIRTUAL_HARDWARE",
     "Artifact",
     "Assignment",
     "Better",
@@ -89,6 +92,7 @@ __all__ = [
     "Frozen",
     "Handle",
     "HostSpec",
+    "Ignoring",
     "Level",
     "LinkSpec",
     "Machine",

@@ -293,6 +293,18 @@ class Elsewhere(Protocol):
         ...
 
 
+@runtime_checkable
+class Ignoring(Protocol):
+    """An environment to whose machines some of what a study can give one means nothing."""
+
+    ignores: ClassVar[frozenset[str]]
+    """Keys of [machine]. They may stand there for the other environments' sake, but not be varied."""
+
+
+VIRTUAL_HARDWARE = frozenset({"accel", "cpu_model", "nic", "disk", "disk_format", "disk_cache"})
+"""Keys of [machine] that mean something only to machines which are given hardware."""
+
+
 class Stage(Protocol):
     """The machines of a trial."""
 

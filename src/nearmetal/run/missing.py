@@ -101,7 +101,7 @@ class _Here:
 
     async def _between(self, asked: Asked, host: _Host, clients_host: _Host) -> Finding | None:
         """What the way from host to host lacks."""
-        if not shape.is_across(asked, self._study):
+        if not words.is_across(asked, self._study):
             return None
         if asked.link.switch == "direct":
             return Finding(

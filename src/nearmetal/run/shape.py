@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nearmetal import hosts, plugins
+from nearmetal import plugins
 from nearmetal.factors import Asked, target
 from nearmetal.lab import cpus, network, trunk
 from nearmetal.model import EnvironmentSpec, Level, MachineSpec, Provision, Study, Treatment
@@ -42,12 +42,6 @@ def share_without_servers(asked: Asked, available: list[int]) -> cpus.Share:
 
 def _servers(asked: Asked) -> int:
     return asked.clients.count if asked.clients.connect == "pairs" else 1
-
-
-def is_across(asked: Asked, study: Study) -> bool:
-    """Whether servers and clients hang on the lab's switches of different hosts, so that a trunk has to join these."""
-    both = (study.environment(level) for level in (asked.environment, asked.clients.environment))
-    return asked.machine.host != asked.clients.host and all(hosts.hangs_on_switch(one) for one in both)
 
 
 def mtu(study: Study) -> int:

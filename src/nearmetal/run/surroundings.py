@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nearmetal.errors import TimedOut
-from nearmetal.factors import Asked
+from nearmetal.factors import Asked, is_across
 from nearmetal.lab import link as links
 from nearmetal.lab import network
 from nearmetal.lab.lab import Lab
@@ -13,7 +13,6 @@ from nearmetal.lab.link import Link
 from nearmetal.lab.stage import LabStage
 from nearmetal.lab.trunk import Trunk
 from nearmetal.model import Readback, Running, Study
-from nearmetal.run import shape
 from nearmetal.workloads._stage import facing
 
 
@@ -31,7 +30,7 @@ class Surroundings:
 
     async def join(self, asked: Asked, study: Study, lab: Lab) -> dict[str, Any]:
         """Lay a trunk where servers and clients hang on switches of different hosts; what there is to be told of it."""
-        if shape.is_across(asked, study):
+        if is_across(asked, study):
             servers, clients = await lab.site(asked.machine.host), await lab.site(asked.clients.host)
             bridge = links.bridge(asked.link, "client")
             assert bridge is not None  # a direct cable does not reach another host, as was found before the run

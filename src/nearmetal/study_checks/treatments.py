@@ -1,10 +1,11 @@
 """What no single key can get wrong: treatments, each taken as a whole."""
 
+import json
 from itertools import islice
 
 from nearmetal import factors as words
 from nearmetal import hosts, plugins
-from nearmetal.model import Study
+from nearmetal.model import Ignoring, Study
 from nearmetal.study_text import StudyText, shown
 
 LOOKED_AT = 20_000
@@ -43,3 +44,36 @@ def check_cables(study: Study, where: StudyText) -> None:
         if asked.link.jitter and asked.link.jitter > (asked.link.delay or 0.0):
             what = "the jitter is more than the delay, and no frame can arrive before it was sent"
             raise where.wrong(("link", "jitter"), what, "give a longer delay, or less jitter")
+
+
+def check_meaning(study: Study, where: StudyText) -> None:
+    """What is varied makes a difference to every machine for which it is: else like would be compared with like."""
+    names = plugins.names("treatments")
+    varied = {
+        name: words.target(name, factor, study, names)
+        for name, factor in study.factors.items()
+        if len(factor.levels) > 1
+    }
+    for treatment in islice(words.treatments_of(study), LOOKED_AT):
+        asked = words.ask(study, treatment, names)
+        for name, aim in varied.items():
+            if name not in treatment:
+                continue
+            if aim.kind == "machine" and aim.key in _ignored(study, asked.environment):
+                what = f"`{name}` is varied for {shown(asked.environment)}, to which machine.{aim.key} means nothing"
+                raise where.wrong(("factors", name), what, _only(study, aim.key))
+            if aim == words.Target("link", "tunnel") and not words.is_across(asked, study):
+                what = f"`{name}` is varied where servers and clients are on one host, and need no tunnel"
+                raise where.wrong(("factors", name), what, "place them on two hosts, or give the factor a `when`")
+
+
+def _ignored(study: Study, level: str) -> frozenset[str]:
+    plugin = plugins.load("environments", study.environment(level).kind)
+    return plugin.ignores if isinstance(plugin, Ignoring) else frozenset()
+
+
+def _only(study: Study, key: str) -> str:
+    """What to write, where there is an environment to which it means something."""
+    levels = [str(level) for level in study.factors["environment"].levels]
+    those = [level for level in levels if key not in _ignored(study, level)]
+    return f"vary it for the others alone: when = {{ environment = {json.dumps(those)} }}" if those else "leave it out"

@@ -1,7 +1,7 @@
 """What the published studies printed, as data: one TOML file a study, figures exactly as they stand in its text.
 
-A study of ours that replicates a published one has the same name; that is how a report finds what to put beside its
-own figures. Everything here is transcribed, nothing computed: what we assume, and what is odd, is said beside it.
+A file says which studies of ours replicate it; that is how a report finds what to put beside its own figures.
+Everything here is transcribed, nothing computed: what we assume, and what is odd, is said beside it.
 """
 
 import tomllib
@@ -115,6 +115,9 @@ class Published(Frozen):
 
     schema_: Annotated[Literal["published.v1"], Field(alias="schema")]
     study: str
+    """The study of ours that replicates it."""
+    more_studies: tuple[str, ...] = ()
+    """Others that replicate parts of it."""
     source: Source
     assumptions: tuple[str, ...]
     """Ours, where the source does not say."""
@@ -182,7 +185,10 @@ def names() -> tuple[str, ...]:
 
 @cache
 def of(study: str) -> Published | None:
-    """What was published under the name of a study; None when nothing was."""
-    if study not in names():
-        return None
-    return Published.model_validate(tomllib.loads((_FOLDER / f"{study}.toml").read_text(encoding="utf-8")))
+    """What was published of what a study replicates; None when nothing was."""
+    every = (Published.model_validate(tomllib.loads(_text(name))) for name in names())
+    return next((one for one in every if study in (one.study, *one.more_studies)), None)
+
+
+def _text(name: str) -> str:
+    return (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
