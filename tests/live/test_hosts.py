@@ -1,6 +1,7 @@
 """Machines and studies on hosts beside this one: a real sshd in namespaces of its own is one."""
 
 import asyncio
+import csv
 import json
 import random
 from collections.abc import AsyncIterator
@@ -21,6 +22,7 @@ from nearmetal.model import EnvironmentSpec, Handle, HostSpec, Machine, MachineS
 from nearmetal.run import verify
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
+from nearmetal.studies import published
 
 from .far_host import FarHost
 from .remains import stays
@@ -212,6 +214,34 @@ async def test_a_guest_on_another_host(pair_with_qemu: Pair, tmp_path: Path) -> 
     assert record.readback["trunk"]["by"] == "vxlan"
     assert record.responses["throughput"].value > 0
     assert pair_with_qemu.left() == []
+
+
+async def test_the_published_study_over_two_hosts(pair: Pair, tmp_path: Path) -> None:
+    """A part of its quick version, for a moment: beside it stands what was published of several hosts."""
+    run = tmp_path / "run"
+    changed = (
+        f"hosts.far.ssh={pair.far.ssh}",
+        'factors.environment.levels=["host", "qemu"]',
+        'factors.nic.levels=["virtio-net"]',
+        "factors.workers.levels=[4]",
+        "workloads.transactions.duration=1s",
+    )
+    settings = [word for one in changed for word in ("--set", one)]
+    asked = ("run", "virtual-vs-physical-hosts", "--quick", "--blocks", "1", *settings, "-o", str(run))
+    status, stdout, stderr = await pair.nearmetal(*asked)
+    assert status == 0, stdout + stderr
+    records = found_in(run)
+    assert [record.status for record in records] == ["ok"] * 3
+    assert all(record.readback["trunk"]["by"] == "vxlan" for record in records)
+    status, _, stderr = await pair.nearmetal("report", str(run))
+    assert status == 0, stderr
+    counts = published.of("virtual-vs-physical-hosts")
+    assert counts is not None
+    of, against = ({"environment": name, "offloading": True, "workers": 4} for name in ("physical", "virtio"))
+    with (run / "report" / "transactions-published.csv").open() as file:
+        ratios = {float(row["published ratio"]) for row in csv.DictReader(file)}
+    assert counts.ratio("several-hosts", of, against) in ratios
+    assert pair.left() == []
 
 
 async def test_killed_at_random_moments_neither_host_keeps_anything(pair: Pair, tmp_path: Path) -> None:
