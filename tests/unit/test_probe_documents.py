@@ -152,6 +152,8 @@ def test_load(how: str, served: tuple[Service, str]) -> None:
     read = parse(printed, "client0")
     assert read.requests.completed == read.served == document["requests"]["completed"] > 0
     assert (read.saturation is not None) == (how == "ramp") == bool(read.steps)
+    in_window = sum(document["status_in_window"].values())
+    assert in_window == pytest.approx(document["rate"]["achieved"] * document["elapsed_ns"] / 1e9)
     service.signal(signal.SIGUSR1)
     assert valid(json.loads(service.line())) == "serve.v1"
 

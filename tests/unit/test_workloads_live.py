@@ -1,5 +1,6 @@
 """The workloads with the real programs, this host standing for every machine: that they take the options we give."""
 
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -94,7 +95,10 @@ PROBE: Mapping[str, Any] = {"kind": "http", "server": "probe", "warmup": "100ms"
 async def test_a_closed_loop() -> None:
     found = await life(**PROBE, workers=4, duration="500ms", paths=["/", "/other"], new_connections=True)
     assert found.responses["errors"].value == 0
-    assert found.responses["throughput"].value > 0
+    transactions = found.responses["transactions"].value
+    assert found.responses["throughput"].value * 0.5 == transactions > 0
+    # What is under way at the end is answered, and no transaction.
+    assert found.events - 4 <= transactions <= found.events
 
 
 async def test_an_open_loop_of_two_clients_with_one_distribution() -> None:
@@ -113,6 +117,24 @@ async def test_a_ramp() -> None:
     found = await life(**PROBE, mode="ramp", **ramp)
     # On a busy machine the generator may give out first, or the server not keep up; each is told.
     assert found.invalid or found.responses["saturation"].value >= 20
+
+
+@pytest.mark.parametrize("per_step", ["250ms", "0.25x"])
+async def test_the_replies_of_a_ramp_fall_behind_its_requests_where_the_server_does(per_step: str) -> None:
+    host = ThisHost("server0")
+    # 10 ms of the processor for each, where 2.5 ms would be too much.
+    slow = await host.spawn([host.probe, "serve", "--listen", f"{host.address}:9117", "--work", "shuffle-sort:500000"])
+    ramp: Mapping[str, Any] = {"from": 400, "step": 100, "to": 400, "per_step": per_step, "timeout": "30s"}
+    try:
+        found = await life(kind="http", url="http://$server:9117/", warmup="0s", mode="ramp", **ramp)
+    finally:
+        await slow.stop()
+    steps = json.loads(found.artifacts["load-0.json"])["steps"]
+    for step in steps:
+        assert step["request_rate"] == pytest.approx(400)
+        assert 0 < step["reply_rate"] < 200
+        assert step["replies"] == 100
+    assert steps
 
 
 async def test_a_port_that_is_taken() -> None:

@@ -17,7 +17,8 @@ use super::saturation::Saturation;
 use super::statistics::{Rates, Summary};
 use super::warnings;
 
-/// What a load measured. Requests count when they were meant to be sent within the window that follows the warm-up.
+/// What a load measured. Requests count when they were meant to be sent within the window that follows the warm-up, and
+/// so do their replies, whenever they came; `status_in_window` and the rates count replies that came within it.
 #[derive(Serialize, JsonSchema)]
 pub struct Document {
     /// `load.v1`
@@ -62,11 +63,14 @@ pub struct Document {
     pub lateness_ns: Summary,
     /// Replies by class of status, `1xx` to `5xx`.
     pub status: BTreeMap<String, u64>,
+    /// Likewise, of the replies that were complete within the window, whenever they were asked for: those of
+    /// `rate.achieved`.
+    pub status_in_window: BTreeMap<String, u64>,
     pub errors: Errors,
     pub bytes: Bytes,
     /// Processor time of the generator's threads within the window.
     pub cpu_ns: Cpu,
-    /// Replies per second in successive whole intervals of 5 s.
+    /// Replies per second in successive whole intervals of 5 s; of a ramp there is none.
     pub reply_rate: Rates,
     /// Of a ramp: every step, in the order they were made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -193,7 +197,8 @@ impl Document {
             first_byte_ns: found.first_byte.summary(),
             transfer_ns: found.transfer.summary(),
             lateness_ns: found.lateness.summary(),
-            status: status(found),
+            status: by_class(&found.status),
+            status_in_window: by_class(&found.status_in_window),
             errors: found.errors.clone(),
             bytes: Bytes {
                 sent: found.sent_bytes,
@@ -204,7 +209,11 @@ impl Document {
                 user: found.cpu.0,
                 system: found.cpu.1,
             },
-            reply_rate: Rates::of(&reply_rates(found, measured.elapsed)),
+            reply_rate: match plan.mode {
+                // Samples of different rates make no distribution.
+                Mode::Ramp(_) => Rates::default(),
+                Mode::Closed | Mode::Open(_) => Rates::of(&reply_rates(found, measured.elapsed)),
+            },
             steps: Vec::new(),
             saturation: None,
             warnings: warnings::of(plan, measured),
@@ -247,9 +256,9 @@ fn offered(plan: &Plan) -> Option<f64> {
     }
 }
 
-fn status(found: &Recorder) -> BTreeMap<String, u64> {
+fn by_class(status: &[u64; 6]) -> BTreeMap<String, u64> {
     (1..=5)
-        .map(|class| (format!("{class}xx"), found.status[class]))
+        .map(|class| (format!("{class}xx"), status[class]))
         .collect()
 }
 

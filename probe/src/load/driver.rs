@@ -106,8 +106,11 @@ impl<'a> Core<'a> {
 
     fn publish(&self) {
         let recorder = &self.recorder;
-        self.live
-            .publish(recorder.within, recorder.errors.total(), self.open);
+        self.live.publish(
+            recorder.replies_in_window(),
+            recorder.errors.total(),
+            self.open,
+        );
     }
 }
 

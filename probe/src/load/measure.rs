@@ -27,7 +27,7 @@ pub struct Measured {
 impl Measured {
     /// Replies per second within the window.
     pub fn reply_rate(&self) -> f64 {
-        per_second(self.recorder.within, self.elapsed)
+        per_second(self.recorder.replies_in_window(), self.elapsed)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::clock::{MILLISECOND, Nanoseconds};
+use super::clock::{MILLISECOND, Nanoseconds, SECOND};
 use super::engine::Choice;
 use super::measure::{self, Measured, per_second};
 use super::plan::{Extent, Mode, OpenLoop, Plan, Ramp};
@@ -67,17 +67,19 @@ pub struct Step {
     pub purpose: Purpose,
     /// The rate that was asked for, per second.
     pub offered: f64,
-    /// Requests that went out, over the time that this took.
+    /// Requests that went out, over the time in which the step's requests were due: the last has an interval as well.
     pub request_rate: f64,
-    /// Replies, over the time until the last.
+    /// Replies, over the time until the last of them came; at least that in which the requests were due, so that a
+    /// server that keeps up has the rate of the requests, and one that does not its own.
     pub reply_rate: f64,
     /// The share of the requests that failed.
     pub error_share: f64,
-    /// Requests that failed, per second.
+    /// Requests that failed, over the time in which the step's requests were due.
     pub error_rate: f64,
     pub requests: u64,
     pub replies: u64,
     pub connections: u64,
+    /// The length of the window; with a number of connections, until the last request was answered or had failed.
     pub elapsed_ns: Nanoseconds,
     pub latency_p50_ns: Option<Nanoseconds>,
     pub latency_p99_ns: Option<Nanoseconds>,
@@ -126,11 +128,8 @@ pub fn climb(
             break;
         }
     }
-    let mut measured = all.ok_or_else(|| anyhow::anyhow!("the ramp has no step"))?;
-    // Samples of different rates make no distribution.
-    measured.recorder.samples.clear();
     Ok(Climbed {
-        measured,
+        measured: all.ok_or_else(|| anyhow::anyhow!("the ramp has no step"))?,
         steps,
         saturation: search.saturation(),
     })
@@ -182,14 +181,15 @@ fn over(part: u64, whole: u64) -> f64 {
 
 fn step(purpose: Purpose, offered: f64, measured: &Measured, outcome: Outcome) -> Step {
     let found = &measured.recorder;
-    let sending = found.last_intended.saturating_sub(found.first_intended);
+    let due = time_due(found, offered);
+    let answered = found.last_reply.saturating_sub(found.first_intended);
     Step {
         purpose,
         offered,
-        request_rate: per_second(found.sent.saturating_sub(1), sending),
-        reply_rate: per_second(found.completed, measured.elapsed),
+        request_rate: per_second(found.sent, due),
+        reply_rate: per_second(found.completed, due.max(answered)),
         error_share: over(found.errors.total(), found.attempted),
-        error_rate: per_second(found.errors.total(), measured.elapsed),
+        error_rate: per_second(found.errors.total(), due),
         requests: found.attempted,
         replies: found.completed,
         connections: found.opened,
@@ -199,6 +199,17 @@ fn step(purpose: Purpose, offered: f64, measured: &Measured, outcome: Outcome) -
         lateness_p99_ns: found.lateness.quantile(0.99),
         kept_up: outcome == Outcome::KeptUp,
         generator_failed: outcome == Outcome::GeneratorFailed,
+    }
+}
+
+/// How long a step's requests were due: from the first to an interval after the last. By the requests and not by what
+/// the step was told, so that it means the same whether that was a time or a number.
+fn time_due(found: &Recorder, offered: f64) -> Nanoseconds {
+    let sending = found.last_intended.saturating_sub(found.first_intended);
+    match found.attempted.checked_sub(1) {
+        Some(intervals) if intervals > 0 => sending + sending / intervals,
+        // A single request has no interval but the one that was asked for.
+        _ => (SECOND as f64 / offered) as Nanoseconds,
     }
 }
 
@@ -218,6 +229,10 @@ fn add(mut sum: Measured, next: Measured) -> Measured {
 
 #[cfg(test)]
 mod tests {
+    use super::super::clock::NEVER;
+    use super::super::job::Window;
+    use super::super::recorder::{Exchange, Life};
+    use super::super::reply::{LastHead, Reply};
     use super::*;
 
     #[test]
@@ -229,6 +244,68 @@ mod tests {
         let (hundred, sending) = (101, 1000 * MILLISECOND);
         assert!(in_time(50 * MILLISECOND, sending, hundred));
         assert!(!in_time(51 * MILLISECOND, sending, hundred));
+    }
+
+    /// A step of a hundred requests, one each 10 ms, to a server that takes `each` time for one after the other.
+    fn step_of(each: Nanoseconds, per_step: PerStep) -> Step {
+        let (rate, interval, start) = (100.0, 10 * MILLISECOND, SECOND);
+        let end = match per_step {
+            PerStep::Connections(_) => NEVER,
+            PerStep::Time(time) => start + time,
+        };
+        let window = Window {
+            begin: start,
+            start,
+            end,
+        };
+        let mut reply = Reply::default();
+        reply
+            .feed_all(b"HTTP/1.1 204 \r\n\r\n", &mut LastHead::default())
+            .unwrap();
+        let mut recorder = Recorder::default();
+        let mut free = 0;
+        for number in 0..100 {
+            let due = start + number * interval;
+            free = due.max(free) + each;
+            let exchange = Exchange {
+                intended: due,
+                launched: due,
+                sent: due,
+                first_byte: free,
+            };
+            recorder.sent(&exchange, &mut Life::default(), &window);
+            recorder.completed(&exchange, &reply, (free, 0), &window);
+        }
+        let elapsed = recorder.last.min(end) - start;
+        let measured = Measured {
+            recorder,
+            started: 0,
+            elapsed,
+            interrupted: false,
+        };
+        let outcome = outcome(&measured.recorder, 0.01);
+        step(Purpose::Climb, rate, &measured, outcome)
+    }
+
+    #[test]
+    fn replies_come_at_the_servers_rate_once_it_does_not_keep_up() {
+        for per_step in [PerStep::Connections(1.0), PerStep::Time(SECOND)] {
+            let found = step_of(20 * MILLISECOND, per_step);
+            assert_eq!((found.request_rate, found.reply_rate), (100.0, 50.0));
+            assert!(!found.kept_up);
+            let found = step_of(9 * MILLISECOND, per_step);
+            assert_eq!((found.request_rate, found.reply_rate), (100.0, 100.0));
+            assert!(found.kept_up);
+        }
+    }
+
+    #[test]
+    fn a_step_of_one_request_has_the_rate_that_was_asked_for() {
+        let one = Recorder {
+            attempted: 1,
+            ..Recorder::default()
+        };
+        assert_eq!(time_due(&one, 0.5), 2 * SECOND);
     }
 
     #[test]

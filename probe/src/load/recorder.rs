@@ -43,8 +43,6 @@ pub struct Recorder {
     pub attempted: u64,
     pub sent: u64,
     pub completed: u64,
-    /// Replies that were complete within the window, whenever they were asked for.
-    pub within: u64,
     pub abandoned: u64,
     /// Requests that were sent again because the server had closed the kept connection.
     pub resent: u64,
@@ -53,6 +51,8 @@ pub struct Recorder {
     pub burst_max: u64,
     /// Replies by the first digit of their status.
     pub status: [u64; 6],
+    /// Likewise, of those that were complete within the window, whenever they were asked for.
+    pub status_in_window: [u64; 6],
     pub errors: Errors,
     pub sent_bytes: u64,
     pub header_bytes: u64,
@@ -64,6 +64,8 @@ pub struct Recorder {
     pub last_intended: Nanoseconds,
     /// When the last measured request was answered or had failed.
     pub last: Nanoseconds,
+    /// When the last measured request that was answered had its reply.
+    pub last_reply: Nanoseconds,
     /// Processor time of this thread since the window's start, user and system.
     pub cpu: (Nanoseconds, Nanoseconds),
     /// The largest share of the processor that one thread took.
@@ -95,8 +97,9 @@ impl Recorder {
         (last_byte, request_bytes): (Nanoseconds, usize),
         window: &Window,
     ) {
+        let class = usize::from(reply.status() / 100).min(5);
         if window.contains(last_byte) {
-            self.within += 1;
+            self.status_in_window[class] += 1;
             let sample = ((last_byte - window.start) / SAMPLE) as usize;
             if self.samples.len() <= sample {
                 self.samples.resize(sample + 1, 0);
@@ -107,16 +110,22 @@ impl Recorder {
             return;
         }
         self.attempt(exchange, last_byte);
+        self.last_reply = last_byte;
         self.completed += 1;
         self.latency.record(last_byte - exchange.intended);
         self.service.record(last_byte - exchange.sent);
         self.first_byte.record(exchange.first_byte - exchange.sent);
         self.transfer.record(last_byte - exchange.first_byte);
         self.lateness.record(exchange.launched - exchange.intended);
-        self.status[usize::from(reply.status() / 100).min(5)] += 1;
+        self.status[class] += 1;
         self.sent_bytes += request_bytes as u64;
         self.header_bytes += reply.header_bytes();
         self.body_bytes += reply.body_bytes();
+    }
+
+    /// Replies that were complete within the window, whenever they were asked for.
+    pub fn replies_in_window(&self) -> u64 {
+        self.status_in_window.iter().sum()
     }
 
     #[inline]
@@ -180,7 +189,6 @@ impl Recorder {
             (&mut self.attempted, other.attempted),
             (&mut self.sent, other.sent),
             (&mut self.completed, other.completed),
-            (&mut self.within, other.within),
             (&mut self.abandoned, other.abandoned),
             (&mut self.resent, other.resent),
             (&mut self.opened, other.opened),
@@ -193,8 +201,13 @@ impl Recorder {
         ] {
             *mine += theirs;
         }
-        for (mine, theirs) in self.status.iter_mut().zip(other.status) {
-            *mine += theirs;
+        for (mine, theirs) in [
+            (&mut self.status, other.status),
+            (&mut self.status_in_window, other.status_in_window),
+        ] {
+            for (mine, theirs) in mine.iter_mut().zip(theirs) {
+                *mine += theirs;
+            }
         }
         self.samples
             .resize(self.samples.len().max(other.samples.len()), 0);
@@ -204,6 +217,46 @@ impl Recorder {
         self.errors.merge(&other.errors);
         self.burst_max = self.burst_max.max(other.burst_max);
         self.last = self.last.max(other.last);
+        self.last_reply = self.last_reply.max(other.last_reply);
         self.busiest = self.busiest.max(other.busiest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reply::LastHead;
+    use super::*;
+
+    #[test]
+    fn a_reply_after_the_windows_end_is_its_requests_and_not_the_windows() {
+        let window = Window {
+            begin: 0,
+            start: 100,
+            end: 200,
+        };
+        let mut found = Recorder::default();
+        for (intended, last_byte, head) in [
+            (110, 199, "HTTP/1.1 204 \r\n\r\n"),
+            (120, 150, "HTTP/1.1 404 \r\nContent-Length: 0\r\n\r\n"),
+            (199, 200, "HTTP/1.1 204 \r\n\r\n"),
+        ] {
+            let mut reply = Reply::default();
+            reply
+                .feed_all(head.as_bytes(), &mut LastHead::default())
+                .unwrap();
+            let exchange = Exchange {
+                intended,
+                launched: intended,
+                sent: intended,
+                first_byte: last_byte,
+            };
+            found.completed(&exchange, &reply, (last_byte, 0), &window);
+        }
+        assert_eq!((found.completed, found.replies_in_window()), (3, 2));
+        assert_eq!(found.status, [0, 0, 2, 0, 1, 0]);
+        assert_eq!(found.status_in_window, [0, 0, 1, 0, 1, 0]);
+        let mut both = found.clone();
+        both.merge(&found);
+        assert_eq!((both.replies_in_window(), both.last_reply), (4, 200));
     }
 }

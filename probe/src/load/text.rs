@@ -196,7 +196,7 @@ fn summary(text: &mut String, document: &Document, width: usize) {
             "replies",
             format!(
                 "{} in {} = {}",
-                count(document.requests.completed),
+                count(document.status_in_window.values().sum()),
                 duration(elapsed),
                 rate(document.rate.achieved)
             ),
@@ -212,7 +212,7 @@ fn summary(text: &mut String, document: &Document, width: usize) {
                 connections.replies_each.map_or("no".into(), three_digits)
             ),
         ),
-        ("received", received(document, elapsed)),
+        ("received", received(document)),
         ("processor", processor(document, elapsed)),
     ] {
         row(text, name, &value, width);
@@ -232,15 +232,14 @@ fn status(document: &Document) -> String {
     }
 }
 
-fn received(document: &Document, elapsed: f64) -> String {
+fn received(document: &Document) -> String {
     let all = (document.bytes.header + document.bytes.body) as f64;
-    let each = document.bytes.body as f64 / document.requests.completed.max(1) as f64;
-    let seconds = (elapsed / SECOND as f64).max(1e-9);
+    let replies = document.requests.completed.max(1) as f64;
     format!(
         "{}, {}/s; {} of content each",
         bytes(all),
-        bytes(all / seconds),
-        bytes(each)
+        bytes(all / replies * document.rate.achieved),
+        bytes(document.bytes.body as f64 / replies)
     )
 }
 

@@ -104,7 +104,7 @@ fn rate_missed(plan: &Plan, measured: &Measured) -> Option<String> {
             (measured.elapsed as f64 / SECOND as f64).min(requests as f64 / open.rate)
         }
     };
-    let short = 1.0 - measured.recorder.within as f64 / (open.rate * seconds);
+    let short = 1.0 - measured.recorder.replies_in_window() as f64 / (open.rate * seconds);
     let scatter = match open.spacing {
         Spacing::Constant => 0.0,
         // A Poisson count scatters by its root: four of these are no shortfall.
@@ -176,7 +176,8 @@ mod tests {
         for _ in 0..1000 {
             recorder.lateness.record(1_000);
         }
-        (recorder.attempted, recorder.completed, recorder.within) = (1000, 1000, 1000);
+        (recorder.attempted, recorder.completed) = (1000, 1000);
+        recorder.status_in_window[2] = 1000;
         recorder
     }
 
@@ -196,7 +197,7 @@ mod tests {
                 |r| (0..20).for_each(|_| r.lateness.record(5_000_000)),
                 "was late",
             ),
-            (|r| r.within = 900, "not reached"),
+            (|r| r.status_in_window[2] = 900, "not reached"),
             (|r| r.errors.count(Failure::System(libc::EMFILE)), "ulimit"),
             (
                 |r| r.errors.count(Failure::System(libc::EADDRNOTAVAIL)),

@@ -356,6 +356,7 @@ async def _load(call: Call) -> Completed:
         "transfer_ns": _spread(latency * 0.1, done),
         "lateness_ns": _spread(1000.0, done),
         "status": {"2xx": done} if up else {},
+        "status_in_window": {"2xx": done} if up else {},
         "errors": dict.fromkeys(
             (
                 "client_timeout",

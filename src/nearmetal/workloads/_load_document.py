@@ -30,6 +30,7 @@ class Spread(_Part):
 
 class Requests(_Part):
     completed: Count
+    """Answered, be it after the window in which they were due."""
     resent: Count = 0
     """Sent again because the server had closed the kept connection before it saw them."""
 
@@ -39,8 +40,6 @@ class Rate(_Part):
 
     offered: Figure | None
     """What an open loop was asked for."""
-    achieved: Figure
-    """Replies that were complete within the window, over its length."""
 
 
 class Cpu(_Part):
@@ -105,6 +104,9 @@ class LoadDocument(_Part):
     first_byte_ns: Spread
     lateness_ns: Spread
     status: Mapping[str, Count]
+    """Replies by class, of the requests that were due within the window."""
+    status_in_window: Mapping[str, Count]
+    """Replies by class that were complete within the window."""
     errors: Errors
     cpu_ns: Cpu
     steps: tuple[Step, ...] = ()
@@ -124,8 +126,18 @@ class LoadDocument(_Part):
 
     @property
     def served(self) -> int:
-        """Replies that are an answer: neither the request (4xx) nor the server (5xx) was at fault."""
-        return sum(count for name, count in self.status.items() if name in ("2xx", "3xx"))
+        """Requests that were due within the window and got an answer, whenever it came."""
+        return _answers(self.status)
+
+    @property
+    def transactions(self) -> int:
+        """Answers that were complete within the window."""
+        return _answers(self.status_in_window)
+
+    @property
+    def throughput(self) -> float:
+        """Transactions per second."""
+        return self.transactions / self.seconds if self.elapsed_ns else 0.0
 
     @property
     def failed(self) -> int:
@@ -135,6 +147,11 @@ class LoadDocument(_Part):
     @property
     def attempted(self) -> int:
         return self.requests.completed + self.errors.total
+
+
+def _answers(status: Mapping[str, int]) -> int:
+    """Replies for which neither the request (4xx) nor the server (5xx) was at fault."""
+    return sum(count for name, count in status.items() if name in ("2xx", "3xx"))
 
 
 NO_REPLY = 1

@@ -31,15 +31,20 @@ PerClient = Callable[[LoadDocument], float | None]
 def of_rate(documents: Documents) -> dict[str, Response]:
     """Responses of a closed or an open loop, over all clients. ToolFailed when not one request was answered.
 
-    Counts and rates are sums; latencies are percentiles of all clients' requests; for connecting and the first byte,
-    of which there are only each client's percentiles, the slowest client's. A time of which there is not one
-    observation is left out.
+    `throughput` and `transactions` are of the replies that came within the window, so that requests still under way
+    at its end, of which a slow server and many workers have more, do not count. `errors` and the times are of the
+    requests that were due within it. Counts and rates are sums; latencies are percentiles of all clients' requests;
+    for connecting and the first byte, of which there are only each client's percentiles, the slowest client's. A
+    time of which there is not one observation is left out.
     """
     _something_served(documents)
+    _something_in_time(documents)
     latency = _latencies(documents)
     return {
-        "throughput": _response(RATE["throughput"], sum(map(_throughput, documents)), documents, _throughput),
-        "transactions": _response(RATE["transactions"], sum(d.served for d in documents), documents, _served),
+        "throughput": _response(RATE["throughput"], sum(d.throughput for d in documents), documents, _throughput),
+        "transactions": _response(
+            RATE["transactions"], sum(d.transactions for d in documents), documents, _transactions
+        ),
         **{name: _response(RATE[name], value, documents, _of("latency_ns", name)) for name, value in latency.items()},
         **_slowest("connect_p50", "connect_ns", documents),
         **_slowest("first_byte_p50", "first_byte_ns", documents),
@@ -86,6 +91,17 @@ def _something_served(documents: Documents) -> None:
     raise ToolFailed(f"not one request was served ({seen or 'and none was sent'})")
 
 
+def _something_in_time(documents: Documents) -> None:
+    """A closed loop asks how many replies come in a time. An open one, whose rate is given, has its latencies."""
+    is_closed = all(document.rate.offered is None for document in documents)
+    if is_closed and not any(document.transactions for document in documents):
+        raise ToolFailed(
+            f"not one request was served within {max(d.seconds for d in documents):g} s, "
+            f"and {sum(d.served for d in documents)} after that",
+            remedy="measure for longer than a reply takes",
+        )
+
+
 def _response(kind: ResponseKind, value: float, documents: Documents, each: PerClient) -> Response:
     by_client = tuple(each(document) for document in documents)
     known = tuple(value for value in by_client if value is not None)
@@ -99,12 +115,11 @@ def _response(kind: ResponseKind, value: float, documents: Documents, each: PerC
 
 
 def _throughput(document: LoadDocument) -> float:
-    """The document's own rate counts replies of any status; only the share that served the client is taken."""
-    return document.rate.achieved * document.served / document.requests.completed if document.served else 0.0
+    return document.throughput
 
 
-def _served(document: LoadDocument) -> float:
-    return float(document.served)
+def _transactions(document: LoadDocument) -> float:
+    return float(document.transactions)
 
 
 def _of(spread: str, response: str) -> PerClient:
