@@ -91,11 +91,10 @@ impl Analysis {
     #[inline(always)]
     pub fn packet(&mut self, packet: &Packet) {
         let Some(Usual { wire, segment }) = usual::read(packet) else {
-            self.take(&dissect(packet));
-            return;
+            return self.unusual(*packet);
         };
         let Some((place, from)) = self.table.find_lately(wire) else {
-            return self.meet(wire, packet);
+            return self.meet(wire, *packet);
         };
         let connection = self.table.get(place);
         let passes =
@@ -118,10 +117,15 @@ impl Analysis {
         }
     }
 
+    #[inline(never)]
+    fn unusual(&mut self, packet: Packet) {
+        self.take(&dissect(&packet));
+    }
+
     /// A packet of a connection that is new, or was silent.
     #[cold]
-    fn meet(&mut self, wire: Wire, packet: &Packet) {
-        let dissected = dissect(packet);
+    fn meet(&mut self, wire: Wire, packet: Packet) {
+        let dissected = dissect(&packet);
         let client = self.take(&dissected);
         if let (Ok(dissected), Some(_), Some((_, place))) = (&dissected, client, self.recent) {
             self.table.came_lately(wire, place, dissected.from);

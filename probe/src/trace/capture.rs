@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Read};
 
-use super::pcap::Pcap;
+use super::pcap::{self, Pcap};
 use super::pcapng::Pcapng;
 use super::window::Window;
 
@@ -120,51 +120,46 @@ impl<R: Read> Capture<R> {
     /// Take the next packets in, at most so many: how many there were, fewer only at the end.
     pub fn each(&mut self, most: usize, mut take: impl FnMut(&Packet)) -> usize {
         let mut taken = 0;
-        while taken < most {
+        while taken < most && self.advance().is_some() {
             taken += self.each_here(most - taken, &mut take);
-            if taken == most {
-                break;
-            }
-            let Some(packet) = self.next() else { break };
-            take(&packet);
-            taken += 1;
         }
         taken
     }
 
-    /// Those of them that lie whole in the window, where the format is simple enough to tell.
+    /// The packet that was last gone to, and those behind it that lie whole in the window, where the format is simple enough
+    /// to tell. All are taken in at one place in the code, so that what takes them is part of this loop.
     #[inline]
     fn each_here(&mut self, most: usize, take: &mut impl FnMut(&Packet)) -> usize {
-        let Format::Pcap(pcap) = &self.format else {
+        let Some(mut packet) = self.current() else {
             return 0;
         };
+        let pcap = match &self.format {
+            Format::Pcap(pcap) => Some(pcap),
+            _ => None,
+        };
         let here = self.window.here();
-        let (mut rest, mut taken) = (here, 0);
-        let (mut bytes, mut captured, mut truncated) = (0, 0, 0);
-        while taken < most {
-            let Some((packet, behind)) = pcap.split(rest) else {
+        let (mut rest, mut more) = (here, 0);
+        let (mut bytes, mut truncated) = (0, 0);
+        loop {
+            take(&packet);
+            let next = pcap.filter(|_| more + 1 < most);
+            let Some((next, behind)) = next.and_then(|pcap| pcap.split(rest)) else {
                 break;
             };
-            rest = behind;
-            taken += 1;
+            (packet, rest) = (next, behind);
+            more += 1;
             bytes += u64::from(packet.length);
-            captured += packet.data.len() as u64;
             truncated += u64::from((packet.data.len() as u64) < u64::from(packet.length));
-            self.facts.first.get_or_insert(packet.time);
-            self.facts.last = packet.time;
-            take(&packet);
         }
+        let (last, passed) = (packet.time, here.len() - rest.len());
         let facts = &mut self.facts;
-        facts.packets += taken as u64;
+        facts.packets += more as u64;
         facts.bytes += bytes;
-        facts.captured_bytes += captured;
+        facts.captured_bytes += (passed - more * pcap::RECORD_HEADER) as u64;
         facts.truncated_packets += truncated;
-        if taken > 0 {
-            facts.links.insert(pcap.link);
-        }
-        let passed = here.len() - rest.len();
+        facts.last = last;
         self.window.consume(passed);
-        taken
+        more + 1
     }
 
     /// Go to the next packet: its time.

@@ -321,8 +321,6 @@ impl Connection {
                 }
             }
         }
-        while let Some(exchange) = self.exchanges.pop() {
-            self.finish(exchange, finished);
-        }
+        while self.tell_oldest(finished) {}
     }
 }

@@ -229,11 +229,12 @@ impl Exchanges {
         }
     }
 
-    /// The oldest exchange, if nothing more is to come of it: a later one has begun, or the connection is ending.
-    pub fn next_done(&mut self, is_ending: bool) -> Option<Exchange> {
-        let oldest = self.queue.first()?;
-        let done = oldest.response.is_complete && (is_ending || self.queue.len() > 1);
-        done.then(|| self.pop()).flatten()
+    /// Whether nothing more is to come of the oldest exchange: a later one has begun, or the connection is ending.
+    #[inline]
+    pub fn is_oldest_done(&self, is_ending: bool) -> bool {
+        let oldest = self.queue.first();
+        let is_complete = oldest.is_some_and(|oldest| oldest.response.is_complete);
+        is_complete && (is_ending || self.queue.len() > 1)
     }
 
     /// The oldest exchange, done or not.

@@ -19,10 +19,10 @@ pub struct Method([u8; 8]);
 
 impl Method {
     #[inline]
-    fn new(name: &str) -> Method {
+    fn new(name: &[u8]) -> Method {
         let mut bytes = [0; 8];
-        for (to, from) in bytes.iter_mut().zip(name.bytes()) {
-            *to = from;
+        for (to, from) in bytes.iter_mut().zip(name) {
+            *to = *from;
         }
         Method(bytes)
     }
@@ -35,7 +35,7 @@ impl Method {
 
     #[inline]
     pub fn is(&self, name: &str) -> bool {
-        *self == Method::new(name)
+        *self == Method::new(name.as_bytes())
     }
 }
 
@@ -125,7 +125,7 @@ pub fn whole(kind: Kind, bytes: &[u8]) -> Result<Option<Head>, NoHead> {
         Kind::Request => {
             let mut request = Request::new(&mut []);
             let status = request.parse_with_uninit_headers(bytes, &mut headers);
-            let method = Method::new(request.method.unwrap_or_default());
+            let method = Method::new(request.method.unwrap_or_default().as_bytes());
             head(status, method, 0, request.headers, Body::None)
         }
         Kind::Response => {
@@ -176,15 +176,24 @@ pub fn cut(kind: Kind, bytes: &[u8]) -> Head {
         length: None,
     };
     let mut head = NOTHING;
-    let text = |range| std::str::from_utf8(bytes.get(range).unwrap_or_default()).unwrap_or("");
     match kind {
         Kind::Request => {
             let end = bytes.iter().position(|byte| *byte == b' ');
-            head.method = end.map_or(head.method, |end| Method::new(text(0..end)));
+            let name = bytes.get(..end.unwrap_or_default()).unwrap_or_default();
+            if name.is_ascii() {
+                head.method = Method::new(name);
+            }
         }
-        Kind::Response => head.status = text(9..12).parse().unwrap_or(0),
+        Kind::Response => head.status = bytes.get(9..12).and_then(number).unwrap_or_default(),
     }
     head
+}
+
+fn number(digits: &[u8]) -> Option<u16> {
+    digits.iter().try_fold(0, |number, digit| {
+        let digit = digit.is_ascii_digit().then(|| digit - b'0')?;
+        Some(number * 10 + u16::from(digit))
+    })
 }
 
 /// How the content's end is found; None when the head contradicts itself.
@@ -241,6 +250,7 @@ mod tests {
         assert!(request.method.is("GET") && request.body.is_none() && request.length.is_none());
         assert_eq!(cut(Kind::Response, b"HTTP/1.1 404 Not").status, 404);
         assert_eq!(cut(Kind::Response, b"HTTP/1.1 4").status, 0);
+        assert_eq!(cut(Kind::Response, b"HTTP/1.1 +04 ").status, 0);
         assert!(cut(Kind::Request, b"HE").method.is(""));
         assert!(cut(Kind::Request, b"\xff\xff \x00").method.is(""));
     }

@@ -52,6 +52,16 @@ impl<T> Ends<T> {
     }
 }
 
+/// Ones and zeros well mixed.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Both halves of a product in one, for low bits of it depend on low bits alone.
+#[inline]
+fn fold(one: u64, other: u64) -> u64 {
+    let product = u128::from(one) * u128::from(other);
+    product as u64 ^ (product >> 64) as u64
+}
+
 /// The two ends of a connection, the same in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub struct Key {
@@ -105,11 +115,6 @@ impl Key {
     /// `seed` keeps a capture that was made to collide from doing so.
     #[inline]
     pub fn hash(&self, seed: u64) -> u64 {
-        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let fold = |a: u64, b: u64| {
-            let product = u128::from(a) * u128::from(b);
-            product as u64 ^ (product >> 64) as u64
-        };
         let low = self.low as u64 ^ ((self.low >> 64) as u64).rotate_left(32);
         let high = self.high as u64 ^ ((self.high >> 64) as u64).rotate_left(32);
         let ends = fold(low ^ seed, high ^ ODD);
@@ -117,13 +122,9 @@ impl Key {
     }
 }
 
-/// Addresses and ports as they stand in an IPv4 packet: the source's, then the destination's.
+/// Addresses and ports, byte by byte as they stand in an IPv4 packet without options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wire {
-    pub source: u32,
-    pub destination: u32,
-    pub ports: u32,
-}
+pub struct Wire(pub [u8; 12]);
 
 impl Wire {
     /// What stands in packets from one end of a connection.
@@ -133,20 +134,20 @@ impl Wire {
             End::Low => (low, high, key.ports),
             End::High => (high, low, key.ports.rotate_left(16)),
         };
-        Wire {
-            source,
-            destination,
-            ports,
+        let mut bytes = [0; 12];
+        for (place, word) in bytes.chunks_exact_mut(4).zip([source, destination, ports]) {
+            place.copy_from_slice(&word.to_be_bytes());
         }
+        Wire(bytes)
     }
 
     #[inline]
     pub fn hash(self, seed: u64) -> u64 {
-        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let addresses = u64::from(self.source) << 32 | u64::from(self.destination);
-        let ports = u64::from(self.ports) << 24;
-        let product = (addresses ^ ports ^ seed).wrapping_mul(ODD);
-        product >> 32
+        let [a, b, c, d, e, f, g, h, ports @ ..] = self.0;
+        let addresses = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        let ends = fold(addresses ^ seed, ODD);
+        // By no factor that is mostly ones, such as `seed | ODD` may be: the halves of the product would cancel each other.
+        fold(ends ^ u64::from(u32::from_le_bytes(ports)), ODD)
     }
 }
 

@@ -4,8 +4,8 @@ use super::key::{End, Key, Wire};
 
 #[derive(Debug)]
 pub struct Lately {
-    /// Two for each remainder of a hash.
-    entries: Vec<[Entry; 2]>,
+    /// Some for each remainder of a hash, the latest first.
+    entries: Vec<[Entry; ALIKE]>,
     seed: u64,
 }
 
@@ -16,11 +16,14 @@ struct Entry {
     found: u32,
 }
 
+/// So many fill a line of the processor's cache.
+const ALIKE: usize = 4;
+
 impl Lately {
     /// Room for so many, a power of two.
     pub fn new(room: usize, seed: u64) -> Lately {
         Lately {
-            entries: vec![Default::default(); room / 2],
+            entries: vec![Default::default(); room / ALIKE],
             seed,
         }
     }
@@ -28,22 +31,22 @@ impl Lately {
     /// The place of the connection and the end that packets come from in which this stands.
     #[inline]
     pub fn find(&self, wire: Wire) -> Option<(usize, End)> {
-        let [one, other] = self.entries.get(self.index(wire))?;
-        let entry = if one.wire == wire { one } else { other };
+        let alike = self.entries.get(self.index(wire))?;
+        let entry = alike.iter().find(|entry| entry.wire == wire)?;
         let place = (entry.found / 2).checked_sub(1)? as usize;
         let end = match entry.found % 2 {
             0 => End::Low,
             _ => End::High,
         };
-        (entry.wire == wire).then_some((place, end))
+        Some((place, end))
     }
 
     pub fn note(&mut self, wire: Wire, place: usize, from: End) {
         let index = self.index(wire);
-        if let Some([one, other]) = self.entries.get_mut(index) {
+        if let Some(alike) = self.entries.get_mut(index) {
             let found = (place as u32 + 1) * 2 + u32::from(from == End::High);
-            // Who came last is looked for first.
-            *other = std::mem::replace(one, Entry { wire, found });
+            alike.rotate_right(1);
+            alike[0] = Entry { wire, found };
         }
     }
 
@@ -75,11 +78,7 @@ mod tests {
         let mapped = |address: u32| 0xffff_0000_0000 | u128::from(address);
         let (source, destination) = ((mapped(0x0a00_0002), 40_000), (mapped(0x0a00_0001), 80));
         let (key, from) = Key::new(source, destination);
-        let wire = Wire {
-            source: 0x0a00_0002,
-            destination: 0x0a00_0001,
-            ports: 40_000 << 16 | 80,
-        };
+        let wire = Wire([10, 0, 0, 2, 10, 0, 0, 1, 0x9c, 0x40, 0, 80]);
         assert_eq!(lately.find(wire), None);
         lately.note(wire, 5, from);
         assert_eq!(lately.find(wire), Some((5, from)));
@@ -87,5 +86,28 @@ mod tests {
         lately.forget(&key);
         assert_eq!(lately.find(wire), None);
         assert_eq!(lately.find(Wire::of(&key, from.other())), None);
+    }
+
+    #[test]
+    fn ports_of_one_client_do_not_displace_each_other() {
+        let mapped = |address: u32| 0xffff_0000_0000 | u128::from(address);
+        for step in [1, 2, 256] {
+            let mut displaced = 0;
+            for seed in 1..=100_u64 {
+                let mut lately = Lately::new(1024, seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+                let wires = (0..128_u16).map(|count| {
+                    let source = (mapped(0x0a00_0002), 20_000 + count * step);
+                    let (key, from) = Key::new(source, (mapped(0x0a00_0001), 80));
+                    Wire::of(&key, from)
+                });
+                let wires: Vec<_> = wires.collect();
+                for (place, wire) in wires.iter().enumerate() {
+                    lately.note(*wire, place, End::Low);
+                }
+                let lost = wires.iter().filter(|wire| lately.find(**wire).is_none());
+                displaced += lost.count();
+            }
+            assert!(displaced < 128, "{displaced} of 12,800 in steps of {step}");
+        }
     }
 }

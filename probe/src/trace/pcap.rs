@@ -7,7 +7,7 @@ use super::capture::{Next, Packet, Record, Time};
 use super::window::Window;
 
 const FILE_HEADER: usize = 24;
-const RECORD_HEADER: usize = 16;
+pub const RECORD_HEADER: usize = 16;
 /// The most that tcpdump and its like capture of a packet; a longer one is damage.
 pub const LONGEST_CAPTURED: u32 = 262_144;
 

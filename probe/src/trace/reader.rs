@@ -8,6 +8,8 @@ use crate::load::chunked::Chunks;
 pub enum Found {
     /// A message begins with the next byte.
     Begun,
+    /// One ended with the byte before, and the next one begins.
+    Next,
     /// Its head, or what was captured of it, ends here. Say by [`Reader::enter`] how its content ends.
     Head(Head),
     /// The message ended with the byte before.
@@ -149,8 +151,8 @@ impl Reader {
                 (0, Some(Found::Begun))
             }
             State::Cut if piece.begins && head::may_begin(kind, piece.bytes) => {
-                self.state = State::Idle;
-                (0, Some(Found::Ended))
+                self.begin();
+                (0, Some(Found::Next))
             }
             State::Head(_) => self.read_head(kind, piece),
             State::Chunked(chunks) => match read_chunks(chunks, piece) {

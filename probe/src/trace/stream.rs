@@ -161,7 +161,9 @@ impl Stream {
     pub fn remember(&mut self, segment: &Segment) {
         let step = segment.id.wrapping_sub(self.last_id);
         if (1..=ORDERLY_STEP).contains(&step) {
-            self.orderly = (self.orderly + 1).min(ORDERLY);
+            if self.orderly < ORDERLY {
+                self.orderly += 1;
+            }
             self.last_id = segment.id;
         } else if (step as i16) > 0 {
             self.orderly = 0;

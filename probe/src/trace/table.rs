@@ -19,7 +19,7 @@ pub struct Table {
 const LOOKED_AT: usize = 64;
 const FEWEST_SLOTS: usize = 64;
 /// Each connection has two directions, at most one in two slots, and a direction seldom the place of another.
-const ROOM_LATELY: usize = 4;
+const ROOM_LATELY: usize = 8;
 
 impl Table {
     pub fn new(most: usize, seed: u64) -> Table {

@@ -49,11 +49,7 @@ pub fn read<'a>(packet: &Packet<'a>) -> Option<Usual<'a>> {
     };
     let length = u32::from(half(16)).checked_sub(IP_HEADERS + option_bytes as u32)?;
     Some(Usual {
-        wire: Wire {
-            source: word(26),
-            destination: word(30),
-            ports: word(34),
-        },
+        wire: Wire(*header[26..].first_chunk()?),
         segment: Segment {
             time: packet.time,
             sequence: word(38),

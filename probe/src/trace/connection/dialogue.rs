@@ -36,6 +36,11 @@ impl Connection {
                     heads.begun += 1;
                     self.begun(kind, at, time, finished);
                 }
+                Some(Found::Next) => {
+                    heads.begun += 1;
+                    self.ended(from, kind, at, time, finished);
+                    self.begun(kind, at, time, finished);
+                }
                 Some(Found::Head(head)) => {
                     heads.note(&head);
                     self.head(from, kind, head, at, time, finished);
@@ -157,11 +162,21 @@ impl Connection {
         self.tell_done(finished);
     }
 
+    #[inline]
     pub(super) fn tell_done(&mut self, finished: &mut Vec<Finished>) {
         let is_ending = self.handshake.fin.is_some();
-        while let Some(exchange) = self.exchanges.next_done(is_ending) {
-            self.finish(exchange, finished);
+        while self.exchanges.is_oldest_done(is_ending) {
+            self.tell_oldest(finished);
         }
+    }
+
+    /// Tell the oldest exchange, done or not: false if there is none.
+    pub(super) fn tell_oldest(&mut self, finished: &mut Vec<Finished>) -> bool {
+        let Some(oldest) = self.exchanges.pop() else {
+            return false;
+        };
+        self.finish(oldest, finished);
+        true
     }
 
     pub(super) fn finish(&self, exchange: Exchange, finished: &mut Vec<Finished>) {

@@ -16,12 +16,12 @@ use crate::trace::tcp::{self, Segment};
 pub struct Stride {
     /// The sequence number of the next byte.
     expected: u32,
+    /// Content up to here need not be looked at.
+    skips_to: u32,
     /// Up to here the other end has acknowledged.
     acked: u32,
-    /// Bytes from there to an acknowledgement that means more.
-    until_awaited: u32,
-    /// Bytes of content that follow and need not be looked at.
-    skippable: u32,
+    /// An acknowledgement of this means more.
+    awaited: u32,
     /// Unless a message may begin with such a byte.
     beware: Option<u8>,
     /// Whether the end of the message only shows by what comes next.
@@ -53,15 +53,13 @@ impl Bare {
     }
 }
 
-/// What came as expected and is not accounted for yet.
+/// What came as expected and is not accounted for yet. How many bytes, and how many acknowledged, is told by where a
+/// stride is and where its stream was left.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
-    bytes: u32,
     segments: u32,
     coalesced: u32,
     acks: u32,
-    /// Bytes that the other end has acknowledged.
-    acknowledged: u32,
     /// Whether the last of them ended a write.
     ends: bool,
     /// When the last of the bytes came.
@@ -84,7 +82,7 @@ impl Connection {
         if segment.flags & controls != tcp::ACK
             || segment.options.len() > USUAL_OPTIONS
             || news > on_the_way
-            || news >= other.until_awaited
+            || news >= other.awaited.wrapping_sub(other.acked)
         {
             return false;
         }
@@ -99,10 +97,11 @@ impl Connection {
             stride.last_bare = bare;
             stride.passed.acks += 1;
         } else {
-            let full = self.mss.saturating_sub(segment.option_bytes).max(1);
-            let is_full = segment.length == full || segment.length % full == 0;
+            let full = || self.mss.saturating_sub(segment.option_bytes).max(1);
+            let size = segment.length + segment.option_bytes;
+            let is_full = size == self.mss || segment.length % full() == 0;
             let is_expected = segment.sequence == stride.expected
-                && segment.length <= stride.skippable
+                && segment.length <= stride.skips_to.wrapping_sub(stride.expected)
                 && (is_full || stride.is_open);
             let begins =
                 || stride.beware.is_some() && segment.payload.first().copied() == stride.beware;
@@ -110,14 +109,12 @@ impl Connection {
                 return false;
             }
             stride.expected = stride.expected.wrapping_add(segment.length);
-            stride.skippable = match is_full {
-                true => stride.skippable - segment.length,
-                false => 0,
-            };
+            if !is_full {
+                stride.skips_to = stride.expected;
+            }
             stride.passed.ends = !is_full;
-            stride.passed.bytes += segment.length;
             stride.passed.segments += 1;
-            stride.passed.coalesced += u32::from(segment.length + segment.option_bytes > self.mss);
+            stride.passed.coalesced += u32::from(size > self.mss);
             stride.passed.time = segment.time;
             self.ways.of(from).stream.remember(segment);
             let kind = match from == self.client {
@@ -128,8 +125,6 @@ impl Connection {
         }
         self.last_seen = segment.time;
         other.acked = segment.acknowledgement;
-        other.passed.acknowledged += news;
-        other.until_awaited -= news;
         true
     }
 
@@ -137,38 +132,35 @@ impl Connection {
     #[inline]
     pub(super) fn catch_up(&mut self) {
         for from in [End::Low, End::High] {
+            let stream = &self.ways.get(from).stream;
             let stride = self.strides.of(from);
-            let Passed {
-                segments,
-                acks,
-                acknowledged,
-                ..
-            } = stride.passed;
-            if segments | acks | acknowledged == 0 {
+            let bytes = stride.expected.wrapping_sub(stream.sequence(stream.edge()));
+            let acknowledged = stride.acked.wrapping_sub(stream.sequence(stream.acked()));
+            if bytes | acknowledged | stride.passed.acks == 0 {
                 continue;
             }
             let passed = std::mem::take(&mut stride.passed);
-            if passed.segments > 0 {
-                self.account_for_segments(from, &passed);
+            if bytes > 0 {
+                self.account_for_segments(from, bytes, &passed);
             }
             if passed.acks > 0 {
                 self.account_for_acks(from, passed.acks);
             }
             let stream = &mut self.ways.of(from).stream;
-            stream.go_on(passed.bytes, passed.acknowledged);
+            stream.go_on(bytes, acknowledged);
         }
     }
 
-    fn account_for_segments(&mut self, from: End, passed: &Passed) {
+    fn account_for_segments(&mut self, from: End, bytes: u32, passed: &Passed) {
         let kind = self.kind(from);
         let way = self.ways.of(from);
         way.counts.packets += u64::from(passed.segments);
-        way.counts.bytes += u64::from(passed.bytes);
+        way.counts.bytes += u64::from(bytes);
         way.counts.segments += u64::from(passed.segments);
         way.counts.coalesced += u64::from(passed.coalesced);
-        way.reader.miss(u64::from(passed.bytes));
-        way.write.go_on(passed.bytes, passed.ends);
-        let edge = way.stream.edge() + u64::from(passed.bytes);
+        way.reader.miss(u64::from(bytes));
+        way.write.go_on(bytes, passed.ends);
+        let edge = way.stream.edge() + u64::from(bytes);
         if way.reader.is_open() {
             self.exchanges.extend(kind, edge, passed.time);
         }
@@ -201,7 +193,9 @@ impl Connection {
             let kind = self.kind(from);
             let way = self.ways.get(from);
             let stride = self.strides.of(from);
-            (stride.skippable, stride.until_awaited) = (0, 0);
+            stride.expected = way.stream.sequence(way.stream.edge());
+            stride.acked = way.stream.sequence(way.stream.acked());
+            (stride.skips_to, stride.awaited) = (stride.expected, stride.acked);
             let on_the_way = way.stream.edge().saturating_sub(way.stream.acked());
             let is_ahead = way.stream.acked() > way.stream.edge();
             if !is_plain
@@ -212,20 +206,20 @@ impl Connection {
             {
                 continue;
             }
-            stride.expected = way.stream.sequence(way.stream.edge());
-            stride.acked = way.stream.sequence(way.stream.acked());
-            stride.until_awaited = match (kind, self.exchanges.awaited()) {
+            let until_awaited = match (kind, self.exchanges.awaited()) {
                 (Kind::Request, Some(end)) => {
                     let until = end.saturating_sub(way.stream.acked());
                     until.min(u64::from(u32::MAX)) as u32
                 }
                 _ => u32::MAX,
             };
+            stride.awaited = stride.acked.wrapping_add(until_awaited);
             if way.has_finished || way.reader.messages() == 0 || !way.write.goes_on() {
                 continue;
             }
             let (skippable, beware) = way.reader.passable(kind);
-            stride.skippable = skippable.min(u64::from(FARTHEST)) as u32;
+            let skippable = skippable.min(u64::from(FARTHEST)) as u32;
+            stride.skips_to = stride.expected.wrapping_add(skippable);
             stride.beware = beware;
             stride.is_open = way.reader.is_open();
         }
