@@ -122,8 +122,8 @@ async def test_a_ramp() -> None:
 @pytest.mark.parametrize("per_step", ["250ms", "0.25x"])
 async def test_the_replies_of_a_ramp_fall_behind_its_requests_where_the_server_does(per_step: str) -> None:
     host = ThisHost("server0")
-    # 10 ms of the processor for each, where 2.5 ms would be too much.
-    slow = await host.spawn([host.probe, "serve", "--listen", f"{host.address}:9117", "--work", "shuffle-sort:500000"])
+    # The last of a hundred that are due within 250 ms is answered after 1 s at the earliest, on however quick a machine.
+    slow = await host.spawn([host.probe, "serve", "--listen", f"{host.address}:9117", "--delay", "1s"])
     ramp: Mapping[str, Any] = {"from": 400, "step": 100, "to": 400, "per_step": per_step, "timeout": "30s"}
     try:
         found = await life(kind="http", url="http://$server:9117/", warmup="0s", mode="ramp", **ramp)
@@ -132,7 +132,7 @@ async def test_the_replies_of_a_ramp_fall_behind_its_requests_where_the_server_d
     steps = json.loads(found.artifacts["load-0.json"])["steps"]
     for step in steps:
         assert step["request_rate"] == pytest.approx(400)
-        assert 0 < step["reply_rate"] < 200
+        assert 0 < step["reply_rate"] <= 100
         assert step["replies"] == 100
     assert steps
 
