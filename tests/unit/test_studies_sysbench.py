@@ -6,7 +6,7 @@ from nearmetal import plan, studies, study, units
 from nearmetal.model import Study
 from nearmetal.run.estimate import estimate
 from nearmetal.studies import published
-from nearmetal.workloads.sysbench import SysbenchParameters
+from nearmetal.workloads._sysbench_parameters import SysbenchParameters
 
 NAME = "system-vs-os"
 TEN_MINUTES = 10 * 60.0
@@ -68,10 +68,12 @@ def test_it_loads_as_was_published() -> None:
 def test_files_are_as_sysbench_has_them_by_itself() -> None:
     """The source gives no block size, number of files or fsync: it ran what sysbench 1.0 does without them."""
     for workload in read().workloads[1:]:
-        assert not {"files", "block_size", "fsync", "cache"} & workload.parameters.keys()
+        untold = {"files", "block_size", "fsync", "fsync_all", "fsync_end", "fsync_mode", "cache"}
+        assert not untold & workload.parameters.keys()
         assert workload.parameters["mode"] == "rndrw"
     usual = SysbenchParameters(test="fileio")
-    assert (usual.files, usual.block_size, usual.fsync, usual.cache) == (128, 16 * 2**10, 100, "page")
+    assert (usual.files, usual.block_size, usual.cache) == (128, 16 * 2**10, "page")
+    assert (usual.fsync, usual.fsync_all, usual.fsync_end, usual.fsync_mode) == (100, False, True, "fsync")
 
 
 @pytest.mark.parametrize("quick", [False, True])
