@@ -8,6 +8,7 @@ from typing import ClassVar
 from nearmetal.errors import MachineError, ToolFailed
 from nearmetal.model import Completed, Frozen, Machine, Measurement, ResponseKind, Stage
 from nearmetal.units import show_size
+from nearmetal.workloads import _sysbench_cache as cache
 from nearmetal.workloads import _sysbench_output as output
 from nearmetal.workloads import _sysbench_responses as responses
 from nearmetal.workloads._stage import placed, succeeded
@@ -29,6 +30,8 @@ class Sysbench:
 
     def __init__(self, parameters: SysbenchParameters) -> None:
         self._parameters = parameters
+        self._cache: cache.Cache | None = None
+        """What came of dropping it, where that was asked for."""
 
     @property
     def responses(self) -> Mapping[str, ResponseKind]:
@@ -46,12 +49,19 @@ class Sysbench:
     def limit(self) -> float:
         return self._parameters.duration
 
+    @property
+    def _file_limit(self) -> float:
+        """Seconds for what writes all files."""
+        return SLACK + self._parameters.total_size / SLOWEST_DISK
+
     async def prepare(self, stage: Stage) -> None:
         if self._parameters.test == "fileio":
             server = stage.servers[0]
             succeeded(await server.exec(["mkdir", "-p", "-m", "700", FOLDER]), f"mkdir {FOLDER}", server)
             await self._step(server, "cleanup")
             await self._step(server, "prepare")
+            if self._parameters.cache == "dropped":
+                self._cache = await cache.dropped(server, FOLDER, self._parameters.total_size, self._file_limit)
 
     async def finish(self, stage: Stage) -> None:
         if self._parameters.test == "fileio":
@@ -60,9 +70,15 @@ class Sysbench:
 
     async def run(self, stage: Stage) -> Measurement:
         server = stage.servers[0]
+        kept = {"cache.json": self._cache.document} if self._cache else {}
+        if self._cache and self._cache.problem:
+            return Measurement(responses={}, events=0, artifacts=kept, invalid=self._cache.problem)
         argv = self._cpu() if self._parameters.test == "cpu" else [*self._fileio(), "run"]
         (ended,) = await stage.together([(server, placed(stage, server, argv))], self._parameters.duration + SLACK)
-        return self.measurement(succeeded(ended, "sysbench", server))
+        found = self.measurement(succeeded(ended, "sysbench", server))
+        is_cold = self._parameters.cache != "page"
+        doubts = cache.warnings(server, stage.spec.disk_cache) if is_cold else []
+        return found.model_copy(update={"artifacts": {**found.artifacts, **kept}, "warnings": tuple(doubts)})
 
     def measurement(self, ended: Completed) -> Measurement:
         """What a run's output says. Pure. ToolFailed when a figure is missing."""
@@ -105,8 +121,7 @@ class Sysbench:
         ]
 
     async def _step(self, server: Machine, step: str) -> None:
-        limit = SLACK + self._parameters.total_size / SLOWEST_DISK
-        ended = await server.exec([*self._fileio(), step], timeout=limit)
+        ended = await server.exec([*self._fileio(), step], timeout=self._file_limit)
         if ended.status != 0 and _FULL in ended.stdout + ended.stderr:
             raise ToolFailed(
                 f"its disk is full: {show_size(self._parameters.total_size)} of files do not fit",
