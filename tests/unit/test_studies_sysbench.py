@@ -1,5 +1,7 @@
 """The study `system-vs-os` asks for what was published, and its quick version decides what it asks in time."""
 
+from pathlib import Path
+
 import pytest
 
 from nearmetal import plan, studies, study, units
@@ -33,6 +35,13 @@ def test_there_are_just_blocks_enough_for_every_comparison(quick: bool) -> None:
 def test_quick_takes_less_than_ten_minutes() -> None:
     one = read(quick=True)
     assert estimate(one, plan.make(one)) < TEN_MINUTES < estimate(read(), plan.make(read()))
+
+
+def test_what_is_written_of_the_whole_is_what_plan_says() -> None:
+    one = read()
+    assert 3 * 3600.0 < estimate(one, plan.make(one)) < 4 * 3600.0
+    manual = (Path(__file__).parents[2] / "docs" / "studies.md").read_text()
+    assert all("three to four hours" in text for text in (manual, studies.text(NAME)))
 
 
 def test_the_treatments_are_the_published_tests() -> None:
