@@ -1,6 +1,7 @@
 """Files that are read after the page cache was dropped come from the disk: on the host's kernel and in a guest."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,11 @@ import pytest
 
 from nearmetal.lab.image import Image
 from nearmetal.model import TrialRecord
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import records
 
 from .laboratory import study
+from .two_hosts import Pair
 
 pytestmark = pytest.mark.live
 
@@ -37,8 +41,11 @@ SIZE = 32 * 2**20
 
 
 async def ran(folder: Path, environment: str) -> tuple[TrialRecord, dict[str, Any]]:
+    return told(folder, await study(folder, STUDY.format(environment=environment)))
+
+
+def told(folder: Path, records: Sequence[TrialRecord]) -> tuple[TrialRecord, dict[str, Any]]:
     """The record of the trial with a dropped cache, and what is kept of that; the other has nothing of it."""
-    records = await study(folder, STUDY.format(environment=environment))
     found = {str(record.trial.treatment["cache"]): record for record in records}
     kept = {
         cache: [Path(folder / one.path) for one in record.artifacts if one.path.endswith("/cache.json")]
@@ -75,3 +82,13 @@ async def test_a_guest_drops_its_own_and_says_what_its_host_may_have(tmp_path: P
     record, cache = await ran(tmp_path / "run", "qemu")
     was_dropped(cache, "own")
     assert "host-cache" in {warning.code for warning in record.warnings}
+
+
+async def test_a_machine_of_ones_own_drops_its_cache_as_root_does(pair: Pair, tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    metal = f'[environments.metal]\nkind = "ssh"\naddress = "{pair.far.ssh}"\nimage = "chroot"\nprovision = "reuse"\n'
+    file.write_text(STUDY.format(environment="metal").replace("[factors]", f"{metal}[factors]"))
+    status, _, stderr = await pair.nearmetal("run", str(file), "-o", str(tmp_path / "run"))
+    assert status == 0, stderr
+    _, cache = told(tmp_path / "run", list(records(RunFolder(tmp_path / "run").journal)))
+    was_dropped(cache, "host")

@@ -84,7 +84,7 @@ def warnings(server: Machine, disk_cache: str) -> list[Warned]:
         return []
     text = (
         "a virtual machine passes by its own kernel's page cache; its host may still have its disk in memory, which a "
-        'container\'s host has not: machine.disk_cache = "none" keeps it out'
+        'container\'s host has not: where nearmetal makes the disk, machine.disk_cache = "none" keeps it out'
     )
     return [Warned(code="host-cache", text=text)]
 
