@@ -64,6 +64,7 @@ def _measured(workload: str, treatment: Treatment, noise: np.random.Generator) -
         return {
             "events": Response(value=events, unit="1/s", better="higher"),
             "latency_mean": Response(value=1 / events, unit="s", better="lower"),
+            **_slow(1 / events),
         }, {}
     read = 40e6 * (0.2 if treatment["environment"] == "qemu" else 1.0) * wobble
     if treatment.get("memory") == "1GiB":
@@ -71,5 +72,16 @@ def _measured(workload: str, treatment: Treatment, noise: np.random.Generator) -
     return {
         "read": Response(value=read, unit="B/s", better="higher"),
         "written": Response(value=read / 1.5, unit="B/s", better="higher"),
+        "reads": Response(value=read / 2**14, unit="1/s", better="higher"),
+        "writes": Response(value=read / 1.5 / 2**14, unit="1/s", better="higher"),
+        "fsyncs": Response(value=read / 2**13, unit="1/s", better="higher"),
         "latency_mean": Response(value=2e4 / read, unit="s", better="lower"),
+        **_slow(2e4 / read),
     }, {}
+
+
+def _slow(mean: float) -> dict[str, Response]:
+    return {
+        "latency_p95": Response(value=3 * mean, unit="s", better="lower"),
+        "latency_max": Response(value=50 * mean, unit="s", better="lower"),
+    }

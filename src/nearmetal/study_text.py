@@ -8,6 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath, line_of, locate
 from nearmetal.model import Study
@@ -159,7 +160,7 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: StudyText) 
             keys.append("quick")
         return where.wrong(path, f"unknown key `{name}`", did_you_mean(str(path[-1]), keys, "known keys"))
     if first["type"] == "missing":
-        return where.wrong(path, f"`{name}` is missing", f"add it: {_EXAMPLES.get(path[-1], f'{path[-1]} = …')}")
+        return where.wrong(path, f"`{name}` is missing", f"add it: {_example(path)}")
     if path[:1] == ("factors",) and "levels" in path[2:]:
         factor = path[1]
         if first["type"] == "too_short":
@@ -169,7 +170,17 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: StudyText) 
         )
     if path == ("workloads",):
         return where.wrong(path, "the study has no list of workloads", "begin each with [[workloads]], name and kind")
+    if first["type"] == "string_type" and isinstance(first["input"], int | float):
+        return where.wrong(path, f"`{name}` cannot be {shown(first['input'])}", _as_text(path, first["input"], where))
     return where.wrong(path, *told(f"`{name}`", first))
+
+
+def _as_text(path: KeyPath, value: float, where: StudyText) -> str:
+    """How a number or a truth is written where a text is wanted: on the command line the shell takes quotes away."""
+    quoted = f'"{shown(value)}"'
+    written = f"--set '{dotted(path)}={quoted}'" if path in where.overrides else f"{path[-1]} = {quoted}"
+    meant = _MEANT.get(path, "")
+    return f"it must be a text: write {written}" + (f"; {meant}" if meant else "")
 
 
 def told(
@@ -195,6 +206,15 @@ def path_of(error: ErrorDetails, raw: Mapping[str, Any]) -> KeyPath:
     return path
 
 
+def _example(path: KeyPath) -> str:
+    """A key that is missing, as it might be written."""
+    if path[:1] == ("environments",) and path[-1] == "kind":
+        kinds = plugins.names("environments")
+        likely = path[1] if path[1] in kinds else "host"
+        return f'kind = "{likely}", or another of {", ".join(kinds)}'
+    return _EXAMPLES.get(path[-1], f"{path[-1]} = …")
+
+
 _EXAMPLES: dict[str | int, str] = {
     "name": 'name = "my-study"',
     "workloads": '[[workloads]] name = "web", kind = "http"',
@@ -203,6 +223,12 @@ _EXAMPLES: dict[str | int, str] = {
     "max": "blocks = { min = 8, max = 40 }",
     "min": "blocks = { min = 8, max = 40 }",
 }
+
+_MEANT: dict[KeyPath, str] = {
+    ("machine", "cpus"): "it says which CPUs of the host, and `machine.vcpus` how many",
+    ("clients", "cpus"): "it says which CPUs of the host",
+}
+"""What a key is for, where a number for a text tells that something else may have been meant."""
 
 _TYPES = {
     "int": "a whole number",

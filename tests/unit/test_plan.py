@@ -230,3 +230,15 @@ def test_what_observers_add_is_in_the_estimate() -> None:
 
     trials = sum(len(boot.trials) for block in made().blocks for boot in block.boots)
     assert seconds("observe.noise=true") - seconds() >= 2 * trials > 0
+
+
+def test_files_that_are_prepared_are_in_the_estimate() -> None:
+    loaded = 'kind = "http"\nworkers = "{workers}"'
+    files = 'kind = "sysbench"\ntest = "fileio"\nthreads = "{workers}"\ntotal_size = '
+
+    def seconds(size: str) -> float:
+        one = read(GOOD.replace(loaded, f'{files}"{size}"').replace("throughput", "read"), "s.toml")
+        return estimate(one, plan.make(one))
+
+    trials = sum(len(boot.trials) for block in made().blocks for boot in block.boots)
+    assert seconds("1100MiB") - seconds("100MiB") == pytest.approx(trials * 1000 * 2**20 / 1e8)

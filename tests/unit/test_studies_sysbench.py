@@ -1,12 +1,14 @@
 """The study `system-vs-os` asks for what was published, and its quick version decides what it asks in time."""
 
+from pathlib import Path
+
 import pytest
 
 from nearmetal import plan, studies, study, units
 from nearmetal.model import Study
 from nearmetal.run.estimate import estimate
 from nearmetal.studies import published
-from nearmetal.workloads.sysbench import SysbenchParameters
+from nearmetal.workloads._sysbench_parameters import SysbenchParameters
 
 NAME = "system-vs-os"
 TEN_MINUTES = 10 * 60.0
@@ -33,6 +35,13 @@ def test_there_are_just_blocks_enough_for_every_comparison(quick: bool) -> None:
 def test_quick_takes_less_than_ten_minutes() -> None:
     one = read(quick=True)
     assert estimate(one, plan.make(one)) < TEN_MINUTES < estimate(read(), plan.make(read()))
+
+
+def test_what_is_written_of_the_whole_is_what_plan_says() -> None:
+    one = read()
+    assert 3 * 3600.0 < estimate(one, plan.make(one)) < 4 * 3600.0
+    manual = (Path(__file__).parents[2] / "docs" / "studies.md").read_text()
+    assert all("three to four hours" in text for text in (manual, studies.text(NAME)))
 
 
 def test_the_treatments_are_the_published_tests() -> None:
@@ -68,10 +77,12 @@ def test_it_loads_as_was_published() -> None:
 def test_files_are_as_sysbench_has_them_by_itself() -> None:
     """The source gives no block size, number of files or fsync: it ran what sysbench 1.0 does without them."""
     for workload in read().workloads[1:]:
-        assert not {"files", "block_size", "fsync", "cache"} & workload.parameters.keys()
+        untold = {"files", "block_size", "fsync", "fsync_all", "fsync_end", "fsync_mode", "cache"}
+        assert not untold & workload.parameters.keys()
         assert workload.parameters["mode"] == "rndrw"
     usual = SysbenchParameters(test="fileio")
-    assert (usual.files, usual.block_size, usual.fsync, usual.cache) == (128, 16 * 2**10, 100, "page")
+    assert (usual.files, usual.block_size, usual.cache) == (128, 16 * 2**10, "page")
+    assert (usual.fsync, usual.fsync_all, usual.fsync_end, usual.fsync_mode) == (100, False, True, "fsync")
 
 
 @pytest.mark.parametrize("quick", [False, True])

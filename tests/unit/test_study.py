@@ -323,6 +323,51 @@ def test_a_mistake_on_the_command_line_is_not_blamed_on_the_file() -> None:
     assert "did you mean `vcpus`" in error.remedy
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "overrides", "place", "remedy"),
+    [
+        (
+            'memory = "512MiB"',
+            "cpus = 7",
+            [],
+            "good.toml:22",
+            'it must be a text: write cpus = "7"; it says which CPUs of the host, and `machine.vcpus` how many',
+        ),
+        (
+            "",
+            "",
+            ["machine.cpus=7"],
+            "good.toml, --set machine.cpus=7",
+            """it must be a text: write --set 'machine.cpus="7"'; it says which CPUs of the host, """
+            "and `machine.vcpus` how many",
+        ),
+        ("", "", ["machine.image=true"], "good.toml, --set machine.image=true", None),
+        ('question = "Is it?"', "question = 1.5", [], "good.toml:2", 'it must be a text: write question = "1.5"'),
+    ],
+)
+def test_a_number_for_a_text_is_told_with_how_the_text_is_written(
+    old: str, new: str, overrides: list[str], place: str, remedy: str | None
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        study.read(GOOD.replace(old, new, 1), "good.toml", overrides)
+    assert caught.value.where == place
+    assert caught.value.remedy == (remedy or """it must be a text: write --set 'machine.image="true"'""")
+
+
+@pytest.mark.parametrize(("name", "kind"), [("docker", "docker"), ("metal", "host")])
+def test_an_environment_without_a_kind_is_told_kinds_of_environments(name: str, kind: str) -> None:
+    with pytest.raises(BadInput, match=rf"`environments.{name}.kind` is missing") as caught:
+        study.read(GOOD, "good.toml", [f"environments.{name}.runtime=runsc"])
+    assert caught.value.remedy.startswith(f'add it: kind = "{kind}", or another of docker, host, libvirt')
+    assert "http" not in caught.value.remedy
+
+
+def test_a_workload_without_a_kind_is_told_one_of_workloads() -> None:
+    with pytest.raises(BadInput, match=r"`workloads.0.kind` is missing") as caught:
+        study.read(GOOD.replace('kind = "http"\n', ""), "good.toml")
+    assert caught.value.remedy == 'add it: kind = "http"'
+
+
 def test_the_text_that_was_read_first_stays_as_it_is() -> None:
     assert read("design.blocks=3").design.blocks == 3
     assert read().design.blocks == 6

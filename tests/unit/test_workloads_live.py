@@ -154,7 +154,14 @@ class TestSysbench:
 
     async def test_fileio(self) -> None:
         found = await life(kind="sysbench", test="fileio", total_size="16MiB", files=4, duration="1s", threads=2)
-        assert found.responses.keys() == {"read", "written", "latency_mean"}
+        latencies = {"latency_mean", "latency_p95", "latency_max"}
+        assert found.responses.keys() == {"read", "written", "reads", "writes", "fsyncs", *latencies, "fairness"}
+        assert 0.5 <= found.responses["fairness"].value <= 1
+
+    async def test_fsync_after_every_write(self) -> None:
+        size: Mapping[str, Any] = {"total_size": "16MiB", "files": 4, "duration": "1s"}
+        found = await life(kind="sysbench", test="fileio", mode="rndwr", fsync_all=True, fsync_mode="fdatasync", **size)
+        assert found.responses["fsyncs"].value == found.responses["writes"].value > 0
 
 
 async def test_a_command_on_client_and_server() -> None:

@@ -12,7 +12,8 @@ from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed, Measurement, Workload
 from nearmetal.units import AS_WRITTEN
 from nearmetal.workloads import _sysbench_output as output
-from nearmetal.workloads.sysbench import FOLDER, SLACK, Sysbench, SysbenchParameters
+from nearmetal.workloads._sysbench_parameters import SysbenchParameters
+from nearmetal.workloads.sysbench import FOLDER, SLACK, Sysbench
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden, said
 
 CPU = golden("sysbench/cpu-1-thread.out").decode()
@@ -35,16 +36,17 @@ def values(measurement: Measurement) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("file", "events", "rate", "latency"),
+    ("file", "events", "rate", "latencies"),
     [
-        ("cpu-1-thread", 1710, 854.24, 1.99698 / 1710),
-        ("cpu-one-event-longer-than-the-time", 1, 0.55, 1.81074),
+        ("cpu-1-thread", 1710, 854.24, (1.99698 / 1710, 0.00482, 0.01793)),
+        ("cpu-one-event-longer-than-the-time", 1, 0.55, (1.81074, 1.80347, 1.81074)),
     ],
 )
-def test_cpu(file: str, events: float, rate: float, latency: float) -> None:
+def test_cpu(file: str, events: float, rate: float, latencies: tuple[float, ...]) -> None:
     found = measured(file, test="cpu")
     assert found.events == events
-    assert values(found) == {"events": rate, "latency_mean": pytest.approx(latency)}
+    names = ("latency_mean", "latency_p95", "latency_max")
+    assert values(found) == {"events": rate, **dict(zip(names, map(pytest.approx, latencies), strict=True))}
     assert found.artifacts["sysbench.txt"] == golden(f"sysbench/{file}.out")
 
 
@@ -52,6 +54,14 @@ def test_two_threads_share_the_events() -> None:
     found = values(measured("cpu-2-threads", test="cpu", threads=2))
     printed = output.figures(golden("sysbench/cpu-2-threads.out").decode())
     assert found["latency_mean"] == pytest.approx(output.figure(printed, "Latency (ms)", "avg") / 1e3, abs=5e-6)
+
+
+def test_fairness_is_jains_index_of_the_threads_events() -> None:
+    """Two threads had 1152 and 1593 events, 1372.5 on average and 220.5 from it."""
+    found = measured("cpu-2-threads", test="cpu", threads=2).responses["fairness"]
+    assert found.value == pytest.approx((1152 + 1593) ** 2 / (2 * (1152**2 + 1593**2)))
+    assert (found.unit, found.better, found.scale) == ("share", "higher", "difference")
+    assert "fairness" not in workload(test="cpu", threads=1).responses
 
 
 @pytest.mark.parametrize("mode", ["rndrw", "rndrd", "seqrd", "rndwr", "seqrewr", "seqwr"])
@@ -64,6 +74,23 @@ def test_fileio_in_every_mode_gives_what_the_mode_does(mode: str) -> None:
     for response in found.responses.keys() & {"read", "written"}:
         mebibytes = output.figure(printed, "Throughput", f"{response}, MiB/s")
         assert values(found)[response] / 2**20 == pytest.approx(mebibytes, abs=0.0051 + mebibytes * 1e-5)
+    kinds = {"reads": "reads/s", "writes": "writes/s", "fsyncs": "fsyncs/s"}
+    for response in found.responses.keys() & kinds.keys():
+        assert values(found)[response] == output.figure(printed, "File operations", kinds[response])
+    assert ("reads" in found.responses) == ("read" in found.responses)
+    assert ("writes" in found.responses) == ("fsyncs" in found.responses) == ("written" in found.responses)
+
+
+def test_slowest_requests_are_told_as_printed() -> None:
+    found = measured("fileio-rndwr-fdatasync-2-threads", test="fileio", mode="rndwr", fsync=50, threads=2)
+    assert values(found)["latency_p95"] == pytest.approx(2.07e-3)
+    assert values(found)["latency_max"] == pytest.approx(19.03e-3)
+    assert found.responses["latency_p95"].censored is None
+
+
+def test_a_percentile_that_was_printed_as_0_is_only_known_to_be_small() -> None:
+    found = measured("fileio-rndrd-direct", test="fileio", mode="rndrd").responses["latency_p95"]
+    assert (found.value, found.censored) == (5e-6, "left")
 
 
 def test_the_block_size_is_part_of_the_bytes() -> None:
@@ -93,6 +120,20 @@ def test_every_figure_is_kept() -> None:
     }
     assert kept["General statistics"]["total time"] == [1.3674]
     assert kept["Threads fairness"]["events (avg/stddev)"] == [5232.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("file", "given", "fsyncs"),
+    [
+        ("fileio-rndwr-fsync-all", {"fsync_all": True}, 277.62),
+        ("fileio-rndwr-fdatasync-2-threads", {"fsync": 50, "fsync_end": False, "fsync_mode": "fdatasync"}, 491.81),
+        ("fileio-rndwr-no-fsync", {"fsync": 0, "fsync_end": False}, None),
+    ],
+)
+def test_fsyncs_are_counted_where_the_run_has_them(file: str, given: dict[str, Any], fsyncs: float | None) -> None:
+    found = values(measured(file, test="fileio", mode="rndwr", **given))
+    assert found.get("fsyncs") == fsyncs
+    assert (found["writes"] == fsyncs) == ("fsync_all" in given)
 
 
 # ── What it does not read ─────────────────────────────────────────────────────────────────────────────────────────
@@ -191,6 +232,24 @@ async def test_fileio_always_cleans_prepares_runs_and_cleans() -> None:
         assert {"--file-test-mode=rndrw", "--file-fsync-freq=0", "--file-extra-flags=direct", "--time=1"} < set(argv)
 
 
+@pytest.mark.parametrize(
+    ("parameters", "options"),
+    [
+        ({}, ("freq=100", "all=off", "end=on", "mode=fsync")),
+        ({"fsync": 0, "fsync_end": False}, ("freq=0", "all=off", "end=off", "mode=fsync")),
+        ({"fsync_all": True, "fsync_mode": "fdatasync"}, ("freq=100", "all=on", "end=on", "mode=fdatasync")),
+        ({"fsync": 0, "fsync_mode": "fdatasync"}, ("freq=0", "all=off", "end=on", "mode=fdatasync")),
+    ],
+)
+async def test_when_and_how_files_are_synced_is_said_to_sysbench(
+    parameters: dict[str, Any], options: tuple[str, ...]
+) -> None:
+    machine = server(said("sysbench/fileio-rndrw.out"))
+    await life(workload(test="fileio", **parameters), machine)
+    (ran,) = [argv for argv in machine.ran if argv[-1] == "run"]
+    assert tuple(word.removeprefix("--file-fsync-") for word in ran if "-fsync-" in word) == options
+
+
 async def test_a_full_disk_is_told_and_cleaned_up() -> None:
     full = Completed(status=1, stdout=golden("sysbench/fileio-disk-full.out"))
 
@@ -231,6 +290,17 @@ async def test_a_run_that_fails_is_told_with_sysbenchs_words() -> None:
         ({"test": "cpu", "threads": 0}, "greater than or equal to 1"),
         ({"test": "cpu", "max_prime": 2}, "greater than or equal to 3"),
         ({"test": "cpu", "seconds": 2}, "Extra inputs"),
+        ({"test": "cpu", "fsync_all": True}, '`fsync_all` needs test = "fileio"'),
+        ({"test": "fileio", "fsync_all": True, "fsync": 10}, "`fsync` means nothing with `fsync_all`"),
+        ({"test": "fileio", "fsync_all": True, "fsync_end": False}, "`fsync_end` means nothing with `fsync_all`"),
+        ({"test": "fileio", "mode": "rndrd", "fsync_all": True}, '`fsync_all` means nothing with mode = "rndrd"'),
+        ({"test": "fileio", "mode": "seqrd", "fsync_mode": "fdatasync"}, "`fsync_mode` means nothing with mode"),
+        (
+            {"test": "fileio", "fsync": 0, "fsync_end": False, "fsync_mode": "fdatasync"},
+            "`fsync_mode` means nothing where nothing is synced",
+        ),
+        ({"test": "fileio", "fsync_mode": "sync"}, "'fsync' or 'fdatasync'"),
+        ({"test": "fileio", "fsync_end": "off"}, "valid boolean"),
     ],
 )
 def test_bad_parameters_are_refused_with_what_would_be_right(given: dict[str, Any], message: str) -> None:

@@ -2,15 +2,15 @@
 
 from nearmetal import factors as words
 from nearmetal import plugins
-from nearmetal.model import Plan, Study
+from nearmetal.model import Plan, Preparing, Study, WorkloadSpec
 from nearmetal.study import workload_of
 
 AROUND_A_TRIAL = 1.0
-"""Seconds: preparing, starting together, and reading back."""
+"""Seconds: starting together, reading back, and preparing what takes no time worth telling."""
 
 
 def estimate(study: Study, plan: Plan) -> float:
-    """Seconds, from each environment's typical time to ready, each workload's declared duration, and observers."""
+    """Seconds, from each environment's typical time to ready, what each workload declares, and observers."""
     treatments = plugins.names("treatments")
     around = AROUND_A_TRIAL + sum(plugins.load("observers", name).takes for name in study.observe.chosen)
     seconds = 0.0
@@ -19,5 +19,10 @@ def estimate(study: Study, plan: Plan) -> float:
         environment = plugins.load("environments", study.environment(asked.environment).kind)
         boots = 1 if study.design.share_boot else len(asked.workloads)
         seconds += boots * environment.typical_ready
-        seconds += sum(workload_of(spec).duration + around for spec in asked.workloads) * study.design.repeats
+        seconds += sum(_taken(spec) + around for spec in asked.workloads) * study.design.repeats
     return seconds * len(plan.blocks)
+
+
+def _taken(spec: WorkloadSpec) -> float:
+    workload = workload_of(spec)
+    return workload.duration + (workload.preparing if isinstance(workload, Preparing) else 0.0)

@@ -8,6 +8,10 @@ from nearmetal.errors import ToolFailed
 Figures = Mapping[str, Mapping[str, tuple[float, ...]]]
 """Section ("General statistics") to label ("total time") to numbers; "avg/stddev" has two, all others one."""
 
+LAST_DIGIT = 1e-5
+"""Seconds: latencies are printed with two decimals of a millisecond."""
+
+_REMEDY = "sysbench 1.0 is understood; the artifact sysbench.txt holds what was printed"
 _SECTION = re.compile(r"(\S[^:]*):")
 _NUMBER = r"-?[0-9]+(?:\.[0-9]+)?"
 _FIGURE = re.compile(rf"\s+(\S[^:]*):\s+({_NUMBER})(?:/({_NUMBER}))?s?")
@@ -31,10 +35,7 @@ def figure(found: Figures, section: str, label: str) -> float:
     """One figure. ToolFailed when sysbench did not print it."""
     numbers = found.get(section, {}).get(label)
     if numbers is None or len(numbers) != 1:
-        raise ToolFailed(
-            f"sysbench printed no figure {label!r} under {section!r}",
-            remedy="sysbench 1.0 is understood; the artifact sysbench.txt holds what was printed",
-        )
+        raise ToolFailed(f"sysbench printed no figure {label!r} under {section!r}", remedy=_REMEDY)
     return numbers[0]
 
 
@@ -59,6 +60,23 @@ def operations_per_second(found: Figures, label: str) -> float:
 def mean_latency(found: Figures) -> float:
     """Seconds. The printed mean has two decimals of a millisecond, which is nothing for a read from memory."""
     return _positive(figure(found, "Latency (ms)", "sum"), "the sum of latencies") / events(found) / 1e3
+
+
+def latency(found: Figures, label: str) -> float:
+    """Seconds, as printed: 0 for one that is less than half of the last digit."""
+    value = figure(found, "Latency (ms)", label)
+    if value < 0:
+        raise ToolFailed(f"sysbench printed {value:g} ms for {label!r}: time does not run backwards")
+    return value / 1e3
+
+
+def fairness(found: Figures) -> float:
+    """Jain's index of the events of each thread: 1 when all had the same number, 1/n when one of n had all of them."""
+    numbers = found.get("Threads fairness", {}).get("events (avg/stddev)", ())
+    if len(numbers) != 2 or numbers[0] <= 0:
+        raise ToolFailed("sysbench printed no figure 'events (avg/stddev)' under 'Threads fairness'", remedy=_REMEDY)
+    mean, deviation = numbers  # the population's: of two threads, half of what lies between them
+    return 1 / (1 + (deviation / mean) ** 2)
 
 
 def _positive(value: float, what: str) -> float:

@@ -1,0 +1,108 @@
+"""The page cache before a run of files: written back and dropped, so that what is read comes from the disk.
+
+A machine without a kernel of its own has its host's cache: that one is dropped, with all that others have in it. A
+virtual machine's is its own; what its host keeps of its disk is another cache, and is left as it is.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+from nearmetal.lab import kernel
+from nearmetal.model import Commands, Completed, Machine, Warned
+from nearmetal.units import show_size
+from nearmetal.workloads._stage import last_words
+
+REMAINS = 0.01
+"""Share of the files. More than this still in memory is no dropped cache; single pages may be in use."""
+_DROP = "/proc/sys/vm/drop_caches"
+_EVERYTHING = b"3\n"
+"""Pages, and what the kernel knows of folders and files."""
+_PAST_THE_HOSTS = ("none", "directsync")
+"""Of `machine.disk_cache`: those with which the host keeps nothing of a guest's disk."""
+_REMEDY = 'it takes root and a kernel that lets go of files; cache = "direct" reads past the cache without'
+
+
+@dataclass(frozen=True)
+class Cache:
+    """What was found before and after: of the files, and of all that the kernel has. In bytes."""
+
+    kernel: str
+    """Whose: the machine's "own", or its "host"'s."""
+    files_before: int | None = None
+    files_after: int | None = None
+    cached_before: int | None = None
+    cached_after: int | None = None
+    problem: str | None = None
+    """Why the run would not begin at the disk."""
+
+    @property
+    def document(self) -> bytes:
+        return json.dumps(asdict(self), indent=1).encode()
+
+
+async def dropped(server: Machine, folder: str, size: int, limit: float) -> Cache:
+    """Drop it, and look whether the files in the folder are out of it. MachineLost, TimedOut."""
+    of_host = kernel.is_its_hosts(server)
+    keeper: Commands = server.site if of_host else server
+    found = Cache("host" if of_host else "own")
+
+    async def step(commands: Commands, argv: list[str], stdin: bytes = b"") -> Completed:
+        ended = await commands.exec(argv, stdin=stdin, timeout=limit)
+        if ended.status != 0:
+            raise _Refused(f"{' '.join(argv[:2])} ended with status {ended.status}: {last_words(ended)}")
+        return ended
+
+    async def resident() -> int:
+        fincore = ["fincore", "--bytes", "--noheadings", "--output", "RES"]
+        return _total((await step(server, ["find", folder, "-type", "f", "-exec", *fincore, "{}", "+"])).text)
+
+    async def cached() -> int:
+        return _cached((await step(keeper, ["cat", "/proc/meminfo"])).text)
+
+    try:
+        await step(keeper, ["sync"])
+        found = replace(found, files_before=await resident(), cached_before=await cached())
+        await step(keeper, ["tee", _DROP], _EVERYTHING)
+        left = await resident()
+        found = replace(found, files_after=left, cached_after=await cached())
+    except _Refused as refused:
+        return replace(found, problem=f"{server.name}: {_whose(found)} was not dropped: {refused}; {_REMEDY}")
+    if left <= REMAINS * size:
+        return found
+    remains = f"{show_size(left)} of {show_size(size)} of files are still in memory"
+    return replace(found, problem=f"{server.name}: {_whose(found)} was dropped, and {remains}; {_REMEDY}")
+
+
+class _Refused(Exception):
+    """A step did not do what it was to do; its text says which, and why."""
+
+
+def warnings(server: Machine, disk_cache: str) -> list[Warned]:
+    """What a reader should know of a run that passes by the cache of the kernel that it runs on."""
+    if kernel.is_its_hosts(server) or disk_cache in _PAST_THE_HOSTS:
+        return []
+    text = (
+        "a virtual machine passes by its own kernel's page cache; its host may still have its disk in memory, which a "
+        'container\'s host has not: where nearmetal makes the disk, machine.disk_cache = "none" keeps it out'
+    )
+    return [Warned(code="host-cache", text=text)]
+
+
+def _whose(cache: Cache) -> str:
+    return "the page cache of its host" if cache.kernel == "host" else "the page cache of its kernel"
+
+
+def _total(sizes: str) -> int:
+    try:
+        return sum(map(int, sizes.split()))
+    except ValueError:
+        raise _Refused(f"fincore printed no sizes: {sizes[:100]!r}") from None
+
+
+def _cached(meminfo: str) -> int:
+    values: Mapping[str, str] = dict(line.split(":", 1) for line in meminfo.splitlines() if ":" in line)
+    number, _, unit = values.get("Cached", "").strip().partition(" ")
+    if not number.isdigit() or unit != "kB":
+        raise _Refused("/proc/meminfo has no `Cached`")
+    return int(number) * 1024

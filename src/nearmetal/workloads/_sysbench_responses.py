@@ -1,0 +1,55 @@
+"""From sysbench's figures to the responses of a trial. Pure."""
+
+from collections.abc import Callable, Mapping
+
+from nearmetal.model import Response, ResponseKind
+from nearmetal.workloads import _sysbench_output as output
+from nearmetal.workloads._sysbench_output import Figures
+from nearmetal.workloads._sysbench_parameters import SysbenchParameters
+
+_RATE = ResponseKind(unit="1/s", better="higher")
+_BYTES = ResponseKind(unit="B/s", better="higher")
+_TIME = ResponseKind(unit="s", better="lower")
+_FAIRNESS = ResponseKind(unit="share", better="higher", scale="difference")
+
+
+def kinds(given: SysbenchParameters) -> Mapping[str, ResponseKind]:
+    """What a run can give; the primary first. Threads share fairly or not only where there are several."""
+    done = {"events": _RATE} if given.test == "cpu" else {}
+    read = {"read": _BYTES} if given.reads else {}
+    written = {"written": _BYTES} if given.writes else {}
+    reads = {"reads": _RATE} if given.reads else {}
+    writes = {"writes": _RATE} if given.writes else {}
+    fsyncs = {"fsyncs": _RATE} if given.syncs else {}
+    latencies = {"latency_mean": _TIME, "latency_p95": _TIME, "latency_max": _TIME}
+    fairness = {"fairness": _FAIRNESS} if given.threads > 1 else {}
+    return {**done, **read, **written, **reads, **writes, **fsyncs, **latencies, **fairness}
+
+
+def responses(found: Figures, given: SysbenchParameters) -> dict[str, Response]:
+    """ToolFailed when a figure is missing, or is 0 where that means that nothing was measured."""
+    # The printed MiB/s have two decimals; operations have as many of a number thousands of times as large.
+    each: Mapping[str, Callable[[], float]] = {
+        "events": lambda: output.events_per_second(found),
+        "read": lambda: output.operations_per_second(found, "reads/s") * given.block_size,
+        "written": lambda: output.operations_per_second(found, "writes/s") * given.block_size,
+        "reads": lambda: output.operations_per_second(found, "reads/s"),
+        "writes": lambda: output.operations_per_second(found, "writes/s"),
+        "fsyncs": lambda: output.figure(found, "File operations", "fsyncs/s"),
+        "latency_mean": lambda: output.mean_latency(found),
+        "fairness": lambda: output.fairness(found),
+    }
+    rounded = {"latency_p95": "95th percentile", "latency_max": "max"}
+    return {
+        name: _rounded(output.latency(found, rounded[name]), kind)
+        if name in rounded
+        else Response(value=each[name](), **kind.model_dump())
+        for name, kind in kinds(given).items()
+    }
+
+
+def _rounded(seconds: float, kind: ResponseKind) -> Response:
+    """A printed 0.00 ms is a latency of which no more is known than that it is less than half of the last digit."""
+    if seconds == 0:
+        return Response(value=output.LAST_DIGIT / 2, censored="left", **kind.model_dump())
+    return Response(value=seconds, **kind.model_dump())
