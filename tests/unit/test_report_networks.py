@@ -4,7 +4,9 @@ import csv
 import io
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,6 +42,11 @@ def table(section: Section, name: str) -> list[dict[str, object]]:
     (found,) = [block for block in section.blocks if isinstance(block, Table) and block.name == name]
     titles = [column.title for column in found.columns]
     return [dict(zip(titles, row, strict=True)) for row in found.rows]
+
+
+def drawn(spec: Mapping[str, Any], mark: str) -> list[dict[str, Any]]:
+    """The rows of all layers with this mark."""
+    return [row for layer in spec["layer"] if layer["mark"]["type"] == mark for row in layer["data"]["values"]]
 
 
 def renamed(folder: RunFolder, path: Path, name: str) -> RunFolder:
@@ -105,7 +112,7 @@ def test_lines_run_over_the_number_of_clients_and_tell_tcp_from_udp(shared: RunF
     (chart,) = [block for block in chapters(shared)["network"].blocks if isinstance(block, Chart)]
     panels = {panel.name: panel.spec for panel in chart.panels}
     assert list(panels) == ["bandwidth", "transfer", "jitter", "loss"]
-    lines = panels["bandwidth"]["layer"][0]["data"]["values"]
+    lines = drawn(panels["bandwidth"], "line")
     assert {row["label"] for row in lines} == {"host, tcp", "host, udp", "qemu, tcp", "qemu, udp"}
     assert {row["label"] for row in lines if row["dash"]} == {"host, udp", "qemu, udp"}
     assert sorted(round(row["x"]) for row in lines if row["label"] == "host, tcp") == [1, 2, 3, 4, 5]
@@ -260,13 +267,8 @@ def test_no_name_beside_the_verdicts_is_cut_however_many_factors_it_tells_of(
     for folder in (counted, shared):
         (verdicts,) = [section for section in sections(read(folder)) if section.name == "verdicts"]
         (chart,) = [block for block in verdicts.blocks if isinstance(block, Chart)]
-        texts = [
-            (layer["mark"]["limit"], row["label"])
-            for panel in chart.panels
-            for layer in panel.spec["layer"]
-            if layer["mark"]["type"] == "text"
-            for row in layer["data"]["values"]
-            if layer["encoding"]["text"]["field"] == "label"
-        ]
-        assert len(texts) == sum(contrast.primary for contrast in read(folder).analysis.contrasts)
-        assert [text for limit, text in texts if len(text) * 6.5 > limit] == []
+        labels = [row["label"] for panel in chart.panels for row in drawn(panel.spec, "text") if "label" in row]
+        # Each row is there twice: for its name, and for its figure.
+        assert len(labels) == 2 * sum(contrast.primary for contrast in read(folder).analysis.contrasts)
+        limits = [layer["mark"].get("limit") for panel in chart.panels for layer in panel.spec["layer"]]
+        assert not any(limits)
