@@ -134,9 +134,28 @@ def test_the_client_that_gets_less_is_found_and_no_other(shared: RunFolder) -> N
         assert row["deviation"] == pytest.approx(-0.2, abs=0.03)
 
 
-def test_where_no_client_is_odd_it_is_said(tmp_path: Path) -> None:
-    folder = plausible_networks.shared(tmp_path / "few", blocks=2)  # too few blocks to tell one
-    assert chapters(folder)["odd-clients"].blocks == (Paragraph("None is."),)
+def test_where_nobody_could_tell_an_odd_client_it_is_said_how_many_blocks_it_takes(tmp_path: Path) -> None:
+    few = chapters(plausible_networks.shared(tmp_path / "few", blocks=2))["odd-clients"].blocks
+    assert few == (
+        Paragraph("Too few blocks to tell: it takes 7 with 3 clients, 8 with 4 clients and 8 with 5 clients."),
+    )
+    seven = chapters(plausible_networks.shared(tmp_path / "seven", blocks=7))["odd-clients"].blocks
+    assert isinstance(seven[0], Table) and {row[-1] for row in seven[0].rows} == {0.047}  # of three clients
+    assert seven[1] == Paragraph(
+        "Of 12 of them there are too few blocks to tell: it takes 8 with 4 clients and 8 with 5 clients."
+    )
+
+
+def test_where_no_client_is_odd_it_is_said(shared: RunFolder, tmp_path: Path) -> None:
+    equal = RunFolder(tmp_path / "equal")
+    shutil.copytree(shared.path, equal.path)
+    records = [json.loads(line) for line in shared.journal.read_text().splitlines()]
+    for record in records:
+        for response in record["responses"].values():
+            if response.get("by_client"):
+                response["by_client"] = [1.0] * len(response["by_client"])
+    equal.journal.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert chapters(equal)["odd-clients"].blocks == (Paragraph("None is."),)
 
 
 # ── Saturation ────────────────────────────────────────────────────────────────────────────────────────────────────
