@@ -14,7 +14,8 @@ import pytest
 from nearmetal.analysis import centre
 from nearmetal.analysis.results import Cell
 from nearmetal.model import Level
-from nearmetal.report.blocks import Chart, Notice, Paragraph, Section, Table, Terms
+from nearmetal.report.blocks import Chart, Notice, Paragraph, Quantity, Section, Table, Terms
+from nearmetal.report.cells import for_people
 from nearmetal.report.reading import read, sections
 from nearmetal.report.settings import settings, without_clients
 from nearmetal.report.write import write
@@ -169,6 +170,16 @@ def test_saturation_is_told_with_its_interval_and_the_published_range(shared: Ru
     assert by_name["host, clients 3"]["published for each"] is None
     assert by_name["qemu, clients 1"]["published for each"] is None
     assert {row["blocks"] for row in rows} == {8} and {row["only a bound"] for row in rows} == {0}
+
+
+@pytest.mark.parametrize("name", ["saturation", "ramps"])
+def test_rates_of_a_column_have_as_many_decimals_all(name: str, shared: RunFolder) -> None:
+    rows = table(chapters(shared)["saturation"], name)
+    columns = [column for column, value in rows[0].items() if isinstance(value, Quantity)]
+    assert columns
+    for column in columns:
+        texts = [for_people(value) for row in rows if isinstance(value := row[column], Quantity)]
+        assert len({len(text.partition(".")[2]) for text in texts}) == 1, texts
 
 
 def test_the_steps_of_the_ramps_are_averaged_over_clients_and_blocks(shared: RunFolder) -> None:
