@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -231,6 +232,12 @@ def test_the_folder_alone_gives_the_same_bytes_wherever_it_lies(shared: RunFolde
     )
     ramps = list(csv.DictReader(io.StringIO(contents[0]["ramps.csv"].decode())))
     assert float(ramps[0]["offered"]) == 1.0
+
+
+def test_one_of_a_thing_is_not_called_by_its_plural(tmp_path: Path) -> None:
+    page = write(plausible_networks.shared(tmp_path / "one", blocks=1)).read_text()
+    assert ">1 block<" in page
+    assert re.findall(r"[> ]1 (?:blocks|rows|trials|clients)\b", page) == []
 
 
 def test_what_was_published_is_told_with_its_source_and_oddities(shared: RunFolder) -> None:
