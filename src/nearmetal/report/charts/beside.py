@@ -57,7 +57,14 @@ def beside(title: str, pairs: Sequence[Pair], width: int) -> Spec:
         "measured",
         title=axis.title,
         scale={"type": "log", "domain": list(axis.domain), "nice": False, "zero": False},
-        axis={"values": list(axis.ticks), "labelExpr": axis.labels, "labelFlush": True, "grid": False},
+        axis={
+            "values": list(axis.ticks),
+            "labelExpr": axis.labels,
+            "labelFlush": True,
+            "grid": False,
+            "labelOverlap": "greedy",
+            "labelSeparation": 14,
+        },
     )
     y = field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
     drawn = [

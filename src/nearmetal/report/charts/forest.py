@@ -78,7 +78,7 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
             "labelFlush": True,
             "grid": False,
             "labelOverlap": "greedy",
-            "labelSeparation": 6,
+            "labelSeparation": 14,
         },
     )
     y_of = field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
