@@ -6,8 +6,9 @@ Noise is seeded: the same arguments give the same bytes.
 
 import hashlib
 import json
+import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,14 +109,22 @@ Treatment = Mapping[str, Level]
 Measured = tuple[dict[str, Response], dict[str, bytes]]
 
 
-def transactions(path: Path, blocks: int = 12) -> RunFolder:
-    """A run of every environment, card, offload and number of workers."""
-    return make(path, TRANSACTIONS, blocks, _transactions)
+def transactions(path: Path, blocks: int = 12, further: str = "", levels: Sequence[str] = ()) -> RunFolder:
+    """A run of every environment, card, offload and number of workers, and of a factor that changes nothing."""
+    return make(path, _crossed(TRANSACTIONS, further, levels), blocks, _transactions)
 
 
-def shared(path: Path, blocks: int = 10) -> RunFolder:
-    """A run of one to five clients, with the documents of its ramps."""
-    return make(path, SHARED, blocks, _shared)
+def shared(path: Path, blocks: int = 10, further: str = "", levels: Sequence[str] = ()) -> RunFolder:
+    """A run of one to five clients, with the documents of its ramps, and of a factor that changes nothing."""
+    return make(path, _crossed(SHARED, further, levels), blocks, _shared)
+
+
+def _crossed(source: str, further: str, levels: Sequence[str]) -> str:
+    """A study with one more factor, which a page's address carries."""
+    if not further:
+        return source
+    with_factor = source.replace("[factors]\n", f"[factors]\n{further} = {json.dumps(levels)}\n")
+    return re.sub(r'(path += "[^"]+)"', rf'\1?{{{further}}}"', with_factor)
 
 
 def make(

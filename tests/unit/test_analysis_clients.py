@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nearmetal.analysis.clients import about_clients, odd_clients
+from nearmetal.analysis.clients import about_clients, fewest_blocks, odd_clients
 from nearmetal.analysis.responses import arms_of
 from nearmetal.model import BootRecord, Response, TrialAddress, TrialRecord, TrialStatus
 
@@ -52,6 +52,15 @@ def test_the_published_totals_single_out_five_clients() -> None:
     (odd,) = odd_clients(totals.tolist(), "ratio", 0.02, 0.05)
     assert (odd.client, odd.agreeing, odd.trials) == (4, 10, 10)
     assert odd.deviation == pytest.approx(-0.342, abs=0.001)
+
+
+@pytest.mark.parametrize(("clients", "blocks"), [(3, 7), (5, 8), (7, 9)])
+def test_fewer_blocks_than_it_takes_flag_nobody_however_odd(clients: int, blocks: int) -> None:
+    shares = [1.0 + 0.001 * client for client in range(clients - 1)] + [0.1]
+    trials = noisy(np.random.default_rng(6), blocks, shares)
+    assert fewest_blocks(clients, 0.05) == blocks
+    assert [odd.client for odd in odd_clients(trials, "ratio", 0.02, 0.05)] == [clients - 1]
+    assert odd_clients(trials[1:], "ratio", 0.02, 0.05) == ()
 
 
 def test_two_of_five_can_be_odd() -> None:
@@ -137,7 +146,7 @@ def test_a_run_tells_them_with_the_evidence() -> None:
     (warning,) = about_clients(arms_of(records, 1), {"tcp": "bandwidth"}, 0.02)
     assert warning.code == "odd-client"
     assert warning.text == (
-        "environment=host, tcp: bandwidth of client 2 (of 0 to 4) was 30.0% below the median client's, in 9 of 9 blocks"
+        "environment=host, tcp: bandwidth of client 3 (of 1 to 5) was 30.0% below the median client's, in 9 of 9 blocks"
     )
 
 

@@ -1,12 +1,20 @@
 """What charts are made of: the values themselves, on axes that show them, thinned only where nobody could tell."""
 
 import statistics
+from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from nearmetal.report import charts, palette
+from nearmetal.report.charts.beside import Pair, beside
+from nearmetal.report.charts.by_number import Course, Point, by_number
+from nearmetal.report.charts.climb import Rates, climb
+from nearmetal.report.charts.text import measured, wrapped
+from nearmetal.report.drawing import draw
 
 
 def data(spec: charts.Spec, mark: str) -> list[list[dict[str, Any]]]:
@@ -147,3 +155,150 @@ def test_blocks_are_counted_in_whole_numbers(most: int, ticks: "list[int]") -> N
     line = charts.Line("host", "#123456", tuple((float(x), 0.01 * x) for x in range(most + 1)))
     spec = charts.lines("", "", "block", [line])
     assert spec["layer"][1]["encoding"]["x"]["axis"]["values"] == list(ticks)
+
+
+# ── Texts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "bold", "pixels"),
+    [
+        ("host", False, 28.1),
+        ("qemu, nic virtio-net vs host", False, 178.9),
+        ("0.97 × (0.95 to 0.99)", False, 137.5),
+        ("WWW MMM", False, 76.3),
+        ("Ratios of transactions, measured and published", True, 351.6),
+    ],
+)
+def test_a_text_is_measured_as_in_a_wide_font_with_little_to_spare(text: str, bold: bool, pixels: float) -> None:
+    """The widths are those of DejaVu Sans at 13 px, from its tables."""
+    assert pixels <= measured(text, 13, bold=bold) <= 1.1 * pixels
+
+
+def test_lines_break_between_words_and_within_a_word_that_is_too_long() -> None:
+    assert wrapped("qemu, nic virtio-net vs host", 130) == ["qemu, nic", "virtio-net vs host"]
+    assert wrapped("one", 130) == ["one"]
+    assert wrapped("", 130) == [""]
+    assert wrapped("a-bridge-that-floods-all-frames", 130) == ["a-bridge-that-", "floods-all-frames"]
+    long = wrapped("x" * 100, 130)
+    assert "".join(long) == "x" * 100
+    assert max(map(measured, long)) <= 130
+
+
+SHORT = ("qemu", "docker", "host, on")
+LONG = (
+    "qemu, virtual-switch-forwarding-database a-bridge-that-floods-all-frames, nic virtio-net vs host",
+    "x" * 100,
+    "qemu, nic virtio-net, offload tso, link_rate 50Mbit/s",
+)
+TITLE = "Ratios of transactions, measured and published"
+
+
+def arm(label: str, figure: str) -> charts.Arm:
+    return charts.Arm(label, figure, "#111111", 0.6, 0.5, 0.7, "different")
+
+
+def pictures(names: tuple[str, ...], width: int) -> Iterator[tuple[charts.Spec, tuple[str, ...]]]:
+    """Each kind of chart that tells names from a study, with those that it tells."""
+    figure = "+5.95 MiB (+5.78 to +6.16)"
+    groups = [charts.Group(name, "higher", tuple(arm(other, figure) for other in names)) for name in names]
+    yield charts.forest(TITLE, groups, charts.ratio_axis([0.5, 1.0], 0.02), width), names
+    pairs = [Pair(name, name, "0.62 ×", "#111111", 0.62, (0.6, 0.7), 0.9) for name in names]
+    yield beside(TITLE, pairs, width), names
+    for times in (1, 5):
+        strips = [charts.Strip(name, "74.5 k", "#111111", (1.0, 9.0)) for name in names * times]
+        room = width if times > 1 else charts.HALF
+        yield charts.strips(TITLE, "higher is better", "1/s", strips, room), names
+    courses = [Course(name, "#111111", False, (Point(1, 3.0, None), Point(5, 7.0, None))) for name in names]
+    yield by_number(TITLE, "higher is better", "clients", "bit/s", courses), names
+    drifts = [charts.Line(name, "#111111", ((1, 0.1), (2, 0.2))) for name in names]
+    yield charts.lines(TITLE, "", "block", drifts), names
+    for saturation in (2.0, 30.0):
+        rates = [Rates(rate, rate, min(rate, 30.0), max(0.0, rate - 30)) for rate in (1.0, 20.0, 40.0)]
+        yield climb(names[0], names[1], rates, "#111111", saturation), names[:2]
+
+
+def boxes(svg: str) -> Iterator[tuple[str, float, float, float, float]]:
+    """Each line of text in a picture with its left, top, right and bottom, as wide as with a wide font."""
+    for element, x, y in placed(ElementTree.fromstring(svg), 0.0, 0.0):
+        size = float(element.get("font-size", "11").removesuffix("px"))
+        lines = [(line.text or "", float(line.get("dy", 0))) for line in element] or [(element.text or "", 0.0)]
+        for text, down in lines:
+            y += down
+            width = measured(text, size, bold=element.get("font-weight") == "bold")
+            left = x - {"start": 0.0, "middle": 0.5, "end": 1.0}[element.get("text-anchor", "start")] * width
+            yield text, left, y - 0.72 * size, left + width, y
+
+
+def placed(element: ElementTree.Element, x: float, y: float) -> Iterator[tuple[ElementTree.Element, float, float]]:
+    """The upright texts below an element, with where they begin."""
+    moved = element.get("transform", "")
+    if "rotate" in moved:
+        return
+    if moved.startswith("translate("):
+        across, down = moved.removeprefix("translate(").split(")")[0].split(",")
+        x, y = x + float(across), y + float(down)
+    if element.tag.endswith("}text"):
+        yield element, x, y
+        return
+    for child in element:
+        yield from placed(child, x, y)
+
+
+@pytest.mark.parametrize("width", [charts.WIDE, charts.NARROW])
+@pytest.mark.parametrize("names", [SHORT, LONG], ids=["short", "long"])
+def test_no_text_is_cut_or_runs_into_another_or_out_of_the_picture(names: tuple[str, ...], width: int) -> None:
+    for spec, told in pictures(names, width):
+        svg = draw(spec).svg
+        across = float(ElementTree.fromstring(svg).get("width", 0))
+        assert across <= max(width, charts.HALF) + 25
+        found = list(boxes(svg))
+        everything = "".join(text for text, *_ in found).replace(" ", "")
+        assert "…" not in everything
+        assert all(name.replace(" ", "") in everything for name in told)
+        for text, left, _, right, _ in found:
+            assert left >= -1 and right <= across + 1, (text, left, right, across)
+        for (one, left, top, right, bottom), (other, *them) in combinations(found, 2):
+            apart = right <= them[0] or them[2] <= left or bottom <= them[1] or them[3] <= top
+            assert apart, (one, other, spec["title"])
+
+
+# ── Lines over a number ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def course(label: str, colour: str, dashed: bool, value: float = 1.0) -> Course:
+    return Course(label, colour, dashed, (Point(1, value, None), Point(5, value, None)))
+
+
+def test_lines_of_one_colour_and_dash_differ_in_the_shape_of_their_points() -> None:
+    courses = [
+        course("host, 50Mbit/s, tcp", "#111111", False),
+        course("host, 200Mbit/s, tcp", "#111111", False),
+        course("host, 50Mbit/s, udp", "#111111", True),
+        course("host, 200Mbit/s, udp", "#111111", True),
+        course("qemu, 50Mbit/s, tcp", "#222222", False),
+    ]
+    spec = by_number("t", "", "clients", "bit/s", courses)
+    (points,) = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
+    look = {channel: points["encoding"][channel]["scale"]["range"] for channel in ("fill", "stroke", "shape")}
+    assert look["shape"] == ["circle", "square", "circle", "square", "circle"]
+    assert look["fill"] == ["#111111", "#111111", palette.PAPER, palette.PAPER, "#222222"]
+    assert len(set(zip(*look.values(), strict=True))) == len(courses)
+    assert draw(spec).svg.count('class="mark-symbol role-legend-symbol"') == len(courses)
+
+
+def test_an_axis_of_zeros_alone_says_so() -> None:
+    spec = by_number("Loss", "", "clients", "share", [course("host", "#111111", True, 0.0)])
+    labels = [text for text, *_ in boxes(draw(spec).svg)]
+    assert {"0", "0.2", "1"} <= set(labels)
+
+
+# ── A ramp ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_saturation_is_named_and_drawn_unlike_any_line() -> None:
+    spec = climb("host", "", [Rates(1, 1, 1, 0), Rates(9, 9, 5, 4)], "#111111", 5.0)
+    (stroke,) = [layer["mark"] for layer in spec["layer"] if layer["mark"]["type"] == "rule"]
+    assert "strokeDash" not in stroke and stroke["strokeWidth"] > 4
+    assert [row["name"] for row in data(spec, "text")[0]] == ["saturation"]
+    assert not data(climb("host", "", [Rates(1, 1, 1, 0)], "#111111", None), "rule")

@@ -3,8 +3,11 @@
 import csv
 import io
 import json
+import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +15,8 @@ import pytest
 from nearmetal.analysis import centre
 from nearmetal.analysis.results import Cell
 from nearmetal.model import Level
-from nearmetal.report.blocks import Chart, Notice, Paragraph, Section, Table, Terms
+from nearmetal.report.blocks import Chart, Notice, Paragraph, Quantity, Section, Table, Terms
+from nearmetal.report.cells import for_people
 from nearmetal.report.reading import read, sections
 from nearmetal.report.settings import settings, without_clients
 from nearmetal.report.write import write
@@ -40,6 +44,11 @@ def table(section: Section, name: str) -> list[dict[str, object]]:
     (found,) = [block for block in section.blocks if isinstance(block, Table) and block.name == name]
     titles = [column.title for column in found.columns]
     return [dict(zip(titles, row, strict=True)) for row in found.rows]
+
+
+def drawn(spec: Mapping[str, Any], mark: str) -> list[dict[str, Any]]:
+    """The rows of all layers with this mark."""
+    return [row for layer in spec["layer"] if layer["mark"]["type"] == mark for row in layer["data"]["values"]]
 
 
 def renamed(folder: RunFolder, path: Path, name: str) -> RunFolder:
@@ -105,7 +114,7 @@ def test_lines_run_over_the_number_of_clients_and_tell_tcp_from_udp(shared: RunF
     (chart,) = [block for block in chapters(shared)["network"].blocks if isinstance(block, Chart)]
     panels = {panel.name: panel.spec for panel in chart.panels}
     assert list(panels) == ["bandwidth", "transfer", "jitter", "loss"]
-    lines = panels["bandwidth"]["layer"][0]["data"]["values"]
+    lines = drawn(panels["bandwidth"], "line")
     assert {row["label"] for row in lines} == {"host, tcp", "host, udp", "qemu, tcp", "qemu, udp"}
     assert {row["label"] for row in lines if row["dash"]} == {"host, udp", "qemu, udp"}
     assert sorted(round(row["x"]) for row in lines if row["label"] == "host, tcp") == [1, 2, 3, 4, 5]
@@ -127,9 +136,28 @@ def test_the_client_that_gets_less_is_found_and_no_other(shared: RunFolder) -> N
         assert row["deviation"] == pytest.approx(-0.2, abs=0.03)
 
 
-def test_where_no_client_is_odd_it_is_said(tmp_path: Path) -> None:
-    folder = plausible_networks.shared(tmp_path / "few", blocks=2)  # too few blocks to tell one
-    assert chapters(folder)["odd-clients"].blocks == (Paragraph("None is."),)
+def test_where_nobody_could_tell_an_odd_client_it_is_said_how_many_blocks_it_takes(tmp_path: Path) -> None:
+    few = chapters(plausible_networks.shared(tmp_path / "few", blocks=2))["odd-clients"].blocks
+    assert few == (
+        Paragraph("Too few blocks to tell: it takes 7 with 3 clients, 8 with 4 clients and 8 with 5 clients."),
+    )
+    seven = chapters(plausible_networks.shared(tmp_path / "seven", blocks=7))["odd-clients"].blocks
+    assert isinstance(seven[0], Table) and {row[-1] for row in seven[0].rows} == {0.047}  # of three clients
+    assert seven[1] == Paragraph(
+        "Of 12 of them there are too few blocks to tell: it takes 8 with 4 clients and 8 with 5 clients."
+    )
+
+
+def test_where_no_client_is_odd_it_is_said(shared: RunFolder, tmp_path: Path) -> None:
+    equal = RunFolder(tmp_path / "equal")
+    shutil.copytree(shared.path, equal.path)
+    records = [json.loads(line) for line in shared.journal.read_text().splitlines()]
+    for record in records:
+        for response in record["responses"].values():
+            if response.get("by_client"):
+                response["by_client"] = [1.0] * len(response["by_client"])
+    equal.journal.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert chapters(equal)["odd-clients"].blocks == (Paragraph("None is."),)
 
 
 # ── Saturation ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -143,6 +171,16 @@ def test_saturation_is_told_with_its_interval_and_the_published_range(shared: Ru
     assert by_name["host, clients 3"]["published for each"] is None
     assert by_name["qemu, clients 1"]["published for each"] is None
     assert {row["blocks"] for row in rows} == {8} and {row["only a bound"] for row in rows} == {0}
+
+
+@pytest.mark.parametrize("name", ["saturation", "ramps"])
+def test_rates_of_a_column_have_as_many_decimals_all(name: str, shared: RunFolder) -> None:
+    rows = table(chapters(shared)["saturation"], name)
+    columns = [column for column, value in rows[0].items() if isinstance(value, Quantity)]
+    assert columns
+    for column in columns:
+        texts = [for_people(value) for row in rows if isinstance(value := row[column], Quantity)]
+        assert len({len(text.partition(".")[2]) for text in texts}) == 1, texts
 
 
 def test_the_steps_of_the_ramps_are_averaged_over_clients_and_blocks(shared: RunFolder) -> None:
@@ -194,6 +232,12 @@ def test_the_folder_alone_gives_the_same_bytes_wherever_it_lies(shared: RunFolde
     )
     ramps = list(csv.DictReader(io.StringIO(contents[0]["ramps.csv"].decode())))
     assert float(ramps[0]["offered"]) == 1.0
+
+
+def test_one_of_a_thing_is_not_called_by_its_plural(tmp_path: Path) -> None:
+    page = write(plausible_networks.shared(tmp_path / "one", blocks=1)).read_text()
+    assert ">1 block<" in page
+    assert re.findall(r"[> ]1 (?:blocks|rows|trials|clients)\b", page) == []
 
 
 def test_what_was_published_is_told_with_its_source_and_oddities(shared: RunFolder) -> None:
@@ -260,13 +304,8 @@ def test_no_name_beside_the_verdicts_is_cut_however_many_factors_it_tells_of(
     for folder in (counted, shared):
         (verdicts,) = [section for section in sections(read(folder)) if section.name == "verdicts"]
         (chart,) = [block for block in verdicts.blocks if isinstance(block, Chart)]
-        texts = [
-            (layer["mark"]["limit"], row["label"])
-            for panel in chart.panels
-            for layer in panel.spec["layer"]
-            if layer["mark"]["type"] == "text"
-            for row in layer["data"]["values"]
-            if layer["encoding"]["text"]["field"] == "label"
-        ]
-        assert len(texts) == sum(contrast.primary for contrast in read(folder).analysis.contrasts)
-        assert [text for limit, text in texts if len(text) * 6.5 > limit] == []
+        labels = [row["label"] for panel in chart.panels for row in drawn(panel.spec, "text") if "label" in row]
+        # Each row is there twice: for its name, and for its figure.
+        assert len(labels) == 2 * sum(contrast.primary for contrast in read(folder).analysis.contrasts)
+        limits = [layer["mark"].get("limit") for panel in chart.panels for layer in panel.spec["layer"]]
+        assert not any(limits)

@@ -115,6 +115,24 @@ def test_a_ratio_has_the_digits_its_interval_deserves(
 
 
 @pytest.mark.parametrize(
+    ("values", "decimals"),
+    [
+        ([39.0, 37.47], 2),
+        ([17.0, 39.0], 0),
+        ([112.0, 45.75], 1),
+        ([2400.0, 0.5], 2),
+        ([2400.5, 1800.0], 0),
+        ([1.0, 0.0, 0.00004], 3),
+        ([0.0], 0),
+        ([], 0),
+    ],
+)
+def test_rates_below_each_other_have_one_precision(values: list[float], decimals: int) -> None:
+    assert figures.common_decimals(values) == decimals
+    assert figures.quantity(1037.0, "1/s", 2) == "1,037.00/s"
+
+
+@pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
         (12345.6, "1/s", "12,346/s"),

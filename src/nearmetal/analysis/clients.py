@@ -14,6 +14,7 @@ The median client stands for the others as long as fewer than half are odd.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from math import comb, expm1, isfinite, log1p
 from statistics import fmean, geometric_mean
 
@@ -56,7 +57,7 @@ def odd_clients(trials: Sequence[Sequence[float]], scale: Scale, margin: float, 
     positive on a ratio scale, or not finite) are passed over. On a difference scale `margin` is taken of the median of
     all values. ValueError when the rows differ in length.
     """
-    rows = [row for row in trials if all(isfinite(value) and (scale != "ratio" or value > 0) for value in row)]
+    rows = held(trials, scale)
     if not rows or len(rows[0]) < FEWEST:
         return ()
     values = np.array(rows, dtype=np.float64)
@@ -77,6 +78,17 @@ def odd_clients(trials: Sequence[Sequence[float]], scale: Scale, margin: float, 
         for client, (centre, p) in enumerate(zip(centres.tolist(), evidence, strict=True))
         if p <= level and abs(centre) > max(floor, APART * _spread(np.delete(centres, client)))
     )
+
+
+def held(trials: Iterable[Sequence[float]], scale: Scale) -> list[Sequence[float]]:
+    """The trials that a scale can hold: all values finite and, for ratios, positive."""
+    return [row for row in trials if all(isfinite(value) and (scale != "ratio" or value > 0) for value in row)]
+
+
+def fewest_blocks(clients: int, level: float) -> int:
+    """With fewer blocks than this none of so many clients can be odd, even if it deviates to one side in all."""
+    others = [1.0] * (clients - 1)
+    return next(blocks for blocks in count(1) if _holm([_sign_p(np.ones(blocks)), *others])[0] <= level)
 
 
 def _spread(centres: Floats) -> float:
@@ -130,7 +142,7 @@ def _about(arm: Arm, workload: str, name: str, primary: bool, margin: float) -> 
     for odd in odd_clients(trials, kind.scale, margin, ALARM_PRIMARY if primary else ALARM_EXPLORATORY):
         size = f"{abs(odd.deviation):.1%}" if kind.scale == "ratio" else show(abs(odd.deviation), kind.unit)
         text = (
-            f"{where}: {name} of client {odd.client} (of 0 to {len(trials[0]) - 1}) was {size} "
+            f"{where}: {name} of client {odd.client + 1} (of 1 to {len(trials[0])}) was {size} "
             f"{'above' if odd.deviation > 0 else 'below'} the median client's, in {odd.agreeing} of {odd.trials} blocks"
         )
         yield Warned(code="odd-client", text=text)

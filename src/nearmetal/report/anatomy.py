@@ -11,6 +11,7 @@ from typing import Any
 
 from nearmetal.analysis.responses import Arms, key_of
 from nearmetal.model import Assignment, TrialRecord
+from nearmetal.report import figures
 from nearmetal.report.reading import ReportInput
 
 OBSERVER = "capture"
@@ -89,9 +90,11 @@ def problems(report: ReportInput) -> Iterator[str]:
             if "problem" in place:
                 yield f"{name}: {place['problem']}"
             if place.get("limit_reached"):
-                yield f"{name}: the capture reached its limit, and holds only the first {place['captured']:,} packets"
+                held = figures.count(place["captured"], "packet")
+                yield f"{name}: the capture reached its limit, and holds no more than the first {held}"
             if place.get("dropped_by_kernel"):
-                yield f"{name}: {place['dropped_by_kernel']:,} packets came faster than they could be written"
+                dropped = figures.count(place["dropped_by_kernel"], "packet")
+                yield f"{name}: {dropped} came faster than could be written"
 
 
 def document(record: TrialRecord, report: ReportInput) -> Mapping[str, Any] | None:

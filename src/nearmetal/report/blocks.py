@@ -12,10 +12,14 @@ Tone = Literal["better", "worse", "same", "unknown", "plain"]
 
 @dataclass(frozen=True)
 class Quantity:
-    """A value in an SI unit ("s", "B", "1/s", "share", …): people see "1.2 ms", data files get 0.0012."""
+    """A value in an SI unit ("s", "B", "1/s", "share", …): people see "1.2 ms", data files get 0.0012.
+
+    `decimals`: of a rate, where those of a column have as many all.
+    """
 
     value: float
     unit: str
+    decimals: int | None = None
 
 
 @dataclass(frozen=True)

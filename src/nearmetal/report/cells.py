@@ -1,5 +1,8 @@
 """How a value of a table is written: for people, and for programs."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Badge, Column, Quantity, Table, Value
 
@@ -12,12 +15,23 @@ def for_people(value: Value) -> str:
     if isinstance(value, Quantity):
         if value.unit == "p":
             return f"{value.value:.2g}" if value.value >= 0.0001 else "< 0.0001"
-        return figures.quantity(value.value, value.unit)
+        return figures.quantity(value.value, value.unit, value.decimals)
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, int):
         return f"{value:,}"
     return words.plain(value)
+
+
+def alike(rows: Iterable[tuple[Value, ...]]) -> tuple[tuple[Value, ...], ...]:
+    """Rows of which the rates of a column have one number of decimals."""
+    columns = [_alike(column) for column in zip(*rows, strict=True)]
+    return tuple(zip(*columns, strict=True))
+
+
+def _alike(column: tuple[Value, ...]) -> list[Value]:
+    decimals = figures.common_decimals(value.value for value in column if isinstance(value, Quantity))
+    return [replace(value, decimals=decimals) if isinstance(value, Quantity) else value for value in column]
 
 
 def for_programs(value: Value) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from nearmetal import units
 
 
-def quantity(value: float, unit: str) -> str:
-    """ "1.2 ms", "512 MiB", "12,340/s": a value of a response for people."""
+def quantity(value: float, unit: str, decimals: int | None = None) -> str:
+    """ "1.2 ms", "512 MiB", "12,340/s": a value of a response for people; of a rate with so many decimals if given."""
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else "without limit"
     if unit == "1/s":
-        return f"{_rounded(value)}/s"
+        return f"{_rounded(value) if decimals is None else f'{value:,.{decimals}f}'}/s"
     if not unit and abs(value) < 10_000:
         return _rounded(value)
     return units.show(value, unit).replace(" us", " µs")
@@ -20,6 +20,15 @@ def quantity(value: float, unit: str) -> str:
 def _rounded(value: float) -> str:
     """Four digits or, above 1000, none after the point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def common_decimals(values: Iterable[float]) -> int:
+    """With how many decimals to write numbers below each other: four digits of the largest, two of the smallest."""
+    finite = [abs(value) for value in values if math.isfinite(value) and value]
+    if all(value == round(value) for value in finite):
+        return 0
+    large, small = (math.floor(math.log10(end)) for end in (max(finite), min(finite)))
+    return max(0, min(3, max(3 - large, 1 - small)))
 
 
 def ratio(value: float, spread: tuple[float, float] | None = None) -> str:

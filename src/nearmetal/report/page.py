@@ -6,7 +6,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from nearmetal.report import cells, palette, words
+from nearmetal.report import cells, figures, palette, words
 from nearmetal.report.blocks import Section
 from nearmetal.report.drawing import Picture
 from nearmetal.report.reading import ReportInput
@@ -23,7 +23,7 @@ def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tup
         lstrip_blocks=True,
     )
     environment.filters["people"] = cells.for_people
-    environment.globals |= {"shown": cells.shown, "repeated": cells.repeated}
+    environment.globals |= {"shown": cells.shown, "repeated": cells.repeated, "count": figures.count}
     template = environment.get_template("report.html.j2")
     return template.render(
         manifest=report.manifest,

@@ -1,15 +1,35 @@
-"""Values against a small number of things, such as clients: one line a group, each point with its interval."""
+"""Values against a small number of things, such as clients: one line a group, each point with its interval.
+
+Lines of one colour and dash differ in the shape of their points.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearmetal.report import figures, palette
-from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer, own_colour, same_scale
+from nearmetal.report.charts.grammar import (
+    HALF,
+    Spec,
+    chart,
+    field,
+    layer,
+    legend,
+    legend_label,
+    own_colour,
+    same_scale,
+)
 
-_APART = 0.07
-"""How far groups stand beside each other at one number, in numbers: so that no interval hides another."""
+_APART, _SPREAD = 0.07, 0.7
+"""How far groups stand beside each other at one number, in numbers, and all of them at most: so that no interval hides
+another."""
+
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
+"""Over again when used up."""
+
+_PLOT = HALF - 62
 
 
 @dataclass(frozen=True)
@@ -35,9 +55,11 @@ def by_number(title: str, subtitle: str, x_title: str, unit: str, courses: Seque
     """Lines from 0 up, so that heights can be compared as well as slopes; the name of each at its last point."""
     values = [end for course in courses for point in course.points for end in (point.value, *(point.interval or ()))]
     divisor, unit_name = figures.axis(unit, values)
+    apart = min(_APART, _SPREAD / len(courses))
+    labels = [legend_label(course.label, _PLOT) for course in courses]
     rows = []
     for place, course in enumerate(courses):
-        aside = (place - (len(courses) - 1) / 2) * _APART
+        aside = (place - (len(courses) - 1) / 2) * apart
         for point in course.points:
             low, high = point.interval or (point.value, point.value)
             rows.append(
@@ -46,7 +68,7 @@ def by_number(title: str, subtitle: str, x_title: str, unit: str, courses: Seque
                     "y": point.value / divisor,
                     "low": low / divisor,
                     "high": high / divisor,
-                    "label": course.label,
+                    "label": labels[place],
                     "colour": course.colour,
                     "dash": course.dashed,
                     "course": place,
@@ -59,29 +81,19 @@ def by_number(title: str, subtitle: str, x_title: str, unit: str, courses: Seque
         axis={"values": numbers, "grid": False, "format": "d"},
         scale={"domain": [numbers[0] - 0.4, numbers[-1] + 0.4], "nice": False, "zero": False},
     )
-    y = field("y", title=unit_name, axis={"tickCount": 5, "format": "~r"}, scale={"zero": True, "nice": True})
-    names = list(dict.fromkeys((course.label, course.colour, course.dashed) for course in courses))
-    labels = [name for name, _, _ in names]
-    legend: Spec = field(
-        "label",
-        "nominal",
-        scale={"domain": labels, "range": [colour for _, colour, _ in names]},
-        legend={"orient": "bottom", "title": None, "columns": 2, "symbolType": "stroke", "symbolStrokeWidth": 3},
-    )
-    dash: Spec = field(
-        "label",
-        "nominal",
-        scale={"domain": labels, "range": [[5, 4] if dashed else [1, 0] for _, _, dashed in names]},
-    )
+    scale: Spec = {"zero": True, "nice": True} if any(values) else {"domain": [0, 1]}
+    y = field("y", title=unit_name, axis={"tickCount": 5, "format": "~r"}, scale=scale)
     drawn = [
-        layer(
-            rows,
-            {"type": "line", "strokeWidth": 1.8, "strokeOpacity": 0.85},
-            x=x,
-            y=y,
-            color=legend,
-            detail=field("course"),
-            strokeDash=dash,
+        *(
+            layer(
+                [row for row in rows if row["dash"] == dashed],
+                {"type": "line", "strokeWidth": 1.8, "strokeOpacity": 0.85, "strokeDash": dash},
+                x=x,
+                y=y,
+                color=own_colour(),
+                detail=field("course"),
+            )
+            for dashed, dash in ((False, [1, 0]), (True, [5, 4]))
         ),
         layer(
             [row for row in rows if row["low"] != row["high"]],
@@ -91,19 +103,24 @@ def by_number(title: str, subtitle: str, x_title: str, unit: str, courses: Seque
             y2={"field": "high"},
             color=own_colour(),
         ),
-        layer(
-            [row for row in rows if not row["dash"]],
-            {"type": "point", "size": 46, "filled": True},
-            x=x,
-            y=y,
-            color=own_colour(),
-        ),
-        layer(
-            [row for row in rows if row["dash"]],
-            {"type": "point", "size": 46, "strokeWidth": 1.8, "filled": False, "fill": palette.PAPER},
-            x=x,
-            y=y,
-            color=own_colour(),
-        ),
+        layer(rows, {"type": "point", "size": 46, "strokeWidth": 1.8}, x=x, y=y, **_points(courses, labels)),
     ]
-    return chart(title, subtitle, HALF - 62, 190, drawn)
+    return chart(title, subtitle, _PLOT, 190, drawn)
+
+
+def _points(courses: Sequence[Course], labels: Sequence[str]) -> dict[str, Spec]:
+    """How the points of each line look, and the legend that shows it."""
+    met: Counter[tuple[str, bool]] = Counter()
+    shapes = []
+    for course in courses:
+        shapes.append(_SHAPES[met[course.colour, course.dashed] % len(_SHAPES)])
+        met[course.colour, course.dashed] += 1
+    looks: dict[str, list[str]] = {
+        "fill": [palette.PAPER if course.dashed else course.colour for course in courses],
+        "stroke": [course.colour for course in courses],
+        "shape": shapes,
+    }
+    return {
+        channel: field("label", "nominal", scale={"domain": labels, "range": look}, legend=legend(labels, _PLOT))
+        for channel, look in looks.items()
+    }

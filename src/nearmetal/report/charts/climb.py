@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearmetal.report import palette
-from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer
+from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer, legend
+
+_PLOT = HALF - 62
 
 _MOST_POINTS = 40
 """More rates than this are drawn as lines without dots."""
@@ -39,13 +41,20 @@ def climb(title: str, subtitle: str, rates: Sequence[Rates], colour: str, satura
         "what",
         "nominal",
         scale={"domain": names, "range": [shade for _, shade in series]},
-        legend={"orient": "bottom", "title": None, "symbolType": "stroke", "symbolStrokeWidth": 3},
+        legend=legend(names, _PLOT, symbolType="stroke", symbolStrokeWidth=3),
     )
     dash: Spec = field("what", "nominal", scale={"domain": names, "range": [[2, 2], [1, 0], [6, 3]]}, legend=None)
     point: bool | Spec = {"size": 22, "filled": True} if len(rates) <= _MOST_POINTS else False
-    edge = [] if saturation is None else [{"x": saturation}]
+    edge = [] if saturation is None else [{"x": saturation, "name": "saturation"}]
     drawn = [
-        layer(edge, {"type": "rule", "color": palette.INK, "strokeWidth": 1.5, "strokeDash": [4, 3]}, x=x),
+        layer(edge, {"type": "rule", "color": palette.MUTED, "strokeWidth": 7, "strokeOpacity": 0.3}, x=x),
         layer(rows, {"type": "line", "strokeWidth": 2, "point": point}, x=x, y=y, color=look, strokeDash=dash),
+        layer(
+            edge,
+            {"type": "text", "align": "right" if (saturation or 0) > most / 2 else "left", "color": palette.MUTED},
+            x=x,
+            y={"value": -9},
+            text=field("name", "nominal"),
+        ),
     ]
-    return chart(title, subtitle, HALF - 62, 190, drawn)
+    return chart(title, subtitle, _PLOT, 190, drawn)

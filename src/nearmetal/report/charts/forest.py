@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 from nearmetal.report import palette
 from nearmetal.report.charts.axes import Axis
-from nearmetal.report.charts.grammar import Spec, chart, field, layer, own_colour, room, same_scale
+from nearmetal.report.charts.grammar import Spec, chart, field, layer, own_colour, same_scale
+from nearmetal.report.charts.rows import Row, Rows, grid, heading, headings
+from nearmetal.report.charts.text import measured
 
 
 @dataclass(frozen=True)
@@ -39,30 +41,33 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
     A filled point was told from the reference, a diamond lies within the margin, a hollow one is undecided.
     """
     beside = width >= 600
-    crowded = not beside and any(_crowded(arm, width) for group in groups for arm in group.arms)
-    pitch = 27.0 if beside else 62.0 if crowded else 46.0
-    rows: list[dict[str, Any]] = []
-    headings: list[dict[str, Any]] = []
-    tracks: list[dict[str, Any]] = []
+    named = [(arm.label, arm.figure) for group in groups for arm in group.arms]
+    places = Rows.of(named, width - 12, beside=beside)
+    pitch = 27.0 if beside else 46.0
+    rows: list[Row] = []
+    heads: list[Row] = []
+    tracks: list[Row] = []
     y = 0.0
     for group in groups:
-        y += 12 if headings else 8
-        headings.append({"y": y, "text": group.heading, "better": _direction(group, beside)})
+        y += 12 if heads else 8
+        better = _direction(group, beside)
+        head, more = heading(group.heading, width - 24 - measured(better), y)
+        heads.append({**head, "better": better})
+        y += more
         if not group.arms:
             y += 14
             continue
-        y += 26 if beside else 54 if crowded else 38
+        y += 26 if beside else 41
         first = y
         for arm in group.arms:
-            rows.append(_arm(arm, y, axis))
-            y += pitch
+            place, more = places.place(arm.label, arm.figure, y)
+            rows.append({**_arm(arm, axis), **place})
+            y += pitch + more
         if beside:
             tracks.append({"top": first - 12, "bottom": y - pitch + 12})
         else:
             tracks += [{"top": row["y"] - 9, "bottom": row["y"] + 9} for row in rows[-len(group.arms) :]]
     height = int(y - pitch + 22)
-    left, right = (room(row["label"] for row in rows), room(row["figure"] for row in rows)) if beside else (0, 0)
-    plot = width - 12 - left - right
     x = field(
         "estimate",
         title=axis.title,
@@ -71,18 +76,16 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
             "values": list(axis.ticks),
             "labelExpr": axis.labels,
             "labelFlush": True,
-            "grid": beside,
+            "grid": False,
             "labelOverlap": "greedy",
-            "labelSeparation": 6,
+            "labelSeparation": 14,
         },
     )
     y_of = field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
-    at_left = {"value": -left if beside else 0}
-    at_right = {"value": plot + right if beside else plot}
-    rise = 0 if beside else -16
     with_interval = [row for row in rows if row["low"] is not None]
     from_top_to_bottom = {"y": same_scale(y_of, "top"), "y2": {"field": "bottom"}}
     layers = [
+        *([grid(tracks, axis.ticks, x, y_of)] if beside else []),
         layer(
             [{**track, "low": axis.band[0], "high": axis.band[1]} for track in tracks if axis.band],
             {"type": "rect", "color": palette.BAND},
@@ -97,46 +100,14 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
             **from_top_to_bottom,
         ),
         layer(
-            headings,
+            heads,
             {"type": "text", "align": "right", "color": palette.MUTED},
-            x=at_right,
-            y=y_of,
+            x={"value": places.plot + places.right},
+            y=same_scale(y_of, "heading_y"),
             text=field("better", "nominal"),
         ),
-        layer(
-            headings,
-            {
-                "type": "text",
-                "align": "left",
-                "fontWeight": "bold",
-                "fontSize": 13,
-                "color": palette.INK,
-                "limit": width - (120 if beside else 70),
-            },
-            x=at_left,
-            y=y_of,
-            text=field("text", "nominal"),
-        ),
-        layer(
-            rows,
-            {
-                "type": "text",
-                "align": "left",
-                "dy": 2 * rise if crowded else rise,
-                "color": palette.INK,
-                "limit": left - 14 if beside else width,
-            },
-            x=at_left,
-            y=y_of,
-            text=field("label", "nominal"),
-        ),
-        layer(
-            rows,
-            {"type": "text", "align": "right", "dy": rise, "color": palette.MUTED},
-            x=at_right,
-            y=y_of,
-            text=field("figure", "nominal"),
-        ),
+        headings(heads, -places.left, y_of),
+        *places.names(rows, y_of),
         layer(
             with_interval,
             {"type": "rule", "strokeWidth": 4, "strokeCap": "round", "strokeOpacity": 0.55},
@@ -148,12 +119,7 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
         *_points(rows, x, y_of),
         *_beyond(rows, axis, x, y_of),
     ]
-    return chart(title, "", plot, height, layers)
-
-
-def _crowded(arm: Arm, width: int) -> bool:
-    """Whether its label and its figure have no room on one line."""
-    return room((arm.label,)) + room((arm.figure,)) > width
+    return chart(title, "", places.plot, height, layers, width - 12)
 
 
 def _direction(group: Group, beside: bool) -> str:
@@ -164,14 +130,11 @@ def _direction(group: Group, beside: bool) -> str:
     return "↑ better" if group.better == "higher" else "↓ better"
 
 
-def _arm(arm: Arm, y: float, axis: Axis) -> dict[str, Any]:
+def _arm(arm: Arm, axis: Axis) -> Row:
     """A row as data, cut where it leaves the axis."""
     least, most = axis.domain
     inside = arm.low is not None and arm.high is not None and arm.high >= least and arm.low <= most
     return {
-        "y": y,
-        "label": arm.label,
-        "figure": arm.figure,
         "colour": arm.colour,
         "estimate": arm.estimate,
         "low": max(arm.low, least) if inside and arm.low is not None else None,

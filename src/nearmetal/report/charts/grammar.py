@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from nearmetal.report import palette
+from nearmetal.report.charts.text import BREAK, SIZE, measured, wrapped
 
 Spec = dict[str, Any]
 
@@ -15,6 +17,12 @@ NARROW = 328
 
 HALF = 415
 """Width of a picture that stands beside another on a desktop, and is legible when a phone shrinks it."""
+
+_TITLE, _SMALL = 15.0, 12.5
+"""Sizes of text."""
+
+_SYMBOL = 24.0
+"""Pixels of a legend's symbol, and the space between it and its text."""
 
 _CONFIG: Spec = {
     "font": "Liberation Sans, Arial, Helvetica, sans-serif",
@@ -26,8 +34,8 @@ _CONFIG: Spec = {
         "gridColor": palette.LINE,
         "domainColor": palette.LINE,
         "tickColor": palette.LINE,
-        "labelFontSize": 12.5,
-        "titleFontSize": 12.5,
+        "labelFontSize": _SMALL,
+        "titleFontSize": _SMALL,
         "titleFontWeight": "normal",
         "titlePadding": 8,
         "labelPadding": 4,
@@ -35,21 +43,26 @@ _CONFIG: Spec = {
     "title": {
         "anchor": "start",
         "color": palette.INK,
-        "fontSize": 15,
-        "subtitleFontSize": 12.5,
+        "fontSize": _TITLE,
+        "subtitleFontSize": _SMALL,
         "subtitleColor": palette.MUTED,
         "offset": 10,
     },
-    "text": {"color": palette.INK, "fontSize": 13},
+    "text": {"color": palette.INK, "fontSize": SIZE},
     "point": {"opacity": 1},
-    "legend": {"labelColor": palette.INK, "labelFontSize": 12.5, "symbolType": "circle", "labelLimit": 280},
+    "legend": {"labelColor": palette.INK, "labelFontSize": _SMALL, "symbolType": "circle", "labelLimit": 0},
 }
 
 
-def chart(title: str, subtitle: str, width: int, height: int, layers: Sequence[Spec]) -> Spec:
+def chart(
+    title: str, subtitle: str, width: int, height: int, layers: Sequence[Spec], across: int | None = None
+) -> Spec:
+    """A plot under its title, which has as many lines as it takes. `across`: the whole picture's width, if more."""
+    room = across or width
+    below = {"subtitle": wrapped(subtitle, room, _SMALL)} if subtitle else {}
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "title": {"text": title, "limit": NARROW, **({"subtitle": subtitle} if subtitle else {})},
+        "title": {"text": wrapped(title, room, _TITLE, bold=True), **below},
         "width": width,
         "height": height,
         "padding": 6,
@@ -75,6 +88,15 @@ def same_scale(encoding: Spec, name: str) -> Spec:
     return {**encoding, "field": name}
 
 
-def room(texts: Iterable[str]) -> int:
-    """Pixels that the longest text needs beside a plot, within reason: longer ones are cut."""
-    return min(260, 20 + 7 * max(map(len, texts), default=0))
+def legend(labels: Iterable[str], room: int, **look: Any) -> Spec:
+    """A legend below the plot, of as many columns as fit beside each other. Its labels are `legend_label`s."""
+    widest = max(measured(line, _SMALL) for label in labels for line in label.split(BREAK))
+    spare = 10 + 0.25 * widest
+    columns = max(1, int((room + spare) // (_SYMBOL + widest + spare)))
+    lines = f"split(datum.label, {json.dumps(BREAK)})"
+    return {"orient": "bottom", "title": None, "columns": columns, "columnPadding": spare, "labelExpr": lines, **look}
+
+
+def legend_label(text: str, room: int) -> str:
+    """A text of a legend with its lines broken where they must."""
+    return BREAK.join(wrapped(text, room - _SYMBOL, _SMALL))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nearmetal.report import palette
-from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer
+from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer, legend, legend_label
 
 STEPS = tuple(digit * 10**power for power in range(7) for digit in (1, 2, 5))
 
@@ -52,18 +52,19 @@ def _whole(rows: Sequence[Mapping[str, Any]]) -> list[int]:
 
 def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width: int = HALF) -> Spec:
     """Lines around 0 %, one a treatment, with a legend by colour."""
+    plot = width - 62
     bins = max(12, min(_BINS, _POINTS // max(1, len(groups))))
     rows = [
-        {"x": x, "y": 100 * y, "label": group.label, "colour": group.colour}
+        {"x": x, "y": 100 * y, "label": legend_label(group.label, plot), "colour": group.colour}
         for group in groups
         for x, y in thinned(group.points, bins)
     ]
-    named = list(dict.fromkeys((group.label, group.colour) for group in groups))
+    named = list(dict.fromkeys((legend_label(group.label, plot), group.colour) for group in groups))
     colour: Spec = field(
         "label",
         "nominal",
         scale={"domain": [name for name, _ in named], "range": [colour for _, colour in named]},
-        legend={"orient": "bottom", "title": None, "columns": 3} if len(named) <= 8 else None,
+        legend=legend([name for name, _ in named], plot) if len(named) <= 8 else None,
     )
     many = len({row["x"] for row in rows}) > 30 or len(groups) > 8
     x = field(
@@ -93,4 +94,4 @@ def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width
             color=colour,
         ),
     ]
-    return chart(title, subtitle, width - 62, 170, layers)
+    return chart(title, subtitle, plot, 170, layers)

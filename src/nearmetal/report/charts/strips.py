@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from nearmetal.report import figures, palette
 from nearmetal.report.charts.axes import linear_ticks, log_ticks
-from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer, own_colour, room, same_scale
+from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer, own_colour, same_scale
+from nearmetal.report.charts.rows import Row, Rows
 
 _DRAWN_ONE_BY_ONE = 60
 """More values than this in one strip cannot be told apart: quartiles and 5 to 95 % are drawn instead."""
@@ -43,20 +44,22 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
     values span more than a factor of four, and does not start at zero otherwise: dots are compared, not lengths.
     """
     beside = len(groups) > ROOMY and width > HALF
-    pitch, rise = (25.0, 0) if beside else (48.0, -18)
-    left, right = (room(g.label for g in groups), room(g.figure for g in groups)) if beside else (0, 0)
-    plot = width - 34 - left - right
+    places = Rows.of([(group.label, group.figure) for group in groups], width - 34, beside=beside)
+    pitch = 25.0 if beside else 48.0
     everything = [value for group in groups for value in group.values]
     divisor, unit_name = figures.axis(unit, everything)
     log_title = f"{unit_name} (log scale)" if unit_name else "log scale"
     logarithmic = bool(everything) and min(everything) > 0 and max(everything) / min(everything) > 4
-    names: list[dict[str, Any]] = []
+    names: list[Row] = []
     dots: list[dict[str, Any]] = []
     boxes: list[dict[str, Any]] = []
-    for index, group in enumerate(groups):
-        y = 30 + pitch * index
+    next_y = 30.0
+    for group in groups:
+        place, more = places.place(group.label, group.figure, next_y)
+        names.append(place)
+        next_y += pitch + more
+        y = place["y"]
         values = np.asarray(group.values) / divisor
-        names.append({"y": y + rise, "label": group.label, "figure": group.figure})
         common = {"colour": group.colour, "median": float(np.median(values))}
         if len(values) <= _DRAWN_ONE_BY_ONE:
             climb = np.linspace(7, -7, len(values)) if len(values) > 1 else np.zeros(1)
@@ -67,7 +70,7 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
             dots += [{**common, "y": y, "value": float(end)} for end in (values.min(), values.max())]
             spread = {"low": low, "first": first, "third": third, "high": high}
             boxes.append({**common, "y": y, "top": y - 11, "bottom": y + 11, **spread})
-    height = int(30 + pitch * (len(groups) - 1) + 18)
+    height = int(next_y - pitch + 18)
     scaled = [value / divisor for value in everything]
     low, high, ticks = log_ticks(scaled) if logarithmic else linear_ticks(scaled)
     x = field(
@@ -89,24 +92,11 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
             boxes,
             {"type": "rect", "color": palette.TRACK, "cornerRadius": 3},
             x={"value": 0},
-            x2={"value": plot},
+            x2={"value": places.plot},
             y=same_scale(y_of, "top"),
             y2={"field": "bottom"},
         ),
-        layer(
-            names,
-            {"type": "text", "align": "left", "color": palette.INK, "limit": left - 8 if beside else 270},
-            x={"value": -left},
-            y=y_of,
-            text=field("label", "nominal"),
-        ),
-        layer(
-            names,
-            {"type": "text", "align": "right", "color": palette.MUTED},
-            x={"value": plot + right},
-            y=y_of,
-            text=field("figure", "nominal"),
-        ),
+        *places.names(names, y_of),
         *(
             layer(
                 summed_up,
@@ -133,4 +123,4 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
             y2={"field": "bottom"},
         ),
     ]
-    return chart(title, subtitle, plot, height, layers)
+    return chart(title, subtitle, places.plot, height, layers, width - 34)

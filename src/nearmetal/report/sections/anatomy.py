@@ -57,7 +57,7 @@ class Anatomy:
             return None
         blocks: list[Block] = []
         if missing:
-            text = f"{figures.count(len(missing), 'capture')} are not whole, for example: {missing[0]}"
+            text = f"{figures.count(len(missing), 'capture is', 'captures are')} not whole, for example: {missing[0]}"
             blocks.append(Notice(words.plain(text), "warning"))
         if found:
             blocks += [*_ladders(found, report), _packets(found, report), *injected(found, report)]

@@ -97,7 +97,7 @@ def _about_published(workload: str, treatments: Sequence[Assignment], shown: boo
     if not headings:
         return ""
     counts = sorted({str(_connections(workload, treatment, report)) for treatment in treatments})
-    asked = f"{figures.listing(counts)} connections"
+    asked = f"{figures.listing(counts)} {'connection' if counts == ['1'] else 'connections'}"
     if shown:
         return f"; published is the first run under the heading of {asked}, on another machine"
     return f"; of {asked} nothing was published, but of {figures.listing(map(str, headings))}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from nearmetal.analysis.clients import FEWEST, OddClient, odd_clients
+from nearmetal.analysis.clients import FEWEST, OddClient, fewest_blocks, held, odd_clients
 from nearmetal.analysis.responses import arms_of, key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.model import TrialRecord
@@ -32,8 +32,23 @@ class OddClients:
             f"{figures.count(len(looked_at), 'response of a treatment', 'responses of treatments')} with at least "
             f"{FEWEST} clients, each at the level {design.alpha:g}."
         )
-        block: Block = _table(found, report) if found else Paragraph("None is.")
-        return Section(self.name, self.title, lead, (block,))
+        few = [
+            rows for cell, rows in looked_at if len(held(rows, cell.scale)) < fewest_blocks(len(rows[0]), design.alpha)
+        ]
+        blocks: list[Block] = [_table(found, report)] if found else []
+        if few:
+            blocks.append(Paragraph(_too_few(few, len(looked_at), design.alpha)))
+        if not found and len(few) < len(looked_at):
+            blocks.append(Paragraph("None of the others is." if few else "None is."))
+        return Section(self.name, self.title, lead, tuple(blocks))
+
+
+def _too_few(few: Sequence[Sequence[Sequence[float]]], looked_at: int, level: float) -> str:
+    """What nobody can say; and how many blocks it would take, by the number of clients."""
+    begin = "Too" if len(few) == looked_at else f"Of {len(few)} of them there are too"
+    numbers = sorted({len(rows[0]) for rows in few})
+    needed = figures.listing(f"{fewest_blocks(clients, level)} with {clients} clients" for clients in numbers)
+    return f"{begin} few blocks to tell: it takes {needed}."
 
 
 def _looked_at(report: ReportInput) -> Iterable[tuple[Cell, list[list[float]]]]:

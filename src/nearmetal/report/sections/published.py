@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from nearmetal.model import Level
-from nearmetal.report import words
+from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Section, Table, Terms, Value
 from nearmetal.report.reading import ReportInput
 from nearmetal.studies import published as studies
@@ -109,7 +109,10 @@ def _statements(statements: Iterable[Statement]) -> Table:
 
 
 def _of(name: str, level: Level) -> str:
-    return str(level) if name == "environment" else f"{level} {name}"
+    """ "bare metal", "1 client", "4 clients"; what is counted has its plural for a name."""
+    if name == "environment":
+        return str(level)
+    return figures.count(level, name.removesuffix("s"), name) if isinstance(level, int) else f"{level} {name}"
 
 
 plugin = Published()

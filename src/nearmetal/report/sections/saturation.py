@@ -7,6 +7,7 @@ from nearmetal.analysis.responses import arms_of, key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
+from nearmetal.report.cells import alike
 from nearmetal.report.charts.by_number import by_number
 from nearmetal.report.charts.climb import Rates, climb
 from nearmetal.report.courses import courses, of_each
@@ -102,7 +103,7 @@ def _points(cells: Sequence[Cell], report: ReportInput) -> Table:
         f"{figures.percent(1 - study.design.alpha)} interval of the centre; “only a bound” counts blocks in which the "
         "ramp's first rate was too much or its last was not"
     )
-    return Table("saturation", caption, columns, tuple(rows), folded=len(rows) > 40)
+    return Table("saturation", caption, columns, alike(rows), folded=len(rows) > 40)
 
 
 def _bounds(report: ReportInput) -> dict[tuple[str, str], int]:
@@ -180,7 +181,7 @@ def _steps(climbed: Sequence[Ramp], report: ReportInput) -> Table:
         Column("errors", numeric=True),
         Column("steps", numeric=True),
     )
-    rows: tuple[tuple[Value, ...], ...] = tuple(
+    rows: list[tuple[Value, ...]] = [
         (
             words.workload(ramp.workload),
             report.labels.treatment(ramp.treatment),
@@ -189,9 +190,9 @@ def _steps(climbed: Sequence[Ramp], report: ReportInput) -> Table:
         )
         for ramp in climbed
         for rung in ramp.rungs
-    )
+    ]
     caption = "Requests, replies and errors per second and client at each offered rate, mean of so many steps"
-    return Table("ramps", caption, columns, rows, folded=True)
+    return Table("ramps", caption, columns, alike(rows), folded=True)
 
 
 plugin = Saturation()

@@ -120,10 +120,11 @@ def _statement(one: _Explained, report: ReportInput) -> Statement:
 def _detail(found: Sequence[Attributed]) -> str:
     told = [one for one in found if one.interval is not None]
     if not told:
-        return f"{figures.count(len(found), 'figure')} that were observed, without intervals"
-    sure = figures.count(sum(one.differs for one in told), "figure")
-    few = f"; {len(found) - len(told)} have too few blocks" if len(told) < len(found) else ""
-    return f"{sure} of {len(found)} that were observed surely differ{few}"
+        return f"{figures.count(len(found), 'figure that was', 'figures that were')} observed, without intervals"
+    differing, untold = sum(one.differs for one in told), len(found) - len(told)
+    sure = f"{figures.count(differing, 'figure')} of {len(found)} that were observed surely "
+    few = f"; {figures.count(untold, 'has', 'have')} too few blocks" if untold else ""
+    return f"{sure}{'differs' if differing == 1 else 'differ'}{few}"
 
 
 def _table(explained: Sequence[_Explained], report: ReportInput) -> Table:
