@@ -12,6 +12,7 @@ NearmetalError
 └── ToolFailed         a tool we drive ended badly or printed what cannot be read
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 
@@ -84,3 +85,8 @@ class NotProvisioned(MachineError):
 
 class ToolFailed(NearmetalError):
     exit_code = ExitCode.SOME_TRIALS_BAD
+
+    def __init__(self, what: str, where: str = "", remedy: str = "", said: Mapping[str, bytes] | None = None) -> None:
+        """`said` is what the tool printed, file name to content; it is kept with the trial that failed."""
+        super().__init__(what, where, remedy)
+        self.said = dict(said or {})

@@ -1,13 +1,16 @@
 """The order of a boot's life: provision, treat, verify, measure, undo, destroy; also when something goes wrong."""
 
+import hashlib
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from nearmetal.errors import ToolFailed
 from nearmetal.lab.mock_world import World
-from nearmetal.model import TrialStatus
+from nearmetal.model import Stage, TrialStatus
 from nearmetal.run.events import BlockEnded, BootEnded, BootStarted, Event, Step, TrialEnded, Withdrawn
+from nearmetal.workloads import http
 from tests.order import mock_run
 
 LIFE = [
@@ -108,6 +111,22 @@ async def test_what_was_changed_is_undone_also_when_what_follows_fails(tmp_path:
     assert borrowed is not None
     assert borrowed["boots"] > 1, "nothing was changed"
     assert (borrowed["running_arguments"], borrowed["files"]) == ([], {})
+
+
+async def test_what_a_tool_said_is_kept_with_the_trial_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(self: object, stage: Stage) -> None:
+        raise ToolFailed("half a document", "client0", said={"tool-0.json": b'{"half": '})
+
+    monkeypatch.setattr(http.plugin, "run", run)
+    _, records = await mock_run.run(tmp_path / "run")
+    assert {record.status for record in records} == {TrialStatus.FAILED}
+    for record in records:
+        assert "half a document" in str(record.reason)
+        (kept,) = record.artifacts
+        assert (tmp_path / "run" / kept.path).read_bytes() == b'{"half": '
+        assert hashlib.sha256(b'{"half": ').hexdigest() == kept.sha256
 
 
 async def test_a_treatment_that_fails_three_attempts_running_is_withdrawn_and_the_others_go_on(tmp_path: Path) -> None:

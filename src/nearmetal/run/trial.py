@@ -11,7 +11,7 @@ from typing import Any
 
 from nearmetal import plugins
 from nearmetal.config import LIMITS
-from nearmetal.errors import MachineLost, NearmetalError, NotProvisioned
+from nearmetal.errors import MachineLost, NearmetalError, NotProvisioned, ToolFailed
 from nearmetal.model import (
     Artifact,
     Level,
@@ -57,6 +57,9 @@ async def run_trial(task: TrialTask, stream: Stream) -> TrialRecord:
         return await trial.run()
     except (MachineLost, NotProvisioned):
         raise
+    except ToolFailed as error:
+        trial.keep(error.said)
+        return trial.ended(TrialStatus.FAILED, str(error))
     except NearmetalError as error:
         return trial.ended(TrialStatus.FAILED, str(error))
     except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept

@@ -6,16 +6,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed
-from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
+from nearmetal.workloads._iperf3_parameters import Direction, Iperf3Parameters
 from nearmetal.workloads._stage import last_words
 
 SHORTEST = 0.9
 """Share of the duration that was asked for. iperf3 overruns by a millisecond; one that stopped early was cut off."""
 
+_ON_TIME = 0.002
+"""Share of the duration by which the last interval may end late, and yet be one in which the client sent throughout."""
+
 _LOST_START = "unable to read from stream socket"
 """What iperf3 says when its first datagram, or the answer to it, was lost: it sends neither again."""
 
-Count = Annotated[int, Field(ge=0)]
+_STILL_BUSY = "the server is busy running a test"
+
+Count = Annotated[int, Field(ge=0, lt=2**63)]
 Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -25,13 +30,22 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Sum(_Part):
-    """All streams of one way, as one of its ends counted them. What a protocol does not have is None."""
+class Sent(_Part):
+    """What left, over all streams of one way."""
 
     seconds: Annotated[Figure, Field(gt=0)]
     bytes: Count
     bits_per_second: Figure
     retransmits: Count | None = None
+    """Of TCP."""
+
+
+class Received(_Part):
+    """What arrived, over all streams of one way, as the receiving end itself counted it. Only UDP has all of it."""
+
+    seconds: Annotated[Figure, Field(gt=0)]
+    bytes: Count
+    bits_per_second: Figure
     jitter_ms: Figure | None = None
     lost_packets: int | None = None
     packets: Count | None = None
@@ -40,10 +54,10 @@ class Sum(_Part):
 class Way(_Part):
     """One direction: what left, and what arrived."""
 
-    sent: Sum
-    received: Sum
+    sent: Sent
+    received: Received
     sender_cpu: float
-    """Share of one processor that the sending end used; iperf3 3.12 sends from one thread."""
+    """Share of one processor that the sending end used, the warm-up included; iperf3 3.12 sends from one thread."""
 
 
 class _Processors(_Part):
@@ -62,18 +76,123 @@ class _Start(_Part):
     test_start: _TestStart
 
 
-class _End(_Part):
-    sum_sent: Sum
-    sum_received: Sum
-    sum_sent_bidir_reverse: Sum | None = None
-    sum_received_bidir_reverse: Sum | None = None
-    cpu_utilization_percent: _Processors
+# ── What is read of a document, by direction ──────────────────────────────────────────────────────────────────────────
+# Each end's own account of what it received is of the measured window alone. Of what the other end received, iperf3
+# 3.12 takes its own warm-up off: a sender has counted no loss in it, and other datagrams. Datagrams by interval do not
+# help: one that the warm-up ends in is not called omitted, and has those of all of it. (Its bytes are right.)
 
 
 class _Document(_Part):
     start: _Start
     intervals: Annotated[tuple[object, ...], Field(min_length=1)]
-    end: _End
+
+
+class _IntervalSum(_Part):
+    """Seconds since the warm-up's end."""
+
+    start: Annotated[float, Field(allow_inf_nan=False)]
+    end: Annotated[float, Field(allow_inf_nan=False)]
+    bytes: Count
+    omitted: bool
+
+
+class _Interval(_Part):
+    sum: _IntervalSum
+
+
+class _ServersEnd(_Part):
+    sum_received: Received
+
+
+class _Server(_Part):
+    intervals: tuple[_Interval, ...]
+    end: _ServersEnd
+
+    def received(self, duration: float) -> Received:
+        """What it received in all, and how fast while it was sent.
+
+        The server counts on until it hears of the end, which may wait behind a full queue or be lost and sent again.
+        """
+        told = self.end.sum_received
+        found = [one.sum for one in self.intervals if not one.sum.omitted]
+        found = [one for one in found if 0 < one.end <= duration * (1 + _ON_TIME)]
+        seconds = sum(one.end - max(0.0, one.start) for one in found)
+        arrived = sum(one.bytes for one in found)
+        if seconds < duration / 2 or not arrived:
+            return told
+        return told.model_copy(update={"bits_per_second": arrived * 8 / seconds})
+
+
+class _ForwardEnd(_Part):
+    sum_sent: Sent
+    cpu_utilization_percent: _Processors
+
+
+class _Forward(_Document):
+    end: _ForwardEnd
+    server_output_json: _Server
+
+    def run(self, duration: float) -> "Run":
+        end = self.end
+        here = end.cpu_utilization_percent.host_total / 100
+        received = self.server_output_json.received(duration)
+        return Run(forward=Way(sent=end.sum_sent, received=received, sender_cpu=here), reverse=None)
+
+
+class _ReverseEnd(_ForwardEnd):
+    sum_received: Received
+
+
+class _Reverse(_Document):
+    end: _ReverseEnd
+
+    def run(self, duration: float) -> "Run":
+        end = self.end
+        there = end.cpu_utilization_percent.remote_total / 100
+        return Run(forward=None, reverse=Way(sent=end.sum_sent, received=end.sum_received, sender_cpu=there))
+
+
+class _BothEnd(_ForwardEnd):
+    sum_sent_bidir_reverse: Sent
+    sum_received_bidir_reverse: Received
+
+
+class _Both(_Document):
+    end: _BothEnd
+    server_output_json: _Server
+
+    def run(self, duration: float) -> "Run":
+        """iperf3 3.12 divides what went back by the time of the way there: each end's bytes by the other's clock.
+
+        The server's window is the longer by what its notice of the end waits in a full queue.
+        """
+        end = self.end
+        here, there = end.sum_sent.seconds, self.server_output_json.end.sum_received.seconds
+        share = end.cpu_utilization_percent
+        forward = Way(
+            sent=end.sum_sent,
+            received=self.server_output_json.received(duration),
+            sender_cpu=share.host_total / 100,
+        )
+        reverse = Way(
+            sent=end.sum_sent_bidir_reverse.model_copy(update=_over(end.sum_sent_bidir_reverse.bytes, there)),
+            received=end.sum_received_bidir_reverse.model_copy(
+                update=_over(end.sum_received_bidir_reverse.bytes, here)
+            ),
+            sender_cpu=share.remote_total / 100,
+        )
+        return Run(forward=forward, reverse=reverse)
+
+
+def _over(transferred: int, seconds: float) -> dict[str, float]:
+    return {"seconds": seconds, "bits_per_second": transferred * 8 / seconds}
+
+
+_DOCUMENTS: dict[Direction, type[_Forward | _Reverse | _Both]] = {
+    "forward": _Forward,
+    "reverse": _Reverse,
+    "both": _Both,
+}
 
 
 class _Failure(_Part):
@@ -110,10 +229,13 @@ def failed(ended: Completed) -> str | None:
         return None
 
 
-def never_started(ended: Completed) -> bool:
-    """Whether a UDP run found no beginning, because a datagram of its greeting was lost."""
+def never_started(ended: Completed, again: int) -> bool:
+    """Whether a UDP run found no beginning, because a datagram of its greeting was lost.
+
+    When it was started `again`, also because its server has not yet heard that the start before is over.
+    """
     failure = failed(ended)
-    return failure is not None and failure.startswith(_LOST_START)
+    return failure is not None and failure.startswith((_LOST_START, _STILL_BUSY) if again else _LOST_START)
 
 
 def parse(ended: Completed, given: Iperf3Parameters, where: str) -> Run:
@@ -128,11 +250,10 @@ def parse(ended: Completed, given: Iperf3Parameters, where: str) -> Run:
     if not ended.stdout.strip():
         raise ToolFailed(f"iperf3 printed nothing: {last_words(ended)}", where)
     try:
-        document = _Document.model_validate_json(ended.stdout)
+        _check_asked(_Document.model_validate_json(ended.stdout).start.test_start, given, where)
+        run = _DOCUMENTS[given.direction].model_validate_json(ended.stdout).run(given.duration)
     except ValidationError as error:
         raise _not_understood(_first(error), where) from None
-    _check_asked(document, given, where)
-    run = _run(document, given, where)
     for way in run.ways:
         _check_way(way, given, where)
     return run
@@ -152,28 +273,10 @@ def _not_understood(what: str, where: str) -> ToolFailed:
     )
 
 
-def _check_asked(document: _Document, given: Iperf3Parameters, where: str) -> None:
-    told = document.start.test_start
+def _check_asked(told: _TestStart, given: Iperf3Parameters, where: str) -> None:
     asked = (given.protocol.upper(), given.duration, given.parallel, given.direction == "reverse")
     if (told.protocol, told.duration, told.num_streams, bool(told.reverse)) != asked:
         raise _not_understood(f"it is about another test than the one asked for: {told}", where)
-
-
-def _run(document: _Document, given: Iperf3Parameters, where: str) -> Run:
-    end = document.end
-    here, there = (
-        share / 100 for share in (end.cpu_utilization_percent.host_total, end.cpu_utilization_percent.remote_total)
-    )
-    if given.direction == "forward":
-        return Run(forward=Way(sent=end.sum_sent, received=end.sum_received, sender_cpu=here), reverse=None)
-    if given.direction == "reverse":
-        return Run(forward=None, reverse=Way(sent=end.sum_sent, received=end.sum_received, sender_cpu=there))
-    if end.sum_sent_bidir_reverse is None or end.sum_received_bidir_reverse is None:
-        raise _not_understood("the way back is missing", where)
-    return Run(
-        forward=Way(sent=end.sum_sent, received=end.sum_received, sender_cpu=here),
-        reverse=Way(sent=end.sum_sent_bidir_reverse, received=end.sum_received_bidir_reverse, sender_cpu=there),
-    )
 
 
 def _check_way(way: Way, given: Iperf3Parameters, where: str) -> None:

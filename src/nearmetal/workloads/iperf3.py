@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed, Frozen, Machine, Measurement, ResponseKind, Stage, Warned
+from nearmetal.units import show
 from nearmetal.workloads import _iperf3_responses
 from nearmetal.workloads._iperf3_output import failed, never_started, parse
 from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
@@ -24,6 +25,8 @@ SLACK = 45.0
 server's figures. It gives up a greeting that stays unanswered after 30 s."""
 STARTS = 3
 """How often a run is started when the network lost its first datagram."""
+SETTLED = 1.0
+"""Seconds before it is started again: the word that the client has gone may be lost too, and is sent once more."""
 
 
 class Iperf3:
@@ -49,14 +52,14 @@ class Iperf3:
     @property
     def limit(self) -> float:
         starts = STARTS if self._parameters.protocol == "udp" else 1
-        return starts * (self._parameters.whole + SLACK)
+        return starts * (self._parameters.whole + SLACK + SETTLED)
 
     async def prepare(self, stage: Stage) -> None:
         for index in range(len(stage.clients)):
             server = facing(stage, index)
             await self._serving.start(stage, server, self._listening(server, index))
         for index, client in enumerate(stage.clients):
-            await self._answered(client, facing(stage, index), index)
+            await self._answered(stage, client, index)
 
     async def finish(self, stage: Stage) -> None:
         await self._serving.stop()
@@ -68,12 +71,17 @@ class Iperf3:
         ]
         ended = await stage.together(commands, given.whole + SLACK)
         again = 0
-        while again < STARTS - 1 and given.protocol == "udp" and any(map(never_started, ended)):
+        while again < STARTS - 1 and given.protocol == "udp" and any(never_started(one, again) for one in ended):
             again += 1
+            await asyncio.sleep(SETTLED)
             ended = await stage.together(commands, given.whole + SLACK)
-        found = self.measurement(ended, [client.name for client in stage.clients], again)
-        for index in range(len(self._serving)):
-            await self._still_serving(index)
+        try:
+            found = self.measurement(ended, [client.name for client in stage.clients], again)
+            for index in range(len(self._serving)):
+                await self._still_serving(index)
+        except ToolFailed as error:
+            blamed = _lossy(stage) if any(map(failed, ended)) else ""
+            raise ToolFailed(f"{error.what}{blamed}", error.where, error.remedy, _said(ended)) from None
         return found
 
     def measurement(self, ended: list[Completed], names: list[str], again: int = 0) -> Measurement:
@@ -107,11 +115,12 @@ class Iperf3:
         argv += ["--length", str(given.length)] if given.length is not None else []
         return argv + {"forward": [], "reverse": ["--reverse"], "both": ["--bidir"]}[given.direction]
 
-    async def _answered(self, client: Machine, server: Machine, index: int) -> None:
+    async def _answered(self, stage: Stage, client: Machine, index: int) -> None:
         """Return once a client has sent its server a few bytes, through the data network. ToolFailed."""
+        argv = [*_client(facing(stage, index), index), "--bytes", "1K"]
         until = time.monotonic() + READY
         while True:
-            ended = await client.exec([*_client(server, index), "--bytes", "1K"], timeout=READY)
+            ended = await client.exec(argv, timeout=READY)
             if ended.status != 0:
                 raise ToolFailed(f"iperf3 ended with status {ended.status}: {last_words(ended)}", client.name)
             failure = failed(ended)
@@ -119,7 +128,8 @@ class Iperf3:
             if failure is None:
                 return
             if time.monotonic() > until:
-                raise ToolFailed(f"no iperf3 answers within {READY:g} s: {failure}", client.name)
+                what = f"no iperf3 answers within {READY:g} s: {failure}{_lossy(stage)}"
+                raise ToolFailed(what, client.name, said={f"iperf3-{index}.json": ended.stdout})
             await asyncio.sleep(POLL)
 
     async def _still_serving(self, index: int) -> None:
@@ -132,6 +142,20 @@ class Iperf3:
 
 def _client(server: Machine, index: int) -> list[str]:
     return ["iperf3", "--client", server.address, "--port", str(PORT + index), "--json"]
+
+
+def _lossy(stage: Stage) -> str:
+    """What an error adds where the link itself may be why: iperf3's own connection crosses it, and is TCP."""
+    loss = stage.link.loss
+    return f"; the link is told to lose {show(loss, 'share')} of all frames each way" if loss else ""
+
+
+def _said(ended: list[Completed]) -> dict[str, bytes]:
+    """All that the clients' iperf3 printed, understood or not, as files."""
+    printed = {f"iperf3-{index}.json": one.stdout for index, one in enumerate(ended)}
+    return {name: text for name, text in printed.items() if text} | {
+        f"iperf3-{index}.err": one.stderr for index, one in enumerate(ended) if one.stderr
+    }
 
 
 plugin = Iperf3
