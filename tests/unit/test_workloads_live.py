@@ -122,7 +122,7 @@ async def test_a_ramp() -> None:
 @pytest.mark.parametrize("per_step", ["250ms", "0.25x"])
 async def test_the_replies_of_a_ramp_fall_behind_its_requests_where_the_server_does(per_step: str) -> None:
     host = ThisHost("server0")
-    # The last of a hundred that are due within 250 ms is answered after 1 s at the earliest, on however quick a machine.
+    # The last of a hundred that are due within 250 ms is answered after 1 s at the earliest, however quick the machine.
     slow = await host.spawn([host.probe, "serve", "--listen", f"{host.address}:9117", "--delay", "1s"])
     ramp: Mapping[str, Any] = {"from": 400, "step": 100, "to": 400, "per_step": per_step, "timeout": "30s"}
     try:

@@ -146,7 +146,7 @@ def _fixed(features: Mapping[str, Feature], wanted: Mapping[str, bool]) -> Itera
     """What is not as the level would have it, and cannot be."""
     for name, feature in features.items():
         if feature.is_fixed and feature.is_on != wanted.get(name, feature.is_on):
-            yield f"{name} is {feature.told}"
+            yield f"the card's driver does not let {name} be switched: it stays {feature.told}"
 
 
 plugin = Offload()
