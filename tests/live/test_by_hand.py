@@ -3,7 +3,9 @@
 import json
 import os
 import pty
+import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -108,9 +110,52 @@ def check_copies(folder: Path) -> None:
     assert not list(folder.glob(".nearmetal-*"))
 
 
+_ODD = """
+cp /bin/true /tmp/suid && chown nobody:nogroup /tmp/suid && chmod 6755 /tmp/suid
+mkdir /tmp/odd && mkfifo /tmp/odd/fifo
+"""
+
+
+def check_rights_and_devices_stay_there(folder: Path) -> None:
+    done("exec", "m", "--", "sh", "-ec", _ODD)
+    done("cp", "m:/tmp/suid", str(folder))
+    came = (folder / "suid").stat()
+    assert (stat.S_IMODE(came.st_mode), came.st_uid, came.st_gid) == (0o755, os.geteuid(), os.getegid())
+    for source, named in (("m:/dev/zero", b"/dev/zero"), ("m:/tmp/odd", b"/tmp/odd/fifo")):
+        ended = nearmetal("cp", source, str(folder / "zz"))
+        assert ended.returncode == 3
+        assert named in ended.stderr
+    assert not (folder / "zz").exists()
+    assert not list(folder.glob(".nearmetal-*"))
+
+
+def check_a_pull_that_is_cut_off(folder: Path, number: signal.Signals) -> None:
+    folder.mkdir()
+    done("exec", "m", "--", "truncate", "-s", "8G", "/root/vast")
+    with subprocess.Popen(command("cp", "m:/root/vast", str(folder))) as running:
+        deadline = time.monotonic() + 30
+        while not any(file.stat().st_size > 2**20 for file in folder.glob(".nearmetal-*/vast")):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        running.send_signal(number)
+        assert running.wait(30) == (-9 if number == signal.SIGKILL else 4)
+    left = list(folder.rglob("vast"))
+    assert left == [] or number == signal.SIGKILL
+    assert not (folder / "vast").exists()
+    sizes = [file.stat().st_size for file in left]
+    deadline = time.monotonic() + 15
+    while b"vast" in done("exec", "m", "--", "sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | grep -a 'tar.*-[c]'; :"):
+        assert time.monotonic() < deadline, "it goes on there"
+    assert [file.stat().st_size for file in left] == sizes
+    shutil.rmtree(folder)
+
+
 def test_commands_and_copies(machine: dict[str, Any], tmp_path: Path) -> None:
     check_commands()
     check_copies(tmp_path)
+    check_rights_and_devices_stay_there(tmp_path)
+    check_a_pull_that_is_cut_off(tmp_path / "pulled", signal.SIGTERM)
+    check_a_pull_that_is_cut_off(tmp_path / "pulled", signal.SIGKILL)
 
 
 def test_output_comes_while_the_program_goes_on(machine: dict[str, Any]) -> None:
@@ -182,6 +227,9 @@ def test_a_guest(lab_image: object, tmp_path: Path) -> None:
         assert told["ssh_port"]
         check_commands()
         check_copies(tmp_path)
+        check_rights_and_devices_stay_there(tmp_path)
+        check_a_pull_that_is_cut_off(tmp_path / "pulled", signal.SIGTERM)
+        check_a_pull_that_is_cut_off(tmp_path / "pulled", signal.SIGKILL)
         os.kill(told["keeper"], signal.SIGKILL)
         ended = nearmetal("exec", "m", "--", "true")
         assert ended.returncode == 125

@@ -1,7 +1,7 @@
 """Copying files and folders between this host and a machine that is up: as one tar stream, of any length.
 
 On either side it is unpacked beside its destination and takes its name only when all of it is there, so that a copy
-that is cut off in the middle leaves no half file under that name.
+that is cut off in the middle leaves no half file under that name. What comes from a machine is unpacked by `unpacking`.
 """
 
 import asyncio
@@ -10,21 +10,24 @@ import posixpath
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 from nearmetal import plugins
 from nearmetal.by_hand import doors
 from nearmetal.by_hand import kept as written
-from nearmetal.by_hand.enter import require_keeper
+from nearmetal.by_hand.enter import guarded_where_needed, require_keeper
 from nearmetal.by_hand.kept import Kept
+from nearmetal.by_hand.unpacking import unpack
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
 from nearmetal.lab.sites import opener
@@ -49,8 +52,11 @@ tar -x -p --no-same-owner -C "$folder" -f -
 [ -e "$folder/{_WHOLE}" ] || {{ echo "the stream was cut off" >&2; exit 1; }}
 mv -fT -- "$folder/{_CONTENT}" "$destination"
 """
+# A socket is what tar leaves out with a warning; all that is no file is named before anything is sent.
 _SEND = """
 [ -e "$1" ] || [ -L "$1" ] || { echo "there is no such file" >&2; exit 1; }
+odd=$(find "$1" ! -type f ! -type d ! -type l -print 2>/dev/null | head -n 3)
+[ -z "$odd" ] || { echo "device nodes, sockets and FIFOs are not copied: $odd" >&2; exit 1; }
 exec tar -c -f - -C "${1%/*}/" "./${1##*/}"
 """
 
@@ -70,18 +76,37 @@ def place(text: str) -> Remote | None:
 
 
 def copy(source: str, destination: str) -> None:
-    """Between this host and a machine. BadInput, HostCannot."""
+    """Between this host and a machine. BadInput, HostCannot; KeyboardInterrupt when told to end, once it is tidy."""
     from_there, to_there = place(source), place(destination)
     if from_there and to_there:
         raise BadInput(
             "both are in machines", f"{source} and {destination}", "copy to this host first, and from here on"
         )
-    if to_there:
-        _upload(Path(source), _kept(to_there), to_there.path)
-    elif from_there:
-        _download(_kept(from_there), from_there.path, Path(destination))
-    else:
-        raise BadInput("neither is in a machine", f"{source} and {destination}", "write one of them as NAME:PATH")
+    with _tidy_when_told_to_end():
+        if to_there:
+            _upload(Path(source), _kept(to_there), to_there.path)
+        elif from_there:
+            _download(_kept(from_there), from_there.path, Path(destination))
+        else:
+            raise BadInput("neither is in a machine", f"{source} and {destination}", "write one of them as NAME:PATH")
+
+
+@contextmanager
+def _tidy_when_told_to_end() -> Iterator[None]:
+    """What ends a program ends us as Ctrl-C does: what was begun is removed. Once only, or that would be cut off."""
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for one in numbers:
+            signal.signal(one, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _kept(remote: Remote) -> Kept:
@@ -101,8 +126,9 @@ def _upload(source: Path, kept: Kept, path: str) -> None:
     if door is None:
         _whole_file(kept, source, lambda machine: machine.put(source.read_bytes(), path))
         return
-    with _stderr() as said:
-        process = _start(door(["sh", "-c", _RECEIVE, "receive", path, name]), said, stdin=subprocess.PIPE)
+    with guarded_where_needed(kept) as mark, _stderr() as said:
+        command = door(["sh", "-c", _RECEIVE, "receive", path, name], mark=mark)
+        process = _start(command, said, stdin=subprocess.PIPE)
         assert process.stdin is not None
         try:
             _send(source, process.stdin)
@@ -164,30 +190,29 @@ def _download(kept: Kept, path: str, destination: Path) -> None:
         return
     folder = Path(tempfile.mkdtemp(prefix=".nearmetal-", dir=destination.parent))
     try:
-        _receive(kept, door(["sh", "-c", _SEND, "send", path]), path, folder)
+        with guarded_where_needed(kept) as mark:
+            _receive(kept, door(["sh", "-c", _SEND, "send", path], mark=mark), path, folder)
         _take_name(folder / name, destination)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _receive(kept: Kept, command: Sequence[str], path: str, folder: Path) -> None:
-    with _stderr() as said_there, _stderr() as said_here:
-        sender = _start(command, said_there, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-        unpack = ["tar", "-x", "-p", "--no-same-owner", "-f", "-", "-C", str(folder)]
-        receiver = _start(unpack, said_here, stdin=sender.stdout)
+    with _stderr() as said:
+        sender = _start(command, said, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         assert sender.stdout is not None
-        sender.stdout.close()
         try:
-            unpacked, sent = receiver.wait(), sender.wait()
-        except BaseException:
-            for process in (sender, receiver):
-                process.kill()
-                process.wait()
+            whole = unpack(sender.stdout, folder)
+            sender.stdout.close()
+            status = sender.wait()
+        except BaseException as error:
+            sender.kill()
+            sender.wait()
+            if isinstance(error, OSError):
+                raise HostCannot(f"it could not be written: {error.strerror}", str(folder.parent)) from None
             raise
-        if sent != 0:
-            raise _refused(kept, path, _tail(said_there))
-        if unpacked != 0:
-            raise HostCannot(f"it could not be written: {_tail(said_here)}", str(folder.parent))
+        if status != 0 or not whole:
+            raise _refused(kept, path, _tail(said))
 
 
 def _take_name(unpacked: Path, destination: Path) -> None:

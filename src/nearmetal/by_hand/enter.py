@@ -35,8 +35,7 @@ def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
     door = doors.of(kept)
     if door is None:
         return _run_without_door(kept, argv, terminal)
-    mark = secrets.token_hex(8)
-    with guarded(mark) if _outlives_its_client(kept) else nullcontext():
+    with guarded_where_needed(kept) as mark:
         status, told_to_end = _with_own_streams(door(argv, terminal=terminal, mark=mark))
     if status == 0 and told_to_end and _outlives_its_client(kept):
         # The engine's client calls it a success when it was told to end; the program did not come to its end.
@@ -46,6 +45,14 @@ def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
     if status in _MAY_BE_LOST and kept.handle and kept.handle.kind in ("qemu", "libvirt"):
         _require_answer(kept, door(["true"]))
     return status
+
+
+@contextmanager
+def guarded_where_needed(kept: Kept) -> Iterator[str]:
+    """The mark of what is started within, which ends with this process at the latest."""
+    mark = secrets.token_hex(8)
+    with guarded(mark) if _outlives_its_client(kept) else nullcontext():
+        yield mark
 
 
 def _outlives_its_client(kept: Kept) -> bool:
