@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from nearmetal.lab.image import Image
 from tests.live.remains import stays
 
 pytestmark = pytest.mark.live
@@ -144,7 +145,9 @@ def check_a_pull_that_is_cut_off(folder: Path, number: signal.Signals) -> None:
     assert not (folder / "vast").exists()
     sizes = [file.stat().st_size for file in left]
     deadline = time.monotonic() + 15
-    while b"vast" in done("exec", "m", "--", "sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | grep -a 'tar.*-[c]'; :"):
+    while b"vast" in done(
+        "exec", "m", "--", "sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | grep -a 'tar.*-[c]'; :"
+    ):
         assert time.monotonic() < deadline, "it goes on there"
     assert [file.stat().st_size for file in left] == sizes
     shutil.rmtree(folder)
@@ -201,6 +204,26 @@ def test_a_killed_keeper_takes_its_machine_along_and_clean_removes_the_rest(mach
     done("clean")
     assert json.loads(nearmetal("ls", "--json").stdout)["machines"] == []
     assert stays(machine["switch"].removeprefix("nm-")) == []
+
+
+def test_an_image_stays_while_a_machine_of_it_is_up(
+    lab_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own/cache/images" / lab_image.folder.name
+    own.parent.mkdir(parents=True)
+    subprocess.run(["cp", "-a", "--reflink=auto", lab_image.folder, own], check=True)
+    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "own"))
+    up("host")
+    try:
+        for name in ("lab", lab_image.digest[:12]):
+            refused = nearmetal("image", "rm", name)
+            assert refused.returncode == 3
+            assert b"m is up" in refused.stderr
+        assert done("exec", "m", "--", "id", "-u") == b"0\n"
+    finally:
+        done("down", "m")
+    assert b"removed lab" in done("image", "rm", "lab")
+    assert not own.exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
