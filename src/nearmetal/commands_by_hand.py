@@ -104,7 +104,7 @@ def machines() -> "list[MachineUp]":
 
 
 async def _state(kept: "Kept") -> Literal["starting", "up", "lost"]:
-    if not await kept.has_keeper():
+    if await kept.is_lost():
         return "lost"
     return "up" if kept.handle else "starting"
 
@@ -122,4 +122,4 @@ def print_machines(listed: "Sequence[MachineUp]") -> None:
     console = console_for(False)
     console.print(table)
     if any(one.state == "lost" for one in listed):
-        console.print("lost: its keeper died, and the machine with it; remove the rest by: nearmetal clean")
+        console.print("lost: it ended by itself, or its keeper died, and it too; remove the rest by: nearmetal clean")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from nearmetal.by_hand import kept
 from nearmetal.lab.image import Image
 from tests.live.remains import stays
 
@@ -240,6 +241,39 @@ def test_a_copy_that_is_cut_off_leaves_no_half_file(
         assert running.wait(30) != 0
     time.sleep(0.5)
     assert b"large" not in done("exec", "m", "--", "ls", "-A", "/root").split()
+
+
+def check_one_that_ends_by_itself_is_lost(told: dict[str, Any], remove: tuple[str, ...]) -> None:
+    deadline = time.monotonic() + 30
+    while json.loads(done("ls", "--json"))["machines"][0]["state"] != "lost":
+        assert time.monotonic() < deadline
+    ended = nearmetal("exec", "m", "--", "true")
+    assert ended.returncode == 125
+    assert b"it ended by itself" in ended.stderr
+    assert b"nearmetal down m" in ended.stderr
+    while Path(f"/proc/{told['keeper']}").exists():
+        assert time.monotonic() < deadline, "its keeper goes on"
+    done(*remove)
+    assert json.loads(done("ls", "--json"))["machines"] == []
+    assert stays(told["switch"].removeprefix("nm-")) == []
+
+
+@pytest.mark.parametrize("remove", [("down", "m"), ("clean",)])
+def test_a_machine_that_ends_by_itself_is_lost(machine: dict[str, Any], remove: tuple[str, ...]) -> None:
+    handle = kept.find("m").handle
+    assert handle is not None
+    os.kill(handle.data["first"]["pid"], signal.SIGKILL)
+    check_one_that_ends_by_itself_is_lost(machine, remove)
+
+
+@pytest.mark.long
+def test_a_guest_that_powers_off_is_lost(lab_image: object) -> None:
+    told = up("qemu")
+    try:
+        nearmetal("exec", "m", "--", "sh", "-c", "echo o >/proc/sysrq-trigger")
+        check_one_that_ends_by_itself_is_lost(told, ("down", "m"))
+    finally:
+        done("clean")
 
 
 @pytest.mark.long

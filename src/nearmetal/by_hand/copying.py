@@ -25,7 +25,7 @@ from typing import IO
 from nearmetal import plugins
 from nearmetal.by_hand import doors
 from nearmetal.by_hand import kept as written
-from nearmetal.by_hand.enter import guarded_where_needed, require_keeper
+from nearmetal.by_hand.enter import guarded_where_needed, require
 from nearmetal.by_hand.kept import Kept
 from nearmetal.by_hand.unpacking import unpack
 from nearmetal.config import LIMITS
@@ -111,7 +111,7 @@ def _tidy_when_told_to_end() -> Iterator[None]:
 
 def _kept(remote: Remote) -> Kept:
     kept = written.find(remote.name)
-    asyncio.run(require_keeper(kept))
+    asyncio.run(require(kept))
     return kept
 
 

@@ -23,15 +23,17 @@ _MAY_BE_LOST = (125, 255)
 _DAY = 86400.0
 
 
-async def require_keeper(kept: Kept) -> None:
-    """MachineLost when the machine went with its keeper."""
-    if not await kept.has_keeper():
-        raise MachineLost("its keeper died, and the machine with it", kept.name, f"nearmetal down {kept.name}")
+async def require(kept: Kept) -> None:
+    """MachineLost when the machine is gone."""
+    if await kept.is_lost():
+        raise MachineLost(
+            "it is gone: it ended by itself, or its keeper died, and it too", kept.name, f"nearmetal down {kept.name}"
+        )
 
 
 def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
     """The program's status, 128 + signal for one that was killed. MachineLost."""
-    asyncio.run(require_keeper(kept))
+    asyncio.run(require(kept))
     door = doors.of(kept)
     if door is None:
         return _run_without_door(kept, argv, terminal)
@@ -41,7 +43,7 @@ def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
         # The engine's client calls it a success when it was told to end; the program did not come to its end.
         return 128 + told_to_end
     if status != 0:
-        asyncio.run(require_keeper(kept))
+        asyncio.run(require(kept))
     if status in _MAY_BE_LOST and kept.handle and kept.handle.kind in ("qemu", "libvirt"):
         _require_answer(kept, door(["true"]))
     return status

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from nearmetal.by_hand import alive
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab.identity import FirstProcess
@@ -14,6 +15,10 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import Frozen, Handle, MachineSpec
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class Ended(Exception):
+    """A machine ended by itself."""
 
 
 class Kept(Frozen):
@@ -34,6 +39,9 @@ class Kept(Frozen):
 
     async def has_keeper(self) -> bool:
         return await FirstProcess(self.keeper, self.keeper_started).is_alive(LocalSite())
+
+    async def is_lost(self) -> bool:
+        return not await self.has_keeper() or (self.handle is not None and not await alive.is_alive(self.handle))
 
 
 def folder() -> Path:
@@ -117,8 +125,12 @@ def claimed(kept: Kept, *, named: bool) -> Iterator[Kept]:
             )
     try:
         yield candidate
-    finally:
+    except Ended:
+        raise  # it stays written down, without a keeper
+    except BaseException:
         forget(candidate.name)
+        raise
+    forget(candidate.name)
 
 
 def _claim(kept: Kept) -> bool:
