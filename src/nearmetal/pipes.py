@@ -39,5 +39,15 @@ class Patient:
 
 
 def be_patient() -> None:
-    """Have both of this process's outputs so."""
+    """Have both of this process's outputs so. Standard streams that are closed lead nowhere.
+
+    Left closed, their numbers would be given to the next files that are opened, and what is said would go there.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+            os.set_inheritable(nowhere, True)
+            setattr(sys, name, open(nowhere, "w" if number else "r", closefd=False))  # noqa: SIM115
     sys.stdout, sys.stderr = Patient(sys.stdout), Patient(sys.stderr)
