@@ -5,13 +5,15 @@ and the keeper of a machine that is to come up imports its own meanwhile.
 """
 
 import asyncio
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import click
 
-from nearmetal.errors import ExitCode, NearmetalError
+from nearmetal import pipes
+from nearmetal.errors import ExitCode, HostCannot, MachineError, NearmetalError
 from nearmetal.printing import console_for, print_json
 from nearmetal.units import show_size
 
@@ -60,7 +62,10 @@ def down(name: str) -> int:
 def copy(source: str, destination: str) -> None:
     from nearmetal.by_hand.copying import copy as carry
 
-    carry(source, destination)
+    try:
+        carry(source, destination)
+    except MachineError as error:
+        raise HostCannot(error.what, error.where, error.remedy) from None
 
 
 def execute(name: str, argv: Sequence[str]) -> int:
@@ -79,11 +84,15 @@ def shell(name: str) -> int:
 
 
 def own_failures_apart(work: Callable[[], int]) -> int:
-    """A command's own status may be any, so what goes wrong with us has one status of its own."""
+    """A command's own status may be any, so what goes wrong with us has one status of its own; that nobody reads what
+    a command says is not ours."""
     try:
         return work()
     except NearmetalError as error:
         click.echo(f"nearmetal: {error}", err=True)
+    except BrokenPipeError:
+        pipes.fall_silent(sys.stdout)
+        return 128 + signal.SIGPIPE
     except OSError as error:
         click.echo(f"nearmetal: {error.strerror or error}", err=True)
     return ExitCode.OWN_FAILURE

@@ -81,6 +81,9 @@ def check_commands() -> None:
     missing = nearmetal("exec", "m", "--", "no-such-program")
     assert missing.returncode == 127
     assert b"no-such-program" in missing.stderr
+    unread = ["bash", "-c", '"$@" | head -1; exit ${PIPESTATUS[0]}', "bash", *command("exec", "m", "--", "yes")]
+    ended = subprocess.run(unread, capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (141, b"y\n", b"")
     assert nearmetal("ssh", "m", given=b"exit 5\n").returncode == 5
     status, shown = in_a_terminal("ssh", "m", typed=b"test -t 0 && echo is$((41+1)); exit 9\n")
     assert status == 9
@@ -107,6 +110,15 @@ def check_copies(folder: Path) -> None:
         ended = nearmetal("cp", source, target)
         assert ended.returncode == 3
         assert b"could not be copied" in ended.stderr
+    said = nearmetal("cp", str(tree), "m:/nosuch/x").stderr
+    assert b"there is no folder /nosuch/" in said
+    assert b"mktemp" not in said
+    done("exec", "m", "--", "touch", "/tmp/file")
+    assert b"there is a file of that name already" in nearmetal("cp", str(tree), "m:/tmp/file").stderr
+    (folder / "full/there").mkdir(parents=True)
+    ended = nearmetal("cp", "m:/root/there", str(folder / "full"))
+    assert ended.returncode == 2
+    assert b"remedy: remove it first" in ended.stderr
     assert not (folder / "x").exists()
     assert b".nearmetal-" not in done("exec", "m", "--", "ls", "-A", "/tmp", "/root")
     assert not list(folder.glob(".nearmetal-*"))
@@ -251,6 +263,10 @@ def check_one_that_ends_by_itself_is_lost(told: dict[str, Any], remove: tuple[st
     assert ended.returncode == 125
     assert b"it ended by itself" in ended.stderr
     assert b"nearmetal down m" in ended.stderr
+    for ends in (("m:/etc/hosts", "/nowhere"), (__file__, "m:/x")):
+        ended = nearmetal("cp", *ends)
+        assert ended.returncode == 3
+        assert b"nearmetal down m" in ended.stderr
     while Path(f"/proc/{told['keeper']}").exists():
         assert time.monotonic() < deadline, "its keeper goes on"
     done(*remove)

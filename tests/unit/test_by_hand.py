@@ -108,6 +108,14 @@ def test_a_command_s_own_status_is_passed_on_and_ours_is_125() -> None:
     assert "no terminal" not in refused(125, "exec", "../mock", "true")
 
 
+def test_that_nobody_reads_it_is_no_failure_of_ours() -> None:
+    nearmetal("up", "mock")
+    shell = 'head -c 4M /dev/zero | "$@" | head -c 1; exit ${PIPESTATUS[1]}'
+    words = ["bash", "-c", shell, "bash", sys.executable, "-m", "nearmetal", "exec", "mock", "--", "cat"]
+    ended = subprocess.run(words, capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (141, b"\0", b"")
+
+
 def test_a_file_there_and_back(tmp_path: Path) -> None:
     nearmetal("up", "mock")
     (tmp_path / "there").write_bytes(bytes(range(256)))
@@ -140,6 +148,7 @@ def test_what_a_killed_keeper_leaves_is_removed(by: list[str]) -> None:
     while listed()[0]["state"] != "lost":
         assert time.monotonic() < deadline
     assert "its keeper died" in refused(125, "exec", "mock", "--", "true")
+    assert "nearmetal down mock" in refused(3, "cp", "mock:/etc/x", "/nowhere")
     assert nearmetal(*by).returncode == 0
     assert listed() == []
     assert not list(Paths.default().state.glob("ledgers/*"))

@@ -25,7 +25,7 @@ from typing import IO
 from nearmetal import plugins
 from nearmetal.by_hand import doors
 from nearmetal.by_hand import kept as written
-from nearmetal.by_hand.enter import guarded_where_needed, require
+from nearmetal.by_hand.enter import guarded_where_needed, require, require_after
 from nearmetal.by_hand.kept import Kept
 from nearmetal.by_hand.unpacking import unpack
 from nearmetal.config import LIMITS
@@ -35,6 +35,7 @@ from nearmetal.model import Machine
 
 _REMOTE = re.compile(r"([A-Za-z0-9._-]{1,64}):(.*)", re.DOTALL)
 _HOME = "/root"
+_IS_THERE = "remove it first, or copy to another name"
 _CONTENT, _WHOLE = "content", "whole"
 
 # $1 the destination, $2 the name that the copy has where that is a folder. `whole` comes last in the stream, and only
@@ -45,11 +46,17 @@ destination=$1
 case $destination in */) [ -d "$destination" ] || {{ echo "there is no such folder" >&2; exit 1; }} ;; esac
 [ ! -d "$destination" ] || destination=${{destination%/}}/$2
 [ ! -d "$destination" ] || {{ echo "there is a folder of that name already" >&2; exit 1; }}
-folder=$(mktemp -d -- "${{destination%/*}}/.nearmetal-XXXXXX")
+into=${{destination%/*}}/
+[ -d "$into" ] || {{ echo "there is no folder $into; make it first" >&2; exit 1; }}
+folder=$(mktemp -d -- "$into.nearmetal-XXXXXX")
 trap 'rm -rf -- "$folder"' EXIT
 trap 'exit 1' HUP INT TERM
 tar -x -p --no-same-owner -C "$folder" -f -
 [ -e "$folder/{_WHOLE}" ] || {{ echo "the stream was cut off" >&2; exit 1; }}
+if [ -e "$destination" ] && [ -d "$folder/{_CONTENT}" ] && [ ! -L "$folder/{_CONTENT}" ]; then
+    echo "there is a file of that name already" >&2
+    exit 1
+fi
 mv -fT -- "$folder/{_CONTENT}" "$destination"
 """
 # A socket is what tar leaves out with a warning; all that is no file is named before anything is sent.
@@ -76,7 +83,7 @@ def place(text: str) -> Remote | None:
 
 
 def copy(source: str, destination: str) -> None:
-    """Between this host and a machine. BadInput, HostCannot; KeyboardInterrupt when told to end, once it is tidy."""
+    """Between this host and a machine. BadInput, HostCannot, MachineLost; KeyboardInterrupt, told to end, when tidy."""
     from_there, to_there = place(source), place(destination)
     if from_there and to_there:
         raise BadInput(
@@ -138,7 +145,8 @@ def _upload(source: Path, kept: Kept, path: str) -> None:
         except BaseException:
             _cut_off(process)
             raise
-        if process.wait() != 0:
+        if (status := process.wait()) != 0:
+            require_after(status, kept, door)
             raise _refused(kept, path, _tail(said))
 
 
@@ -180,6 +188,8 @@ def _download(kept: Kept, path: str, destination: Path) -> None:
         destination = destination / name
     if not destination.parent.is_dir():
         raise BadInput("there is no such folder", str(destination.parent), "make it, or copy to another")
+    if destination.is_dir() and not destination.is_symlink():
+        raise BadInput("there is a folder of that name already", str(destination), _IS_THERE)
     door = doors.of(kept)
     if door is None:
 
@@ -191,13 +201,17 @@ def _download(kept: Kept, path: str, destination: Path) -> None:
     folder = Path(tempfile.mkdtemp(prefix=".nearmetal-", dir=destination.parent))
     try:
         with guarded_where_needed(kept) as mark:
-            _receive(kept, door(["sh", "-c", _SEND, "send", path], mark=mark), path, folder)
+            status, said = _receive(door(["sh", "-c", _SEND, "send", path], mark=mark), folder)
+        if status != 0:
+            require_after(status, kept, door)
+            raise _refused(kept, path, said)
         _take_name(folder / name, destination)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _receive(kept: Kept, command: Sequence[str], path: str, folder: Path) -> None:
+def _receive(command: Sequence[str], folder: Path) -> tuple[int, str]:
+    """How the sender ended, and what it said; 1 where what it sent was not whole."""
     with _stderr() as said:
         sender = _start(command, said, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         assert sender.stdout is not None
@@ -211,15 +225,15 @@ def _receive(kept: Kept, command: Sequence[str], path: str, folder: Path) -> Non
             if isinstance(error, OSError):
                 raise HostCannot(f"it could not be written: {error.strerror}", str(folder.parent)) from None
             raise
-        if status != 0 or not whole:
-            raise _refused(kept, path, _tail(said))
+        return status or (0 if whole else 1), _tail(said)
 
 
 def _take_name(unpacked: Path, destination: Path) -> None:
     try:
         unpacked.replace(destination)
     except OSError as error:
-        raise HostCannot(f"it is there already, and not replaced: {error.strerror}", str(destination)) from None
+        what = f"it is there already, and not replaced: {error.strerror}"
+        raise HostCannot(what, str(destination), _IS_THERE) from None
 
 
 # ── Both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
