@@ -5,6 +5,7 @@ and the keeper of a machine that is to come up imports its own meanwhile.
 """
 
 import asyncio
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -45,7 +46,10 @@ def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bo
     if kept.address:
         console.print(f"  {kept.address} is its address on the lab's switch, nm-{kept.token}", soft_wrap=True)
     if (port := told(kept, "up").ssh_port) is not None:
-        console.print(f"  127.0.0.1:{port} leads to its SSH server", soft_wrap=True)
+        from nearmetal.by_hand.ssh_config import file
+
+        console.print(f"  127.0.0.1:{port} leads to its SSH server; for scp, rsync and others:", soft_wrap=True)
+        console.print(f"  ssh -F {shlex.quote(str(file()))} {kept.name}", soft_wrap=True)
 
 
 def down(name: str) -> int:

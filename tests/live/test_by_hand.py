@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from nearmetal.by_hand import kept
+from nearmetal.by_hand import kept, ssh_config
 from nearmetal.lab.image import Image
 from tests.live.remains import stays
 
@@ -292,6 +292,16 @@ def test_a_guest_that_powers_off_is_lost(lab_image: object) -> None:
         done("clean")
 
 
+def check_openssh_reaches_it(folder: Path) -> None:
+    config = ssh_config.file()
+    said = subprocess.check_output(["ssh", "-F", config, "m", "hostname; id -u"], stdin=subprocess.DEVNULL, timeout=60)
+    assert said.splitlines()[-1] == b"0"
+    (folder / "sent").write_bytes(b"by scp")
+    subprocess.run(["scp", "-q", "-F", config, folder / "sent", "m:/tmp/sent"], check=True, timeout=60)
+    subprocess.run(["scp", "-q", "-F", config, "m:/tmp/sent", folder / "again"], check=True, timeout=60)
+    assert (folder / "again").read_bytes() == b"by scp"
+
+
 @pytest.mark.long
 def test_a_guest(lab_image: object, tmp_path: Path) -> None:
     """One boot for all."""
@@ -303,10 +313,12 @@ def test_a_guest(lab_image: object, tmp_path: Path) -> None:
         check_rights_and_devices_stay_there(tmp_path)
         check_a_pull_that_is_cut_off(tmp_path / "pulled", signal.SIGTERM)
         check_a_pull_that_is_cut_off(tmp_path / "pulled", signal.SIGKILL)
+        check_openssh_reaches_it(tmp_path)
         os.kill(told["keeper"], signal.SIGKILL)
         ended = nearmetal("exec", "m", "--", "true")
         assert ended.returncode == 125
         assert b"its keeper died" in ended.stderr
     finally:
         done("clean")
+    assert not kept.ssh_config("m").exists()
     assert stays(told["switch"].removeprefix("nm-")) == []

@@ -64,7 +64,7 @@ def test_names_are_found_by_themselves_and_refused_when_taken() -> None:
     assert "nearmetal down mock-2" in refused(2, "up", "mock", "--name", "mock-2")
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a b", "ä", "a\n", "x" * 65])
+@pytest.mark.parametrize("name", ["", "a/b", "a b", "ä", "a\n", "x" * 65, "-x", "--help"])
 def test_what_cannot_be_a_name(name: str) -> None:
     with pytest.raises(BadInput, match="cannot be a machine's name"):
         kept.check_name(name)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal import hosts, plugins
-from nearmetal.by_hand import alive
+from nearmetal.by_hand import alive, ssh_config
 from nearmetal.by_hand import kept as written
 from nearmetal.by_hand.kept import Kept
 from nearmetal.by_hand.wanted import Wanted, cpuset, refuse_what_cannot_be, wanted
@@ -92,6 +92,7 @@ async def _make(want: Wanted, kept: Kept, lab: Lab) -> Handle:
     machine = await lab.attach(handle)
     up = kept.model_copy(update={"handle": handle, "cpus": cpus, "address": machine.address})
     written.save(up)
+    ssh_config.write(up)
     tell(up=up.model_dump(mode="json"))
     _to_nobody()
     return handle

@@ -14,7 +14,7 @@ from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Frozen, Handle, MachineSpec
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_NAME = re.compile(r"(?!-)[A-Za-z0-9._-]{1,64}")
 
 
 class Ended(Exception):
@@ -53,6 +53,11 @@ def log(name: str) -> Path:
     return folder() / f"{name}.log"
 
 
+def ssh_config(name: str) -> Path:
+    """How OpenSSH's programs reach a machine."""
+    return folder() / f"{name}.ssh_config"
+
+
 def _file(name: str) -> Path:
     return folder() / f"{name}.json"
 
@@ -61,7 +66,8 @@ def check_name(name: str) -> None:
     """BadInput for what cannot be a machine's name."""
     if not _NAME.fullmatch(name):
         raise BadInput(
-            f"{name[:100]!r} cannot be a machine's name", remedy="use letters, digits, '.', '_' and '-', at most 64"
+            f"{name[:100]!r} cannot be a machine's name",
+            remedy="use letters, digits, '.', '_' and, not first, '-', at most 64",
         )
 
 
@@ -108,6 +114,7 @@ def forget(name: str) -> None:
     """Idempotent."""
     _file(name).unlink(missing_ok=True)
     log(name).unlink(missing_ok=True)
+    ssh_config(name).unlink(missing_ok=True)
 
 
 @contextmanager
