@@ -79,12 +79,13 @@ def execute(name: str, argv: Sequence[str]) -> int:
     return own_failures_apart(lambda: enter.run(find(name), argv))
 
 
-def shell(name: str) -> int:
-    """With a terminal where we have one ourselves; else what stdin says is run."""
+def shell(name: str, command: Sequence[str] = ()) -> int:
+    """With a terminal where we have one ourselves; else, and without a command, what stdin says is run."""
     from nearmetal.by_hand import doors, enter
     from nearmetal.by_hand.kept import find
 
-    return own_failures_apart(lambda: enter.run(find(name), doors.SHELL, terminal=sys.stdin.isatty()))
+    argv = [*doors.SHELL, *(["-c", " ".join(command)] if command else [])]
+    return own_failures_apart(lambda: enter.run(find(name), argv, terminal=sys.stdin.isatty()))
 
 
 def own_failures_apart(work: Callable[[], int]) -> int:

@@ -85,6 +85,11 @@ def check_commands() -> None:
     ended = subprocess.run(unread, capture_output=True, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (141, b"y\n", b"")
     assert nearmetal("ssh", "m", given=b"exit 5\n").returncode == 5
+    ended = nearmetal("ssh", "m", "echo", "a  b;", "test ! -t 0 && echo $((41+1)); exit 7")
+    assert (ended.returncode, ended.stdout) == (7, b"a b\n42\n")
+    status, shown = in_a_terminal("ssh", "m", "test -t 0 && echo is$((41+1)); exit 8", typed=b"")
+    assert status == 8
+    assert b"is42" in shown
     status, shown = in_a_terminal("ssh", "m", typed=b"test -t 0 && echo is$((41+1)); exit 9\n")
     assert status == 9
     assert b"is42" in shown

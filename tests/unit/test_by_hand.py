@@ -19,6 +19,8 @@ from nearmetal.by_hand.copying import Remote, place
 from nearmetal.by_hand.wanted import wanted
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
+from nearmetal.lab.image import Recipe
+from tests.unit.test_image_store import finished
 
 
 def nearmetal(*words: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
@@ -86,6 +88,13 @@ def test_what_a_machine_cannot_be_given(setting: str, hint: str) -> None:
         wanted("mock", [setting])
 
 
+@pytest.mark.parametrize(("kind", "key"), [("host", "disk=ide"), ("docker", "accel=kvm"), ("host", "nic=e1000")])
+def test_what_means_nothing_to_a_machine(kind: str, key: str) -> None:
+    with pytest.raises(BadInput, match=f"machine.{key.partition('=')[0]} means nothing"):
+        wanted(kind, ["machine.vcpus=1", f"machine.{key}"])
+    assert wanted("qemu", [f"machine.{key}"])
+
+
 def test_an_environment_that_is_none() -> None:
     assert "mock" in refused(2, "up", "mocc", "--name", "../x")
     with pytest.raises(BadInput, match="there is no environment"):
@@ -128,6 +137,16 @@ def test_a_file_there_and_back(tmp_path: Path) -> None:
     refused(2, "cp", str(tmp_path / "there"), "mocc:/etc/x")
     refused(2, "cp", str(tmp_path / "there"), str(tmp_path / "back"))
     refused(2, "cp", "mock:/etc/x", "mock:/etc/y")
+
+
+def test_an_image_of_which_a_machine_is_up_stays() -> None:
+    folder = finished(Paths.default().cache, Recipe(name="mine"))
+    nearmetal("up", "mock", "--set", "machine.image=mine")
+    assert "mock is up" in refused(3, "image", "rm", "mine")
+    assert (folder / "manifest.json").exists()
+    nearmetal("down", "mock")
+    assert nearmetal("image", "rm", "mine").returncode == 0
+    assert not folder.exists()
 
 
 def test_where_a_path_is() -> None:
