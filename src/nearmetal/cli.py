@@ -218,13 +218,17 @@ def execute(name: str, command: tuple[str, ...]) -> int:
     return commands_by_hand.execute(name, command[1:] if command[0] == "--" else command)
 
 
-@cli.command()
+@cli.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("name")
-def ssh(name: str) -> int:
-    """Open a shell in a machine that is up."""
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def ssh(name: str, command: tuple[str, ...]) -> int:
+    """Open a shell in a machine that is up.
+
+    Or have the shell run a COMMAND there, its words joined by spaces, as ssh does. With a terminal where stdin is one.
+    """
     from nearmetal import commands_by_hand
 
-    return commands_by_hand.shell(name)
+    return commands_by_hand.shell(name, command[1:] if command[:1] == ("--",) else command)
 
 
 @cli.command("cp")

@@ -5,13 +5,16 @@ and the keeper of a machine that is to come up imports its own meanwhile.
 """
 
 import asyncio
+import shlex
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import click
 
-from nearmetal.errors import ExitCode, NearmetalError
+from nearmetal import pipes
+from nearmetal.errors import ExitCode, HostCannot, MachineError, NearmetalError
 from nearmetal.printing import console_for, print_json
 from nearmetal.units import show_size
 
@@ -43,7 +46,10 @@ def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bo
     if kept.address:
         console.print(f"  {kept.address} is its address on the lab's switch, nm-{kept.token}", soft_wrap=True)
     if (port := told(kept, "up").ssh_port) is not None:
-        console.print(f"  127.0.0.1:{port} leads to its SSH server", soft_wrap=True)
+        from nearmetal.by_hand.ssh_config import file
+
+        console.print(f"  127.0.0.1:{port} leads to its SSH server; for scp, rsync and others:", soft_wrap=True)
+        console.print(f"  ssh -F {shlex.quote(str(file()))} {kept.name}", soft_wrap=True)
 
 
 def down(name: str) -> int:
@@ -60,7 +66,10 @@ def down(name: str) -> int:
 def copy(source: str, destination: str) -> None:
     from nearmetal.by_hand.copying import copy as carry
 
-    carry(source, destination)
+    try:
+        carry(source, destination)
+    except MachineError as error:
+        raise HostCannot(error.what, error.where, error.remedy) from None
 
 
 def execute(name: str, argv: Sequence[str]) -> int:
@@ -70,20 +79,25 @@ def execute(name: str, argv: Sequence[str]) -> int:
     return own_failures_apart(lambda: enter.run(find(name), argv))
 
 
-def shell(name: str) -> int:
-    """With a terminal where we have one ourselves; else what stdin says is run."""
+def shell(name: str, command: Sequence[str] = ()) -> int:
+    """With a terminal where we have one ourselves; else, and without a command, what stdin says is run."""
     from nearmetal.by_hand import doors, enter
     from nearmetal.by_hand.kept import find
 
-    return own_failures_apart(lambda: enter.run(find(name), doors.SHELL, terminal=sys.stdin.isatty()))
+    argv = [*doors.SHELL, *(["-c", " ".join(command)] if command else [])]
+    return own_failures_apart(lambda: enter.run(find(name), argv, terminal=sys.stdin.isatty()))
 
 
 def own_failures_apart(work: Callable[[], int]) -> int:
-    """A command's own status may be any, so what goes wrong with us has one status of its own."""
+    """A command's own status may be any, so what goes wrong with us has one status of its own; that nobody reads what
+    a command says is not ours."""
     try:
         return work()
     except NearmetalError as error:
         click.echo(f"nearmetal: {error}", err=True)
+    except BrokenPipeError:
+        pipes.fall_silent(sys.stdout)
+        return 128 + signal.SIGPIPE
     except OSError as error:
         click.echo(f"nearmetal: {error.strerror or error}", err=True)
     return ExitCode.OWN_FAILURE
@@ -104,7 +118,7 @@ def machines() -> "list[MachineUp]":
 
 
 async def _state(kept: "Kept") -> Literal["starting", "up", "lost"]:
-    if not await kept.has_keeper():
+    if await kept.is_lost():
         return "lost"
     return "up" if kept.handle else "starting"
 
@@ -122,4 +136,4 @@ def print_machines(listed: "Sequence[MachineUp]") -> None:
     console = console_for(False)
     console.print(table)
     if any(one.state == "lost" for one in listed):
-        console.print("lost: its keeper died, and the machine with it; remove the rest by: nearmetal clean")
+        console.print("lost: it ended by itself, or its keeper died, and it too; remove the rest by: nearmetal clean")

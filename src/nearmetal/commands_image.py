@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
+from nearmetal.by_hand.kept import everything
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab import image, machine
@@ -82,5 +83,18 @@ def box(name: str, out: Path | None, as_json: bool) -> None:
 
 
 def rm(name: str) -> None:
-    for removed in image.rm(Paths.default().cache, name):
+    for removed in image.rm(Paths.default().cache, name, _who):
         click.echo(f"removed {removed.name} {removed.digest[:12]}")
+
+
+def _who(process: int) -> str:
+    """Who holds an image: a machine by its name, a run by its command."""
+    for kept in everything():
+        if kept.keeper == process:
+            return f"{kept.name} is up"
+    try:
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        words = []
+    command = shlex.join(word.decode("utf-8", "replace") for word in words[:-1])
+    return f"process {process} ({command[:200]})"

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 
 class Patient:
@@ -16,7 +16,7 @@ class Patient:
         try:
             return self._stream.write(text)
         except BrokenPipeError:
-            self._fall_silent()
+            fall_silent(self._stream)
             return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -27,17 +27,36 @@ class Patient:
         try:
             self._stream.flush()
         except BrokenPipeError:
-            self._fall_silent()
-
-    def _fall_silent(self) -> None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self._stream.fileno())
-        os.close(nowhere)
+            fall_silent(self._stream)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
+def fall_silent(stream: TextIO) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def write_whole(stream: IO[bytes], content: bytes) -> None:
+    """Where Python was told not to buffer (PYTHONUNBUFFERED), a write may take less than it was given."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[stream.write(rest) :]
+    stream.flush()
+
+
 def be_patient() -> None:
-    """Have both of this process's outputs so."""
+    """Have both of this process's outputs so. Standard streams that are closed lead nowhere.
+
+    Left closed, their numbers would be given to the next files that are opened, and what is said would go there.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+            os.set_inheritable(nowhere, True)
+            setattr(sys, name, open(nowhere, "w" if number else "r", closefd=False))  # noqa: SIM115
     sys.stdout, sys.stderr = Patient(sys.stdout), Patient(sys.stderr)

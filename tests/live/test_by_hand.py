@@ -3,7 +3,9 @@
 import json
 import os
 import pty
+import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -13,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from nearmetal.by_hand import kept, ssh_config
+from nearmetal.lab.image import Image
 from tests.live.remains import stays
 
 pytestmark = pytest.mark.live
@@ -77,7 +81,15 @@ def check_commands() -> None:
     missing = nearmetal("exec", "m", "--", "no-such-program")
     assert missing.returncode == 127
     assert b"no-such-program" in missing.stderr
+    unread = ["bash", "-c", '"$@" | head -1; exit ${PIPESTATUS[0]}', "bash", *command("exec", "m", "--", "yes")]
+    ended = subprocess.run(unread, capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (141, b"y\n", b"")
     assert nearmetal("ssh", "m", given=b"exit 5\n").returncode == 5
+    ended = nearmetal("ssh", "m", "echo", "a  b;", "test ! -t 0 && echo $((41+1)); exit 7")
+    assert (ended.returncode, ended.stdout) == (7, b"a b\n42\n")
+    status, shown = in_a_terminal("ssh", "m", "test -t 0 && echo is$((41+1)); exit 8", typed=b"")
+    assert status == 8
+    assert b"is42" in shown
     status, shown = in_a_terminal("ssh", "m", typed=b"test -t 0 && echo is$((41+1)); exit 9\n")
     assert status == 9
     assert b"is42" in shown
@@ -103,14 +115,68 @@ def check_copies(folder: Path) -> None:
         ended = nearmetal("cp", source, target)
         assert ended.returncode == 3
         assert b"could not be copied" in ended.stderr
+    said = nearmetal("cp", str(tree), "m:/nosuch/x").stderr
+    assert b"there is no folder /nosuch/" in said
+    assert b"mktemp" not in said
+    done("exec", "m", "--", "touch", "/tmp/file")
+    assert b"there is a file of that name already" in nearmetal("cp", str(tree), "m:/tmp/file").stderr
+    (folder / "full/there").mkdir(parents=True)
+    ended = nearmetal("cp", "m:/root/there", str(folder / "full"))
+    assert ended.returncode == 2
+    assert b"remedy: remove it first" in ended.stderr
     assert not (folder / "x").exists()
     assert b".nearmetal-" not in done("exec", "m", "--", "ls", "-A", "/tmp", "/root")
     assert not list(folder.glob(".nearmetal-*"))
 
 
+_ODD = """
+cp /bin/true /tmp/suid && chown nobody:nogroup /tmp/suid && chmod 6755 /tmp/suid
+mkdir /tmp/odd && mkfifo /tmp/odd/fifo
+"""
+
+
+def check_rights_and_devices_stay_there(folder: Path) -> None:
+    done("exec", "m", "--", "sh", "-ec", _ODD)
+    done("cp", "m:/tmp/suid", str(folder))
+    came = (folder / "suid").stat()
+    assert (stat.S_IMODE(came.st_mode), came.st_uid, came.st_gid) == (0o755, os.geteuid(), os.getegid())
+    for source, named in (("m:/dev/zero", b"/dev/zero"), ("m:/tmp/odd", b"/tmp/odd/fifo")):
+        ended = nearmetal("cp", source, str(folder / "zz"))
+        assert ended.returncode == 3
+        assert named in ended.stderr
+    assert not (folder / "zz").exists()
+    assert not list(folder.glob(".nearmetal-*"))
+
+
+def check_a_pull_that_is_cut_off(folder: Path, number: signal.Signals) -> None:
+    folder.mkdir()
+    done("exec", "m", "--", "truncate", "-s", "8G", "/root/vast")
+    with subprocess.Popen(command("cp", "m:/root/vast", str(folder))) as running:
+        deadline = time.monotonic() + 30
+        while not any(file.stat().st_size > 2**20 for file in folder.glob(".nearmetal-*/vast")):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        running.send_signal(number)
+        assert running.wait(30) == (-9 if number == signal.SIGKILL else 4)
+    left = list(folder.rglob("vast"))
+    assert left == [] or number == signal.SIGKILL
+    assert not (folder / "vast").exists()
+    sizes = [file.stat().st_size for file in left]
+    deadline = time.monotonic() + 15
+    while b"vast" in done(
+        "exec", "m", "--", "sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | grep -a 'tar.*-[c]'; :"
+    ):
+        assert time.monotonic() < deadline, "it goes on there"
+    assert [file.stat().st_size for file in left] == sizes
+    shutil.rmtree(folder)
+
+
 def test_commands_and_copies(machine: dict[str, Any], tmp_path: Path) -> None:
     check_commands()
     check_copies(tmp_path)
+    check_rights_and_devices_stay_there(tmp_path)
+    check_a_pull_that_is_cut_off(tmp_path / "pulled", signal.SIGTERM)
+    check_a_pull_that_is_cut_off(tmp_path / "pulled", signal.SIGKILL)
 
 
 def test_output_comes_while_the_program_goes_on(machine: dict[str, Any]) -> None:
@@ -158,6 +224,26 @@ def test_a_killed_keeper_takes_its_machine_along_and_clean_removes_the_rest(mach
     assert stays(machine["switch"].removeprefix("nm-")) == []
 
 
+def test_an_image_stays_while_a_machine_of_it_is_up(
+    lab_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own/cache/images" / lab_image.folder.name
+    own.parent.mkdir(parents=True)
+    subprocess.run(["cp", "-a", "--reflink=auto", lab_image.folder, own], check=True)
+    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "own"))
+    up("host")
+    try:
+        for name in ("lab", lab_image.digest[:12]):
+            refused = nearmetal("image", "rm", name)
+            assert refused.returncode == 3
+            assert b"m is up" in refused.stderr
+        assert done("exec", "m", "--", "id", "-u") == b"0\n"
+    finally:
+        done("down", "m")
+    assert b"removed lab" in done("image", "rm", "lab")
+    assert not own.exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_copy_that_is_cut_off_leaves_no_half_file(
     machine: dict[str, Any], tmp_path: Path, number: signal.Signals
@@ -174,6 +260,53 @@ def test_a_copy_that_is_cut_off_leaves_no_half_file(
     assert b"large" not in done("exec", "m", "--", "ls", "-A", "/root").split()
 
 
+def check_one_that_ends_by_itself_is_lost(told: dict[str, Any], remove: tuple[str, ...]) -> None:
+    deadline = time.monotonic() + 30
+    while json.loads(done("ls", "--json"))["machines"][0]["state"] != "lost":
+        assert time.monotonic() < deadline
+    ended = nearmetal("exec", "m", "--", "true")
+    assert ended.returncode == 125
+    assert b"it ended by itself" in ended.stderr
+    assert b"nearmetal down m" in ended.stderr
+    for ends in (("m:/etc/hosts", "/nowhere"), (__file__, "m:/x")):
+        ended = nearmetal("cp", *ends)
+        assert ended.returncode == 3
+        assert b"nearmetal down m" in ended.stderr
+    while Path(f"/proc/{told['keeper']}").exists():
+        assert time.monotonic() < deadline, "its keeper goes on"
+    done(*remove)
+    assert json.loads(done("ls", "--json"))["machines"] == []
+    assert stays(told["switch"].removeprefix("nm-")) == []
+
+
+@pytest.mark.parametrize("remove", [("down", "m"), ("clean",)])
+def test_a_machine_that_ends_by_itself_is_lost(machine: dict[str, Any], remove: tuple[str, ...]) -> None:
+    handle = kept.find("m").handle
+    assert handle is not None
+    os.kill(handle.data["first"]["pid"], signal.SIGKILL)
+    check_one_that_ends_by_itself_is_lost(machine, remove)
+
+
+@pytest.mark.long
+def test_a_guest_that_powers_off_is_lost(lab_image: object) -> None:
+    told = up("qemu")
+    try:
+        nearmetal("exec", "m", "--", "sh", "-c", "echo o >/proc/sysrq-trigger")
+        check_one_that_ends_by_itself_is_lost(told, ("down", "m"))
+    finally:
+        done("clean")
+
+
+def check_openssh_reaches_it(folder: Path) -> None:
+    config = ssh_config.file()
+    said = subprocess.check_output(["ssh", "-F", config, "m", "hostname; id -u"], stdin=subprocess.DEVNULL, timeout=60)
+    assert said.splitlines()[-1] == b"0"
+    (folder / "sent").write_bytes(b"by scp")
+    subprocess.run(["scp", "-q", "-F", config, folder / "sent", "m:/tmp/sent"], check=True, timeout=60)
+    subprocess.run(["scp", "-q", "-F", config, "m:/tmp/sent", folder / "again"], check=True, timeout=60)
+    assert (folder / "again").read_bytes() == b"by scp"
+
+
 @pytest.mark.long
 def test_a_guest(lab_image: object, tmp_path: Path) -> None:
     """One boot for all."""
@@ -182,10 +315,15 @@ def test_a_guest(lab_image: object, tmp_path: Path) -> None:
         assert told["ssh_port"]
         check_commands()
         check_copies(tmp_path)
+        check_rights_and_devices_stay_there(tmp_path)
+        check_a_pull_that_is_cut_off(tmp_path / "pulled", signal.SIGTERM)
+        check_a_pull_that_is_cut_off(tmp_path / "pulled", signal.SIGKILL)
+        check_openssh_reaches_it(tmp_path)
         os.kill(told["keeper"], signal.SIGKILL)
         ended = nearmetal("exec", "m", "--", "true")
         assert ended.returncode == 125
         assert b"its keeper died" in ended.stderr
     finally:
         done("clean")
+    assert not kept.ssh_config("m").exists()
     assert stays(told["switch"].removeprefix("nm-")) == []

@@ -19,6 +19,8 @@ from nearmetal.by_hand.copying import Remote, place
 from nearmetal.by_hand.wanted import wanted
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
+from nearmetal.lab.image import Recipe
+from tests.unit.test_image_store import finished
 
 
 def nearmetal(*words: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
@@ -64,7 +66,7 @@ def test_names_are_found_by_themselves_and_refused_when_taken() -> None:
     assert "nearmetal down mock-2" in refused(2, "up", "mock", "--name", "mock-2")
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a b", "ä", "a\n", "x" * 65])
+@pytest.mark.parametrize("name", ["", "a/b", "a b", "ä", "a\n", "x" * 65, "-x", "--help"])
 def test_what_cannot_be_a_name(name: str) -> None:
     with pytest.raises(BadInput, match="cannot be a machine's name"):
         kept.check_name(name)
@@ -84,6 +86,13 @@ def test_what_cannot_be_a_name(name: str) -> None:
 def test_what_a_machine_cannot_be_given(setting: str, hint: str) -> None:
     with pytest.raises(BadInput, match=hint):
         wanted("mock", [setting])
+
+
+@pytest.mark.parametrize(("kind", "key"), [("host", "disk=ide"), ("docker", "accel=kvm"), ("host", "nic=e1000")])
+def test_what_means_nothing_to_a_machine(kind: str, key: str) -> None:
+    with pytest.raises(BadInput, match=f"machine.{key.partition('=')[0]} means nothing"):
+        wanted(kind, ["machine.vcpus=1", f"machine.{key}"])
+    assert wanted("qemu", [f"machine.{key}"])
 
 
 def test_an_environment_that_is_none() -> None:
@@ -108,6 +117,14 @@ def test_a_command_s_own_status_is_passed_on_and_ours_is_125() -> None:
     assert "no terminal" not in refused(125, "exec", "../mock", "true")
 
 
+def test_that_nobody_reads_it_is_no_failure_of_ours() -> None:
+    nearmetal("up", "mock")
+    shell = 'head -c 4M /dev/zero | "$@" | head -c 1; exit ${PIPESTATUS[1]}'
+    words = ["bash", "-c", shell, "bash", sys.executable, "-m", "nearmetal", "exec", "mock", "--", "cat"]
+    ended = subprocess.run(words, capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (141, b"\0", b"")
+
+
 def test_a_file_there_and_back(tmp_path: Path) -> None:
     nearmetal("up", "mock")
     (tmp_path / "there").write_bytes(bytes(range(256)))
@@ -120,6 +137,16 @@ def test_a_file_there_and_back(tmp_path: Path) -> None:
     refused(2, "cp", str(tmp_path / "there"), "mocc:/etc/x")
     refused(2, "cp", str(tmp_path / "there"), str(tmp_path / "back"))
     refused(2, "cp", "mock:/etc/x", "mock:/etc/y")
+
+
+def test_an_image_of_which_a_machine_is_up_stays() -> None:
+    folder = finished(Paths.default().cache, Recipe(name="mine"))
+    nearmetal("up", "mock", "--set", "machine.image=mine")
+    assert "mock is up" in refused(3, "image", "rm", "mine")
+    assert (folder / "manifest.json").exists()
+    nearmetal("down", "mock")
+    assert nearmetal("image", "rm", "mine").returncode == 0
+    assert not folder.exists()
 
 
 def test_where_a_path_is() -> None:
@@ -140,6 +167,7 @@ def test_what_a_killed_keeper_leaves_is_removed(by: list[str]) -> None:
     while listed()[0]["state"] != "lost":
         assert time.monotonic() < deadline
     assert "its keeper died" in refused(125, "exec", "mock", "--", "true")
+    assert "nearmetal down mock" in refused(3, "cp", "mock:/etc/x", "/nowhere")
     assert nearmetal(*by).returncode == 0
     assert listed() == []
     assert not list(Paths.default().state.glob("ledgers/*"))

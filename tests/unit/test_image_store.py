@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.image import Image, Recipe, build, ls, newest, rm, store
+from nearmetal.lab.image import Image, Recipe, build, hold, ls, newest, rm, store
 
 PARTS = {"rootfs.tar": b"tar", "root.qcow2": b"disk", "vmlinux": b"kernel", "initrd": b"initrd"}
 
@@ -55,6 +55,21 @@ def test_an_image_with_a_part_cut_short_is_none(tmp_path: Path) -> None:
 def test_rubbish_for_a_manifest_is_no_image(tmp_path: Path, content: str) -> None:
     (finished(tmp_path, Recipe()) / "manifest.json").write_text(content)
     assert ls(tmp_path) == []
+
+
+def test_an_image_that_is_held_stays_and_who_holds_it_is_named(tmp_path: Path) -> None:
+    finished(tmp_path, Recipe())
+    finished(tmp_path, Recipe(name="mine"))
+    finished(tmp_path, Recipe(name="mine", packages=("curl",)))
+    lab, one, _ = ls(tmp_path)
+    with hold(lab), hold(lab), hold(one):
+        for name in ("lab", "mine"):
+            with pytest.raises(HostCannot, match=f"made of this image: me {os.getpid()}"):
+                rm(tmp_path, name, lambda process: f"me {process}")
+        assert len(ls(tmp_path)) == 3
+    assert len(rm(tmp_path, "mine")) == 2
+    with pytest.raises(HostCannot, match="being removed"):
+        hold(one)
 
 
 def test_an_empty_cache_has_no_images(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ use crate::launch::variable;
 use crate::program::OWN_FAILURE;
 
 const PIECE: usize = 64 << 10;
+/// As a shell tells that SIGPIPE ended a program: a pipe's reader that goes away is no failure of ours.
+const BROKEN_PIPE: u8 = 128 + 13;
 /// QEMU accepts a connection whether or not its guest does.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -25,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// It finds exactly the environment that is given, and is killed, with its process group, when this process ends.
 ///
 /// Exit status: the program's, or 128 plus the signal that killed it; 127 when it was not found, 126 when it cannot be
-/// executed, 125 when there was no asking.
+/// executed, 125 when there was no asking, 141 when nobody reads any more what it says.
 #[derive(clap::Args)]
 pub struct Args {
     /// Where the agent listens
@@ -93,8 +95,8 @@ fn receive(reader: &mut impl Read) -> anyhow::Result<u8> {
         let (letter, content) =
             frames::next(reader).context("the guest is gone, and the program with it")?;
         match letter {
-            frames::OUTPUT => all(&mut io::stdout(), &content)?,
-            frames::ERRORS => all(&mut io::stderr(), &content)?,
+            frames::OUTPUT if !all(&mut io::stdout(), &content)? => return Ok(BROKEN_PIPE),
+            frames::ERRORS if !all(&mut io::stderr(), &content)? => return Ok(BROKEN_PIPE),
             frames::ENDED => return Ok(content.first().copied().unwrap_or_default()),
             frames::REFUSED => bail!("{}", String::from_utf8_lossy(&content)),
             _ => {}
@@ -102,10 +104,12 @@ fn receive(reader: &mut impl Read) -> anyhow::Result<u8> {
     }
 }
 
-/// At once: whoever reads it may wait for less than a line.
-fn all(stream: &mut impl Write, content: &[u8]) -> anyhow::Result<()> {
-    stream
-        .write_all(content)
-        .and_then(|()| stream.flush())
-        .context("nobody reads what it says any more")
+/// At once: whoever reads it may wait for less than a line. Whether anybody reads it.
+fn all(stream: &mut impl Write, content: &[u8]) -> anyhow::Result<bool> {
+    match stream.write_all(content).and_then(|()| stream.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written
+            .map(|()| true)
+            .context("what it says cannot be written"),
+    }
 }

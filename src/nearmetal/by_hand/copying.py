@@ -1,7 +1,7 @@
 """Copying files and folders between this host and a machine that is up: as one tar stream, of any length.
 
 On either side it is unpacked beside its destination and takes its name only when all of it is there, so that a copy
-that is cut off in the middle leaves no half file under that name.
+that is cut off in the middle leaves no half file under that name. What comes from a machine is unpacked by `unpacking`.
 """
 
 import asyncio
@@ -10,21 +10,24 @@ import posixpath
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 from nearmetal import plugins
 from nearmetal.by_hand import doors
 from nearmetal.by_hand import kept as written
-from nearmetal.by_hand.enter import require_keeper
+from nearmetal.by_hand.enter import guarded_where_needed, require, require_after
 from nearmetal.by_hand.kept import Kept
+from nearmetal.by_hand.unpacking import unpack
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
 from nearmetal.lab.sites import opener
@@ -32,6 +35,7 @@ from nearmetal.model import Machine
 
 _REMOTE = re.compile(r"([A-Za-z0-9._-]{1,64}):(.*)", re.DOTALL)
 _HOME = "/root"
+_IS_THERE = "remove it first, or copy to another name"
 _CONTENT, _WHOLE = "content", "whole"
 
 # $1 the destination, $2 the name that the copy has where that is a folder. `whole` comes last in the stream, and only
@@ -42,15 +46,24 @@ destination=$1
 case $destination in */) [ -d "$destination" ] || {{ echo "there is no such folder" >&2; exit 1; }} ;; esac
 [ ! -d "$destination" ] || destination=${{destination%/}}/$2
 [ ! -d "$destination" ] || {{ echo "there is a folder of that name already" >&2; exit 1; }}
-folder=$(mktemp -d -- "${{destination%/*}}/.nearmetal-XXXXXX")
+into=${{destination%/*}}/
+[ -d "$into" ] || {{ echo "there is no folder $into; make it first" >&2; exit 1; }}
+folder=$(mktemp -d -- "$into.nearmetal-XXXXXX")
 trap 'rm -rf -- "$folder"' EXIT
 trap 'exit 1' HUP INT TERM
 tar -x -p --no-same-owner -C "$folder" -f -
 [ -e "$folder/{_WHOLE}" ] || {{ echo "the stream was cut off" >&2; exit 1; }}
+if [ -e "$destination" ] && [ -d "$folder/{_CONTENT}" ] && [ ! -L "$folder/{_CONTENT}" ]; then
+    echo "there is a file of that name already" >&2
+    exit 1
+fi
 mv -fT -- "$folder/{_CONTENT}" "$destination"
 """
+# A socket is what tar leaves out with a warning; all that is no file is named before anything is sent.
 _SEND = """
 [ -e "$1" ] || [ -L "$1" ] || { echo "there is no such file" >&2; exit 1; }
+odd=$(find "$1" ! -type f ! -type d ! -type l -print 2>/dev/null | head -n 3)
+[ -z "$odd" ] || { echo "device nodes, sockets and FIFOs are not copied: $odd" >&2; exit 1; }
 exec tar -c -f - -C "${1%/*}/" "./${1##*/}"
 """
 
@@ -70,23 +83,42 @@ def place(text: str) -> Remote | None:
 
 
 def copy(source: str, destination: str) -> None:
-    """Between this host and a machine. BadInput, HostCannot."""
+    """Between this host and a machine. BadInput, HostCannot, MachineLost; KeyboardInterrupt, told to end, when tidy."""
     from_there, to_there = place(source), place(destination)
     if from_there and to_there:
         raise BadInput(
             "both are in machines", f"{source} and {destination}", "copy to this host first, and from here on"
         )
-    if to_there:
-        _upload(Path(source), _kept(to_there), to_there.path)
-    elif from_there:
-        _download(_kept(from_there), from_there.path, Path(destination))
-    else:
-        raise BadInput("neither is in a machine", f"{source} and {destination}", "write one of them as NAME:PATH")
+    with _tidy_when_told_to_end():
+        if to_there:
+            _upload(Path(source), _kept(to_there), to_there.path)
+        elif from_there:
+            _download(_kept(from_there), from_there.path, Path(destination))
+        else:
+            raise BadInput("neither is in a machine", f"{source} and {destination}", "write one of them as NAME:PATH")
+
+
+@contextmanager
+def _tidy_when_told_to_end() -> Iterator[None]:
+    """What ends a program ends us as Ctrl-C does: what was begun is removed. Once only, or that would be cut off."""
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for one in numbers:
+            signal.signal(one, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _kept(remote: Remote) -> Kept:
     kept = written.find(remote.name)
-    asyncio.run(require_keeper(kept))
+    asyncio.run(require(kept))
     return kept
 
 
@@ -101,8 +133,9 @@ def _upload(source: Path, kept: Kept, path: str) -> None:
     if door is None:
         _whole_file(kept, source, lambda machine: machine.put(source.read_bytes(), path))
         return
-    with _stderr() as said:
-        process = _start(door(["sh", "-c", _RECEIVE, "receive", path, name]), said, stdin=subprocess.PIPE)
+    with guarded_where_needed(kept) as mark, _stderr() as said:
+        command = door(["sh", "-c", _RECEIVE, "receive", path, name], mark=mark)
+        process = _start(command, said, stdin=subprocess.PIPE)
         assert process.stdin is not None
         try:
             _send(source, process.stdin)
@@ -112,7 +145,8 @@ def _upload(source: Path, kept: Kept, path: str) -> None:
         except BaseException:
             _cut_off(process)
             raise
-        if process.wait() != 0:
+        if (status := process.wait()) != 0:
+            require_after(status, kept, door)
             raise _refused(kept, path, _tail(said))
 
 
@@ -154,6 +188,8 @@ def _download(kept: Kept, path: str, destination: Path) -> None:
         destination = destination / name
     if not destination.parent.is_dir():
         raise BadInput("there is no such folder", str(destination.parent), "make it, or copy to another")
+    if destination.is_dir() and not destination.is_symlink():
+        raise BadInput("there is a folder of that name already", str(destination), _IS_THERE)
     door = doors.of(kept)
     if door is None:
 
@@ -164,37 +200,40 @@ def _download(kept: Kept, path: str, destination: Path) -> None:
         return
     folder = Path(tempfile.mkdtemp(prefix=".nearmetal-", dir=destination.parent))
     try:
-        _receive(kept, door(["sh", "-c", _SEND, "send", path]), path, folder)
+        with guarded_where_needed(kept) as mark:
+            status, said = _receive(door(["sh", "-c", _SEND, "send", path], mark=mark), folder)
+        if status != 0:
+            require_after(status, kept, door)
+            raise _refused(kept, path, said)
         _take_name(folder / name, destination)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _receive(kept: Kept, command: Sequence[str], path: str, folder: Path) -> None:
-    with _stderr() as said_there, _stderr() as said_here:
-        sender = _start(command, said_there, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-        unpack = ["tar", "-x", "-p", "--no-same-owner", "-f", "-", "-C", str(folder)]
-        receiver = _start(unpack, said_here, stdin=sender.stdout)
+def _receive(command: Sequence[str], folder: Path) -> tuple[int, str]:
+    """How the sender ended, and what it said; 1 where what it sent was not whole."""
+    with _stderr() as said:
+        sender = _start(command, said, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         assert sender.stdout is not None
-        sender.stdout.close()
         try:
-            unpacked, sent = receiver.wait(), sender.wait()
-        except BaseException:
-            for process in (sender, receiver):
-                process.kill()
-                process.wait()
+            whole = unpack(sender.stdout, folder)
+            sender.stdout.close()
+            status = sender.wait()
+        except BaseException as error:
+            sender.kill()
+            sender.wait()
+            if isinstance(error, OSError):
+                raise HostCannot(f"it could not be written: {error.strerror}", str(folder.parent)) from None
             raise
-        if sent != 0:
-            raise _refused(kept, path, _tail(said_there))
-        if unpacked != 0:
-            raise HostCannot(f"it could not be written: {_tail(said_here)}", str(folder.parent))
+        return status or (0 if whole else 1), _tail(said)
 
 
 def _take_name(unpacked: Path, destination: Path) -> None:
     try:
         unpacked.replace(destination)
     except OSError as error:
-        raise HostCannot(f"it is there already, and not replaced: {error.strerror}", str(destination)) from None
+        what = f"it is there already, and not replaced: {error.strerror}"
+        raise HostCannot(what, str(destination), _IS_THERE) from None
 
 
 # ── Both ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,7 +15,7 @@ class MachineUp(Frozen):
     name: str
     environment: str
     state: Literal["starting", "up", "lost"]
-    """Lost: its keeper died, and the machine with it."""
+    """Lost: it ended by itself, or its keeper died, and the machine with it."""
     made: str
     """When, by ISO 8601."""
     address: str

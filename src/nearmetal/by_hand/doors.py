@@ -9,21 +9,16 @@ and nothing of the user's own configuration.
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
-from nearmetal.by_hand import guard
-from nearmetal.by_hand import kept as written
+from nearmetal.by_hand import guard, ssh_config
 from nearmetal.by_hand.kept import Kept
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, NotProvisioned
 from nearmetal.lab import machine, probe
 from nearmetal.lab.cgroup import Group
-from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Handle
 
-_GUESTS = "nearmetal-guest"
-"""The name under which every guest's host key is known: its address and port are another each time."""
 SHELL = ("bash", "-l")
 
 
@@ -62,51 +57,13 @@ def _by_agent(handle: Handle, argv: Sequence[str], env: Mapping[str, str]) -> li
 
 
 def _by_ssh(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
-    keys = Paths.default().state / "keys"
-    known = written.folder() / "known_hosts"
-    if not _is_newer(known, keys / "host"):
-        _write(known, f"{_GUESTS} {lab_keys(Paths.default().state).host.public.decode()}\n")
-    options = {
-        "IdentityFile": _path(keys / "client"),
-        "IdentitiesOnly": "yes",
-        "IdentityAgent": "none",
-        "PreferredAuthentications": "publickey",
-        "HostKeyAlias": _GUESTS,
-        "HostKeyAlgorithms": "ssh-ed25519",
-        "UserKnownHostsFile": _path(known),
-        "GlobalKnownHostsFile": "/dev/null",
-        "StrictHostKeyChecking": "yes",
-        "ControlPath": "none",
-        "ConnectTimeout": "30",
-        "ServerAliveInterval": "15",
-        "LogLevel": "ERROR",
-    }
     # Ends with this connection's sshd, its parent: a program that says nothing would outlive the client otherwise.
     inside = shlex.join(machine.launch(probe.INSIDE, argv, env, "--die-with-parent"))
     return [
         *("ssh", "-F", "none", "-t" if terminal else "-T"),
-        *(word for name, value in options.items() for word in ("-o", f"{name}={value}")),
+        *(word for name, value in ssh_config.options().items() for word in ("-o", f"{name}={value}")),
         *("-p", str(handle.data["ssh_port"]), "root@127.0.0.1", "--", inside),
     ]
-
-
-def _path(path: object) -> str:
-    """As a value of ssh_config(5)."""
-    return '"' + str(path).replace("%", "%%") + '"'
-
-
-def _is_newer(made: Path, origin: Path) -> bool:
-    try:
-        return made.stat().st_mtime_ns > origin.stat().st_mtime_ns
-    except FileNotFoundError:
-        return False
-
-
-def _write(path: "os.PathLike[str]", text: str) -> None:
-    unfinished = f"{os.fspath(path)}.{os.getpid()}"
-    with open(unfinished, "w") as file:  # noqa: PTH123
-        file.write(text)
-    os.replace(unfinished, path)  # noqa: PTH105
 
 
 _Door = Callable[[Handle, Sequence[str], Mapping[str, str], bool], list[str]]

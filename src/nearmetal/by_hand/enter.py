@@ -5,11 +5,12 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
 from types import FrameType
 from typing import Any
 
+from nearmetal import pipes
 from nearmetal.by_hand import doors
 from nearmetal.by_hand.guard import guarded
 from nearmetal.by_hand.kept import Kept
@@ -23,29 +24,43 @@ _MAY_BE_LOST = (125, 255)
 _DAY = 86400.0
 
 
-async def require_keeper(kept: Kept) -> None:
-    """MachineLost when the machine went with its keeper."""
-    if not await kept.has_keeper():
-        raise MachineLost("its keeper died, and the machine with it", kept.name, f"nearmetal down {kept.name}")
+async def require(kept: Kept) -> None:
+    """MachineLost when the machine is gone."""
+    if await kept.is_lost():
+        raise MachineLost(
+            "it is gone: it ended by itself, or its keeper died, and it too", kept.name, f"nearmetal down {kept.name}"
+        )
 
 
 def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
     """The program's status, 128 + signal for one that was killed. MachineLost."""
-    asyncio.run(require_keeper(kept))
+    asyncio.run(require(kept))
     door = doors.of(kept)
     if door is None:
         return _run_without_door(kept, argv, terminal)
-    mark = secrets.token_hex(8)
-    with guarded(mark) if _outlives_its_client(kept) else nullcontext():
+    with guarded_where_needed(kept) as mark:
         status, told_to_end = _with_own_streams(door(argv, terminal=terminal, mark=mark))
     if status == 0 and told_to_end and _outlives_its_client(kept):
         # The engine's client calls it a success when it was told to end; the program did not come to its end.
         return 128 + told_to_end
+    require_after(status, kept, door)
+    return status
+
+
+def require_after(status: int, kept: Kept, door: Callable[..., list[str]]) -> None:
+    """MachineLost when the way in ended so because the machine is gone."""
     if status != 0:
-        asyncio.run(require_keeper(kept))
+        asyncio.run(require(kept))
     if status in _MAY_BE_LOST and kept.handle and kept.handle.kind in ("qemu", "libvirt"):
         _require_answer(kept, door(["true"]))
-    return status
+
+
+@contextmanager
+def guarded_where_needed(kept: Kept) -> Iterator[str]:
+    """The mark of what is started within, which ends with this process at the latest."""
+    mark = secrets.token_hex(8)
+    with guarded(mark) if _outlives_its_client(kept) else nullcontext():
+        yield mark
 
 
 def _outlives_its_client(kept: Kept) -> bool:
@@ -112,10 +127,8 @@ def _run_without_door(kept: Kept, argv: Sequence[str], terminal: bool) -> int:
         )
     given = b"" if sys.stdin.isatty() else sys.stdin.buffer.read()
     ended = asyncio.run(_exec(kept, argv, given))
-    sys.stdout.buffer.write(ended.stdout)
-    sys.stdout.buffer.flush()
-    sys.stderr.buffer.write(ended.stderr)
-    sys.stderr.buffer.flush()
+    pipes.write_whole(sys.stdout.buffer, ended.stdout)
+    pipes.write_whole(sys.stderr.buffer, ended.stderr)
     return ended.status
 
 

@@ -24,7 +24,8 @@ _STARTING = 1.0
 
 @contextmanager
 def guarded(mark: str) -> Iterator[None]:
-    """What is started within, with `mark` as its `VARIABLE`, ends with this process at the latest."""
+    """What is started within, with `mark` as its `VARIABLE`, ends with this process at the latest, and before if
+    something goes wrong within."""
     waited, held = os.pipe2(os.O_CLOEXEC)
     guard = os.fork()
     if guard == 0:
@@ -36,9 +37,9 @@ def guarded(mark: str) -> Iterator[None]:
     os.close(waited)
     try:
         yield
-    finally:
         with contextlib.suppress(BrokenPipeError):
             os.write(held, _WELL)
+    finally:
         os.close(held)
         os.waitpid(guard, 0)
 

@@ -1,4 +1,5 @@
-"""The keeper of a machine: makes it, holds its ledger, and removes it when told to end (SIGTERM).
+"""The keeper of a machine: makes it, holds its ledger, and removes it when told to end (SIGTERM). Should
+the machine end by itself, what is left of it is removed, and its name stays for `ls` to tell.
 
 A process of its own, started by `up`, because machines end with whoever made them. It is given one JSON line,
 {"environment", "name" or null, "set": [KEY=VALUE…]}, and answers in JSON lines: {"say": TEXT} while it works, then
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal import hosts, plugins
+from nearmetal.by_hand import alive, ssh_config
 from nearmetal.by_hand import kept as written
 from nearmetal.by_hand.kept import Kept
 from nearmetal.by_hand.wanted import Wanted, cpuset, refuse_what_cannot_be, wanted
@@ -29,6 +31,7 @@ from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.ledger import held
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
+from nearmetal.model import Handle
 
 
 def tell(**answer: Any) -> None:
@@ -38,7 +41,7 @@ def tell(**answer: Any) -> None:
 
 
 async def keep(environment: str, name: str | None, overrides: Sequence[str]) -> None:
-    """Until cancelled. NearmetalError when the machine does not come up."""
+    """Until cancelled. NearmetalError when the machine does not come up, Ended when it ends by itself."""
     want = wanted(environment, overrides)
     if name is not None:
         written.check_name(name)
@@ -49,8 +52,8 @@ async def keep(environment: str, name: str | None, overrides: Sequence[str]) -> 
             with held(clean.ledgers_folder() / f"{kept.token}.jsonl") as ledger:
                 lab = Lab(kept.token, ledger, open_site, LocalSite().boot_id)
                 try:
-                    await _make(want, kept, lab)
-                    await asyncio.Event().wait()
+                    await alive.ended(await _make(want, kept, lab))
+                    raise written.Ended
                 finally:
                     for left in await lab.close():
                         print(f"still there: {left}", file=sys.stderr, flush=True)
@@ -82,15 +85,17 @@ async def _prepare(want: Wanted, open_site: OpenSite) -> None:
     await plugin.prepare(want.environment, want.spec, await open_site(want.spec.host))
 
 
-async def _make(want: Wanted, kept: Kept, lab: Lab) -> None:
+async def _make(want: Wanted, kept: Kept, lab: Lab) -> Handle:
     cpus = await cpuset(want, lab.site)
     site = await lab.site(want.spec.host)
     handle = await lab.create(want.environment, want.spec, "server", want.provision, cpus, site, logins=True)
     machine = await lab.attach(handle)
     up = kept.model_copy(update={"handle": handle, "cpus": cpus, "address": machine.address})
     written.save(up)
+    ssh_config.write(up)
     tell(up=up.model_dump(mode="json"))
     _to_nobody()
+    return handle
 
 
 def _say(text: str) -> None:
@@ -118,6 +123,8 @@ async def _until_told(environment: str, name: str | None, overrides: Sequence[st
         await task
     except asyncio.CancelledError:
         tell(error="told to end before the machine was up", code=int(ExitCode.INTERRUPTED))
+    except written.Ended:
+        pass
     except NearmetalError as error:
         code = ExitCode.HOST_CANNOT if isinstance(error, MachineError | ToolFailed) else error.exit_code
         tell(error=str(error), code=int(code))

@@ -7,13 +7,18 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from nearmetal.by_hand import alive
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Frozen, Handle, MachineSpec
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_NAME = re.compile(r"(?!-)[A-Za-z0-9._-]{1,64}")
+
+
+class Ended(Exception):
+    """A machine ended by itself."""
 
 
 class Kept(Frozen):
@@ -35,6 +40,9 @@ class Kept(Frozen):
     async def has_keeper(self) -> bool:
         return await FirstProcess(self.keeper, self.keeper_started).is_alive(LocalSite())
 
+    async def is_lost(self) -> bool:
+        return not await self.has_keeper() or (self.handle is not None and not await alive.is_alive(self.handle))
+
 
 def folder() -> Path:
     return Paths.default().state / "up"
@@ -45,6 +53,11 @@ def log(name: str) -> Path:
     return folder() / f"{name}.log"
 
 
+def ssh_config(name: str) -> Path:
+    """How OpenSSH's programs reach a machine."""
+    return folder() / f"{name}.ssh_config"
+
+
 def _file(name: str) -> Path:
     return folder() / f"{name}.json"
 
@@ -53,7 +66,8 @@ def check_name(name: str) -> None:
     """BadInput for what cannot be a machine's name."""
     if not _NAME.fullmatch(name):
         raise BadInput(
-            f"{name[:100]!r} cannot be a machine's name", remedy="use letters, digits, '.', '_' and '-', at most 64"
+            f"{name[:100]!r} cannot be a machine's name",
+            remedy="use letters, digits, '.', '_' and, not first, '-', at most 64",
         )
 
 
@@ -100,6 +114,7 @@ def forget(name: str) -> None:
     """Idempotent."""
     _file(name).unlink(missing_ok=True)
     log(name).unlink(missing_ok=True)
+    ssh_config(name).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -117,8 +132,12 @@ def claimed(kept: Kept, *, named: bool) -> Iterator[Kept]:
             )
     try:
         yield candidate
-    finally:
+    except Ended:
+        raise  # it stays written down, without a keeper
+    except BaseException:
         forget(candidate.name)
+        raise
+    forget(candidate.name)
 
 
 def _claim(kept: Kept) -> bool:

@@ -12,7 +12,7 @@ from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import cpus
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.site import available_cpus
-from nearmetal.model import EnvironmentSpec, MachineSpec, Provision, Reached, Study
+from nearmetal.model import EnvironmentSpec, Ignoring, MachineSpec, Provision, Reached, Study
 from nearmetal.run import shape
 from nearmetal.run.missing import cannot_run
 from nearmetal.study import read
@@ -62,6 +62,7 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
                 remedy=f"set a key of [machine] or of its environment: machine.memory=1GiB, "
                 f"environments.{environment}.KEY=VALUE",
             )
+    _refuse_what_means_nothing(environment, overrides)
     study = _read(environment, overrides)
     if hosts.is_elsewhere(study.environment(environment)):
         raise _is_there_already(environment)
@@ -72,6 +73,16 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
             remedy="set it by hand in the machine, or in a study: see docs/treatments.md",
         )
     return Wanted(study, study.environment(environment), shape.server(asked))
+
+
+def _refuse_what_means_nothing(environment: str, overrides: Sequence[str]) -> None:
+    """In a study it may stand there for other environments' sake; here there is no other."""
+    plugin = plugins.load("environments", environment)
+    ignored = plugin.ignores if isinstance(plugin, Ignoring) else frozenset()
+    for text in overrides:
+        key = text.partition("=")[0].removeprefix("machine.").strip()
+        if key in ignored:
+            raise BadInput(f"machine.{key} means nothing to a machine of kind {environment!r}", remedy="leave it out")
 
 
 def _is_there_already(environment: str) -> BadInput:

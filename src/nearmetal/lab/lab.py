@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import IO
 
 from nearmetal import hosts, plugins
 from nearmetal.errors import MachineGone, NearmetalError
 from nearmetal.lab import changes, network, orphans
 from nearmetal.lab import link as links
+from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import trunk as trunks
 from nearmetal.lab.bound import Bound
 from nearmetal.lab.changes import Applied, Undone
@@ -58,6 +60,8 @@ class Lab:
         self._ports: dict[str, Port] = {}
         """By machine name."""
         self._link: Link | None = None
+        self._images: dict[str, IO[bytes] | None] = {}
+        """By name, those that are kept from being removed."""
         self._switching = asyncio.Lock()
         self._made = 0
 
@@ -86,6 +90,8 @@ class Lab:
         `shared`: it has its site's own network instead of a place on the switch. `logins`: people log in to it.
         """
         plugin: Environment = plugins.load("environments", environment.kind)
+        if not self._images.get(spec.image):
+            self._images[spec.image] = lab_machine.hold(spec.image)
         self._made += 1
         name = f"nm-{self.token}-{self._made}"
         if hosts.hangs_on_switch(environment) and shared is None:
@@ -197,6 +203,10 @@ class Lab:
         for some in (wires, self.machines(), switches):
             left += await self._destroy_all(some)
         self._switches.clear()
+        for image in self._images.values():
+            if image is not None:
+                image.close()
+        self._images.clear()
         return left
 
 

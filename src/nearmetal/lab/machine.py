@@ -3,9 +3,11 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import IO
 
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, ToolFailed
+from nearmetal.lab import image as images
 from nearmetal.lab.findings import provided
 from nearmetal.lab.image import Image, Recipe, ls
 from nearmetal.model import Commands, Completed, Finding, MachineSpec
@@ -38,6 +40,12 @@ def image(name: str) -> Image:
         build = f"nearmetal image build{'' if name == Recipe().name else f' --name {name}'}"
         raise HostCannot(f"there is no image {name!r}", remedy=f"build it: {build}; or name one of: nearmetal image ls")
     return found[0]
+
+
+def hold(name: str) -> IO[bytes] | None:
+    """Keep the newest image of a name, until what is returned is closed; None where there is none. HostCannot."""
+    found = next((one for one in ls(Paths.default().cache) if one.name == name), None)
+    return images.hold(found) if found else None
 
 
 def image_found(name: str) -> Finding:

@@ -10,6 +10,6 @@ from .build import build
 from .image import Image
 from .initrd import seed_initrd
 from .recipe import Recipe
-from .store import ls, newest, rm
+from .store import hold, ls, newest, rm
 
-__all__ = ["Image", "Recipe", "build", "ls", "newest", "rm", "seed_initrd"]
+__all__ = ["Image", "Recipe", "build", "hold", "ls", "newest", "rm", "seed_initrd"]

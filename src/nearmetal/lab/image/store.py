@@ -5,8 +5,9 @@ import fcntl
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import IO
 
 from nearmetal.errors import BadInput, HostCannot
 
@@ -41,20 +42,62 @@ def newest(built: Iterable[Image]) -> list[Image]:
     return list(first.values())
 
 
-def rm(cache: Path, name_or_digest: str) -> list[Image]:
+def rm(cache: Path, name_or_digest: str, who: Callable[[int], str] = str) -> list[Image]:
     """Remove the images of that name, or the one whose digest or key starts so (8 digits at least).
 
-    Waits for a build to end. Raises BadInput if there is none, HostCannot if something is mounted below one.
+    Waits for a build to end. Raises BadInput if there is none, HostCannot if one is held, naming by `who` the processes
+    that do, or something is mounted below one; then all are left.
     """
-    with _lock_file(cache) as descriptor:
+    with _lock_file(cache) as descriptor, ExitStack() as locks:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         chosen = [image for image in ls(cache) if _is_meant(image, name_or_digest)]
         if not chosen:
             known = ", ".join(sorted({image.name for image in ls(cache)})) or "none"
             raise BadInput(f"there is no image {name_or_digest!r}", str(images(cache)), f"images here: {known}")
         for image in chosen:
+            _take(image, locks, who)
+        for image in chosen:
             _remove(image)
         return chosen
+
+
+def hold(image: Image) -> IO[bytes]:
+    """Keep an image from being removed until what is returned is closed, or this process ends. HostCannot: it is gone.
+
+    Whoever makes machines of it holds it for as long as there are any: what they have mounted cannot be seen from here.
+    """
+    try:
+        held = image.manifest_path.open("rb")
+        fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        image.manifest_path.stat()
+    except (FileNotFoundError, BlockingIOError):
+        raise HostCannot(
+            "the image is being removed", str(image.folder), "build it again: nearmetal image build"
+        ) from None
+    return held
+
+
+def _take(image: Image, locks: ExitStack, who: Callable[[int], str]) -> None:
+    mounted = [line.split(" ")[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    below = f"{image.folder.resolve()}/"
+    if any(f"{place}/".startswith(below) for place in mounted):
+        raise HostCannot("something is mounted in this image", str(image.folder), "run: nearmetal clean")
+    lock = locks.enter_context(image.manifest_path.open("rb"))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        users = ", ".join(who(process) for process in _holders(os.fstat(lock.fileno()).st_ino))
+        raise HostCannot(
+            f"machines are made of this image: {users or 'see /proc/locks'}",
+            str(image.folder),
+            "take those down that are up (nearmetal down NAME), wait for a run to end",
+        ) from None
+
+
+def _holders(inode: int) -> list[int]:
+    # See proc(5): `1: FLOCK ADVISORY READ PID DEVICE:INODE …`; with an arrow, those that wait.
+    held = [line.split() for line in Path("/proc/locks").read_text().splitlines() if " -> " not in line]
+    return [int(fields[4]) for fields in held if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}")]
 
 
 def _is_meant(image: Image, name_or_digest: str) -> bool:
@@ -66,10 +109,6 @@ def _is_meant(image: Image, name_or_digest: str) -> bool:
 
 
 def _remove(image: Image) -> None:
-    mounted = [line.split(" ")[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    below = f"{image.folder.resolve()}/"
-    if any(f"{place}/".startswith(below) for place in mounted):
-        raise HostCannot("something is mounted in this image", str(image.folder), "run: nearmetal clean")
     doomed = image.folder.with_name(UNFINISHED + image.folder.name)
     image.folder.rename(doomed)
     shutil.rmtree(doomed)

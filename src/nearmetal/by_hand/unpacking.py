@@ -1,0 +1,48 @@
+"""Unpacking a tar stream that a machine has sent: its root is not this host's, and is believed nothing.
+
+What is written is files, folders and links of whoever runs nearmetal, below one folder, without the right to become
+somebody else. (`tarfile` has filters for this from Python 3.11.4 on; Debian 12 has 3.11.2.)
+"""
+
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from nearmetal.errors import HostCannot
+
+_PERMISSIONS = 0o777
+"""Not set-user-ID, set-group-ID and the sticky bit."""
+_BUFFER = 1 << 18
+
+
+def unpack(stream: IO[bytes], folder: Path) -> bool:
+    """Read to its end; whether it was whole, as far as an archive tells. HostCannot for what is not let in; OSError."""
+    try:
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER) as archive:
+            # What each member is has been looked at here: Python 3.14 would refuse a link that leads elsewhere.
+            archive.extraction_filter = _as_it_is
+            archive.extractall(folder, _let_in(archive, folder.resolve()))
+        while stream.read(_BUFFER):
+            pass  # what fills up the last record
+    except tarfile.TarError:
+        return False
+    return True
+
+
+def _as_it_is(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
+    return member
+
+
+def _let_in(archive: tarfile.TarFile, folder: Path) -> Iterator[tarfile.TarInfo]:
+    for member in archive:
+        if member.isdev():
+            raise HostCannot(f"device nodes, sockets and FIFOs are not copied: {member.name}")
+        # A link leads where it leads, but nothing is written, or linked to, by way of one.
+        for path in (member.name, member.linkname) if member.islnk() else (member.name,):
+            if not Path(os.path.realpath(folder / path)).is_relative_to(folder):
+                raise HostCannot(f"a name in the archive leads out of it: {path}")
+        member.mode &= _PERMISSIONS
+        member.uid, member.gid, member.uname, member.gname = os.geteuid(), os.getegid(), "", ""
+        yield member

@@ -1,0 +1,27 @@
+"""Standard streams that are closed, as by `>&-`, are as good as /dev/null."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+def shell(text: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(["sh", "-c", text, "sh", sys.executable], capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize("words", ["--help", "ls", "ls --json", "studies"])
+@pytest.mark.parametrize("closed", [">&-", "<&-", "<&- >&-"])
+def test_a_closed_stream_is_no_failure(words: str, closed: str) -> None:
+    ended = shell(f'"$1" -m nearmetal {words} {closed}')
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_what_is_wrong_is_still_a_status_with_all_closed() -> None:
+    assert shell('"$1" -m nearmetal down nobody <&- >&- 2>&-').returncode == 2
+
+
+def test_a_program_of_ours_has_streams_where_we_had_none() -> None:
+    program = "from nearmetal import pipes; pipes.be_patient(); import subprocess; subprocess.run(['cat', '-'])"
+    ended = shell(f'"$1" -c "{program}" <&- >&-')
+    assert (ended.returncode, ended.stderr) == (0, b"")
