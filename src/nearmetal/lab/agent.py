@@ -110,6 +110,8 @@ class AgentCommands(RemoteCommands):
             writer.close()
 
     def lost(self, error: BaseException | None = None) -> MachineLost:
+        if self.trouble:
+            return self.trouble
         if isinstance(error, TimeoutError):
             return MachineLost(f"it did not answer for {LIMITS.command:g} s", self.name)
         said = error.what if isinstance(error, NotProvisioned) else getattr(error, "strerror", None)

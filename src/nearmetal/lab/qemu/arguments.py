@@ -12,6 +12,8 @@ from typing import Final
 from nearmetal.errors import BadInput
 from nearmetal.model import Port, SharedFolder
 
+from . import disk_trouble
+
 PROGRAM: Final = "qemu-system-x86_64"
 
 DISK_ID: Final = "root"
@@ -103,10 +105,7 @@ def command(guest: Guest) -> list[str]:
         *common(guest.machine, guest.accel, guest.cpu_model, guest.vcpus, guest.memory),
         *("-name", f"{guest.name},debug-threads=on"),
         *_boot(guest),
-        *(
-            "-drive",
-            f"if=none,id={DISK_ID},file={disk_file(guest.disk_format)},format={guest.disk_format},cache={guest.disk_cache}",
-        ),
+        *("-drive", _drive(guest)),
         *("-device", f"{_device(guest.disk)},drive={DISK_ID}{'' if guest.kernel else ',bootindex=0'}"),
         *("-netdev", CONTROL),
         *("-device", f"virtio-net-pci,netdev=control,mac={CONTROL_MAC},romfile="),
@@ -126,6 +125,11 @@ def _boot(guest: Guest) -> list[str]:
         *("-blockdev", f"driver=vvfat,node-name=seed,dir={SEED},label=CIDATA,read-only=on"),
         *("-device", "virtio-blk-pci,drive=seed"),
     ]
+
+
+def _drive(guest: Guest) -> str:
+    made = f"file={disk_file(guest.disk_format)},format={guest.disk_format},cache={guest.disk_cache}"
+    return f"if=none,id={DISK_ID},{made},werror={disk_trouble.POLICY},rerror={disk_trouble.POLICY}"
 
 
 def disk_file(disk_format: str) -> str:
