@@ -16,7 +16,7 @@ from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
 from nearmetal.lab import probe
 from nearmetal.lab.image import Image
-from nearmetal.lab.qemu import accelerator, arguments, monitor
+from nearmetal.lab.qemu import accelerator, arguments, machine_type, monitor
 from nearmetal.lab.qemu.guest import QemuMachine
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
@@ -72,6 +72,44 @@ async def test_check_names_what_is_missing(environment: QemuEnvironment, site: L
         if not finding.ok
     )
     assert "tcg" in bad_accel.remedy
+
+
+@pytest.mark.parametrize(
+    ("machine_type", "detail", "remedy"),
+    [
+        ("q99", "this QEMU does not have it", "set it to 'q35'"),
+        ("isapc", "no PCI bus", 'machine = "q35"'),
+        ("microvm", "no PCI bus", 'machine = "q35"'),
+        ("none", "no PCI bus", 'machine = "q35"'),
+    ],
+)
+async def test_a_machine_type_that_guests_do_not_fit_is_told_before_any_is_made(
+    environment: QemuEnvironment, site: LocalSite, lab_image: Image, machine_type: str, detail: str, remedy: str
+) -> None:
+    asked = EnvironmentSpec.model_validate({"kind": "qemu", "machine": machine_type})
+    (bad,) = [one for one in await environment.check(asked, spec(), site) if not one.ok]
+    assert (bad.what, bad.fatal) == (f"machine type {machine_type}", True)
+    assert detail in bad.detail
+    assert remedy in bad.remedy
+
+
+async def test_a_guest_boots_on_another_machine_type_that_has_what_it_needs(
+    environment: QemuEnvironment, site: LocalSite, lab_image: Image
+) -> None:
+    asked = EnvironmentSpec.model_validate({"kind": "qemu", "machine": "pc"})
+    findings = await environment.check(asked, spec(), site)
+    assert [one for one in findings if not one.ok] == []
+    assert findings[-1].what == "machine type pc"
+    assert not (await machine_type.express("pc", site)).ok
+    assert (await machine_type.express("q35", site)).ok
+
+
+async def test_a_nic_that_a_machine_type_has_no_place_for_is_told(
+    environment: QemuEnvironment, site: LocalSite, lab_image: Image
+) -> None:
+    asked = EnvironmentSpec.model_validate({"kind": "qemu", "machine": "pc"})
+    (bad,) = [one for one in await environment.check(asked, spec(nic="tulip2"), site) if not one.ok]
+    assert "it has no place for the NIC tulip2: 'tulip2' is not a valid device model" in bad.detail
 
 
 async def test_an_accelerator_on_which_a_guest_hangs_does_not_work(lab_image: Image) -> None:

@@ -35,7 +35,7 @@ from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.libvirt import domain, virsh
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
-from nearmetal.lab.qemu import arguments, ordered, template
+from nearmetal.lab.qemu import arguments, machine_type, ordered, template
 from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.monitor import Monitor
@@ -107,6 +107,8 @@ class LibvirtEnvironment:
         if all(one.ok for one in found):
             alike = EnvironmentSpec.model_validate({"kind": "qemu", "machine": options.machine})
             found += await _qemu().check(alike, machine, site)
+            if options.machine != arguments.MACHINE:
+                found.append(await machine_type.express(options.machine, site))
         return found
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:

@@ -53,7 +53,7 @@ _DISKS: Mapping[str, Callable[[str, str], tuple[str, ...]]] = {
 
 
 class Options(Frozen):
-    machine: str = "q35"
+    machine: str = arguments.MACHINE
 
 
 class QemuEnvironment:

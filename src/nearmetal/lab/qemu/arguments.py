@@ -16,6 +16,11 @@ from . import disk_trouble
 
 PROGRAM: Final = "qemu-system-x86_64"
 
+MACHINE: Final = "q35"
+"""The machine type where a study names none."""
+EXPRESS: Final = "pcie.0"
+"""The first bus of a machine with PCI Express."""
+RNG: Final = "virtio-rng-pci"
 DISK_ID: Final = "root"
 """The disk's name at the monitor."""
 INITRD: Final = "initrd"
@@ -111,7 +116,7 @@ def command(guest: Guest) -> list[str]:
         *("-device", f"virtio-net-pci,netdev=control,mac={CONTROL_MAC},romfile="),
         *(_data_network(guest, guest.port) if guest.port else ()),
         *(_shared(guest.share) if guest.share else ()),
-        *("-device", "virtio-rng-pci"),
+        *("-device", RNG),
         *("-chardev", f"file,id=console,path={CONSOLE},append=on", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,path={MONITOR},server=on,wait=off", "-mon", "chardev=monitor,mode=control"),
         "-S",  # until its threads are where they belong
@@ -185,8 +190,13 @@ def kernel_command_line(guest: Guest) -> str:
 def _data_network(guest: Guest, port: Port) -> list[str]:
     return [
         *("-netdev", f"tap,id=data,{guest.tap}"),
-        *("-device", f"{_device(guest.nic)},netdev=data,mac={guest.nic_mac or port.mac},romfile="),
+        *("-device", f"{nic(guest.nic)},netdev=data,mac={guest.nic_mac or port.mac},romfile="),
     ]
+
+
+def nic(model: str) -> str:
+    """What QEMU calls a network card."""
+    return _device(model)
 
 
 def _shared(share: SharedFolder) -> list[str]:

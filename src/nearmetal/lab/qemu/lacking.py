@@ -12,7 +12,7 @@ from nearmetal.lab.image import Recipe
 from nearmetal.lab.site import available_cpus, must
 from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
 
-from . import accelerator, arguments, own_disk
+from . import accelerator, arguments, machine_type, own_disk
 from .accelerator import Proof
 
 _TOOLS = {arguments.PROGRAM: "qemu-system-x86", "qemu-img": "qemu-utils", "ip": "iproute2", "taskset": "util-linux"}
@@ -50,7 +50,11 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
     if not all(one.ok for one in found):
         return found
     model, accelerators = await asyncio.gather(_cpu_model(machine, site), _accelerators(machine, site))
-    return [*found, model, *accelerators]
+    found += [model, *accelerators]
+    if not all(one.ok or not one.fatal for one in found):
+        return found
+    accel = "tcg" if await _emulates(machine, site) else "kvm"
+    return [*found, *await machine_type.findings(spec.options.get("machine", arguments.MACHINE), machine, accel, site)]
 
 
 def proving(spec: MachineSpec) -> str:
