@@ -16,7 +16,7 @@ from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
 from nearmetal.lab import probe
 from nearmetal.lab.image import Image
-from nearmetal.lab.qemu import accelerator, arguments, machine_type, monitor
+from nearmetal.lab.qemu import accelerator, arguments, lacking, machine_type, monitor
 from nearmetal.lab.qemu.guest import QemuMachine
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
@@ -207,6 +207,17 @@ async def test_a_guest_that_does_not_boot_shows_its_console(make: Make) -> None:
     with pytest.raises(NotProvisioned, match="panicked") as caught:
         await make(spec(kernel_arguments=["rdinit=/no/such/init", "init=/no/such/init"]), cpus=str(OWN_CPU))
     assert "Kernel panic - not syncing" in caught.value.what
+    assert "machine.memory" in caught.value.remedy
+
+
+async def test_the_least_memory_is_enough_and_less_is_refused_before_anything_is_made(
+    environment: QemuEnvironment, make: Make, site: LocalSite
+) -> None:
+    machine = await make(spec(memory=lacking.LEAST_MEMORY, nic="e1000e"))
+    assert (await machine.exec(["true"])).status == 0
+    less = spec(memory=lacking.LEAST_MEMORY - 2**20)
+    (bad,) = [one for one in await environment.check(EnvironmentSpec(kind="qemu"), less, site) if not one.ok]
+    assert (bad.what, bad.remedy, bad.fatal) == ("127 MiB of memory", "set machine.memory to 128 MiB or more", True)
 
 
 @pytest.mark.long  # it waits for as long as a slow guest may take
@@ -217,6 +228,7 @@ async def test_a_guest_without_a_control_network_says_so_on_its_console(
     with pytest.raises(NotProvisioned, match="its agent did not answer within 60 s") as caught:
         await make(spec(kernel_arguments=["nearmetal.control="]), cpus=str(OWN_CPU))
     assert "so no sshd" in caught.value.what
+    assert caught.value.remedy
 
 
 @pytest.mark.parametrize(

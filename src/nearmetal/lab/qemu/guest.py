@@ -66,6 +66,12 @@ async def withdraw(handle: Handle, site: Site) -> None:
 class Guest(ReachedMachine):
     """What is the same however the guest is reached."""
 
+    remedy = (
+        "as its console suggests, change machine.memory, machine.kernel_arguments or machine.accel; "
+        "`nearmetal doctor` tries the accelerators"
+    )
+    """What to do about one that does not come up."""
+
     def __init__(self, handle: Handle, site: Site, running: Running | None, **reach: Any) -> None:
         port = Port.from_json(handle.data["port"]) if handle.data["port"] else None
         super().__init__(
@@ -87,14 +93,14 @@ class Guest(ReachedMachine):
         self._watching: asyncio.Task[None] | None = None
 
     async def connect(self) -> None:
-        """NotProvisioned with the end of the console when the guest does not come up."""
+        """NotProvisioned with the end of the console and a remedy when the guest does not come up."""
         try:
             await super().connect()
             await self._settle_in_time()
         except NotProvisioned as error:
             said = await template.last_words(self._running) if self._running else None
             what = f"{error.what}: {said}" if said else error.what
-            raise NotProvisioned(f"{what}\n{await self._console.tail()}", self.name) from None
+            raise NotProvisioned(f"{what}\n{await self._console.tail()}", self.name, self.remedy) from None
         if self._mtu != network.MTU:
             await must(self, "ip", "link", "set", self.interface, "mtu", str(self._mtu))
         if self._share:
