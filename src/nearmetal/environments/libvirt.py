@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import json
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar, cast
@@ -72,6 +73,7 @@ class LibvirtEnvironment:
     def __init__(self) -> None:
         self._running: dict[str, Running] = {}
         """By machine name: the connection whose end destroys it."""
+        self._attached: dict[str, list[DomainMachine]] = defaultdict(list)
         self._existing = ExistingDomains()
 
     def is_elsewhere(self, options: Mapping[str, Any]) -> bool:
@@ -184,12 +186,15 @@ class LibvirtEnvironment:
         ports = await guests.forwarded(handle, site)
         machine = DomainMachine(handle, site, ports, None, handle.name in self._running)
         await machine.connect()
+        self._attached[handle.name].append(machine)
         return machine
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         if "domain" in handle.data:
             await self._existing.destroy(handle, site)
             return
+        for machine in self._attached.pop(handle.name, ()):
+            await machine.close()
         await _end(handle.data["uuid"], Connection(handle.data["uri"], site))
         running = self._running.pop(handle.name, None)
         if running:

@@ -166,6 +166,10 @@ class AgentMachine(AgentCommands, ReachedMachine):
         for program in self._programs:
             program.abandon()
 
+    async def close(self) -> None:
+        await super().close()
+        await asyncio.gather(*(program.over() for program in self._programs))
+
 
 def _is_text(word: str) -> bool:
     try:
@@ -251,6 +255,7 @@ class _Program(Gathering):
             self._has_begun.set()
             self._input.cancel()
             self._writer.close()
+            await asyncio.wait([self._input])
 
     async def signal(self, number: signal.Signals) -> None:
         try:
