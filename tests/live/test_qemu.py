@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 import textwrap
@@ -19,9 +20,10 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.qemu import accelerator, arguments, lacking, machine_type, monitor
 from nearmetal.lab.qemu.guest import QemuMachine
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
+from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order, TrialStatus
 from tests.conftest import OWN_CPU
 
+from . import laboratory
 from .conftest import Make, Notes
 from .remains import stays
 
@@ -208,6 +210,32 @@ async def test_a_guest_that_does_not_boot_shows_its_console(make: Make) -> None:
         await make(spec(kernel_arguments=["rdinit=/no/such/init", "init=/no/such/init"]), cpus=str(OWN_CPU))
     assert "Kernel panic - not syncing" in caught.value.what
     assert "machine.memory" in caught.value.remedy
+
+
+async def test_a_guest_that_uses_a_tenth_less_than_its_memory_is_no_valid_one(lab_image: Image, tmp_path: Path) -> None:
+    records = await laboratory.study(tmp_path / "run", LESS)
+    assert {record.status for record in records} == {TrialStatus.INVALID}
+    assert re.search(rf"it has \d+ bytes of memory instead of {256 * MEBIBYTE}", str(records[0].reason))
+
+
+LESS = """
+name = "less"
+[machine]
+memory = "256MiB"
+accel = "tcg"
+kernel_arguments = ["mem=230M"]
+[factors]
+environment = ["qemu"]
+[design]
+blocks = 1
+[[workloads]]
+name = "true"
+kind = "command"
+argv = ["true"]
+response = "seconds"
+better = "lower"
+json = "seconds"
+"""
 
 
 async def test_the_least_memory_is_enough_and_less_is_refused_before_anything_is_made(
