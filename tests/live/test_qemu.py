@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 import textwrap
@@ -16,12 +17,13 @@ from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
 from nearmetal.lab import probe
 from nearmetal.lab.image import Image
-from nearmetal.lab.qemu import accelerator, arguments, monitor
+from nearmetal.lab.qemu import accelerator, arguments, lacking, machine_type, monitor
 from nearmetal.lab.qemu.guest import QemuMachine
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
+from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order, TrialStatus
 from tests.conftest import OWN_CPU
 
+from . import laboratory
 from .conftest import Make, Notes
 from .remains import stays
 
@@ -72,6 +74,44 @@ async def test_check_names_what_is_missing(environment: QemuEnvironment, site: L
         if not finding.ok
     )
     assert "tcg" in bad_accel.remedy
+
+
+@pytest.mark.parametrize(
+    ("machine_type", "detail", "remedy"),
+    [
+        ("q99", "this QEMU does not have it", "set it to 'q35'"),
+        ("isapc", "no PCI bus", 'machine = "q35"'),
+        ("microvm", "no PCI bus", 'machine = "q35"'),
+        ("none", "no PCI bus", 'machine = "q35"'),
+    ],
+)
+async def test_a_machine_type_that_guests_do_not_fit_is_told_before_any_is_made(
+    environment: QemuEnvironment, site: LocalSite, lab_image: Image, machine_type: str, detail: str, remedy: str
+) -> None:
+    asked = EnvironmentSpec.model_validate({"kind": "qemu", "machine": machine_type})
+    (bad,) = [one for one in await environment.check(asked, spec(), site) if not one.ok]
+    assert (bad.what, bad.fatal) == (f"machine type {machine_type}", True)
+    assert detail in bad.detail
+    assert remedy in bad.remedy
+
+
+async def test_a_guest_boots_on_another_machine_type_that_has_what_it_needs(
+    environment: QemuEnvironment, site: LocalSite, lab_image: Image
+) -> None:
+    asked = EnvironmentSpec.model_validate({"kind": "qemu", "machine": "pc"})
+    findings = await environment.check(asked, spec(), site)
+    assert [one for one in findings if not one.ok] == []
+    assert findings[-1].what == "machine type pc"
+    assert not (await machine_type.express("pc", site)).ok
+    assert (await machine_type.express("q35", site)).ok
+
+
+async def test_a_nic_that_a_machine_type_has_no_place_for_is_told(
+    environment: QemuEnvironment, site: LocalSite, lab_image: Image
+) -> None:
+    asked = EnvironmentSpec.model_validate({"kind": "qemu", "machine": "pc"})
+    (bad,) = [one for one in await environment.check(asked, spec(nic="tulip2"), site) if not one.ok]
+    assert "it has no place for the NIC tulip2: 'tulip2' is not a valid device model" in bad.detail
 
 
 async def test_an_accelerator_on_which_a_guest_hangs_does_not_work(lab_image: Image) -> None:
@@ -169,6 +209,43 @@ async def test_a_guest_that_does_not_boot_shows_its_console(make: Make) -> None:
     with pytest.raises(NotProvisioned, match="panicked") as caught:
         await make(spec(kernel_arguments=["rdinit=/no/such/init", "init=/no/such/init"]), cpus=str(OWN_CPU))
     assert "Kernel panic - not syncing" in caught.value.what
+    assert "machine.memory" in caught.value.remedy
+
+
+async def test_a_guest_that_uses_a_tenth_less_than_its_memory_is_no_valid_one(lab_image: Image, tmp_path: Path) -> None:
+    records = await laboratory.study(tmp_path / "run", LESS)
+    assert {record.status for record in records} == {TrialStatus.INVALID}
+    assert re.search(rf"it has \d+ bytes of memory instead of {256 * MEBIBYTE}", str(records[0].reason))
+
+
+LESS = """
+name = "less"
+[machine]
+memory = "256MiB"
+accel = "tcg"
+kernel_arguments = ["mem=230M"]
+[factors]
+environment = ["qemu"]
+[design]
+blocks = 1
+[[workloads]]
+name = "true"
+kind = "command"
+argv = ["true"]
+response = "seconds"
+better = "lower"
+json = "seconds"
+"""
+
+
+async def test_the_least_memory_is_enough_and_less_is_refused_before_anything_is_made(
+    environment: QemuEnvironment, make: Make, site: LocalSite
+) -> None:
+    machine = await make(spec(memory=lacking.LEAST_MEMORY, nic="e1000e"))
+    assert (await machine.exec(["true"])).status == 0
+    less = spec(memory=lacking.LEAST_MEMORY - 2**20)
+    (bad,) = [one for one in await environment.check(EnvironmentSpec(kind="qemu"), less, site) if not one.ok]
+    assert (bad.what, bad.remedy, bad.fatal) == ("127 MiB of memory", "set machine.memory to 128 MiB or more", True)
 
 
 @pytest.mark.long  # it waits for as long as a slow guest may take
@@ -179,6 +256,7 @@ async def test_a_guest_without_a_control_network_says_so_on_its_console(
     with pytest.raises(NotProvisioned, match="its agent did not answer within 60 s") as caught:
         await make(spec(kernel_arguments=["nearmetal.control="]), cpus=str(OWN_CPU))
     assert "so no sshd" in caught.value.what
+    assert caught.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import tempfile
 from dataclasses import replace
@@ -200,3 +201,29 @@ def test_rubbish_harms_nobody(rubbish: list[bytes]) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(throw(Path(folder)))
+
+
+async def test_a_program_that_nobody_waits_for_is_read_to_its_end_in_silence(tmp_path: Path) -> None:
+    """As when a machine is lost, whose programs go on: asyncio would complain of readers that are thrown away."""
+    complaints: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["message"]))
+    async with agent_serving(tmp_path) as endpoint:
+        machine = agent_machine(endpoint)
+        await machine.spawn(["sleep", "2"])
+        await asyncio.sleep(0.1)
+        del machine
+        gc.collect()
+        await asyncio.sleep(0)
+        assert complaints == []
+
+
+async def test_who_closes_a_machine_leaves_nothing_that_reads(tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    async with agent_serving(tmp_path) as endpoint:
+        machine = agent_machine(endpoint)
+        running = await machine.spawn(["sleep", "300"])
+        await machine.start(["cat"], None, bytes(1 << 24))
+        await machine.close()
+        assert asyncio.all_tasks() == before
+        with pytest.raises(MachineLost):
+            await running.wait(0)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import tarfile
 import uuid
 from pathlib import Path
@@ -15,7 +16,7 @@ from nearmetal.lab import container_image, machine
 from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.qemu import own_disk
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import MachineSpec, Port
 
 X86_ROOT = "4f68bce3-e8cd-4db1-96e7-fbcaf984b709"
@@ -106,10 +107,31 @@ async def test_a_damaged_disk_is_told(tmp_path: Path) -> None:
     scrambled.write_bytes(good[: 2**16] + b"\xff" * 2**16 + good[2**17 :])
     ((_, detail),) = await told(scrambled)
     assert "damaged" in detail or "cannot be read" in detail
+    unreferenced = bytearray(good)
+    table = int.from_bytes(good[48:56], "big")
+    block = int.from_bytes(good[table : table + 8], "big")
+    unreferenced[block : block + 64] = bytes(64)
+    scrambled.write_bytes(unreferenced)
+    ((_, detail),) = await told(scrambled)
+    assert re.fullmatch(r"it is damaged: ERROR cluster 0 refcount=0 reference=1 \(and \d+ more\)", detail)
     text = tmp_path / "text.qcow2"
     text.write_text("not a disk\n" * 2000)
     ((_, detail),) = await told(text)
     assert "no disk" in detail
+
+
+def test_of_what_is_wrong_with_a_disk_the_first_is_told_whole() -> None:
+    corrupt = "qcow2: Image is corrupt: L2 table offset 0x1; further non-fatal corruption events will be suppressed"
+    assert own_disk.first_of(f"{corrupt}\nqemu-img: Check failed: {'word ' * 100}\n") == f"{corrupt} (and 1 more)"
+    assert own_disk.first_of("qemu-img: Check failed\n") == "Check failed"
+    assert own_disk.first_of("") == "qemu-img does not say how"
+
+
+async def test_a_command_that_has_to_succeed_tells_its_last_words_whole() -> None:
+    with pytest.raises(HostCannot) as caught:
+        await must(LocalSite(), "sh", "-c", f"echo '{'suppressed ' * 100}' >&2; exit 1")
+    told = caught.value.what.partition("failed: ")[2]
+    assert set(told.split()) == {"…", "suppressed"}
 
 
 async def test_what_only_a_kernel_of_ours_can_do_is_refused(tmp_path: Path) -> None:

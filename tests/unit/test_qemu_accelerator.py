@@ -21,9 +21,9 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the accelerators on which a guest was booted; those in `broken` do not work."""
     tried: list[str] = []
 
-    async def prove(accel: str, image: Image, limit: float, site: Site) -> Proof:
-        tried.append(accel)
-        return Proof(accel=accel, works=accel == "tcg", detail="as told")
+    async def prove(accel: str, image: Image, limit: float, site: Site, machine: str) -> Proof:
+        tried.append(accel if machine == "q35" else f"{accel} on {machine}")
+        return Proof(accel=tried[-1], works="tcg" in accel, detail="as told")
 
     async def version(site: Site) -> str:
         return "QEMU 1"
@@ -31,6 +31,13 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(accelerator, "prove", prove)
     monkeypatch.setattr(accelerator, "_version", version)
     return tried
+
+
+async def test_what_holds_on_one_machine_type_says_nothing_of_another(tmp_path: Path, tried: list[str]) -> None:
+    assert (await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite())).works
+    for _ in range(2):
+        assert (await accelerator.proved("tcg", IMAGE, tmp_path, LocalSite(), "pc")).works
+    assert tried == ["tcg", "tcg on pc"]
 
 
 async def test_the_best_is_the_first_that_was_seen_to_boot(tmp_path: Path, tried: list[str]) -> None:

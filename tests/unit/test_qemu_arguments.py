@@ -26,7 +26,9 @@ def test_the_resources_are_those_ordered() -> None:
 def test_cpu_model_and_disk_are_those_ordered() -> None:
     words = command(replace(GUEST, cpu_model="Haswell", disk="ide", disk_format="raw", disk_cache="none"))
     assert values(words, "-cpu") == ["Haswell"]
-    assert values(words, "-drive") == ["if=none,id=root,file=disk.raw,format=raw,cache=none"]
+    assert values(words, "-drive") == [
+        "if=none,id=root,file=disk.raw,format=raw,cache=none,werror=report,rerror=report"
+    ]
     assert "ide-hd,drive=root" in values(words, "-device")
     with pytest.raises(BadInput, match="no name that QEMU knows"):
         command(replace(GUEST, cpu_model="max,pmu=on"))

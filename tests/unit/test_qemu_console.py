@@ -35,3 +35,11 @@ async def test_the_tail_is_the_last_lines_without_empty_ones(tmp_path: Path) -> 
     lines = (await Console(LocalSite(), str(tmp_path / "console")).tail()).splitlines()
     assert len(lines) == LINES + 1
     assert lines[-2:] == ["  line 39", "  �"]
+
+
+async def test_of_a_panic_the_tail_is_what_says_why(tmp_path: Path) -> None:
+    trace = "".join(f"[    1.3]  frame {number}\r\n" for number in range(40))
+    (tmp_path / "console").write_text(f"booting\r\n[    1.2] Kernel panic - not syncing: why\r\n{trace}")
+    lines = (await Console(LocalSite(), str(tmp_path / "console")).tail()).splitlines()
+    assert len(lines) == LINES + 1
+    assert lines[1] == "  [    1.2] Kernel panic - not syncing: why"

@@ -49,6 +49,34 @@ def test_the_hardware_that_was_ordered_counts() -> None:
     }
 
 
+IOMEM = """00000000-00000fff : Reserved
+00001000-0009fbff : System RAM
+0009fc00-0009ffff : Reserved
+00100000-07fdcfff : System RAM
+  01000000-01e01d31 : Kernel code
+  02a00000-02c4897f : System RAM
+07fdd000-07ffffff : Reserved
+"""
+"""Of a guest with 128 MiB: one line is made up, that of a part which is counted with the whole."""
+
+
+def test_a_guest_has_the_memory_that_its_kernel_found() -> None:
+    spec = SPEC.model_copy(update={"memory": 128 * 2**20})
+    ram = verify.ram_of(IOMEM)
+    assert ram == 0x9FC00 - 0x1000 + 0x7FDD000 - 0x100000
+    little = {**facts(), "memory": {"total_bytes": 81908 * 1024}}
+    assert verify.resources(spec, little, GUEST, ram).ok, "its kernel keeps a third of it"
+    assert not verify.resources(spec, little, GUEST).ok
+    more = spec.model_copy(update={"memory": spec.memory * 10 // 9})
+    assert f"it has {ram} bytes of memory instead of" in verify.resources(more, little, GUEST, ram).reason
+    assert not verify.resources(spec.model_copy(update={"memory": spec.memory * 98 // 100}), little, GUEST, ram).ok
+
+
+@pytest.mark.parametrize("iomem", ["", "00000000-00000000 : System RAM\n00000000-00000000 : System RAM\n"])
+def test_a_kernel_that_hides_addresses_does_not_tell(iomem: str) -> None:
+    assert verify.ram_of(iomem) is None
+
+
 @pytest.mark.parametrize("driver", ["virtio_net", None])
 def test_another_card_does_not(driver: str | None) -> None:
     readback = verify.resources(SPEC, facts(driver), GUEST)

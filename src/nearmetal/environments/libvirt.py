@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import json
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar, cast
@@ -35,7 +36,7 @@ from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.libvirt import domain, virsh
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
-from nearmetal.lab.qemu import arguments, ordered, template
+from nearmetal.lab.qemu import arguments, machine_type, ordered, template
 from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.monitor import Monitor
@@ -72,6 +73,7 @@ class LibvirtEnvironment:
     def __init__(self) -> None:
         self._running: dict[str, Running] = {}
         """By machine name: the connection whose end destroys it."""
+        self._attached: dict[str, list[DomainMachine]] = defaultdict(list)
         self._existing = ExistingDomains()
 
     def is_elsewhere(self, options: Mapping[str, Any]) -> bool:
@@ -107,6 +109,8 @@ class LibvirtEnvironment:
         if all(one.ok for one in found):
             alike = EnvironmentSpec.model_validate({"kind": "qemu", "machine": options.machine})
             found += await _qemu().check(alike, machine, site)
+            if options.machine != arguments.MACHINE:
+                found.append(await machine_type.express(options.machine, site))
         return found
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
@@ -182,12 +186,15 @@ class LibvirtEnvironment:
         ports = await guests.forwarded(handle, site)
         machine = DomainMachine(handle, site, ports, None, handle.name in self._running)
         await machine.connect()
+        self._attached[handle.name].append(machine)
         return machine
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         if "domain" in handle.data:
             await self._existing.destroy(handle, site)
             return
+        for machine in self._attached.pop(handle.name, ()):
+            await machine.close()
         await _end(handle.data["uuid"], Connection(handle.data["uri"], site))
         running = self._running.pop(handle.name, None)
         if running:

@@ -11,6 +11,7 @@ Option in [environments.NAME]: `machine`, the machine type as QEMU calls it ("q3
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -52,7 +53,7 @@ _DISKS: Mapping[str, Callable[[str, str], tuple[str, ...]]] = {
 
 
 class Options(Frozen):
-    machine: str = "q35"
+    machine: str = arguments.MACHINE
 
 
 class QemuEnvironment:
@@ -65,6 +66,7 @@ class QemuEnvironment:
     def __init__(self) -> None:
         self._monitors: dict[str, Running] = {}
         """The QEMU of each machine made by this process, for what it says when it ends."""
+        self._attached: dict[str, list[guests.Guest]] = defaultdict(list)
 
     # ── What is missing ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -165,11 +167,18 @@ class QemuEnvironment:
     # ── Reach, remove ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def attach(self, handle: Handle, site: Site) -> guests.Guest:
-        machine = await guests.reached(handle, site, self._monitors.get(handle.name))
+        running = self._monitors.get(handle.name)
+        machine = await guests.reached(handle, site, running)
         await machine.connect()
+        # Its monitor has one listener at a time: whoever made it.
+        if running and not self._attached[handle.name]:
+            machine.watch()
+        self._attached[handle.name].append(machine)
         return machine
 
     async def destroy(self, handle: Handle, site: Site) -> None:
+        for machine in self._attached.pop(handle.name, ()):
+            await machine.close()
         # Whatever is in the machine's control group is ours, whatever process ids have been given to others since.
         await cgroup.remove(handle.name, site)
         running = self._monitors.pop(handle.name, None)

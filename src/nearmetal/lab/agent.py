@@ -110,6 +110,8 @@ class AgentCommands(RemoteCommands):
             writer.close()
 
     def lost(self, error: BaseException | None = None) -> MachineLost:
+        if self.trouble:
+            return self.trouble
         if isinstance(error, TimeoutError):
             return MachineLost(f"it did not answer for {LIMITS.command:g} s", self.name)
         said = error.what if isinstance(error, NotProvisioned) else getattr(error, "strerror", None)
@@ -163,6 +165,10 @@ class AgentMachine(AgentCommands, ReachedMachine):
         """Each program has a connection of its own, with which it ends."""
         for program in self._programs:
             program.abandon()
+
+    async def close(self) -> None:
+        await super().close()
+        await asyncio.gather(*(program.over() for program in self._programs))
 
 
 def _is_text(word: str) -> bool:
@@ -249,6 +255,7 @@ class _Program(Gathering):
             self._has_begun.set()
             self._input.cancel()
             self._writer.close()
+            await asyncio.wait([self._input])
 
     async def signal(self, number: signal.Signals) -> None:
         try:

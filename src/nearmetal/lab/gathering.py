@@ -16,6 +16,10 @@ _KILLED: Final = 128 + signal.SIGKILL
 _PIECE: Final = 64 << 10
 
 
+_gathered: Final[set["asyncio.Future[Completed]"]] = set()
+"""What still reads. asyncio keeps none itself, and complains when one is thrown away with a program that goes on."""
+
+
 class Stream(Protocol):
     async def read(self, most: int) -> bytes: ...
 
@@ -31,6 +35,8 @@ class Gathering(ABC):
         self._first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._is_given_up = False
         self._end = asyncio.ensure_future(self._read())
+        _gathered.add(self._end)
+        self._end.add_done_callback(_gathered.discard)
         # When nobody waits any more, that the machine is gone is no news.
         self._end.add_done_callback(lambda end: end.cancelled() or end.exception())
 
@@ -95,6 +101,10 @@ class Gathering(ABC):
             return await self.wait(LIMITS.stop)
         except TimedOut:
             return await self.kill()
+
+    async def over(self) -> None:
+        """Wait until nothing is read any more, for those who have let go of what it came by."""
+        await asyncio.wait([self._end], timeout=_KILL_LIMIT)
 
     async def kill(self) -> Completed:
         if not self.has_ended:

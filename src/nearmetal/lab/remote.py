@@ -20,6 +20,9 @@ class Killable(SiteRunning, Protocol):
 class RemoteCommands(ABC):
     """`Commands`, of which those who inherit start each."""
 
+    trouble: MachineLost | None = None
+    """Why it counts as lost although it answers, once that is so."""
+
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -39,7 +42,7 @@ class RemoteCommands(ABC):
         env: Mapping[str, str] | None = None,
         timeout: float = LIMITS.command,
     ) -> Completed:
-        command = await self.start(argv, env, stdin)
+        command = await self._started(argv, env, stdin)
         try:
             return await command.wait(timeout)
         except TimedOut:
@@ -50,7 +53,12 @@ class RemoteCommands(ABC):
             raise
 
     async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> SiteRunning:
-        return await self.start(argv, env, b"")
+        return await self._started(argv, env, b"")
+
+    async def _started(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> Killable:
+        if self.trouble:
+            raise self.trouble
+        return await self.start(argv, env, stdin)
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
         await lab_machine.put(self, content, path, mode)

@@ -12,6 +12,9 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab import cpus, probe, process
 from nearmetal.model import Commands, Completed, HostSpec, SiteRunning
 
+_SAID = 500
+"""Characters of a program's last words that are told."""
+
 
 class LocalSite:
     """This host."""
@@ -84,8 +87,15 @@ async def must(commands: Commands, *argv: str, stdin: bytes = b"", timeout: floa
     ended = await commands.exec(argv, stdin=stdin, timeout=timeout)
     if ended.status != 0:
         said = (ended.stderr or ended.stdout).decode("utf-8", "replace").strip() or f"status {ended.status}"
-        raise HostCannot(f"`{' '.join(argv)[:200]}` failed: {said[-500:]}")
+        raise HostCannot(f"`{' '.join(argv)[:200]}` failed: {last_of(said)}")
     return ended.stdout
+
+
+def last_of(said: str) -> str:
+    """The end of what a program said, in whole words. Pure."""
+    if len(said) <= _SAID:
+        return said
+    return f"… {said[-_SAID:].partition(' ')[2]}"
 
 
 async def available_cpus(commands: Commands) -> list[int]:

@@ -60,6 +60,8 @@ class SshCommands(RemoteCommands):
         return await self.connection.create_process(line, input=stdin, encoding=None)
 
     def lost(self, error: BaseException | None = None) -> MachineLost:
+        if self.trouble:
+            return self.trouble
         if isinstance(error, TimeoutError):
             return MachineLost(f"it did not answer for {LIMITS.command:g} s", self.name)
         said = f": {error}" if error and str(error) else ""

@@ -25,7 +25,9 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, stream
         if index == 0:
             stream.emit(FactsSeen(treatment=task.boot.treatment, role="server", facts=facts))
             await _memory_overhead(booted, server, facts)
-        booted.note("resources", verify.resources(booted.spec, facts, booted.told(server)))
+        told = booted.told(server)
+        ram = verify.ram_of((await server.exec(["cat", "/proc/iomem"])).text) if "accel" in told else None
+        booted.note("resources", verify.resources(booted.spec, facts, told, ram))
         booted.note("share", await shares.verify(server, booted.spec))
     if stage.clients:
         stream.emit(FactsSeen(treatment=task.boot.treatment, role="client", facts=await _facts(stage.clients[0])))

@@ -1,5 +1,6 @@
 """Is a machine what was asked for? Read back from inside it, by the probe's facts. Pure."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,8 +8,11 @@ from nearmetal.lab import cpus as cpu_lists
 from nearmetal.lab.network import INSIDE
 from nearmetal.model import MachineSpec, Readback, Warned
 
+RAM_SHARE = (0.98, 1.001)
+"""Of a guest's memory as its kernel found it: what is missing is the firmware's, less than a MiB of it."""
 MEMORY_SHARE = (0.80, 1.02)
-"""What a guest's kernel and firmware keep to themselves is missing from what it shows: up to a fifth of 256 MiB."""
+"""Of memory as a kernel has it to give, where nothing better is told: without what it and the firmware keep to
+themselves, up to a fifth of 256 MiB."""
 
 DRIVERS = {
     "virtio-net": "virtio_net",
@@ -23,15 +27,18 @@ DRIVERS = {
 DISKS = {"virtio-blk": "vd", "ide": "sd"}
 """Model of a disk to how a guest's kernel calls it."""
 
+_RAM = re.compile(r"[0-9a-f]+-[0-9a-f]+ : System RAM$")
+"""What is indented is part of another."""
+
 QUOTA_STEP = 0.001
 """CPUs by which a quota may be off: kernels count it in microseconds of a period."""
 
 
-def resources(spec: MachineSpec, facts: Mapping[str, Any], told: Mapping[str, Any]) -> Readback:
+def resources(spec: MachineSpec, facts: Mapping[str, Any], told: Mapping[str, Any], ram: int | None = None) -> Readback:
     """CPUs and their quota, memory and, of a virtual machine, its hardware against the study.
 
     `facts` are the probe's, from inside; `told` is what the environment wrote down when it made the machine, in which
-    a virtual machine has what its monitor says.
+    a virtual machine has what its monitor says. `ram`: the memory that a virtual machine's kernel found, if it tells.
     """
     is_guest = "accel" in told
     # In a guest all that are online are the machine's, also one that its kernel keeps its programs away from.
@@ -48,8 +55,9 @@ def resources(spec: MachineSpec, facts: Mapping[str, Any], told: Mapping[str, An
             problems.append(f"its storage driver is {told['storage_driver']} instead of {told['storage_driver_asked']}")
     if cpus != spec.vcpus:
         problems.append(f"it may use {cpus} CPUs instead of {spec.vcpus}")
-    if not MEMORY_SHARE[0] * spec.memory <= memory <= MEMORY_SHARE[1] * spec.memory:
-        problems.append(f"it has {memory} bytes of memory instead of {spec.memory}")
+    found_memory, (least, most) = (memory, MEMORY_SHARE) if ram is None else (ram, RAM_SHARE)
+    if not least * spec.memory <= found_memory <= most * spec.memory:
+        problems.append(f"it has {found_memory} bytes of memory instead of {spec.memory}")
     if not _is_quota(quota, spec):
         asked = "no limit" if spec.quota is None else f"{spec.quota * spec.vcpus:g} CPUs"
         problems.append(f"it may use {'any' if quota is None else f'{quota:g} CPUs'} of their time instead of {asked}")
@@ -98,6 +106,13 @@ def _driver(facts: Mapping[str, Any]) -> str | None:
     """What drives the data NIC; None where there is none, or its driver does not say."""
     driver = facts["interfaces"].get(INSIDE, {}).get("driver")
     return None if driver is None else str(driver)
+
+
+def ram_of(iomem: str) -> int | None:
+    """Bytes of RAM that a kernel found, from /proc/iomem; None where it hides addresses from whoever asked."""
+    ranges = [line.partition(" : ")[0].split("-") for line in iomem.splitlines() if _RAM.match(line)]
+    total = sum(int(last, 16) - int(first, 16) + 1 for first, last in ranges)
+    return total if total > len(ranges) else None
 
 
 def memory_of(facts: Mapping[str, Any]) -> int:

@@ -113,7 +113,7 @@ def _control_network(domain: Element) -> None:
     words = (
         *("-netdev", arguments.CONTROL),
         "-device",
-        f"virtio-net-pci,netdev=control,mac={arguments.CONTROL_MAC},romfile=,bus=pcie.0,addr={_CONTROL_SLOT}",
+        f"virtio-net-pci,netdev=control,mac={arguments.CONTROL_MAC},romfile=,bus={arguments.EXPRESS},addr={_CONTROL_SLOT}",
     )
     for word in words:
         SubElement(line, "qemu:arg", {"value": word})

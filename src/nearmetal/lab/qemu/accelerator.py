@@ -10,13 +10,15 @@ from nearmetal.errors import HostCannot, TimedOut
 from nearmetal.lab.image import Image, newc, placed
 from nearmetal.model import Frozen, Site
 
-from .arguments import PROGRAM, common
+from .arguments import MACHINE, PROGRAM, common
 
 CANDIDATES = ("kvm", "tcg")
 """The best first."""
 _LIMITS = {"tcg": LIMITS.boot}
 _LIMIT = 10.0
 """Seconds that a guest has on an accelerator; real ones take less than one."""
+_LIMIT_OF_TYPE = 30.0
+"""Seconds that a guest has on another machine type where the default is known to boot one, emulated or not."""
 _MEMORY = 256 * 2**20
 _TRIED = "proof-"
 """What is booted from is called so in the state folder, and by whose it is."""
@@ -48,19 +50,25 @@ async def best(image: Image, cache: Path, site: Site) -> Proof:
     raise HostCannot(f"no accelerator boots a guest ({'; '.join(tried)})", remedy="see: nearmetal doctor")
 
 
-async def proved(accel: str, image: Image, cache: Path, site: Site) -> Proof:
+async def proved(accel: str, image: Image, cache: Path, site: Site, machine: str = MACHINE) -> Proof:
     """As found out earlier since the site booted, else tried now."""
     known = _read(_file(cache, site), await _circumstances(image, site))
-    return known[accel] if accel in known else await proved_now(accel, image, cache, site)
+    return known.get(_name(accel, machine)) or await proved_now(accel, image, cache, site, machine)
 
 
-async def proved_now(accel: str, image: Image, cache: Path, site: Site) -> Proof:
+async def proved_now(accel: str, image: Image, cache: Path, site: Site, machine: str = MACHINE) -> Proof:
     """Tried now, and remembered instead of what was found out earlier."""
-    proof = await prove(accel, image, _LIMITS.get(accel, _LIMIT), site)
+    limit = _LIMITS.get(accel, _LIMIT) if machine == MACHINE else _LIMIT_OF_TYPE
+    proof = await prove(accel, image, limit, site, machine)
     circumstances = await _circumstances(image, site)
     file = _file(cache, site)
-    _write(file, circumstances, {**_read(file, circumstances), accel: proof})
+    _write(file, circumstances, {**_read(file, circumstances), proof.accel: proof})
     return proof
+
+
+def _name(accel: str, machine: str) -> str:
+    """What a proof is remembered by."""
+    return accel if machine == MACHINE else f"{accel} on {machine}"
 
 
 def _file(cache: Path, site: Site) -> Path:
@@ -72,13 +80,14 @@ async def _circumstances(image: Image, site: Site) -> list[str]:
     return [await _version(site), image.key, site.boot_id]
 
 
-async def prove(accel: str, image: Image, limit: float, site: Site) -> Proof:
+async def prove(accel: str, image: Image, limit: float, site: Site, machine: str = MACHINE) -> Proof:
     """Boot the image's kernel on it, with an /init that says a word and powers off, within `limit` seconds."""
+    name = _name(accel, machine)
     parts = await placed.parts(image, site)
     initrd = f"{site.state}/{_TRIED}{os.getpid()}-{os.urandom(4).hex()}"
     argv = [
         *(site.probe, "launch", *site.bound, "--"),
-        *common("q35", accel, "max", 1, _MEMORY),
+        *common(machine, accel, "max", 1, _MEMORY),
         *("-kernel", parts.kernel, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1"),
         *("-serial", "stdio", "-no-reboot"),
     ]
@@ -88,14 +97,14 @@ async def prove(accel: str, image: Image, limit: float, site: Site) -> Proof:
         begun = time.monotonic()
         ended = await site.exec(argv, timeout=limit)
     except TimedOut:
-        return Proof(accel=accel, works=False, detail=f"it opens, but a guest on it hangs: no boot within {limit:g} s")
+        return Proof(accel=name, works=False, detail=f"it opens, but a guest on it hangs: no boot within {limit:g} s")
     finally:
         await site.exec(["rm", "-f", "--", initrd])
     took = time.monotonic() - begun
     if _WORD in ended.text:
-        return Proof(accel=accel, works=True, detail=f"a guest booted in {took:.1f} s")
+        return Proof(accel=name, works=True, detail=f"a guest booted in {took:.1f} s")
     said = (ended.stderr or ended.stdout).decode("utf-8", "replace").strip().splitlines()
-    return Proof(accel=accel, works=False, detail="; ".join(said[-3:]) or f"QEMU ended with status {ended.status}")
+    return Proof(accel=name, works=False, detail="; ".join(said[-3:]) or f"QEMU ended with status {ended.status}")
 
 
 def sweep(state: Path) -> None:
@@ -110,6 +119,12 @@ async def offered(site: Site) -> list[str]:
     """The accelerators that the site's QEMU was built with."""
     listed = await site.exec([PROGRAM, "-accel", "help"])
     return [line.strip() for line in listed.text.splitlines() if line and ":" not in line]
+
+
+async def machine_types(site: Site) -> list[str]:
+    """The machine types that the site's QEMU knows."""
+    listed = await site.exec([PROGRAM, "-machine", "help"])
+    return [line.split()[0] for line in listed.text.splitlines()[1:] if line.strip()]
 
 
 async def cpu_models(site: Site) -> list[str]:

@@ -12,8 +12,15 @@ from typing import Final
 from nearmetal.errors import BadInput
 from nearmetal.model import Port, SharedFolder
 
+from . import disk_trouble
+
 PROGRAM: Final = "qemu-system-x86_64"
 
+MACHINE: Final = "q35"
+"""The machine type where a study names none."""
+EXPRESS: Final = "pcie.0"
+"""The first bus of a machine with PCI Express."""
+RNG: Final = "virtio-rng-pci"
 DISK_ID: Final = "root"
 """The disk's name at the monitor."""
 INITRD: Final = "initrd"
@@ -103,16 +110,13 @@ def command(guest: Guest) -> list[str]:
         *common(guest.machine, guest.accel, guest.cpu_model, guest.vcpus, guest.memory),
         *("-name", f"{guest.name},debug-threads=on"),
         *_boot(guest),
-        *(
-            "-drive",
-            f"if=none,id={DISK_ID},file={disk_file(guest.disk_format)},format={guest.disk_format},cache={guest.disk_cache}",
-        ),
+        *("-drive", _drive(guest)),
         *("-device", f"{_device(guest.disk)},drive={DISK_ID}{'' if guest.kernel else ',bootindex=0'}"),
         *("-netdev", CONTROL),
         *("-device", f"virtio-net-pci,netdev=control,mac={CONTROL_MAC},romfile="),
         *(_data_network(guest, guest.port) if guest.port else ()),
         *(_shared(guest.share) if guest.share else ()),
-        *("-device", "virtio-rng-pci"),
+        *("-device", RNG),
         *("-chardev", f"file,id=console,path={CONSOLE},append=on", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,path={MONITOR},server=on,wait=off", "-mon", "chardev=monitor,mode=control"),
         "-S",  # until its threads are where they belong
@@ -126,6 +130,11 @@ def _boot(guest: Guest) -> list[str]:
         *("-blockdev", f"driver=vvfat,node-name=seed,dir={SEED},label=CIDATA,read-only=on"),
         *("-device", "virtio-blk-pci,drive=seed"),
     ]
+
+
+def _drive(guest: Guest) -> str:
+    made = f"file={disk_file(guest.disk_format)},format={guest.disk_format},cache={guest.disk_cache}"
+    return f"if=none,id={DISK_ID},{made},werror={disk_trouble.POLICY},rerror={disk_trouble.POLICY}"
 
 
 def disk_file(disk_format: str) -> str:
@@ -181,8 +190,13 @@ def kernel_command_line(guest: Guest) -> str:
 def _data_network(guest: Guest, port: Port) -> list[str]:
     return [
         *("-netdev", f"tap,id=data,{guest.tap}"),
-        *("-device", f"{_device(guest.nic)},netdev=data,mac={guest.nic_mac or port.mac},romfile="),
+        *("-device", f"{nic(guest.nic)},netdev=data,mac={guest.nic_mac or port.mac},romfile="),
     ]
+
+
+def nic(model: str) -> str:
+    """What QEMU calls a network card."""
+    return _device(model)
 
 
 def _shared(share: SharedFolder) -> list[str]:

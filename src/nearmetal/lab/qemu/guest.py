@@ -8,8 +8,10 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from nearmetal.config import Paths
-from nearmetal.errors import HostCannot, NotProvisioned, ToolFailed
+from qemu.qmp import QMPError
+
+from nearmetal.config import LIMITS, Paths
+from nearmetal.errors import HostCannot, MachineError, NotProvisioned, ToolFailed
 from nearmetal.lab import agent, cgroup, network
 from nearmetal.lab.answering import first_to_speak
 from nearmetal.lab.cgroup import Group
@@ -18,7 +20,7 @@ from nearmetal.lab.reached import ReachedMachine
 from nearmetal.lab.site import must
 from nearmetal.model import Cost, Handle, Port, Running, SharedFolder, Site
 
-from . import arguments, template
+from . import arguments, monitor, template
 from .console import Console
 
 LOOPBACK = "127.0.0.1"
@@ -64,6 +66,12 @@ async def withdraw(handle: Handle, site: Site) -> None:
 class Guest(ReachedMachine):
     """What is the same however the guest is reached."""
 
+    remedy = (
+        "as its console suggests, change machine.memory, machine.kernel_arguments or machine.accel; "
+        "`nearmetal doctor` tries the accelerators"
+    )
+    """What to do about one that does not come up."""
+
     def __init__(self, handle: Handle, site: Site, running: Running | None, **reach: Any) -> None:
         port = Port.from_json(handle.data["port"]) if handle.data["port"] else None
         super().__init__(
@@ -81,16 +89,18 @@ class Guest(ReachedMachine):
         self._mtu = port.mtu if port else network.MTU
         self._share = SharedFolder.parse(handle.data["share"]) if handle.data.get("share") else None
         self._running = running
+        self._folder: str = handle.data["folder"]
+        self._watching: asyncio.Task[None] | None = None
 
     async def connect(self) -> None:
-        """NotProvisioned with the end of the console when the guest does not come up."""
+        """NotProvisioned with the end of the console and a remedy when the guest does not come up."""
         try:
             await super().connect()
             await self._settle_in_time()
         except NotProvisioned as error:
             said = await template.last_words(self._running) if self._running else None
             what = f"{error.what}: {said}" if said else error.what
-            raise NotProvisioned(f"{what}\n{await self._console.tail()}", self.name) from None
+            raise NotProvisioned(f"{what}\n{await self._console.tail()}", self.name, self.remedy) from None
         if self._mtu != network.MTU:
             await must(self, "ip", "link", "set", self.interface, "mtu", str(self._mtu))
         if self._share:
@@ -122,6 +132,26 @@ class Guest(ReachedMachine):
                 if await self.site.get(f"{folder}/cgroup.procs"):
                     return True
         return False
+
+    def watch(self) -> None:
+        """Until `close`: when its disk fails, it is lost for that reason."""
+        self._watching = asyncio.create_task(self._until_trouble())
+
+    async def _until_trouble(self) -> None:
+        async def ended() -> str | None:
+            return None if await self._is_running() else "it has ended"
+
+        # That QEMU has ended, and its monitor with it, is told by whatever is asked of the guest.
+        with contextlib.suppress(EOFError, OSError, QMPError, MachineError):
+            async with monitor.connected(self.site, self._folder, LIMITS.command, ended) as qemu:
+                self.trouble = await qemu.trouble(self.name, self.site.state)
+                self.abort()
+
+    async def close(self) -> None:
+        if self._watching:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        await super().close()
 
     async def reboot(self) -> None:
         await self._console.forget()

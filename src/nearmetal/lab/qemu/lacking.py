@@ -11,12 +11,15 @@ from nearmetal.lab.findings import finding, programs, provided
 from nearmetal.lab.image import Recipe
 from nearmetal.lab.site import available_cpus, must
 from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
+from nearmetal.units import show_size
 
-from . import accelerator, arguments, own_disk
+from . import accelerator, arguments, machine_type, own_disk
 from .accelerator import Proof
 
 _TOOLS = {arguments.PROGRAM: "qemu-system-x86", "qemu-img": "qemu-utils", "ip": "iproute2", "taskset": "util-linux"}
 """Program to Debian package."""
+LEAST_MEMORY = 128 * 2**20
+"""Bytes. A guest's kernel keeps 46 MiB: with 112 MiB the smallest comes up too, with 96 its kernel panics."""
 _OVERHEAD = 256 * 2**20
 """Bytes that QEMU is given beyond the guest's memory when it is asked whether there is enough."""
 
@@ -37,6 +40,12 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
         lab_machine.image_found(proving(machine)),
         *await own_disk.findings(machine, spec.provision, site),
         finding("/dev/net/tun", tun.status == 0, "there is no such device", "run: modprobe tun"),
+        finding(
+            f"{show_size(machine.memory)} of memory",
+            machine.memory >= LEAST_MEMORY or machine.brings_image,
+            f"no guest of the lab's image boots with less than {show_size(LEAST_MEMORY)}",
+            f"set machine.memory to {show_size(LEAST_MEMORY)} or more",
+        ),
         _memory(machine.memory, meminfo),
         _cpus(machine.vcpus, len(available)),
         finding(
@@ -50,7 +59,11 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
     if not all(one.ok for one in found):
         return found
     model, accelerators = await asyncio.gather(_cpu_model(machine, site), _accelerators(machine, site))
-    return [*found, model, *accelerators]
+    found += [model, *accelerators]
+    if not all(one.ok or not one.fatal for one in found):
+        return found
+    accel = "tcg" if await _emulates(machine, site) else "kvm"
+    return [*found, *await machine_type.findings(spec.options.get("machine", arguments.MACHINE), machine, accel, site)]
 
 
 def proving(spec: MachineSpec) -> str:

@@ -14,6 +14,7 @@ from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab.site import must
 from nearmetal.model import Site
 
+from . import disk_trouble
 from .arguments import AGENT_PORT, MONITOR, SSH_PORT
 
 _AGAIN = 0.005
@@ -101,6 +102,10 @@ class Monitor:
         """The ports on this host's loopback that lead to the guest's SSH server and its agent, as handles keep them."""
         answer = str(await self._ask("human-monitor-command", {"command-line": "info usernet"}))
         return {"ssh_port": forwarded_port(answer, SSH_PORT), "agent_port": forwarded_port(answer, AGENT_PORT)}
+
+    async def trouble(self, name: str, folder: str) -> MachineLost:
+        """Wait until the host cannot write or read the guest's disk: for ever, as a rule."""
+        return await disk_trouble.first(self._client.events, name, folder)
 
     async def go(self) -> None:
         await self._ask("cont")

@@ -88,10 +88,18 @@ async def _bootable(path: str, site: Site) -> Finding:
         return finding(what, False, detail, "convert it: qemu-img convert -O qcow2")
     checked = await site.exec(["qemu-img", "check", "-q", "-f", kind, path]) if kind == "qcow2" else None
     if checked and checked.status != 0:
-        said = (checked.stderr or checked.stdout).decode("utf-8", "replace").strip()[-300:]
+        said = first_of((checked.stderr or checked.stdout).decode("utf-8", "replace"))
         return finding(what, False, f"it is damaged: {said}", "get it anew, and compare its checksum")
     problem = problem_of(await _head(path, kind, site))
     return finding(what, problem is None, problem or "", "use an image for x86-64 that a BIOS boots, with cloud-init")
+
+
+def first_of(said: str) -> str:
+    """The first of the problems that qemu-img tells, which may be thousands, and how many there are besides. Pure."""
+    lines = [line.removeprefix("qemu-img: ") for line in said.splitlines() if line.strip()]
+    if not lines:
+        return "qemu-img does not say how"
+    return lines[0] if len(lines) == 1 else f"{lines[0]} (and {len(lines) - 1} more)"
 
 
 async def _head(path: str, kind: str, site: Site) -> bytes:

@@ -15,6 +15,10 @@ from .guest import LOOPBACK, Guest
 
 class OwnDiskMachine(Guest, ssh.SshMachine):
     boot_limit = own_disk.BOOT
+    remedy = (
+        "use an image in which cloud-init and an SSH server start by themselves, for x86-64 and a BIOS; how far it "
+        "came is seen where its kernel writes to the first serial line (console=ttyS0)"
+    )
 
     def __init__(self, handle: Handle, site: Site, ports: Mapping[str, int], running: Running | None) -> None:
         keys = lab_keys(Paths.default().state)

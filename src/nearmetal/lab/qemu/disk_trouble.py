@@ -1,0 +1,35 @@
+"""A guest's disk that its host cannot write, or not read, because the host's own is full or fails.
+
+QEMU lets the guest see an I/O error, and says so by an event; else it would halt the guest, who is then silent.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from nearmetal.errors import MachineLost
+
+EVENT: Final = "BLOCK_IO_ERROR"
+POLICY: Final = "report"
+"""What QEMU does with an error of the host's. Unasked it halts the guest where the host's disk is full."""
+_FULL: Final = "No space left on device"
+
+
+async def first(events: AsyncIterator[Mapping[str, Any]], name: str, folder: str) -> MachineLost:
+    """Wait for the first that QEMU tells of; `folder` is the one that the guest's disk lies below."""
+    async for event in events:
+        if event["event"] == EVENT:
+            return lost(event["data"], name, folder)
+    raise AssertionError("there are always more events")
+
+
+def lost(told: Mapping[str, Any], name: str, folder: str) -> MachineLost:
+    """What a machine with such a disk is told as: nobody measures on. Pure."""
+    reason = told.get("reason", "QEMU does not say why")
+    if told.get("nospace") or reason == _FULL:
+        return MachineLost(
+            f"the host's disk is full: {folder}",
+            name,
+            "free space there, or set NEARMETAL_HOME to a folder that has some",
+        )
+    done = "read from" if told["operation"] == "read" else "written to"
+    return MachineLost(f"its disk cannot be {done} by the host in {folder}: {reason}", name, "see: dmesg, on that host")
