@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nearmetal.report import palette
 from nearmetal.report.charts.axes import ratio_axis
-from nearmetal.report.charts.grammar import Spec, chart, field, layer, own_colour, same_scale
+from nearmetal.report.charts.grammar import Spec, along, chart, field, layer, own_colour, same_scale
 from nearmetal.report.charts.rows import Row, Rows, grid, heading, headings
 
 _BESIDE = 600
@@ -53,19 +53,7 @@ def beside(title: str, pairs: Sequence[Pair], width: int) -> Spec:
     if not wide:
         tracks = [{"top": row["y"] - 9, "bottom": row["y"] + 9} for row in rows]
     height = int(y_at)
-    x = field(
-        "measured",
-        title=axis.title,
-        scale={"type": "log", "domain": list(axis.domain), "nice": False, "zero": False},
-        axis={
-            "values": list(axis.ticks),
-            "labelExpr": axis.labels,
-            "labelFlush": True,
-            "grid": False,
-            "labelOverlap": "greedy",
-            "labelSeparation": 14,
-        },
-    )
+    x = along(axis, "measured")
     y = field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
     drawn = [
         *([grid(tracks, axis.ticks, x, y)] if wide else []),

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from nearmetal.report import palette
 from nearmetal.report.charts.axes import Axis
-from nearmetal.report.charts.grammar import Spec, chart, field, layer, own_colour, same_scale
+from nearmetal.report.charts.grammar import Spec, along, chart, field, layer, own_colour, same_scale
 from nearmetal.report.charts.rows import Row, Rows, grid, heading, headings
 from nearmetal.report.charts.text import measured
 
@@ -68,19 +68,7 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
         else:
             tracks += [{"top": row["y"] - 9, "bottom": row["y"] + 9} for row in rows[-len(group.arms) :]]
     height = int(y - pitch + 22)
-    x = field(
-        "estimate",
-        title=axis.title,
-        scale={"type": axis.scale, "domain": list(axis.domain), "nice": False, "zero": False},
-        axis={
-            "values": list(axis.ticks),
-            "labelExpr": axis.labels,
-            "labelFlush": True,
-            "grid": False,
-            "labelOverlap": "greedy",
-            "labelSeparation": 14,
-        },
-    )
+    x = along(axis, "estimate")
     y_of = field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
     with_interval = [row for row in rows if row["low"] is not None]
     from_top_to_bottom = {"y": same_scale(y_of, "top"), "y2": {"field": "bottom"}}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from nearmetal.report import palette
+from nearmetal.report.charts.axes import Axis
 from nearmetal.report.charts.text import BREAK, SIZE, measured, wrapped
 
 Spec = dict[str, Any]
@@ -77,6 +78,23 @@ def layer(rows: Iterable[Mapping[str, Any]], mark: Spec, **encoding: Spec) -> Sp
 
 def field(name: str, kind: Literal["quantitative", "nominal"] = "quantitative", **more: Any) -> Spec:
     return {"field": name, "type": kind, **more}
+
+
+def along(axis: Axis, name: str) -> Spec:
+    """The channel of a field whose values lie on an axis."""
+    return field(
+        name,
+        title=axis.title,
+        scale={"type": axis.scale, "domain": list(axis.domain), "nice": False, "zero": False},
+        axis={
+            "values": list(axis.ticks),
+            "labelExpr": axis.labels,
+            "labelFlush": True,
+            "grid": False,
+            "labelOverlap": "greedy",
+            "labelSeparation": 14,
+        },
+    )
 
 
 def own_colour() -> Spec:
