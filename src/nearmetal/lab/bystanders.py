@@ -4,6 +4,7 @@ What the probe lists, moves away and moves back. A `target` is "PROBE CPUS", the
 """
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from nearmetal.model import Change, Commands
 CLEAR = "clear"
 """Nothing that could be moved runs there."""
 _NAMED = 10
+_LINE = re.compile(r"irq:\d+")
+"""The key of an interrupt line."""
 
 
 async def read(commands: Commands, target: str) -> str | None:
@@ -25,13 +28,18 @@ async def read(commands: Commands, target: str) -> str | None:
 
 
 def still_there(listed: dict[str, Any]) -> list[str]:
-    """Names of all that could be moved, and still may run there.
+    """Names of all that could be moved, and still may run there: interrupt lines, of which a host may have many, last.
 
     Not of an interrupt line that may be served there and is served elsewhere: the timer of a PC is one that nobody can
     move, and that no CPU but its own ever sees.
     """
     elsewhere = set(listed.get("elsewhere", ()))
-    return sorted({one["name"] for key, one in listed["movable"].items() if key not in elsewhere})
+    named = {
+        (_LINE.fullmatch(key) is not None, one["name"])
+        for key, one in listed["movable"].items()
+        if key not in elsewhere
+    }
+    return list(dict.fromkeys(name for _, name in sorted(named)))
 
 
 async def away(commands: Commands, target: str, value: str | None) -> None:
