@@ -1,6 +1,5 @@
 """The host's disk fills under a guest: the guest's program hears of it, and whoever measures is told the folder."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.errors import MachineLost
 from nearmetal.model import TrialStatus
+from tests.small_disk import small_disk
 
 from . import laboratory
 from .conftest import Make
@@ -43,13 +43,8 @@ def environment() -> QemuEnvironment:
 @pytest.fixture
 def small_state(home: Path) -> Iterator[Path]:
     """The folder in which machines' disks lie, with room for 40 MB."""
-    place = home / "state"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(place)], check=True)
-    try:
+    with small_disk(home / "state", "40m") as place:
         yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
 
 
 async def test_a_guest_whose_host_has_a_full_disk_is_lost_at_once_and_the_folder_is_told(

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 from tests.order import mock_run
+from tests.small_disk import small_disk
 
 PATIENCE = 240.0
 """Seconds for a run to tidy up and write its report, which takes some four on a free host: others may use it too."""
@@ -98,20 +98,15 @@ async def test_a_folder_with_a_run_in_it_is_not_overwritten(tmp_path: Path) -> N
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def full_soon(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for a manifest and some records."""
-    place = tmp_path / "small"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)], check=True)
-    try:
+    with small_disk(tmp_path / "small", "400k") as place:
         yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
 
 
 @pytest.mark.live
-async def test_a_full_disk_ends_the_run_with_what_is_recorded_safe(study: Path, small_disk: Path) -> None:
-    folder = small_disk / "run"
+async def test_a_full_disk_ends_the_run_with_what_is_recorded_safe(study: Path, full_soon: Path) -> None:
+    folder = full_soon / "run"
     status, _, stderr = await ended(await start("run", str(study), "-o", str(folder)))
     assert status == 3
     assert "No space left on device" in stderr

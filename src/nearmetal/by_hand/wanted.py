@@ -12,10 +12,11 @@ from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import cpus
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.site import available_cpus
-from nearmetal.model import EnvironmentSpec, Ignoring, MachineSpec, Provision, Reached, Study
+from nearmetal.model import EnvironmentSpec, MachineSpec, Provision, Reached, Study
 from nearmetal.run import shape
 from nearmetal.run.missing import cannot_run
 from nearmetal.study import read
+from nearmetal.study_checks.treatments import ignored
 
 # A workload is what a study cannot do without; it never runs.
 _STUDY = """
@@ -62,8 +63,8 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
                 remedy=f"set a key of [machine] or of its environment: machine.memory=1GiB, "
                 f"environments.{environment}.KEY=VALUE",
             )
-    _refuse_what_means_nothing(environment, overrides)
     study = _read(environment, overrides)
+    _refuse_what_means_nothing(study.environment(environment), overrides)
     if hosts.is_elsewhere(study.environment(environment)):
         raise _is_there_already(environment)
     asked = words.ask(study, {"environment": environment}, plugins.names("treatments"))
@@ -75,14 +76,14 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
     return Wanted(study, study.environment(environment), shape.server(asked))
 
 
-def _refuse_what_means_nothing(environment: str, overrides: Sequence[str]) -> None:
+def _refuse_what_means_nothing(environment: EnvironmentSpec, overrides: Sequence[str]) -> None:
     """In a study it may stand there for other environments' sake; here there is no other."""
-    plugin = plugins.load("environments", environment)
-    ignored = plugin.ignores if isinstance(plugin, Ignoring) else frozenset()
+    means_nothing = ignored(environment)
     for text in overrides:
-        key = text.partition("=")[0].removeprefix("machine.").strip()
-        if key in ignored:
-            raise BadInput(f"machine.{key} means nothing to a machine of kind {environment!r}", remedy="leave it out")
+        table, _, key = text.partition("=")[0].strip().partition(".")
+        if table == "machine" and key in means_nothing:
+            what = f"machine.{key} means nothing to a machine of kind {environment.kind!r}"
+            raise BadInput(what, remedy="leave it out")
 
 
 def _is_there_already(environment: str) -> BadInput:

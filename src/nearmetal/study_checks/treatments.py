@@ -5,7 +5,7 @@ from itertools import islice
 
 from nearmetal import factors as words
 from nearmetal import hosts, plugins
-from nearmetal.model import Ignoring, Study
+from nearmetal.model import EnvironmentSpec, Ignoring, Study
 from nearmetal.study_text import StudyText, shown
 
 LOOKED_AT = 20_000
@@ -59,7 +59,7 @@ def check_meaning(study: Study, where: StudyText) -> None:
         for name, aim in varied.items():
             if name not in treatment:
                 continue
-            if aim.kind == "machine" and aim.key in _ignored(study, asked.environment):
+            if aim.kind == "machine" and aim.key in ignored(study.environment(asked.environment)):
                 what = f"`{name}` is varied for {shown(asked.environment)}, to which machine.{aim.key} means nothing"
                 raise where.wrong(("factors", name), what, _only(study, aim.key))
             if aim == words.Target("link", "tunnel") and not words.is_across(asked, study):
@@ -67,13 +67,14 @@ def check_meaning(study: Study, where: StudyText) -> None:
                 raise where.wrong(("factors", name), what, "place them on two hosts, or give the factor a `when`")
 
 
-def _ignored(study: Study, level: str) -> frozenset[str]:
-    plugin = plugins.load("environments", study.environment(level).kind)
+def ignored(environment: EnvironmentSpec) -> frozenset[str]:
+    """Keys of [machine] that mean nothing to its machines."""
+    plugin = plugins.load("environments", environment.kind)
     return plugin.ignores if isinstance(plugin, Ignoring) else frozenset()
 
 
 def _only(study: Study, key: str) -> str:
     """What to write, where there is an environment to which it means something."""
     levels = [str(level) for level in study.factors["environment"].levels]
-    those = [level for level in levels if key not in _ignored(study, level)]
+    those = [level for level in levels if key not in ignored(study.environment(level))]
     return f"vary it for the others alone: when = {{ environment = {json.dumps(those)} }}" if those else "leave it out"
