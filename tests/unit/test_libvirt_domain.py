@@ -49,6 +49,8 @@ def test_an_emulated_processor_does_not_pretend_to_copy_fast() -> None:
         ({"disk": "ide"}, "devices/disk/target", "bus", "sata"),
         ({"disk_format": "raw"}, "devices/disk/driver", "type", "raw"),
         ({"disk_cache": "none"}, "devices/disk/driver", "cache", "none"),
+        ({}, "devices/disk/driver", "error_policy", "report"),
+        ({}, "devices/disk/driver", "rerror_policy", "report"),
         ({"cpu_model": "host"}, "cpu", "mode", "host-passthrough"),
         ({"cpu_model": "qemu64"}, "cpu", "mode", "custom"),
         ({"share": SharedFolder(source="/srv/a b", mountpoint="/mnt")}, "devices/filesystem/source", "dir", "/srv/a b"),

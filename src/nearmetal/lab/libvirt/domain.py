@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from nearmetal.lab import cpus as cpu_lists
-from nearmetal.lab.qemu import arguments
+from nearmetal.lab.qemu import arguments, disk_trouble
 from nearmetal.lab.qemu.arguments import Guest, withheld
 from nearmetal.model import Port, SharedFolder
 
@@ -76,7 +76,8 @@ def _cpu(domain: Element, guest: Guest) -> None:
 
 def _devices(devices: Element, guest: Guest, folder: str, tap: str) -> None:
     disk = SubElement(devices, "disk", {"type": "file", "device": "disk"})
-    SubElement(disk, "driver", {"name": "qemu", "type": guest.disk_format, "cache": guest.disk_cache})
+    policies = {"error_policy": disk_trouble.POLICY, "rerror_policy": disk_trouble.POLICY}
+    SubElement(disk, "driver", {"name": "qemu", "type": guest.disk_format, "cache": guest.disk_cache, **policies})
     SubElement(disk, "source", {"file": f"{folder}/{arguments.disk_file(guest.disk_format)}"})
     name, bus = _DISKS[guest.disk]
     SubElement(disk, "target", {"dev": name, "bus": bus})
