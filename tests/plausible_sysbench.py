@@ -65,6 +65,7 @@ def _measured(workload: str, treatment: Treatment, noise: np.random.Generator) -
             "events": Response(value=events, unit="1/s", better="higher"),
             "latency_mean": Response(value=1 / events, unit="s", better="lower"),
             **_slow(1 / events),
+            "fairness": Response(value=1 - wobble / 100, unit="share", better="higher"),
         }, {}
     read = 40e6 * (0.2 if treatment["environment"] == "qemu" else 1.0) * wobble
     if treatment.get("memory") == "1GiB":

@@ -1,11 +1,15 @@
 """What was measured: every value of every treatment, before anything is compared."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from nearmetal.analysis.results import Cell
 from nearmetal.report import charts, figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Panel, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
+
+_FEW: Final = 12
+"""Pictures that a reader looks through. Some workloads bring nine, most of them for whoever asks."""
 
 
 class Responses:
@@ -17,24 +21,38 @@ class Responses:
         cells = [cell for cell in report.analysis.cells if cell.response not in words.COSTS]
         if not cells:
             return None
-        panels: list[Panel] = []
+        panels: dict[tuple[str, str], Panel] = {}
         flat: list[str] = []
         for workload, response in _primary_first(cells, report):
             chosen = [cell for cell in cells if (cell.workload, cell.response) == (workload, response)]
             if len({value for cell in chosen for value in cell.values}) > 1:
-                panels.append(panel(chosen, report))
+                panels[workload, response] = panel(chosen, report)
             else:
                 always = figures.quantity(chosen[0].median, chosen[0].unit)
                 flat.append(f"{words.response(response)} of {words.plain(workload)}: {always} in every trial.")
-        blocks: list[Block] = [Paragraph(text) for text in flat]
-        if panels:
+        first, rest = _at_first_sight(panels, report)
+        blocks: list[Block] = []
+        if first:
             caption = (
                 "Each dot is one block's value, later blocks higher up. The stroke is the median, written at the right."
             )
-            blocks.insert(0, Chart("responses", caption, _described(cells), tuple(panels)))
+            blocks.append(Chart("responses", caption, _described(cells), first))
+        if rest:
+            caption = "Responses that no comparison was fixed for beforehand"
+            blocks.append(Chart("responses-more", caption, f"{caption}; the table has them.", rest, folded=True))
+        blocks += [Paragraph(text) for text in flat]
         blocks.append(cell_table("responses", "Mean and spread over blocks", cells, report))
         lead = "One value a block and treatment; repeats within a boot are averaged. Nothing is trimmed."
         return Section(self.name, self.title, lead, tuple(blocks))
+
+
+def _at_first_sight(
+    panels: Mapping[tuple[str, str], Panel], report: ReportInput
+) -> tuple[tuple[Panel, ...], tuple[Panel, ...]]:
+    """What is shown and what is folded away: all are shown where they are few, else those that verdicts are about."""
+    told = [pair for pair in panels if pair in report.primaries]
+    shown = told if told and len(panels) > _FEW else list(panels)
+    return tuple(panels[pair] for pair in shown), tuple(panels[pair] for pair in panels if pair not in shown)
 
 
 def _primary_first(cells: Sequence[Cell], report: ReportInput) -> list[tuple[str, str]]:
