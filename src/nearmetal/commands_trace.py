@@ -14,7 +14,7 @@ from nearmetal.errors import BadInput, ExitCode
 from nearmetal.printing import console_for
 from nearmetal.report import words
 from nearmetal.store.folder import write_whole
-from nearmetal.trace import analyser, chosen, events, ladder, page
+from nearmetal.trace import analyser, chosen, events, ladder, page, parquet
 from nearmetal.trace.chosen import Chosen
 from nearmetal.trace.summary import Summary, summary
 
@@ -30,6 +30,8 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
                 click.echo(analyser.as_text(document), nl=False)
             raise BadInput(traced.problem, remedy="name captures that tcpdump or Wireshark wrote: pcap or pcapng")
         picked = chosen.choose(lines, number)
+        if requests is not None and requests != lines:
+            parquet.write(lines, requests)
         if html is not None:
             _write(html, _page(captures, document, picked, lines))
     if as_json:
@@ -48,9 +50,8 @@ def _check(captures: Sequence[Path], html: Path | None, requests: Path | None) -
         raise BadInput(
             "this is one capture twice, not both ends", str(captures[0]), "name the other end's, or one alone"
         )
-    if requests is not None and requests.suffix == ".parquet":
-        remedy = "write JSON lines, and convert them: duckdb -c \"COPY (FROM 'requests.jsonl') TO 'requests.parquet'\""
-        raise BadInput("Parquet is not written here", str(requests), remedy)
+    if _is_parquet(requests):
+        parquet.require()
     written = [file for file in (html, requests) if file is not None]
     for file in written:
         _check_place(file, captures)
@@ -83,11 +84,15 @@ def _write(html: Path, page: str) -> None:
 @contextmanager
 def _lines(requests: Path | None) -> Iterator[Path]:
     """Where a line for each request goes: the user's file, or one that is needed no longer afterwards."""
-    if requests is not None:
+    if requests is not None and not _is_parquet(requests):
         yield requests
         return
     with tempfile.TemporaryDirectory(prefix="nearmetal-trace-") as folder:
         yield Path(folder, "requests.jsonl")
+
+
+def _is_parquet(requests: Path | None) -> bool:
+    return requests is not None and requests.suffix == parquet.SUFFIX
 
 
 def _events(picked: Chosen, document: analyser.Document) -> dict[str, float]:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from nearmetal import cli
@@ -65,6 +66,29 @@ def test_a_page_lines_and_a_document(trace: Run, tmp_path: Path) -> None:
     assert "client.pcap" in page.read_text() and "<svg" in page.read_text()
 
 
+@pytest.mark.parametrize("ends", [(CLIENT,), (CLIENT, SERVER)])
+def test_parquet_holds_what_the_lines_hold(trace: Run, tmp_path: Path, ends: tuple[str, ...]) -> None:
+    """Also where no request has a field: of one capture there is nothing of both."""
+    lines, table = tmp_path / "requests.jsonl", tmp_path / "requests.parquet"
+    assert trace(*ends, "--requests", str(lines))[0] == 0
+    assert trace(*ends, "--requests", str(table)) == (0, trace(*ends)[1], "")
+    with duckdb.connect() as database:
+        found = database.read_parquet(str(table))
+        types = dict(zip(found.columns, map(str, found.types), strict=True))
+        rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+    assert rows == [{"joined": None, **json.loads(line)} for line in lines.read_text().splitlines()]
+    assert (types["request_first"], types["status"], types["flags"]) == ("UBIGINT", "USMALLINT", "VARCHAR[]")
+    assert "network_ns BIGINT" in types["joined"] and "head UINTEGER" in types["response"]
+
+
+def test_parquet_without_its_library_is_told_before_anything_is_read(
+    trace: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    status, out, err = trace("/nonexistent.pcap", "--requests", "x.parquet")
+    assert (status, out) == (3, "") and 'pip install "nearmetal[parquet]"' in err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -76,7 +100,7 @@ def test_a_page_lines_and_a_document(trace: Run, tmp_path: Path) -> None:
         ((CLIENT, CLIENT), "one capture twice"),
         ((CLIENT, "--request", "4711"), "there is no request 4711"),
         ((CLIENT, "--request", "0"), "there is no request 0"),
-        ((CLIENT, "--requests", "x.parquet"), "Parquet"),
+        ((CLIENT, "--requests", "/sys/x.parquet"), "cannot write Parquet"),
         ((CLIENT, "--requests", CLIENT), "a capture to be read"),
         ((CLIENT, "--html", CLIENT), "a capture to be read"),
         ((CLIENT, "--requests", "/nonexistent/x"), "there is no folder /nonexistent"),

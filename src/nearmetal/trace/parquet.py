@@ -1,0 +1,73 @@
+"""Requests as Parquet, for notebooks: the fields of trace.request.v1, nested as in its lines, and with its types."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab import probe, process
+
+SUFFIX: Final = ".parquet"
+_INTEGERS: Final = {"uint16": "USMALLINT", "uint32": "UINTEGER", "uint64": "UBIGINT", "int64": "BIGINT"}
+"""A JSON schema's formats to DuckDB's types."""
+
+Schema = Mapping[str, Any]
+
+
+def require() -> None:
+    """HostCannot where the library is lacking that writes it."""
+    try:
+        import duckdb  # noqa: F401
+    except ImportError:
+        remedy = 'pip install "nearmetal[parquet]"; or name a file that does not end in .parquet, for JSON lines'
+        raise HostCannot("Parquet is written by duckdb, which is not installed", remedy=remedy) from None
+
+
+def write(lines: Path, to: Path) -> None:
+    """Of a file of trace.request.v1, one a line. BadInput where the file cannot be written; then there is none."""
+    import duckdb
+
+    unfinished = to.with_name(f".{to.name}.new")
+    try:
+        with duckdb.connect() as database:
+            # By name and type: what no request of a capture has would be left out, or be text.
+            requests = database.read_json(str(lines), columns=columns(_schema()), format="newline_delimited")
+            requests.write_parquet(str(unfinished), compression="zstd")
+        unfinished.replace(to)
+    except (duckdb.Error, OSError) as error:
+        unfinished.unlink(missing_ok=True)
+        what = f"cannot write Parquet: {str(error).splitlines()[0]}"
+        raise BadInput(what, str(to), "name a file in a folder that can be written to and has room") from None
+
+
+def columns(schema: Schema) -> dict[str, str]:
+    """The fields of a JSON schema's object, and their types in DuckDB. Pure."""
+    definitions, fields = schema.get("$defs", {}), schema["properties"]
+    # What is required is listed in the order of the lines, the fields by their names.
+    return {name: _type(fields[name], definitions) for name in dict.fromkeys([*schema["required"], *fields])}
+
+
+def _schema() -> Schema:
+    told = asyncio.run(process.run([str(probe.path()), "schema", "trace.request.v1"]))
+    schema: Schema = json.loads(told.stdout)
+    return schema
+
+
+def _type(field: Schema, definitions: Schema) -> str:
+    choices = [one for one in field.get("anyOf", ()) if one.get("type") != "null"]
+    if choices:
+        return _type(choices[0], definitions)
+    if "$ref" in field:
+        fields = columns({**definitions[field["$ref"].rpartition("/")[2]], "$defs": definitions})
+        members = ", ".join(f'"{name}" {kind}' for name, kind in fields.items())
+        return f"STRUCT({members})"
+    kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
+    match next(kind for kind in kinds if kind != "null"):
+        case "array":
+            return f"{_type(field['items'], definitions)}[]"
+        case "integer":
+            return _INTEGERS[field["format"]]
+        case _:
+            return "VARCHAR"
