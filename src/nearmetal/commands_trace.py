@@ -23,7 +23,8 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
     """The exit code. BadInput for what cannot be opened, or is no capture."""
     _check(captures, html, requests)
     with _lines(requests) as lines:
-        traced = asyncio.run(analyser.analyse(captures, lines))
+        with console_for(as_json).status("reading " + " and ".join(words.plain(one.name) for one in captures)):
+            traced = asyncio.run(analyser.analyse(captures, lines))
         document = traced.document
         if traced.problem is not None:
             if as_json:
