@@ -363,12 +363,17 @@ def as_written(study: Study, assignment: Assignment, treatments: tuple[str, ...]
         machine=_with(study.machine, tables["machine"]),
         clients=_with(study.clients, tables["clients"]),
         link=_with(study.link, tables["link"]),
-        observe=_with(study.observe, tables["observe"]),
+        observe=_with(study.observe, _without_those_as_set(study, tables["observe"])),
         treatments=chosen,
         workloads=tuple(
             WorkloadSpec.model_validate(fill(workload.model_dump(), assignment)) for workload in study.workloads
         ),
     )
+
+
+def _without_those_as_set(study: Study, levels: Mapping[str, Any]) -> dict[str, Any]:
+    """A level says whether: one that is true leaves an observer that [observe] sets up as it is there."""
+    return {name: level for name, level in levels.items() if level is not True or name not in study.observe.chosen}
 
 
 def put(study: Study, aim: Target, level: Level) -> Any:

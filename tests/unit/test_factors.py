@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearmetal import factors, plugins
-from nearmetal.model import FactorSpec, Level, MachineSpec, Study
+from nearmetal.model import CaptureSpec, FactorSpec, Level, MachineSpec, ObserveSpec, Study
 from nearmetal.study import read
 from tests.unit.study_text import GOOD
 
@@ -294,3 +294,15 @@ def test_keys_are_told_in_the_order_of_the_file() -> None:
     assert found[0] == "environment=base workers=1"
     assert found[-1] == "environment=slow workers=4 nic=e1000"
     assert all(one != other for one, other in pairwise(found))
+
+
+def test_an_observer_that_is_a_factor_is_set_up_as_the_study_says() -> None:
+    whole = study({"environment": ["host"], "capture": [False, True], "usage": [False, True]})
+    whole = whole.model_copy(
+        update={"observe": ObserveSpec(capture=CaptureSpec(snap=512), usage=0.1)},
+    )
+    on, off = ({"environment": "host", "capture": is_on, "usage": is_on} for is_on in (True, False))
+    assert factors.ask(whole, on, TREATMENTS).observe == whole.observe
+    assert factors.ask(whole, off, TREATMENTS).observe == ObserveSpec()
+    plain = whole.model_copy(update={"observe": ObserveSpec()})
+    assert factors.ask(plain, on, TREATMENTS).observe == ObserveSpec(capture=CaptureSpec(), usage=1.0)

@@ -141,7 +141,11 @@ class CaptureSpec(Frozen):
 
 def _as_capture(value: object) -> object:
     """A factor's level says only whether: true is a capture with the defaults."""
-    return {True: {}, False: None}[value] if isinstance(value, bool) else value
+    if isinstance(value, bool):
+        return {} if value else None
+    if isinstance(value, dict | CaptureSpec) or value is None:
+        return value
+    raise ValueError("it must be true, false, or a table like { snap = 128 }")
 
 
 def _as_interval(value: object) -> object:
