@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from nearmetal.observers import _capture_counters
+from nearmetal.report import palette
+from nearmetal.report.charts.ladder import WORDS, spread
 from nearmetal.report.charts.ladder import ladder as drawn
-from nearmetal.report.charts.ladder import spread
 from nearmetal.report.charts.requests import Bar, timeline
+from nearmetal.report.charts.text import measured
 from nearmetal.trace import events, page
 from nearmetal.trace.chosen import Chosen
 from nearmetal.trace.events import Clocks
@@ -99,6 +101,33 @@ def test_labels_of_a_drawn_ladder_do_not_overlap() -> None:
         if layer["mark"]["type"] == "text":
             heights = sorted(row["y"] for row in layer["data"]["values"] if "side" in row)
             assert all(low + 15 <= high + 1e-9 for low, high in pairwise(heights))
+
+
+@pytest.mark.parametrize("time", [33.3e-6, 0.0888, 0.444])
+def test_labels_of_a_drawn_ladder_are_not_cut(time: float) -> None:
+    told = {name: 0.0 if name == "request_first" else time for name in WORDS}
+    spread_out = {name: at * (1 + place / 100) for place, (name, at) in enumerate(told.items())}
+    spec = drawn("host", "", "#000000", spread_out)
+    (right, left), texts = (0.0, 0.0), 0
+    for layer in spec["layer"]:
+        for row in layer["data"]["values"] if layer["mark"]["type"] == "text" else ():
+            if "side" in row:
+                wide = measured(row["text"], layer["mark"]["fontSize"])
+                left = min(left, row["x"] - wide if row["side"] == "client" else 0.0)
+                right = max(right, row["x"] + wide if row["side"] == "server" else 0.0)
+                texts += 1
+    assert texts == len(WORDS)
+    assert left >= 0
+    assert right <= spec["width"] + 5  # what surrounds every picture
+
+
+def test_a_server_at_work_is_not_drawn_as_the_reference_is() -> None:
+    spec = drawn("host", "", palette.REFERENCE, events.of(LINES[0], Clocks.of(DOCUMENT)))
+    (work,) = [
+        layer["mark"] for layer in spec["layer"] if layer["mark"].get("strokeWidth") == 3 and layer["data"]["values"]
+    ]
+    assert work["color"] == palette.INK
+    assert palette.MUTED not in json.dumps([one for one in spec["layer"] if one["mark"]["type"] == "rule"])
 
 
 def test_the_summary_tells_what_there_is() -> None:

@@ -13,8 +13,11 @@ from nearmetal.report import figures, palette
 from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer, own_colour
 
 _WIDTH, _HEIGHT = HALF - 12, 250
-_CLIENT, _SERVER = 146.0, 252.0
-"""Where the lifelines stand, in px: room for times at the left, and for what they are at the right."""
+_CLIENT, _SERVER = 162.0, 237.0
+"""Where the lifelines stand, in px: beside them the longest texts find room, with any font."""
+_TEXT = 12.0
+_BESIDE = 16.0
+"""Pixels between a lifeline and its texts."""
 _TOP = 24.0
 _APART = 15.0
 """Pixels between the lines of two labels."""
@@ -75,21 +78,18 @@ def ladder(title: str, subtitle: str, colour: str, events: Mapping[str, float]) 
     alone = [name for name in y if _x(name) == _CLIENT and f"server.{name}" not in y]
     halfway = (_CLIENT + _SERVER) / 2
     ways = [{"x": _CLIENT, "y": y[name], "x2": halfway, "colour": colour} for name in alone]
-    work = [
-        {"x": x, "y": y[first], "end": y[last], "colour": tone}
-        for first, last, x, tone in (
-            ("request_first", "request_last", _CLIENT, colour),
-            ("response_first", "response_last", _CLIENT, colour),
-            ("server.response_first", "server.response_last", _SERVER, colour),
-            (
-                "server.request_last" if "server.request_last" in y else "server.request_first",
-                "server.response_first",
-                _SERVER,
-                palette.MUTED,
-            ),
+    messages = [
+        {"x": _x(first), "y": y[first], "end": y[last], "colour": colour}
+        for first, last in (
+            ("request_first", "request_last"),
+            ("response_first", "response_last"),
+            ("server.response_first", "server.response_last"),
         )
         if first in y and last in y
     ]
+    began = "server.request_last" if "server.request_last" in y else "server.request_first"
+    answered = "server.response_first"
+    work = [{"x": _SERVER, "y": y[began], "end": y[answered]}] if began in y and answered in y else []
     dots = [{"x": _x(name), "y": at, "colour": colour} for name, at in y.items()]
     texts, leaders = _labels(y, events)
     heads = [
@@ -99,12 +99,16 @@ def ladder(title: str, subtitle: str, colour: str, events: Mapping[str, float]) 
     layers = [
         layer(lifelines, {"type": "rule", "color": palette.LINE}, x=position, y=height, y2={"field": "end"}),
         layer(
-            work,
-            {"type": "rule", "strokeWidth": 6, "strokeOpacity": 0.45},
+            messages,
+            {"type": "rule", "strokeWidth": 8, "strokeOpacity": 0.4},
             x=position,
             y=height,
             y2={"field": "end"},
             color=own_colour(),
+        ),
+        # Not a lighter shade of anything: the reference's own colour is a grey.
+        layer(
+            work, {"type": "rule", "strokeWidth": 3, "color": palette.INK}, x=position, y=height, y2={"field": "end"}
         ),
         layer(
             crossings,
@@ -145,7 +149,7 @@ def ladder(title: str, subtitle: str, colour: str, events: Mapping[str, float]) 
         *(
             layer(
                 [one for one in texts if one["side"] == side],
-                {"type": "text", "align": align, "baseline": "middle", "fontSize": 12, "color": palette.INK},
+                {"type": "text", "align": align, "baseline": "middle", "fontSize": _TEXT, "color": palette.INK},
                 x=position,
                 y=height,
                 text=field("text", "nominal"),
@@ -174,7 +178,7 @@ def _labels(y: Mapping[str, float], events: Mapping[str, float]) -> tuple[list[d
         names = [name for name in y if (_x(name) == _SERVER) == (side == "server")]
         for name, place in zip(names, spread([y[name] for name in names], _APART, _HEIGHT), strict=True):
             text = f"{WORDS[name]} {figures.quantity(events[name], 's')}" if events[name] else WORDS[name]
-            texts.append({"x": x + 16 * out, "y": place, "text": text, "side": side})
+            texts.append({"x": x + _BESIDE * out, "y": place, "text": text, "side": side})
             leaders.append({"x": x + 4 * out, "y": y[name], "x2": x + 13 * out, "y2": place})
     return texts, leaders
 
