@@ -1,5 +1,6 @@
 """The chapters on packets: a typical request of each treatment, and what goes along with a verdict."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ from nearmetal.analysis.results import Verdict
 from nearmetal.report.anatomy import seen
 from nearmetal.report.anatomy_injected import wilson
 from nearmetal.report.blocks import Chart, Notice, Section, Statements, Table
+from nearmetal.report.cells import for_people
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.anatomy import plugin as anatomy
 from nearmetal.report.sections.why import plugin as why
-from nearmetal.report.write import write
+from nearmetal.report.write import render, write
 from tests import plausible_captures, plausible_run
 
 
@@ -127,6 +129,43 @@ def test_each_verdict_is_told_with_what_goes_along(report: ReportInput) -> None:
     (said,) = [block for block in section.blocks if isinstance(block, Statements)]
     assert [item.about for item in said.items] == ["web, docker vs host", "web, qemu vs host"]
     assert "interrupts in the server for each request" in said.items[1].text
+
+
+def test_each_verdict_has_a_table_of_its_own_with_what_neither_side_had(report: ReportInput) -> None:
+    rows = {str(row[0]): row for row in table(why.render(report), "why-2").rows}
+    assert [column.title for column in table(why.render(report), "why-2").columns[1:3]] == ["qemu", "host"]
+    words = {title: tuple(map(for_people, row[1:])) for title, row in rows.items()}
+    assert words["segments lost between both ends for each request"][:2] == ("0.003", "0")
+    assert words["share of the time of the server's CPUs that was stolen"] == ("0 %", "0 %", "–", "none")
+    assert list(rows)[-1] == "share of the time of the server's CPUs that was idle"
+    # People see one table a verdict, programs have all in one file.
+    names = {file.name for file in write(report.folder).with_name("report").iterdir()}
+    assert "why.csv" in names and "why-1.csv" not in names
+    page, markdown = report.folder.page.read_text(), str(render(report.folder, "md"))
+    for text in (page, markdown):
+        assert "web, qemu vs host: what goes along" in text
+        assert "What goes along with each verdict" not in text
+
+
+def test_what_is_not_observed_is_said_to_be_in_no_table(tmp_path: Path) -> None:
+    folder = plausible_captures.make(tmp_path / "run", 2)
+    told = [json.loads(line) for line in folder.journal.read_text().splitlines()]
+    for record in told:
+        record.get("observers", {}).pop("usage", None)
+    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in told))
+    (said,) = [text for text in notes(read(folder)) if "Not observed" in text]
+    assert "interrupts, context switches" in said and "usage = true" in said and "packets" not in said
+    whole = read(plausible_captures.make(tmp_path / "whole", 2))
+    assert not [text for text in notes(whole) if "Not observed" in text]
+
+
+def test_kernels_count_on_when_a_capture_is_full_so_nothing_is_said_of_each_request(tmp_path: Path) -> None:
+    told = read(plausible_captures.make(tmp_path / "run", 8, limit_reached=1))
+    arms = arms_of(told.records, 1)
+    host, qemu = (arms[key_of({"environment": name}), "web"] for name in ("host", "qemu"))
+    names = {one.trait.name for one in attributed(qemu.paired(host), 0.05)}
+    assert "packets" in names
+    assert not names & {"autocorked", "out_of_order"}
 
 
 def notes(report: ReportInput) -> list[str]:

@@ -56,6 +56,12 @@ def attributed(pairs: Pairs, level: float) -> list[Attributed]:
     return sorted(found, key=lambda one: (not one.differs, -one.distance))
 
 
+def nil(pairs: Pairs) -> list[Trait]:
+    """What both sides tell, and what did not happen on either."""
+    told = ((trait, [_value(trait, one) for pair in pairs for one in pair]) for trait in TRAITS)
+    return [trait for trait, values in told if values and all(value == 0 for value in values)]
+
+
 def _compared(trait: Trait, pairs: Pairs, level: float) -> Attributed | None:
     both = [(_value(trait, treatment), _value(trait, reference)) for treatment, reference in pairs]
     known = [(one, other) for one, other in both if one is not None and other is not None]

@@ -28,6 +28,8 @@ _SELDOM = 0.1
 """Once in ten requests."""
 _SOME_TIME = 0.05
 """A twentieth of the time."""
+_CLOSE = 0.001
+"""Seconds by which clocks of machines that agree may be apart."""
 
 
 def _places(record: TrialRecord, observer: str, prefix: str) -> list[Mapping[str, Any]]:
@@ -68,6 +70,9 @@ def _counted(place: str, counter: str) -> Callable[[TrialRecord], float | None]:
         # Without any counter there the kernel was not asked, or did not tell.
         if not requests or not any(name.startswith("kernel.") for one in places for name in one):
             return None
+        # The kernel counted on when the capture was full: of more requests than are known.
+        if any(one.get("limit_reached") for one in _places(record, "capture", "")):
+            return None
         return float(sum(one.get(f"kernel.{counter}", 0) for one in places) / requests)
 
     return of
@@ -104,11 +109,22 @@ def _rate(name: str) -> Callable[[TrialRecord], float | None]:
     return of
 
 
-def _exits(record: TrialRecord) -> float | None:
-    """Of all guests of the servers' host, for each request or event."""
-    told = [one["exits"] for one in _places(record, "usage", "host") if "exits" in one]
-    each = _per_second(record)
-    return sum(told) / each if told and each else None
+def _of_host(name: str) -> Callable[[TrialRecord], float | None]:
+    """Of the servers' whole host, whoever's, for each request or event."""
+
+    def of(record: TrialRecord) -> float | None:
+        told = [one[name] for one in _places(record, "usage", "host") if name in one]
+        each = _per_second(record)
+        return sum(told) / each if told and each else None
+
+    return of
+
+
+def _clocks_apart(record: TrialRecord) -> float | None:
+    """By how much the server's clock is surely ahead of the client's, or behind it."""
+    told = [one for one in _traces(record) if "clock_offset" in one and "clock_uncertainty" in one]
+    apart = (abs(one["clock_offset"]) - one["clock_uncertainty"] for one in told)
+    return max(0.0, *apart) if told else None
 
 
 def _time(states: Sequence[str]) -> Callable[[TrialRecord], float | None]:
@@ -164,6 +180,7 @@ TRAITS = (
     Trait("retransmitted", "segments sent again for each request", "", _shared("retransmitted"), _SELDOM),
     Trait("lost", "segments lost between both ends for each request", "", _shared("lost"), _SELDOM),
     Trait("reordered", "segments that came late for each request", "", _shared("reordered"), _SELDOM),
+    Trait("overtaken", "packets overtaken between both ends for each request", "", _shared("overtaken"), _SELDOM),
     Trait(
         "out_of_order",
         "segments that the client's kernel queued out of order for each request",
@@ -176,15 +193,41 @@ TRAITS = (
     Trait("transfer", "time in which a reply comes in", "s", _of_trace("transfer")),
     Trait("interrupts", "interrupts in the server for each request", "", _rate("interrupts")),
     Trait("context_switches", "context switches in the server for each request", "", _rate("context_switches")),
-    Trait("exits", "exits of guests to the host's kernel for each request", "", _exits, _SELDOM),
+    Trait("host_interrupts", "interrupts of the whole host for each request", "", _of_host("interrupts")),
+    Trait(
+        "host_context_switches",
+        "context switches of the whole host for each request",
+        "",
+        _of_host("context_switches"),
+    ),
+    Trait("exits", "exits of guests to the host's kernel for each request", "", _of_host("exits"), _SELDOM),
     Trait("kernel_time", "time of the server's CPUs in the kernel for each request", "s", _time(("sys",))),
     Trait("interrupt_time", "time of the server's CPUs in interrupts for each request", "s", _time(("irq", "soft"))),
     Trait("user_time", "time of the server's CPUs in programs for each request", "s", _time(("usr", "nice"))),
     Trait("steal", "share of the time of the server's CPUs that was stolen", "share", _share("steal"), _SOME_TIME),
+    Trait("clock", "how far the clocks of both ends are apart", "s", _clocks_apart, _CLOSE),
     Trait("idle", "share of the time of the server's CPUs that was idle", "share", _share("idle"), _SOME_TIME),
     Trait("cpu_per_event", "CPU time of the host for each request", "s", _response("cpu_per_event")),
 )
 """In the order in which they are told when nothing else tells them apart."""
+
+OF_PACKETS = frozenset(
+    {
+        "packets",
+        "bytes",
+        "segments",
+        "super_segments",
+        "acks",
+        "joined_writes",
+        "autocorked",
+        "retransmitted",
+        "lost",
+        "reordered",
+        "overtaken",
+        "out_of_order",
+    }
+)
+"""What captures, and kernels beside them, tell of packets."""
 
 OF_CPUS = frozenset({"kernel_time", "interrupt_time", "user_time", "steal", "idle"})
 """What they tell of CPUs, whoever's programs ran there."""

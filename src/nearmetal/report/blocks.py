@@ -46,7 +46,8 @@ class Column:
 class Table:
     """Rows of values. `name` is unique in the report: the CSV file is called so.
 
-    A row stands for one thing and has one value a column. `folded` keeps a long table closed until asked for.
+    A row stands for one thing and has one value a column. `folded` keeps a long table closed until asked for. `where`
+    says who sees it: people ("page"), data files ("data"), or both.
     """
 
     kind: ClassVar[str] = "table"
@@ -55,6 +56,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Value, ...], ...]
     folded: bool = False
+    where: Literal["both", "page", "data"] = "both"
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def _block(block: Block) -> str:
             )
             return f"{pictures}\n\n{_escaped(block.caption)}"
         case Table():
-            return _table(block)
+            return "" if block.where == "data" else _table(block)
 
 
 def _statement(item: Statement) -> str:

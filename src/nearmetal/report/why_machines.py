@@ -1,4 +1,4 @@
-"""What goes along with a verdict and is no figure: both sides' clocks, whose time CPUs tell, untold VM exits. Pure."""
+"""What goes along with a verdict and is no figure: both sides' clocks, whose time CPUs tell, what nobody told. Pure."""
 
 from collections.abc import Iterable
 
@@ -12,6 +12,11 @@ _UNTOLD = (
     "How often guests gave their CPU back to the host's kernel (VM exits) is not in the table: the host's kernel did "
     "not tell. It does under KVM, with debugfs at /sys/kernel/debug, while usage is observed."
 )
+
+_OBSERVED = {
+    "capture": ("packets, and what became of them", "capture = true"),
+    "usage": ("interrupts, context switches, the time of the server's CPUs and what was stolen of it", "usage = true"),
+}
 
 
 def clocks(contrast: Contrast, report: ReportInput) -> str:
@@ -40,7 +45,8 @@ def foreign_time(sides: Iterable[Assignment], report: ReportInput) -> str:
         return ""
     return (
         f"With {figures.listing(named)} the server runs on its host's kernel: the time of its CPUs is that of all that "
-        "ran on them, others' programs and interrupts too. What the server alone cost is the CPU time of the host."
+        "ran on them, others' programs and interrupts too, and what interrupts and context switches were the server's "
+        "alone nobody counts. What it alone cost is the CPU time of the host."
     )
 
 
@@ -48,3 +54,10 @@ def untold_exits(report: ReportInput) -> str:
     """Why whoever looks for VM exits finds none; "" where there are some, or where nobody listened."""
     hosts = [record.observers["usage"].get("host", {}) for record in report.records if "usage" in record.observers]
     return _UNTOLD if hosts and not any("exits" in host for host in hosts) else ""
+
+
+def unobserved(report: ReportInput) -> str:
+    """What is in no table because the study does not observe it; "" where it observes all there is."""
+    observed = {name for record in report.records for name in record.observers}
+    missing = [f"{what} (in [observe]: {key})" for name, (what, key) in _OBSERVED.items() if name not in observed]
+    return f"Not observed, and so in no table: {figures.listing(missing)}." if missing else ""

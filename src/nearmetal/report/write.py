@@ -120,7 +120,7 @@ def _json(report: ReportInput) -> str:
 
 def _files(chapters: _Chapters, pictures: Pictures) -> dict[str, bytes]:
     content = {"analysis.json": _json(chapters.report).encode()}
-    for table in chapters.tables:
+    for table in (one for one in chapters.tables if one.where != "page"):
         content[f"{formats.file_name(table.name)}.csv"] = formats.comma_separated(table).encode()
     for chart in chapters.charts:
         for panel in chart.panels:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nearmetal.analysis.attribution import Attributed, attributed
+from nearmetal.analysis.attribution import Attributed, attributed, nil
 from nearmetal.analysis.responses import Arm, Arms, arms_of, key_of
 from nearmetal.analysis.results import Contrast, Verdict
-from nearmetal.analysis.traits import OF_CPUS
+from nearmetal.analysis.traits import OF_CPUS, Trait
 from nearmetal.model import Assignment
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import (
@@ -14,6 +14,7 @@ from nearmetal.report.blocks import (
     Block,
     Column,
     Notice,
+    Paragraph,
     Quantity,
     Section,
     Statement,
@@ -22,10 +23,12 @@ from nearmetal.report.blocks import (
     Value,
 )
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.why_machines import clocks, foreign_time, untold_exits
+from nearmetal.report.why_machines import clocks, foreign_time, unobserved, untold_exits
 
 _TOLD = 3
 """So many of the differences stand in a sentence; the table has all."""
+_OPEN = 3
+"""Of more verdicts than this the tables are closed until asked for."""
 
 _GUESTS = frozenset({"qemu", "libvirt", "vagrant", "vmware"})
 """Kinds of environments whose machines have virtual hardware: what they do, some host has to do too."""
@@ -46,6 +49,8 @@ _CHECKS = (
 class _Explained:
     contrast: Contrast
     found: Sequence[Attributed]
+    nil: Sequence[Trait]
+    """What did not happen on either side."""
 
 
 class Why:
@@ -61,7 +66,7 @@ class Why:
             return None
         arms = arms_of(report.records, report.manifest.study.design.repeats)
         alpha = report.manifest.study.design.alpha
-        explained = [_Explained(one, _found(one, arms, alpha)) for one in primary]
+        explained = [_explained(one, arms, alpha) for one in primary]
         boxes = [
             Notice(f"{_ahead(one, report)} {_CHECKS}", "warning")
             for one in explained
@@ -72,7 +77,8 @@ class Why:
             return None
         blocks: list[Block] = list(boxes)
         if explained:
-            blocks += [Statements(tuple(_statement(one, report) for one in explained)), _table(explained, report)]
+            blocks.append(Statements(tuple(_statement(one, report) for one in explained)))
+            blocks += [_how(report), *_tables(explained, report), _data(explained, report)]
             blocks += [Notice(text) for text in _beside(explained, report)]
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
@@ -81,10 +87,11 @@ def _is_observed(report: ReportInput) -> bool:
     return any(name in record.observers for record in report.records for name in ("capture", "usage"))
 
 
-def _found(contrast: Contrast, arms: Arms, alpha: float) -> list[Attributed]:
+def _explained(contrast: Contrast, arms: Arms, alpha: float) -> _Explained:
     sides = [arms.get((key_of(side), contrast.workload), Arm()) for side in (contrast.treatment, contrast.reference)]
-    found = attributed(sides[0].paired(sides[1]), alpha)
-    return [one for one in found if one.trait.name != contrast.response]
+    pairs = sides[0].paired(sides[1])
+    found = [one for one in attributed(pairs, alpha) if one.trait.name != contrast.response]
+    return _Explained(contrast, found, nil(pairs))
 
 
 def _was_observed(one: Attributed) -> bool:
@@ -127,49 +134,73 @@ def _detail(found: Sequence[Attributed]) -> str:
     return f"{sure}{'differs' if differing == 1 else 'differ'}{few}"
 
 
-def _table(explained: Sequence[_Explained], report: ReportInput) -> Table:
+def _how(report: ReportInput) -> Paragraph:
+    level = figures.percent(1 - report.manifest.study.design.alpha)
+    return Paragraph(
+        f"In the tables each figure is compared block by block, with {level} intervals by the statistic of the "
+        "verdicts, not corrected for how many they are: of twenty that do not differ, one is expected to look as if it "
+        "did. Both sides are medians over blocks; the change is what is typical within a block, and need not be that "
+        "between medians. What did not happen on either side stands last."
+    )
+
+
+def _tables(explained: Sequence[_Explained], report: ReportInput) -> list[Table]:
+    """One for each verdict, for people."""
+    return [
+        Table(
+            f"why-{number}",
+            f"{words.workload(one.contrast.workload)}, {report.labels.versus(one.contrast)}: what goes along",
+            (
+                Column("what"),
+                *(Column(words.plain(side), numeric=True) for side in report.labels.sides(one.contrast)[:2]),
+                Column("change"),
+                Column("verdict"),
+            ),
+            (
+                *((*_compared(found), _change(found), _verdict(found)) for found in one.found),
+                *((trait.title, *2 * [_quantity(0.0, trait.unit)], None, Badge("none")) for trait in one.nil),
+            ),
+            folded=len(explained) > _OPEN,
+            where="page",
+        )
+        for number, one in enumerate(explained, start=1)
+    ]
+
+
+def _compared(one: Attributed) -> tuple[Value, Value, Value]:
+    unit = one.trait.unit
+    return one.trait.title, _quantity(one.treatment, unit), _quantity(one.reference, unit)
+
+
+def _verdict(one: Attributed) -> Badge:
+    return Badge("too few blocks" if one.interval is None else "differs" if one.differs else "undecided")
+
+
+def _data(explained: Sequence[_Explained], report: ReportInput) -> Table:
+    """All of them, for programs."""
     columns = (
         Column("workload"),
         Column("comparison"),
         Column("what"),
         Column("treatment", numeric=True),
         Column("reference", numeric=True),
-        Column("change", where="page"),
-        Column("estimate", numeric=True, where="data"),
-        Column("low", numeric=True, where="data"),
-        Column("high", numeric=True, where="data"),
-        Column("scale", where="data"),
-        Column("unit", where="data"),
-        Column("blocks", numeric=True, where="data"),
+        Column("estimate", numeric=True),
+        Column("low", numeric=True),
+        Column("high", numeric=True),
+        Column("scale"),
+        Column("unit"),
+        Column("blocks", numeric=True),
         Column("verdict"),
     )
     rows = tuple(_row(one.contrast, found, report) for one in explained for found in one.found)
-    level = figures.percent(1 - report.manifest.study.design.alpha)
-    caption = (
-        f"Each compared block by block, with {level} intervals by the statistic of the verdicts, not corrected for how "
-        "many they are: of twenty that do not differ, one is expected to look as if it did. Treatment and reference "
-        "are medians over blocks; the change is what is typical within a block, and need not be that between medians"
-    )
-    return Table("why", caption, columns, rows, folded=len(rows) > 40)
+    return Table("why", "What goes along with each verdict", columns, rows, where="data")
 
 
 def _row(contrast: Contrast, one: Attributed, report: ReportInput) -> tuple[Value, ...]:
     low, high = one.interval or (None, None)
-    return (
-        words.workload(contrast.workload),
-        report.labels.versus(contrast),
-        one.trait.title,
-        _quantity(one.treatment, one.trait.unit),
-        _quantity(one.reference, one.trait.unit),
-        _change(one),
-        one.estimate,
-        low,
-        high,
-        one.scale,
-        one.trait.unit,
-        one.blocks,
-        Badge("too few blocks" if one.interval is None else "differs" if one.differs else "undecided"),
-    )
+    named = (words.workload(contrast.workload), report.labels.versus(contrast))
+    figured = (one.estimate, low, high, one.scale, one.trait.unit, one.blocks)
+    return (*named, *_compared(one), *figured, _verdict(one))
 
 
 def _quantity(value: float, unit: str) -> Value:
@@ -181,7 +212,7 @@ def _beside(explained: Sequence[_Explained], report: ReportInput) -> list[str]:
     sides = [side for one in explained for side in (one.contrast.treatment, one.contrast.reference)]
     exits = untold_exits(report) if any(_kind(side, report) in _GUESTS for side in sides) else ""
     differing = dict.fromkeys(clocks(one.contrast, report) for one in explained)
-    return [text for text in (*differing, foreign_time(_of_cpus(explained), report), exits) if text]
+    return [text for text in (*differing, foreign_time(_of_cpus(explained), report), exits, unobserved(report)) if text]
 
 
 def _of_cpus(explained: Sequence[_Explained]) -> list[Assignment]:
