@@ -235,11 +235,35 @@ def test_a_guest_ahead_of_its_host_gets_a_box(tmp_path: Path, monkeypatch: pytes
     assert {one.verdict for one in told.analysis.contrasts if one.primary} == {Verdict.DIFFERENT}
     section = why.render(told)
     assert section is not None
-    boxes = [block.text for block in section.blocks if isinstance(block, Notice) and block.tone == "warning"]
+    boxes = [block for block in section.blocks if isinstance(block, Notice) and block.tone == "warning"]
     assert len(boxes) == 2  # both workloads
-    assert "takes its time from hpet with qemu, and from tsc with host" in boxes[0]
-    assert "A virtual machine is ahead of its host" in boxes[0]
-    assert "What was seen to differ most: " in boxes[0]
+    assert boxes[0].text.startswith("A virtual machine is ahead of its host, which is not plausible by itself: qemu ")
+    seen = dict(boxes[0].items)
+    assert "takes its time from hpet with qemu, and from tsc with host" in seen["Does the guest's clock keep time?"]
+    assert seen["Do both sides carry the same packets?"].startswith("packets for each request, 8.98")
+    assert seen["Was the client at its limit?"] == "no trial warns of it"
+    assert seen["What differs most?"].count("×") == 3
+    # Nobody looked at the packets of the other workload.
+    assert dict(boxes[1].items)["Do both sides carry the same packets?"].startswith("not observed: capture = true")
+    for text in (str(render(told.folder, "html")), str(render(told.folder, "md"))):
+        assert text.count("Was the client at its limit?") == 2
+
+
+def test_a_guest_ahead_of_a_container_gets_a_box_where_that_has_the_hosts_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(plausible_run.SPEED, "qemu", 1.3)
+    source = plausible_run.SOURCE.replace(
+        'reference = { environment = "host" }', 'reference = { environment = "docker" }'
+    )
+    monkeypatch.setattr(plausible_run, "SOURCE", source)
+    assert (
+        "ahead of a container, which has the host's own kernel"
+        in notes(read(plausible_captures.make(tmp_path / "a")))[0]
+    )
+    sandboxed = '[environments.docker]\nkind = "docker"\nruntime = "runsc"\n[machine]'
+    monkeypatch.setattr(plausible_run, "SOURCE", source.replace("[machine]", sandboxed))
+    assert not [text for text in notes(read(plausible_captures.make(tmp_path / "b"))) if "ahead" in text]
 
 
 def test_the_report_is_written_with_them(report: ReportInput) -> None:

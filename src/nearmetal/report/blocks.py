@@ -88,11 +88,12 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something the reader must not miss."""
+    """Something the reader must not miss, and terms that belong to it with what each is here."""
 
     kind: ClassVar[str] = "notice"
     text: str
     tone: Literal["note", "warning"] = "note"
+    items: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nearmetal.analysis.attribution import Attributed, attributed, nil
 from nearmetal.analysis.responses import Arm, Arms, arms_of, key_of
-from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.traits import OF_CPUS, Trait
 from nearmetal.model import Assignment
 from nearmetal.report import figures, words
@@ -23,6 +23,7 @@ from nearmetal.report.blocks import (
     Value,
 )
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.why_implausible import GUESTS, box, is_implausible, kind, told
 from nearmetal.report.why_machines import clocks, foreign_time, unobserved, untold_exits
 
 _TOLD = 3
@@ -30,18 +31,9 @@ _TOLD = 3
 _OPEN = 3
 """Of more verdicts than this the tables are closed until asked for."""
 
-_GUESTS = frozenset({"qemu", "libvirt", "vagrant", "vmware"})
-"""Kinds of environments whose machines have virtual hardware: what they do, some host has to do too."""
-_NEAR_METAL = frozenset({"host", "ssh"})
-
 _LEAD = (
     "What else differs where a verdict was asked for, by what observers and captures recorded: ranked, what surely "
     "differs first. These go along with a verdict; none of them is a proof of its cause."
-)
-_CHECKS = (
-    "Check that the client was not at its limit (the warnings above say so), that both sides carry the same packets "
-    "(offloads, segment sizes and ACKs), that the guest's clock keeps time, that the guest's disk is as durable as the "
-    "host's, and what else is not the same."
 )
 
 
@@ -61,17 +53,13 @@ class Why:
     def render(self, report: ReportInput) -> Section | None:
         primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
         if not _is_observed(report):
-            primary = [contrast for contrast in primary if _guest_is_ahead(contrast, report)]
+            primary = [contrast for contrast in primary if is_implausible(contrast, report)]
         if not primary:
             return None
         arms = arms_of(report.records, report.manifest.study.design.repeats)
         alpha = report.manifest.study.design.alpha
         explained = [_explained(one, arms, alpha) for one in primary]
-        boxes = [
-            Notice(f"{_ahead(one, report)} {_CHECKS}", "warning")
-            for one in explained
-            if _guest_is_ahead(one.contrast, report)
-        ]
+        boxes = [box(one.contrast, one.found, report) for one in explained if is_implausible(one.contrast, report)]
         explained = [one for one in explained if any(_was_observed(found) for found in one.found)]
         if not explained and not boxes:
             return None
@@ -99,17 +87,9 @@ def _was_observed(one: Attributed) -> bool:
     return one.trait.name != "cpu_per_event"
 
 
-def _change(one: Attributed) -> str:
-    """ "2.1 × (1.9 to 2.3)", "+0.4 (+0.2 to +0.5)"."""
-    if one.scale == "difference":
-        return figures.difference(one.estimate, one.interval, one.trait.unit)
-    spread = "" if one.interval is None else f" ({figures.interval(one.interval)})"
-    return f"{figures.ratio(one.estimate, one.interval)} ×{spread}"
-
-
 def _statement(one: _Explained, report: ReportInput) -> Statement:
     sure = [found for found in one.found if found.differs]
-    named = [f"{found.trait.title}, {_change(found)}" for found in sure[:_TOLD]]
+    named = [f"{found.trait.title}, {told(found)}" for found in sure[:_TOLD]]
     treatment, reference, _ = report.labels.sides(one.contrast)
     if named:
         text = f"what differs most from {reference}: {'; '.join(named)}"
@@ -157,7 +137,7 @@ def _tables(explained: Sequence[_Explained], report: ReportInput) -> list[Table]
                 Column("verdict"),
             ),
             (
-                *((*_compared(found), _change(found), _verdict(found)) for found in one.found),
+                *((*_compared(found), told(found), _verdict(found)) for found in one.found),
                 *((trait.title, *2 * [_quantity(0.0, trait.unit)], None, Badge("none")) for trait in one.nil),
             ),
             folded=len(explained) > _OPEN,
@@ -210,7 +190,7 @@ def _quantity(value: float, unit: str) -> Value:
 def _beside(explained: Sequence[_Explained], report: ReportInput) -> list[str]:
     """What no row of the table can tell."""
     sides = [side for one in explained for side in (one.contrast.treatment, one.contrast.reference)]
-    exits = untold_exits(report) if any(_kind(side, report) in _GUESTS for side in sides) else ""
+    exits = untold_exits(report) if any(kind(side, report) in GUESTS for side in sides) else ""
     differing = dict.fromkeys(clocks(one.contrast, report) for one in explained)
     return [text for text in (*differing, foreign_time(_of_cpus(explained), report), exits, unobserved(report)) if text]
 
@@ -219,31 +199,6 @@ def _of_cpus(explained: Sequence[_Explained]) -> list[Assignment]:
     """The sides whose rows tell what CPUs did."""
     told = [one for one in explained if any(found.trait.name in OF_CPUS for found in one.found)]
     return [side for one in told for side in (one.contrast.treatment, one.contrast.reference)]
-
-
-# ── What does not add up ──────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _guest_is_ahead(contrast: Contrast, report: ReportInput) -> bool:
-    """Whether a guest surely does better than the metal that may carry it."""
-    if contrast.verdict is not Verdict.DIFFERENT:
-        return False
-    treatment, reference = _kind(contrast.treatment, report), _kind(contrast.reference, report)
-    if words.tone(contrast) == "better":
-        return treatment in _GUESTS and reference in _NEAR_METAL
-    return treatment in _NEAR_METAL and reference in _GUESTS
-
-
-def _kind(treatment: Assignment, report: ReportInput) -> str:
-    return report.manifest.study.environment(str(treatment.get("environment", ""))).kind
-
-
-def _ahead(one: _Explained, report: ReportInput) -> str:
-    said = words.sentence(one.contrast, report.labels)
-    sure = [f"{found.trait.title} ({_change(found)})" for found in one.found if found.differs][:_TOLD]
-    seen = f" What was seen to differ most: {figures.listing(sure)}." if sure else ""
-    told = f"A virtual machine is ahead of its host, which is not plausible by itself: {said}.{seen}"
-    return " ".join(filter(None, (told, clocks(one.contrast, report))))
 
 
 plugin = Why()

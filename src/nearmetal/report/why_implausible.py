@@ -1,0 +1,98 @@
+"""Rankings that are not plausible by themselves, a virtual machine ahead of its host: what to check, what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nearmetal.analysis.attribution import Attributed
+from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.model import Assignment
+from nearmetal.report import figures, words
+from nearmetal.report.blocks import Notice
+from nearmetal.report.reading import ReportInput
+from nearmetal.report.why_machines import clocks
+
+GUESTS = frozenset({"qemu", "libvirt", "vagrant", "vmware"})
+"""Kinds of environments whose machines have virtual hardware: what they do, some host has to do too."""
+_METAL = frozenset({"host", "ssh"})
+_CONTAINERS = frozenset({"docker", "podman"})
+_HOSTS_KERNEL = frozenset({None, "runc", "crun"})
+"""Containers' runtimes that leave the work to the host's kernel."""
+_PACKETS = ("packets", "super_segments", "acks", "autocorked", "retransmitted")
+_TOLD = 3
+_AT_ITS_LIMIT = frozenset({"client-limited", "generator-late", "cpus-shared"})
+_OTHERS = frozenset({"busy-host", "host-cache"})
+
+
+def is_implausible(contrast: Contrast, report: ReportInput) -> bool:
+    """Whether a guest surely does better than the metal, or a container on the metal, that may carry it."""
+    if contrast.verdict is not Verdict.DIFFERENT:
+        return False
+    ahead, behind = contrast.treatment, contrast.reference
+    if words.tone(contrast) != "better":
+        ahead, behind = behind, ahead
+    return kind(ahead, report) in GUESTS and _behind(behind, report) != ""
+
+
+def kind(treatment: Assignment, report: ReportInput) -> str:
+    return report.manifest.study.environment(str(treatment.get("environment", ""))).kind
+
+
+def _behind(treatment: Assignment, report: ReportInput) -> str:
+    """What a guest cannot plausibly be ahead of; "" for anything else."""
+    environment = report.manifest.study.environment(str(treatment.get("environment", "")))
+    if environment.kind in _METAL:
+        return "its host"
+    if environment.kind in _CONTAINERS and environment.options.get("runtime") in _HOSTS_KERNEL:
+        return "a container, which has the host's own kernel"
+    return ""
+
+
+def box(contrast: Contrast, found: Sequence[Attributed], report: ReportInput) -> Notice:
+    said = words.sentence(contrast, report.labels)
+    behind = _behind(contrast.reference, report) or _behind(contrast.treatment, report)
+    text = f"A virtual machine is ahead of {behind}, which is not plausible by itself: {said}."
+    return Notice(f"{text} What to check, and what was seen:", "warning", tuple(_checks(contrast, found, report)))
+
+
+def _checks(contrast: Contrast, found: Sequence[Attributed], report: ReportInput) -> Iterator[tuple[str, str]]:
+    """Each question and its answer, as far as there is one."""
+    sides = report.labels.sides(contrast)[:2]
+    warned = [(one.code, one.text) for one in contrast.warnings]
+    yield (
+        "Was the client at its limit?",
+        " ".join(text for code, text in warned if code in _AT_ITS_LIMIT) or "no trial warns of it",
+    )
+    yield "Do both sides carry the same packets?", _packets(found, sides)
+    yield (
+        "Does the guest's clock keep time?",
+        clocks(contrast, report) or "no difference is known between the clocks that both kernels read",
+    )
+    yield (
+        "Was the host as free for both, and the guest's disk as durable?",
+        " ".join(text for code, text in warned if code in _OTHERS)
+        or "no trial warns of it; “What else is not the same” has the disks",
+    )
+    sure = [f"{one.trait.title}, {told(one)}" for one in found if one.differs][:_TOLD]
+    yield "What differs most?", "; ".join(sure) or "nothing that was observed surely differs"
+
+
+def _packets(found: Sequence[Attributed], sides: tuple[str, ...]) -> str:
+    figured = {one.trait.name: one for one in found}
+    seen = [figured[name] for name in _PACKETS if name in figured]
+    if not seen:
+        return "not observed: capture = true in [observe] tells; “What else is not the same” has the offloads"
+    listed = (
+        f"{one.trait.title}, {figures.quantity(one.treatment, one.trait.unit)} with {sides[0]} and "
+        f"{figures.quantity(one.reference, one.trait.unit)} with {sides[1]}"
+        for one in seen
+    )
+    return "; ".join(listed)
+
+
+def told(one: Attributed) -> str:
+    """ "2.1 × (1.9 to 2.3)", "+0.4 (+0.2 to +0.5)"."""
+    if one.scale == "difference":
+        return figures.difference(one.estimate, one.interval, one.trait.unit)
+    spread = "" if one.interval is None else f" ({figures.interval(one.interval)})"
+    return f"{figures.ratio(one.estimate, one.interval)} ×{spread}"
