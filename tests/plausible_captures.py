@@ -80,7 +80,7 @@ def _captured(
         "clock_offset": -3e-6,
     }
     capture = {
-        "client-0": {"captured": 9000, "dropped_by_kernel": 0, "kernel.TCPOFOQueue": 3},
+        "client-0": {"captured": 9000, "dropped_by_kernel": 0, "kernel.TCPOFOQueue": 3, "kernel.OutSegs": 9},
         "server-0": {"captured": 9000, "dropped_by_kernel": 0, "kernel.TCPAutoCorking": 40 if guest else 900, **more},
         "trace-0": {**figures, **{f"at.{name}": time * slower for name, time in EVENTS.items()}},
     }

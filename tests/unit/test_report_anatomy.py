@@ -48,10 +48,43 @@ def test_each_treatment_has_a_ladder_of_its_medians(report: ReportInput) -> None
     assert [panel.name for panel in ladders.panels] == ["web-host", "web-docker", "web-qemu"]
 
 
-def test_what_was_rare_is_told_of_a_thousand_requests(report: ReportInput) -> None:
+def test_what_was_rare_is_told_of_a_thousand_requests_beside_what_kernels_count(report: ReportInput) -> None:
+    mishaps = table(anatomy.render(report), "anatomy-mishaps")
+    titles = [column.title for column in mishaps.columns]
+    assert [row[titles.index("sent again")] for row in mishaps.rows] == [0, 0, 3]
+    queued = titles.index("queued")
+    assert [row[queued] for row in mishaps.rows] == [3, 3, 3]
     packets = table(anatomy.render(report), "anatomy-packets")
-    place = [column.title for column in packets.columns].index("retransmitted ‰")
-    assert [row[place] for row in packets.rows] == [0, 0, 3]
+    corked = [column.title for column in packets.columns].index("corked")
+    assert [row[corked] for row in packets.rows] == [0.9, 0.9, 0.04]
+
+
+def test_what_the_kernels_of_a_full_capture_counted_is_not_told(tmp_path: Path) -> None:
+    section = anatomy.render(read(plausible_captures.make(tmp_path / "run", 2, limit_reached=1)))
+    titles = [one.title for name in ("packets", "mishaps") for one in table(section, f"anatomy-{name}").columns]
+    assert not {"by kernels", "queued", "corked"} & set(titles)
+    assert {"sent again", "packets"} < set(titles)
+
+
+def test_packets_of_treatments_are_compared_with_intervals(report: ReportInput) -> None:
+    rows = table(anatomy.render(report), "anatomy-contrasts").rows
+    ((_, _, _, change, estimate, low, high, scale, _, blocks, verdict),) = [
+        row for row in rows if row[1:3] == ("qemu vs host", "packets for each request")
+    ]
+    assert isinstance(low, float) and isinstance(high, float) and low < 9 / 5 < high
+    assert estimate == pytest.approx(9 / 5, rel=0.02)
+    assert (scale, blocks, for_people(verdict)) == ("ratio", 8, "differs")
+    assert "×" in str(change)
+    assert not [row for row in rows if "CPU" in str(row[2])]
+
+
+def test_segments_and_acks_have_distributions(report: ReportInput) -> None:
+    rows = table(anatomy.render(report), "anatomy-segments").rows
+    told = {row[2]: row[3:] for row in rows if row[1] == "host"}
+    document = json.loads(next(report.folder.path.glob("artifacts/*/trace-0.json")).read_text())
+    spread = document["each_request"]["response_segments"]
+    assert told["segments of the reply"] == (*(spread[name] for name in ("median", "p90", "p99", "max")), 50)
+    assert set(told) == {"segments of the request", "segments of the reply", "ACKs of the reply", "bytes of the reply"}
 
 
 def test_what_was_asked_stands_beside_what_was_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +120,8 @@ def test_a_trial_whose_document_is_gone_is_told_without_it(tmp_path: Path) -> No
     assert [block.name for block in section.blocks if isinstance(block, Chart | Table)] == [
         "anatomy",
         "anatomy-packets",
+        "anatomy-mishaps",
+        "anatomy-contrasts",
     ]
 
 

@@ -17,6 +17,7 @@ from nearmetal.report.reading import ReportInput
 OBSERVER = "capture"
 TRACE = "trace-"
 _EVENT = "at."
+_OF_KERNEL = "kernel."
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,10 @@ class Seen:
     treatment: Assignment
     trials: int
     figures: Mapping[str, float]
-    """Means over trials, and clients where there are several; by the names that docs/observers.md lists."""
+    """Means over trials, and clients where there are several; by the names that docs/observers.md lists.
+
+    Beside them what kernels counted: `corked` for each request, `kernel_retransmitted` and `kernel_out_of_order`.
+    """
     events: Mapping[str, float]
     """Medians over trials of each event's median, in seconds, by time."""
     typical: TrialRecord
@@ -53,7 +57,7 @@ def seen(report: ReportInput, arms: Arms) -> list[Seen]:
                         workload.name,
                         treatment,
                         len(told),
-                        _means([one for _, one in told]),
+                        {**_means([one for _, one in told]), **_kernels(trials)},
                         _events([one for _, one in told]),
                         by_total[(len(by_total) - 1) // 2][0],
                     )
@@ -71,6 +75,25 @@ def _means(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Of each figure over those that have it."""
     names = dict.fromkeys(name for one in told for name in one if not name.startswith(_EVENT) and name != "problem")
     return {name: statistics.fmean(one[name] for one in told if name in one) for name in names}
+
+
+def _kernels(trials: Sequence[TrialRecord]) -> dict[str, float]:
+    """What kernels counted of those requests. Nothing where a capture was full: they counted on."""
+    places = [record.observers.get(OBSERVER, {}) for record in trials if traces(record)]
+    ends = [one for place in places for name, one in place.items() if not name.startswith(TRACE)]
+    if any("limit_reached" in one for one in ends) or not any(_OF_KERNEL + "OutSegs" in one for one in ends):
+        return {}
+    told = [one for record in trials for one in traces(record)]
+    clients, servers = ([p[name] for p in places for name in p if name.startswith(end)] for end in ("client", "server"))
+    return {
+        "kernel_retransmitted": _sum(ends, "RetransSegs") / len(told),
+        "kernel_out_of_order": _sum(clients, "TCPOFOQueue") / len(told),
+        "corked": _sum(servers, "TCPAutoCorking") / sum(one["requests"] for one in told),
+    }
+
+
+def _sum(places: Sequence[Mapping[str, Any]], counter: str) -> float:
+    return float(sum(one.get(_OF_KERNEL + counter, 0) for one in places))
 
 
 def _events(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -10,6 +10,7 @@ from nearmetal.model import Assignment
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Notice
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.why_figures import told
 from nearmetal.report.why_machines import clocks
 
 GUESTS = frozenset({"qemu", "libvirt", "vagrant", "vmware"})
@@ -88,11 +89,3 @@ def _packets(found: Sequence[Attributed], sides: tuple[str, ...]) -> str:
         for one in seen
     )
     return "; ".join(listed)
-
-
-def told(one: Attributed) -> str:
-    """ "2.1 × (1.9 to 2.3)", "+0.4 (+0.2 to +0.5)"."""
-    if one.scale == "difference":
-        return figures.difference(one.estimate, one.interval, one.trait.unit)
-    spread = "" if one.interval is None else f" ({figures.interval(one.interval)})"
-    return f"{figures.ratio(one.estimate, one.interval)} ×{spread}"

@@ -1,11 +1,13 @@
 """A request, packet by packet: the typical one of each treatment as a ladder, and what its packets were like."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from nearmetal.analysis.responses import arms_of
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import Seen, document, is_observed, problems, seen
 from nearmetal.report.anatomy_injected import injected
+from nearmetal.report.anatomy_packets import contrasts, packets
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
 from nearmetal.report.charts.ladder import ladder
 from nearmetal.report.charts.sizes import Bucket, sizes
@@ -14,24 +16,21 @@ from nearmetal.report.reading import ReportInput
 _DRAWN = 12
 """Of more treatments and workloads than this the tables tell alone."""
 
+_FOLDED = 40
+"""Longer tables are closed until asked for."""
+
 _LEAD = (
     "What the packets of both ends say of each request: taken from before the measured load begins until after it has "
     "ended. Taking them has itself cost something."
 )
-_EACH = (
-    ("packets", "packets"),
-    ("bytes", "bytes"),
-    ("segments", "segments"),
-    ("ACKs", "acks"),
-    ("super-segments", "coalesced"),
-    ("writes joined", "joined_writes"),
+_COUNTS = (
+    ("segments of the request", "each_request", "request_segments"),
+    ("segments of the reply", "each_request", "response_segments"),
+    ("ACKs of the reply", "each_request", "response_acks"),
+    ("bytes of the reply", "each_request", "response_bytes"),
 )
-_OF_THOUSAND = (
-    ("retransmitted", "retransmitted"),
-    ("reordered", "reordered"),
-    ("lost", "lost"),
-    ("overtaken", "overtaken"),
-)
+_COUNTED = "Segments and acknowledgements of a request, at the client's end"
+_TIMED = "Time of each phase of a request"
 _PHASES = (
     ("connecting", "each_request", "connect_ns"),
     ("sending the request", "each_request", "send_ns"),
@@ -51,7 +50,8 @@ class Anatomy:
     def render(self, report: ReportInput) -> Section | None:
         if not is_observed(report):
             return None
-        found = seen(report, arms_of(report.records, report.manifest.study.design.repeats))
+        arms = arms_of(report.records, report.manifest.study.design.repeats)
+        found = seen(report, arms)
         missing = list(problems(report))
         if not found and not missing:
             return None
@@ -60,7 +60,8 @@ class Anatomy:
             text = f"{figures.count(len(missing), 'capture is', 'captures are')} not whole, for example: {missing[0]}"
             blocks.append(Notice(words.plain(text), "warning"))
         if found:
-            blocks += [*_ladders(found, report), _packets(found, report), *injected(found, report)]
+            blocks += [*_ladders(found, report), *packets(found, report), *injected(found, report)]
+            blocks += contrasts(report, arms)
             blocks += _distributions(found, report)
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
@@ -101,41 +102,6 @@ def _named(one: Seen, report: ReportInput) -> tuple[Value, Value]:
     return words.workload(one.workload), report.labels.treatment(one.treatment)
 
 
-def _packets(found: Sequence[Seen], report: ReportInput) -> Table:
-    thousand = [(title, key) for title, key in _OF_THOUSAND if any(key in one.figures for one in found)]
-    each = [(title, key) for title, key in _EACH if any(key in one.figures for one in found)]
-    columns = (
-        Column("workload"),
-        Column("treatment"),
-        Column("requests", numeric=True),
-        *(Column(title, numeric=True) for title, _ in each),
-        *(Column(f"{title} ‰", numeric=True) for title, _ in thousand),
-    )
-    rows = tuple(
-        (
-            *_named(one, report),
-            round(one.figures["requests"]),
-            *(_rounded(one.figures.get(key)) for _, key in each),
-            *(_of_thousand(one, key) for _, key in thousand),
-        )
-        for one in found
-    )
-    caption = (
-        "What each request took, by the sender's end: packets and bytes both ways, the server's segments, the client's "
-        "bare ACKs, super-segments (longer than a packet of the wire), small writes that were held back and joined; "
-        "and of a thousand requests (‰) what was sent again, came late, or was lost or overtaken between both ends"
-    )
-    return Table("anatomy-packets", caption, columns, rows, folded=len(rows) > 40)
-
-
-def _rounded(value: float | None) -> float | int | None:
-    return None if value is None else round(value) if value >= 1000 else round(value, 3)
-
-
-def _of_thousand(one: Seen, key: str) -> float | int | None:
-    return _rounded(1000 * one.figures[key] / one.figures["requests"]) if key in one.figures else None
-
-
 def _distributions(found: Sequence[Seen], report: ReportInput) -> Iterator[Block]:
     """Of the typical trials alone, whose documents are read."""
     told = [(one, told) for one in found if (told := document(one.typical, report)) is not None]
@@ -164,22 +130,41 @@ def _distributions(found: Sequence[Seen], report: ReportInput) -> Iterator[Block
         if panels:
             caption = "Segments of servers by the bytes that they carry, in one typical trial of each treatment."
             yield Chart("anatomy-sizes", caption, "Shares of segments by size; each treatment has a picture.", panels)
+    yield _spreads("anatomy-segments", "of each", _COUNTS, _COUNTED, told, report)
+    yield _spreads("anatomy-phases", "phase", _PHASES, _TIMED, told, report)
+
+
+def _spreads(
+    name: str,
+    what: str,
+    listed: Sequence[tuple[str, str, str]],
+    caption: str,
+    told: Sequence[tuple[Seen, Mapping[str, Any]]],
+    report: ReportInput,
+) -> Table:
+    """Of each treatment's typical trial the distributions over its requests."""
     columns = (
         Column("workload"),
         Column("treatment"),
-        Column("phase"),
-        *(Column(name, numeric=True) for name in ("median", "90 %", "99 %", "longest", "requests")),
+        Column(what),
+        *(Column(title, numeric=True) for title in ("median", "90 %", "99 %", "longest", "requests")),
     )
     rows: list[tuple[Value, ...]] = []
     for one, trace in told:
-        for title, part, key in _PHASES:
+        for title, part, key in listed:
             spreads = trace[part] if part == "each_request" else (trace[part] or {}).get("each_request", {})
             spread = spreads.get(key)
             if spread and spread["count"]:
-                times = (Quantity(spread[at] / 1e9, "s") for at in ("median", "p90", "p99", "max"))
-                rows.append((*_named(one, report), title, *times, spread["count"]))
-    caption = "Time of each phase of a request, over the requests of one typical trial of each treatment"
-    yield Table("anatomy-phases", caption, columns, tuple(rows), folded=len(rows) > 40)
+                values = (_value(spread[at], key) for at in ("median", "p90", "p99", "max"))
+                rows.append((*_named(one, report), title, *values, spread["count"]))
+    caption = f"{caption}, over the requests of one typical trial of each treatment"
+    return Table(name, caption, columns, tuple(rows), folded=len(rows) > _FOLDED)
+
+
+def _value(value: float, key: str) -> Value:
+    if key.endswith("_ns"):
+        return Quantity(value / 1e9, "s")
+    return Quantity(value, "B") if key.endswith("_bytes") else round(value, 3)
 
 
 plugin = Anatomy()

@@ -23,7 +23,8 @@ from nearmetal.report.blocks import (
     Value,
 )
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.why_implausible import GUESTS, box, is_implausible, kind, told
+from nearmetal.report.why_figures import told, verdict
+from nearmetal.report.why_implausible import GUESTS, box, is_implausible, kind
 from nearmetal.report.why_machines import clocks, foreign_time, unobserved, untold_exits
 
 _TOLD = 3
@@ -137,7 +138,7 @@ def _tables(explained: Sequence[_Explained], report: ReportInput) -> list[Table]
                 Column("verdict"),
             ),
             (
-                *((*_compared(found), told(found), _verdict(found)) for found in one.found),
+                *((*_compared(found), told(found), verdict(found)) for found in one.found),
                 *((trait.title, *2 * [_quantity(0.0, trait.unit)], None, Badge("none")) for trait in one.nil),
             ),
             folded=len(explained) > _OPEN,
@@ -150,10 +151,6 @@ def _tables(explained: Sequence[_Explained], report: ReportInput) -> list[Table]
 def _compared(one: Attributed) -> tuple[Value, Value, Value]:
     unit = one.trait.unit
     return one.trait.title, _quantity(one.treatment, unit), _quantity(one.reference, unit)
-
-
-def _verdict(one: Attributed) -> Badge:
-    return Badge("too few blocks" if one.interval is None else "differs" if one.differs else "undecided")
 
 
 def _data(explained: Sequence[_Explained], report: ReportInput) -> Table:
@@ -180,7 +177,7 @@ def _row(contrast: Contrast, one: Attributed, report: ReportInput) -> tuple[Valu
     low, high = one.interval or (None, None)
     named = (words.workload(contrast.workload), report.labels.versus(contrast))
     figured = (one.estimate, low, high, one.scale, one.trait.unit, one.blocks)
-    return (*named, *_compared(one), *figured, _verdict(one))
+    return (*named, *_compared(one), *figured, verdict(one))
 
 
 def _quantity(value: float, unit: str) -> Value:

@@ -1,0 +1,114 @@
+"""What each request took in packets, what became of them, and how treatments differ in that: tables of the anatomy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nearmetal.analysis.attribution import attributed
+from nearmetal.analysis.responses import Arm, Arms, key_of
+from nearmetal.analysis.traits import OF_PACKETS
+from nearmetal.report import figures, words
+from nearmetal.report.anatomy import Seen
+from nearmetal.report.blocks import Block, Column, Paragraph, Table, Value
+from nearmetal.report.reading import ReportInput
+from nearmetal.report.why_figures import told, verdict
+
+_FOLDED = 40
+"""Longer tables are closed until asked for."""
+_EACH = (
+    ("packets", "packets"),
+    ("bytes", "bytes"),
+    ("segments", "segments"),
+    ("ACKs", "acks"),
+    ("super-segments", "coalesced"),
+    ("joined", "joined_writes"),
+    ("corked", "corked"),
+)
+_MISHAPS = (
+    ("sent again", "retransmitted"),
+    ("by kernels", "kernel_retransmitted"),
+    ("late", "reordered"),
+    ("queued", "kernel_out_of_order"),
+    ("lost", "lost"),
+    ("overtaken", "overtaken"),
+)
+
+
+_WORDS = (
+    "Packets are counted as they leave, both ways; bytes with all headers, at the client's end; segments are the "
+    "server's, ACKs the client's bare ones. A super-segment is longer than a packet of the wire. Joined are small "
+    "writes that left in another's segment, by the captures; corked is how often the server's kernel says that it held "
+    "one back. Sent again and late are segments by the captures, and beside them by both kernels' counters: the "
+    "client's kernel queues all that comes behind a hole. Lost and overtaken are packets, between both ends."
+)
+
+
+def packets(found: Sequence[Seen], report: ReportInput) -> Iterator[Block]:
+    yield Paragraph(_WORDS)
+    yield _table("anatomy-packets", "What each request took", _EACH, 1, found, report)
+    yield _table("anatomy-mishaps", "What became of it, for each thousand requests", _MISHAPS, 1000, found, report)
+
+
+def _table(
+    name: str, caption: str, listed: Sequence[tuple[str, str]], of: int, found: Sequence[Seen], report: ReportInput
+) -> Table:
+    there = [(title, key) for title, key in listed if any(key in one.figures for one in found)]
+    columns = (
+        Column("workload"),
+        Column("treatment"),
+        Column("requests", numeric=True),
+        *(Column(title, numeric=True) for title, _ in there),
+    )
+    rows = tuple(
+        (
+            words.workload(one.workload),
+            report.labels.treatment(one.treatment),
+            round(one.figures["requests"]),
+            *(_figure(one, key, of) for _, key in there),
+        )
+        for one in found
+    )
+    return Table(name, caption, columns, rows, folded=len(rows) > _FOLDED)
+
+
+def _figure(one: Seen, key: str, of: int) -> float | int | None:
+    """Counts of a whole trial are told for each request here."""
+    if key not in one.figures:
+        return None
+    whole = one.figures["requests"] if of > 1 else 1
+    value = of * one.figures[key] / whole
+    return round(value) if value >= 1000 else round(value, 3)
+
+
+def contrasts(report: ReportInput, arms: Arms) -> Iterator[Table]:
+    """How treatments differ in their packets, wherever the study asks for a verdict."""
+    design = report.manifest.study.design
+    rows: list[tuple[Value, ...]] = []
+    for asked in (contrast for contrast in report.analysis.contrasts if contrast.primary):
+        named = (words.workload(asked.workload), report.labels.versus(asked))
+        sides = [arms.get((key_of(side), asked.workload), Arm()) for side in (asked.treatment, asked.reference)]
+        for one in attributed(sides[0].paired(sides[1]), design.alpha):
+            if one.trait.name in OF_PACKETS:
+                low, high = one.interval or (None, None)
+                figured = (one.estimate, low, high, one.scale, one.trait.unit, one.blocks)
+                rows.append((*named, one.trait.title, told(one), *figured, verdict(one)))
+    if not rows:
+        return
+    columns = (
+        Column("workload"),
+        Column("comparison"),
+        Column("what"),
+        Column("change", where="page"),
+        Column("estimate", numeric=True, where="data"),
+        Column("low", numeric=True, where="data"),
+        Column("high", numeric=True, where="data"),
+        Column("scale", where="data"),
+        Column("unit", where="data"),
+        Column("blocks", numeric=True, where="data"),
+        Column("verdict"),
+    )
+    caption = (
+        f"How treatments differ in their packets: ratios, or differences where a side has none, with "
+        f"{figures.percent(1 - design.alpha)} intervals over blocks, not corrected for how many they are"
+    )
+    yield Table("anatomy-contrasts", caption, columns, tuple(rows), folded=len(rows) > _FOLDED)

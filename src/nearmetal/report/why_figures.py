@@ -1,0 +1,17 @@
+"""How an attributed figure is written: its change in words, and whether it differs. Pure."""
+
+from nearmetal.analysis.attribution import Attributed
+from nearmetal.report import figures
+from nearmetal.report.blocks import Badge
+
+
+def told(one: Attributed) -> str:
+    """ "2.1 × (1.9 to 2.3)", "+0.4 (+0.2 to +0.5)"."""
+    if one.scale == "difference":
+        return figures.difference(one.estimate, one.interval, one.trait.unit)
+    spread = "" if one.interval is None else f" ({figures.interval(one.interval)})"
+    return f"{figures.ratio(one.estimate, one.interval)} ×{spread}"
+
+
+def verdict(one: Attributed) -> Badge:
+    return Badge("too few blocks" if one.interval is None else "differs" if one.differs else "undecided")
