@@ -80,14 +80,23 @@ def _captured(
         "clock_offset": -3e-6,
     }
     capture = {
-        "client-0": {"captured": 9000, "dropped_by_kernel": 0, "kernel.TCPOFOQueue": 3, "kernel.OutSegs": 9},
+        "client-0": {
+            "captured": 9000,
+            "cpu": 0.02,
+            "dropped_by_kernel": 0,
+            "kernel.TCPOFOQueue": 3,
+            "kernel.OutSegs": 9,
+        },
         "server-0": {"captured": 9000, "dropped_by_kernel": 0, "kernel.TCPAutoCorking": 40 if guest else 900, **more},
         "trace-0": {**figures, **{f"at.{name}": time * slower for name, time in EVENTS.items()}},
     }
     usage = {"context_switches": 30_000.0 / slower, "interrupts": 20_000.0, "cpu.0.sys": 40.0, "cpu.all.sys": 40.0}
     if environment in shared_kernel:
         usage = {name: value for name, value in usage.items() if name.startswith("cpu.")}
-    places = {"server-0": {**usage, "cpu.all.soft": 10.0, "seconds": 10.0, "samples": 10}, "host": {"seconds": 10.0}}
+    places = {
+        "server-0": {**usage, "cpu.all.soft": 10.0, "seconds": 10.0, "samples": 10, "cost": 0.003},
+        "host": {"seconds": 10.0},
+    }
     if exits is not None:
         places["host"]["exits"] = exits[environment]
     artifact = Artifact(path=str(path.relative_to(folder.path)), sha256="0" * 64)

@@ -27,7 +27,7 @@ server = "probe"
 writes = "{WRITES}x{SIZE}"
 workers = 1
 warmup = "@WARMUP@"
-requests = {REQUESTS}
+requests = @REQUESTS@
 [clients]
 count = @CLIENTS@
 [design]
@@ -35,8 +35,11 @@ blocks = 1
 """
 
 
-async def trial(folder: Path, capture: str, warmup: str = "0s", clients: int = 1) -> TrialRecord:
+async def trial(
+    folder: Path, capture: str, warmup: str = "0s", clients: int = 1, requests: int = REQUESTS
+) -> TrialRecord:
     text = STUDY.replace("@CAPTURE@", capture).replace("@WARMUP@", warmup).replace("@CLIENTS@", str(clients))
+    text = text.replace("@REQUESTS@", str(requests))
     (record,) = await laboratory.study(folder, text)
     assert record.status == "ok", record.reason
     return record
@@ -122,3 +125,19 @@ async def test_a_capture_stops_at_its_limit_and_says_so(tmp_path: Path) -> None:
     assert 0 < seen["trace-0"]["requests"] < REQUESTS
     (pcap,) = (tmp_path / "run" / a.path for a in record.artifacts if a.path.endswith("client-0.pcap"))
     assert pcap.stat().st_size <= 64 * 1024 + 24
+
+
+async def test_a_ring_takes_packets_to_the_end_and_keeps_the_last(tmp_path: Path) -> None:
+    record = await trial(tmp_path / "run", '{ snap = 262144, ring = true, limit = "3MiB" }')
+    seen = record.observers["capture"]
+    assert "limit_reached" not in seen["server-0"]  # the requests of this study take less
+    assert seen["trace-0"]["requests"] == REQUESTS
+    many = trial(tmp_path / "many", '{ snap = 1024, ring = true, limit = "3MiB" }', requests=600)
+    seen = (await many).observers["capture"]
+    for end in ("client-0", "server-0"):
+        assert seen[end]["limit_reached"] == 1
+        assert 0 < seen[end]["held"] < seen[end]["captured"]
+        assert 0 < seen[end]["cpu"] < 5
+    assert 0 < seen["trace-0"]["requests"] < 600
+    for pcap in (tmp_path / "many").glob("artifacts/*/*.pcap"):
+        assert 1_000_000 < pcap.stat().st_size <= 3 * 2**20

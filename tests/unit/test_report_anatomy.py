@@ -103,6 +103,32 @@ def test_a_share_of_nothing_has_an_interval() -> None:
     assert wilson(0, 1000, 0.05) == pytest.approx((0, 0.00383), abs=1e-5)
 
 
+def test_captures_that_hold_no_request_are_told_with_the_reason(tmp_path: Path) -> None:
+    folder = plausible_captures.make(tmp_path / "run", 2)
+    told = [json.loads(line) for line in folder.journal.read_text().splitlines()]
+    for record in told:
+        if "trace-0" in record["observers"].get("capture", {}):
+            record["observers"]["capture"]["trace-0"] = {"requests": 0, "retransmitted": 0}
+    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in told))
+    manifest = json.loads((folder.path / "manifest.json").read_text())
+    manifest["study"]["observe"]["capture"] = {"snap": 64}
+    (folder.path / "manifest.json").write_text(json.dumps(manifest))
+    section = anatomy.render(read(folder))
+    assert section is not None
+    (notice,) = section.blocks
+    assert isinstance(notice, Notice)
+    assert notice.text.startswith("The captures of web hold no HTTP request (")
+    assert notice.text.endswith("Of each packet 64 bytes are kept: from 96 on requests are seen")
+
+
+def test_a_ring_that_went_round_says_that_it_holds_the_last(tmp_path: Path) -> None:
+    told = read(plausible_captures.make(tmp_path / "run", 2, limit_reached=1, held=4000))
+    section = anatomy.render(told)
+    assert section is not None
+    (notice,) = [block for block in section.blocks if isinstance(block, Notice)]
+    assert notice.text.endswith("the capture reached its limit, and holds no more than the last 4,000 packets")
+
+
 def test_a_capture_that_is_not_whole_is_told(tmp_path: Path) -> None:
     told = read(plausible_captures.make(tmp_path / "run", 2, dropped_by_kernel=17))
     section = anatomy.render(told)

@@ -84,6 +84,7 @@ BAD: list[tuple[str, str, str, str]] = [
     ('rate = "1Gbit/s"', 'switch = "hub"', "switch", "one of 'bridge' or 'direct'"),
     ("capture = { snap = 96 }", "packets = true", "packets", "there is no observer 'packets'"),
     ("capture = { snap = 96 }", 'capture = "yes"', "capture", "it must be true, false, or a table like"),
+    ("capture = { snap = 96 }", 'capture = { ring = true, limit = "1MiB" }', "capture", 'a limit of "3MiB" or more'),
     ("capture = { snap = 96 }", "capture = { snap = 1 }", "capture", "at least 64"),
     ("speed = 0.5", "sped = 0.5", "sped", "did you mean `speed`"),
     ("speed = 0.5", "speed = 0", "speed", "more than 0"),

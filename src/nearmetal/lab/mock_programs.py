@@ -194,7 +194,7 @@ async def serve(call: Call) -> Completed:
 async def _tcpdump(call: Call) -> Completed:
     """Opens its file with a capture's header; a pretended network has no packets."""
     header = bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000")
-    file = call.argv[call.argv.index("-w") + 1]
+    file = call.argv[call.argv.index("-w") + 1] + ("0" if "-W" in call.argv else "")
     call.state["files"][file] = {"content": base64.b64encode(header).decode(), "mode": 0o644}
     return await serve(call)
 

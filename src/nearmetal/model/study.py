@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, IPvAnyAddress, StrictBool, StrictInt
+from pydantic import BeforeValidator, ConfigDict, Field, IPvAnyAddress, StrictBool, StrictInt, model_validator
 
 from nearmetal.model.shared_folder import SharedFolderText
 from nearmetal.model.words import Frozen, Level, Name, Provision, Whole
@@ -135,8 +135,16 @@ class CaptureSpec(Frozen):
     snap: Annotated[int, Field(strict=True, ge=64, le=262_144)] = 128
     limit: Annotated[Bytes, Field(ge=2**16, le=2**32)] = 2**26
     """Bytes of each file, at the most."""
+    ring: StrictBool = False
+    """Whether a file that is full keeps the last packets, not the first."""
     inside: StrictBool = False
     """Whether a server's packets are taken in the server itself."""
+
+    @model_validator(mode="after")
+    def _has_room_for_a_ring(self) -> CaptureSpec:
+        if self.ring and self.limit < 3 * 2**20:
+            raise ValueError('a ring needs a limit of "3MiB" or more')
+        return self
 
 
 def _as_capture(value: object) -> object:

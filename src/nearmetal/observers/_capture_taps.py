@@ -10,18 +10,24 @@ from typing import Protocol, runtime_checkable
 from nearmetal.errors import NearmetalError, ToolFailed
 from nearmetal.lab import kernel, network
 from nearmetal.lab.identity import FirstProcess
-from nearmetal.model import CaptureSpec, Commands, Machine, Running
+from nearmetal.model import CaptureSpec, Commands, Completed, Machine, Running
+from nearmetal.observers._capture_files import joined
 
 READY = 10.0
 """Seconds within which tcpdump has to have opened its file: it takes packets by then."""
 PAUSE = 0.05
 FILTER = "(tcp or udp) and not tcp port 22"
 """Commands cross the same interface where a machine has no other."""
-_PACKET = 16
-"""Bytes that a pcap file spends on each packet besides the packet's own."""
+_FILE, _PACKET = 24, 16
+"""Bytes that a pcap file spends on itself, and on each packet besides the packet's own."""
+_UNIT = 1_000_000
+"""Bytes by which tcpdump measures the files of a ring."""
 _BUFFER_KIB = 16_384
 """For packets that wait to be written; what finds no room is counted as dropped."""
 _COUNTER = re.compile(rb"(\d+) packets? (captured|received by filter|dropped by kernel)")
+
+_ODD = re.compile(r"[^\w/-]")
+"""What a pattern might take for more than itself."""
 
 
 @runtime_checkable
@@ -36,15 +42,15 @@ class Captured:
     """`content` is None when there is none."""
 
     content: bytes | None
-    counters: dict[str, int | str]
+    counters: dict[str, int | float | str]
 
 
 def tapped(machine: Machine, inside: bool, setting: CaptureSpec) -> "Tap":
     """Inside when asked for, or where no outside is known; else in a container's namespace, or at a guest's tap."""
-    most = max(1, setting.limit // (setting.snap + _PACKET))
+    bound = Bound.of(setting)
     site = machine.site
     if inside or (machine.peer is None and not isinstance(machine, _Contained)):
-        return Tap(machine, (), machine.interface, f"/tmp/{machine.name}.pcap", setting.snap, most, machine.name)
+        return Tap(machine, (), machine.interface, f"/tmp/{machine.name}.pcap", setting.snap, bound, machine.name)
     if kernel.is_its_hosts(machine) and isinstance(machine, _Contained):
         namespace, interface = f"/proc/{machine.first.pid}/ns/net", machine.interface
     else:
@@ -52,12 +58,36 @@ def tapped(machine: Machine, inside: bool, setting: CaptureSpec) -> "Tap":
         namespace = network.namespace_path(name)
     file = f"{site.state}/machines/{machine.name}/capture.pcap"
     launched = (site.probe, "launch", *site.bound, "--netns", namespace, "--")
-    return Tap(site, launched, interface, file, setting.snap, most, f"{machine.name}, outside on {site.name}")
+    return Tap(site, launched, interface, file, setting.snap, bound, f"{machine.name}, outside on {site.name}")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What keeps a capture from growing: a number of packets, or two files that take turns."""
+
+    packets: int
+    """After which it ends by itself; 0 for a ring."""
+    each: int = 0
+    """The millions of bytes of each of two files, which may then take one packet more."""
+
+    @classmethod
+    def of(cls, setting: CaptureSpec) -> "Bound":
+        if setting.ring:
+            return cls(0, (setting.limit // 2 - setting.snap - _PACKET - _FILE) // _UNIT)
+        return cls(max(1, setting.limit // (setting.snap + _PACKET)))
+
+    @property
+    def words(self) -> list[str]:
+        return ["-C", str(self.each), "-W", "2"] if self.each else ["-c", str(self.packets)]
+
+    def files(self, name: str) -> list[str]:
+        """What tcpdump calls them."""
+        return [f"{name}{number}" for number in (0, 1)] if self.each else [name]
 
 
 @dataclass
 class Tap:
-    """One tcpdump, bounded by a number of packets."""
+    """One tcpdump."""
 
     on: Commands
     launched: Sequence[str]
@@ -65,24 +95,23 @@ class Tap:
     interface: str
     file: str
     snap: int
-    most: int
-    """Packets after which it ends by itself."""
+    bound: Bound
     where: str
     running: Running | None = field(default=None, init=False)
 
     async def start(self) -> None:
         folder = self.file.rpartition("/")[0]
         await self.on.exec(["mkdir", "-p", "--", folder])
-        await self.on.exec(["rm", "-f", self.file])
+        await self.on.exec(["rm", "-f", *self.bound.files(self.file)])
         tcpdump = ["tcpdump", "-i", self.interface, "-n", "-s", str(self.snap), "-B", str(_BUFFER_KIB), "-Z", "root"]
-        bounded = ["--time-stamp-precision=nano", "-c", str(self.most), "-w", self.file, FILTER]
+        bounded = ["--time-stamp-precision=nano", *self.bound.words, "-w", self.file, FILTER]
         self.running = await self.on.spawn([*self.launched, *tcpdump, *bounded])
 
     async def listening(self) -> None:
         """Return once its file is there, which it opens after its socket. ToolFailed."""
         until = time.monotonic() + READY
         while time.monotonic() < until:
-            if (await self.on.exec(["cat", self.file])).status == 0:
+            if (await self.on.exec(["cat", self.bound.files(self.file)[0]])).status == 0:
                 return
             await asyncio.sleep(PAUSE)
         assert self.running is not None
@@ -92,22 +121,54 @@ class Tap:
     async def stop(self) -> Captured:
         """Its packets and what it counted. What went wrong is a `problem`."""
         assert self.running is not None
+        counters: dict[str, int | float | str] = {}
         try:
+            used = await self._used()
             ended = await self.running.stop()
-            counters: dict[str, int | str] = {
+            counters |= {
                 words.decode().replace(" ", "_"): int(count) for count, words in _COUNTER.findall(ended.stderr)
             }
-            content = await self.on.get(self.file)
+            content, held = await self._content()
         except (NearmetalError, OSError) as error:
             return Captured(None, {"problem": f"the capture cannot be fetched: {error}"})
         finally:
             await self._tidy()
-        if counters.get("captured") == self.most:
-            counters["limit_reached"] = 1
-        elif ended.status != 0:
+        if used is not None:
+            counters["cpu"] = used
+        return Captured(content, {**counters, **self._ended(ended, counters.get("captured"), held)})
+
+    def _ended(self, ended: Completed, captured: int | float | str | None, held: int | None) -> dict[str, int | str]:
+        """Whether the file has all, and if not, why."""
+        if held is not None and captured is not None and held != captured:
+            return {"held": held, "limit_reached": 1}
+        if captured == self.bound.packets:
+            return {"limit_reached": 1}
+        if ended.status != 0:
             said = ended.stderr.decode("utf-8", "replace").strip()[-300:]
-            counters["problem"] = f"tcpdump ended before the trial was over, with status {ended.status}: {said}"
-        return Captured(content, counters)
+            return {"problem": f"tcpdump ended before the trial was over, with status {ended.status}: {said}"}
+        return {}
+
+    async def _content(self) -> tuple[bytes, int | None]:
+        """The capture; of a ring also how many packets it has."""
+        first, *others = self.bound.files(self.file)
+        contents = [await self.on.get(first)]
+        # A ring whose first file was never full has no other.
+        contents += [
+            await self.on.get(file) for file in others if (await self.on.exec(["test", "-e", file])).status == 0
+        ]
+        if not others:
+            return contents[0], None
+        ring = await asyncio.to_thread(joined, contents)
+        return ring.content, ring.held
+
+    async def _used(self) -> float | None:
+        """CPU seconds that tcpdump took so far; None where that is not told, or it has ended."""
+        pattern = f"^tcpdump .*-w {_ODD.sub('.', self.file)} "
+        found = (await self.on.exec(["pgrep", "-f", "--", pattern])).text.split()
+        if len(found) != 1:
+            return None
+        told = (await self.on.exec(["cat", f"/proc/{found[0]}/schedstat"])).text.split()
+        return int(told[0]) / 1e9 if told else None
 
     async def drop(self) -> None:
         """Let go of everything; a machine that is lost has nothing left to let go of."""
@@ -120,7 +181,7 @@ class Tap:
 
     async def _tidy(self) -> None:
         try:
-            await self.on.exec(["rm", "-f", self.file])
+            await self.on.exec(["rm", "-f", *self.bound.files(self.file)])
             if self.launched:
                 # The machine's own folder stays: it is not empty, or its environment removes it.
                 await self.on.exec(["rmdir", "--ignore-fail-on-non-empty", self.file.rpartition("/")[0]])

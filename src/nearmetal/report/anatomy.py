@@ -11,12 +11,16 @@ from typing import Any
 
 from nearmetal.analysis.responses import Arms, key_of
 from nearmetal.model import Assignment, TrialRecord
-from nearmetal.report import figures
+from nearmetal.report import figures, words
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.settings import settings
 
 OBSERVER = "capture"
 TRACE = "trace-"
 _EVENT = "at."
+_OF_REQUESTS = frozenset({"http", "httperf"})
+_HEADS = 96
+"""Bytes of a packet that have a request's first ones, behind all headers."""
 _OF_KERNEL = "kernel."
 
 
@@ -113,11 +117,34 @@ def problems(report: ReportInput) -> Iterator[str]:
             if "problem" in place:
                 yield f"{name}: {place['problem']}"
             if place.get("limit_reached"):
-                held = figures.count(place["captured"], "packet")
-                yield f"{name}: the capture reached its limit, and holds no more than the first {held}"
+                which = "last" if "held" in place else "first"
+                held = figures.count(place.get("held", place["captured"]), "packet")
+                yield f"{name}: the capture reached its limit, and holds no more than the {which} {held}"
             if place.get("dropped_by_kernel"):
                 dropped = figures.count(place["dropped_by_kernel"], "packet")
                 yield f"{name}: {dropped} came faster than could be written"
+
+
+def without_requests(report: ReportInput, found: Sequence[Seen]) -> Iterator[str]:
+    """A sentence for each workload of requests that were not found where packets were taken."""
+    study = report.manifest.study
+    kinds = {workload.name: workload.kind for workload in study.workloads}
+    having = {(one.workload, key_of(one.treatment)) for one in found}
+    lacking: dict[str, dict[str, int]] = {}
+    for record in report.records:
+        name, treatment = record.trial.workload, record.trial.treatment
+        is_told = any("requests" in one for place, one in record.observers.get(OBSERVER, {}).items() if TRACE in place)
+        if is_told and kinds.get(name) in _OF_REQUESTS and (name, key_of(treatment)) not in having:
+            capture = settings(study, treatment).asked.observe.capture
+            lacking.setdefault(name, {})[report.labels.treatment(treatment)] = capture.snap if capture else _HEADS
+    for name, treatments in lacking.items():
+        text = f"The captures of {words.workload(name)} hold no HTTP request ({figures.listing(treatments)})."
+        snap = min(treatments.values())
+        yield (
+            text
+            if snap >= _HEADS
+            else f"{text} Of each packet {snap} bytes are kept: from {_HEADS} on requests are seen"
+        )
 
 
 def document(record: TrialRecord, report: ReportInput) -> Mapping[str, Any] | None:

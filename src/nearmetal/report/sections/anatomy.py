@@ -5,7 +5,7 @@ from typing import Any
 
 from nearmetal.analysis.responses import arms_of
 from nearmetal.report import figures, words
-from nearmetal.report.anatomy import Seen, document, is_observed, problems, seen
+from nearmetal.report.anatomy import Seen, document, is_observed, problems, seen, without_requests
 from nearmetal.report.anatomy_injected import injected
 from nearmetal.report.anatomy_packets import contrasts, packets
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
@@ -53,9 +53,9 @@ class Anatomy:
         arms = arms_of(report.records, report.manifest.study.design.repeats)
         found = seen(report, arms)
         missing = list(problems(report))
-        if not found and not missing:
+        blocks: list[Block] = [Notice(text, "warning") for text in without_requests(report, found)]
+        if not found and not missing and not blocks:
             return None
-        blocks: list[Block] = []
         if missing:
             text = f"{figures.count(len(missing), 'capture is', 'captures are')} not whole, for example: {missing[0]}"
             blocks.append(Notice(words.plain(text), "warning"))

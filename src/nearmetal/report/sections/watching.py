@@ -1,0 +1,159 @@
+"""The ledger of what watching cost: the CPU time of those who watch, and what changes for those who are watched."""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nearmetal import factors, plugins
+from nearmetal.analysis.responses import arms_of, key_of
+from nearmetal.analysis.results import Contrast
+from nearmetal.model import TrialRecord
+from nearmetal.report import words
+from nearmetal.report.blocks import Block, Column, Paragraph, Quantity, Section, Table, Value
+from nearmetal.report.reading import ReportInput
+
+_FOLDED = 40
+"""Longer tables are closed until asked for."""
+_LEAD = (
+    "The CPU time that tcpdump and the samplers took, of the host or, in a machine, of that machine; and what changes "
+    "for a server that is watched."
+)
+_NO_FACTOR = (
+    "What changes for a server that is watched (the kernel copies each packet, for one) is not told by this run: it "
+    "takes an observer that is a factor, capture = [false, true]. nearmetal run probe-cost measures it on this host."
+)
+_OF_BOOTS = frozenset({"ready", "memory_overhead"})
+"""Responses of what was there before anybody watched."""
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """One who watched in one trial."""
+
+    observer: str
+    place: str
+    cpu: float
+    """Seconds."""
+    packets: int | None = None
+    dropped: int | None = None
+
+
+class Watching:
+    name = "watching"
+    title = "What watching cost"
+    order = 38
+
+    def render(self, report: ReportInput) -> Section | None:
+        rows = tuple(_rows(report))
+        compared = [
+            one for one in report.analysis.contrasts if one.response not in _OF_BOOTS and _is_of_observers(one, report)
+        ]
+        if not rows and not compared:
+            return None
+        blocks: list[Block] = []
+        if rows:
+            blocks.append(_ledger(rows))
+        blocks.append(_compared(compared, report) if compared else Paragraph(_NO_FACTOR))
+        return Section(self.name, self.title, _LEAD, tuple(blocks))
+
+
+def _ledger(rows: tuple[tuple[Value, ...], ...]) -> Table:
+    columns = (
+        Column("workload"),
+        Column("treatment"),
+        Column("who watched"),
+        Column("where"),
+        Column("trials", numeric=True),
+        Column("CPU time", numeric=True),
+        Column("each request", numeric=True),
+        Column("packets", numeric=True),
+        Column("dropped", numeric=True),
+    )
+    caption = "Who watched: CPU time of a trial and of each of its requests, medians over trials; packets of all trials"
+    return Table("watching", caption, columns, rows, folded=len(rows) > _FOLDED)
+
+
+def _rows(report: ReportInput) -> Iterator[tuple[Value, ...]]:
+    arms = arms_of(report.records, report.manifest.study.design.repeats)
+    for workload in report.manifest.study.workloads:
+        for treatment in report.manifest.plan.treatments:
+            arm = arms.get((key_of(treatment), workload.name))
+            trials = [record for replicate in arm.first for record in replicate.records] if arm else []
+            watched = [(one, record) for record in trials for one in _watched(record)]
+            for observer, place in dict.fromkeys((one.observer, one.place) for one, _ in watched):
+                those = [(one, record) for one, record in watched if (one.observer, one.place) == (observer, place)]
+                each = [one.cpu / count for one, record in those if (count := _requests(record))]
+                yield (
+                    words.workload(workload.name),
+                    report.labels.treatment(treatment),
+                    words.plain(observer),
+                    words.plain(place),
+                    len(those),
+                    Quantity(statistics.median(one.cpu for one, _ in those), "s"),
+                    Quantity(statistics.median(each), "s") if each else None,
+                    _sum([one.packets for one, _ in those]),
+                    _sum([one.dropped for one, _ in those]),
+                )
+
+
+def _watched(record: TrialRecord) -> Iterator[_Watched]:
+    for place, told in record.observers.get("capture", {}).items():
+        if "cpu" in told:
+            yield _Watched("capture", place, told["cpu"], told.get("captured"), told.get("dropped_by_kernel"))
+    for place, told in record.observers.get("usage", {}).items():
+        if _tells_cost(told):
+            yield _Watched("usage", place, told["cost"] * told["seconds"])
+
+
+def _tells_cost(told: Mapping[str, Any]) -> bool:
+    return "cost" in told and bool(told.get("seconds"))
+
+
+def _requests(record: TrialRecord) -> float:
+    response = record.responses.get("transactions")
+    return 0.0 if response is None else response.value
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _is_of_observers(contrast: Contrast, report: ReportInput) -> bool:
+    """Whether its sides differ in nothing but what is observed."""
+    study, known = report.manifest.study, plugins.names("treatments")
+    differing = [
+        name
+        for name in {**contrast.treatment, **contrast.reference}
+        if contrast.treatment.get(name) != contrast.reference.get(name)
+    ]
+    kinds = {factors.target(name, study.factors[name], study, known).kind for name in differing}
+    return kinds == {"observe"}
+
+
+def _compared(compared: Sequence[Contrast], report: ReportInput) -> Table:
+    rows = tuple(
+        (
+            words.workload(one.workload),
+            report.labels.versus(one),
+            words.response(one.response),
+            words.estimate(one),
+            one.blocks,
+            words.verdict(one),
+        )
+        for one in compared
+    )
+    columns = (
+        Column("workload"),
+        Column("comparison"),
+        Column("response"),
+        Column("change"),
+        Column("blocks", numeric=True),
+        Column("verdict"),
+    )
+    caption = "What changes for a server that is watched, with the intervals of the verdicts"
+    return Table("watching-contrasts", caption, columns, rows, folded=len(rows) > _FOLDED)
+
+
+plugin = Watching()

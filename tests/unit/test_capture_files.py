@@ -1,0 +1,50 @@
+"""What bounds a capture, and a ring's two files as one."""
+
+import struct
+
+import pytest
+
+from nearmetal.model import CaptureSpec
+from nearmetal.observers._capture_files import Joined, joined
+from nearmetal.observers._capture_taps import Bound
+
+MIB = 2**20
+
+
+def capture(*times: int, order: str = "<", cut: int = 0) -> bytes:
+    """With a packet of four bytes for each time."""
+    header = struct.pack(f"{order}IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 128, 1)
+    packets = b"".join(struct.pack(f"{order}IIII", time, 7, 4, 60) + b"abcd" for time in times)
+    return (header + packets)[: len(header + packets) - cut]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_a_ring_is_put_together_by_time(order: str) -> None:
+    whole = joined([capture(5, 6, order=order), capture(3, 4, order=order)])
+    assert whole == Joined(capture(3, 4, 5, 6, order=order), 4)
+
+
+def test_a_packet_that_is_cut_ends_its_file_and_not_the_capture() -> None:
+    assert joined([capture(1, 2, cut=3), capture(3)]) == Joined(capture(1, 3), 2)
+
+
+def test_a_file_without_a_packet_adds_nothing() -> None:
+    assert joined([capture(1), capture()]) == Joined(capture(1), 1)
+    assert joined([b"", capture(1)]) == Joined(capture(1), 1)
+    assert joined([b"", b""]) == Joined(b"", 0)
+
+
+@pytest.mark.parametrize("limit", [3 * MIB, 64 * MIB, 4096 * MIB])
+@pytest.mark.parametrize("snap", [64, 128, 262_144])
+def test_both_files_of_a_ring_stay_below_the_limit(limit: int, snap: int) -> None:
+    each = Bound.of(CaptureSpec(limit=limit, snap=snap, ring=True)).each
+    assert each >= 1
+    # tcpdump looks at a file's length before it writes a packet.
+    assert 2 * (each * 1_000_000 + 16 + snap) <= limit
+
+
+def test_tcpdump_is_told_how_to_stop_or_to_take_turns() -> None:
+    ended = Bound.of(CaptureSpec(limit=MIB, snap=112))
+    assert (ended.words, ended.files("f")) == (["-c", "8192"], ["f"])
+    ring = Bound.of(CaptureSpec(ring=True))
+    assert (ring.words, ring.files("f")) == (["-C", "33", "-W", "2"], ["f0", "f1"])

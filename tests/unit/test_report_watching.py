@@ -1,0 +1,47 @@
+"""The ledger of what watching cost."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nearmetal.report.blocks import Paragraph, Quantity, Section, Table
+from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.sections.watching import plugin as watching
+from tests import plausible_captures, plausible_run
+
+
+def chapter(report: ReportInput) -> Section:
+    section = watching.render(report)
+    assert section is not None
+    return section
+
+
+def test_a_run_that_nobody_watched_has_no_ledger(tmp_path: Path) -> None:
+    assert watching.render(read(plausible_run.make(tmp_path / "run", 2))) is None
+
+
+def test_each_who_watched_is_in_the_ledger_with_its_cpu_time(tmp_path: Path) -> None:
+    folder = plausible_captures.make(tmp_path / "run", 4)
+    lines = [json.loads(line) for line in folder.journal.read_text().splitlines()]
+    for line in lines:
+        line["responses"]["transactions"] = {"value": 1000, "unit": "1", "better": "higher", "scale": "ratio"}
+    folder.journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    ledger, said = chapter(read(folder)).blocks
+    assert isinstance(ledger, Table) and isinstance(said, Paragraph)
+    rows = {row[2:4]: row[4:] for row in ledger.rows if row[1] == "host"}
+    assert rows["capture", "client-0"] == (4, Quantity(0.02, "s"), Quantity(0.02 / 1000, "s"), 36_000, 0)
+    # 0.3 % of a CPU for ten seconds.
+    assert rows["usage", "server-0"] == (4, Quantity(0.03, "s"), Quantity(0.03 / 1000, "s"), None, None)
+    assert "probe-cost" in said.text
+
+
+def test_an_observer_that_is_a_factor_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = plausible_run.SOURCE.replace("@FACTORS@", "@FACTORS@\ncapture = [false, true]")
+    source = source.replace('{ environment = "host" }', '{ environment = "host", capture = false }')
+    monkeypatch.setattr(plausible_run, "SOURCE", source)
+    compared = chapter(read(plausible_captures.make(tmp_path / "run", 4))).blocks[-1]
+    assert isinstance(compared, Table)
+    assert {str(row[1]).partition(" (")[0] for row in compared.rows} == {"capture on vs capture off"}
+    responses = {row[2] for row in compared.rows}
+    assert "throughput" in responses and "time to ready" not in responses
