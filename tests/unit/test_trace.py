@@ -44,6 +44,30 @@ def test_writes_are_told_with_their_size() -> None:
     assert (told["writes"], told["joined_writes"], told["write_size"]) == (10, 4, 1000)
 
 
+@pytest.mark.parametrize(
+    ("joined_at", "left", "arrived", "crossed", "lost"),
+    [
+        # Of 299 super-segments a relay made 4,351 packets, of which 88 were lost.
+        ((9, 0), 299, 4263, 4351, 88),
+        # Nothing cuts them on their way: 2 of 299 were lost, each as long as 44 packets.
+        ((9, 9), 299, 297, 299, 2),
+        # Receiving joined what had left as packets.
+        ((0, 9), 4351, 299, 4351, 88),
+        ((0, 0), 4351, 4263, 4351, 88),
+    ],
+)
+def test_what_was_lost_is_counted_as_what_left_whatever_was_joined(
+    joined_at: tuple[int, int], left: int, arrived: int, crossed: int, lost: int
+) -> None:
+    document = json.loads(json.dumps(DOCUMENT))
+    client, server = document["captures"]
+    server["server"]["coalesced"], client["server"]["coalesced"] = joined_at
+    document["joined"]["back"] |= {"left": left, "arrived": arrived, "lost": 88}
+    told = figures(document)
+    there = document["joined"]["there"]["left"]
+    assert (told["crossed"] - there, told["lost"]) == (crossed, lost)
+
+
 def test_one_capture_has_nothing_of_two() -> None:
     alone = {**DOCUMENT, "joined": None}
     assert figures(alone).keys().isdisjoint({"clock_offset", "lost", "network"})

@@ -32,12 +32,29 @@ def figures(document: Mapping[str, Any]) -> dict[str, float | int]:
         told |= {"clock_offset": joined["offset_ns"] / 1e9}
         if joined["uncertainty_ns"] is not None:
             told["clock_uncertainty"] = joined["uncertainty_ns"] / 1e9
-        ways = (joined["there"], joined["back"])
-        told["crossed"] = sum(way["left"] for way in ways)
-        told["lost"] = sum(way["lost"] + way["lost_bare"] for way in ways)
-        told["overtaken"] = sum(way["reordered"] + way["reordered_bare"] for way in ways)
+        ends = document["captures"]
+        ways = (
+            _crossing(joined["there"], ends[0]["client"]["coalesced"], ends[1]["client"]["coalesced"]),
+            _crossing(joined["back"], ends[1]["server"]["coalesced"], ends[0]["server"]["coalesced"]),
+        )
+        told["crossed"], told["lost"] = map(sum, zip(*ways, strict=True))
+        told["overtaken"] = sum(way["reordered"] + way["reordered_bare"] for way in (joined["there"], joined["back"]))
         told |= _medians(joined["each_request"], BETWEEN)
     return told
+
+
+def _crossing(way: Mapping[str, int], left_joined: int, arrived_joined: int) -> tuple[int, int]:
+    """Packets that left and those that were lost, counted alike, whatever was joined at either end.
+
+    The probe counts what was lost as large as a wire carries it, and what left as it left.
+    """
+    lost = way["lost"] + way["lost_bare"]
+    if not left_joined:
+        return way["left"], lost
+    came = way["arrived"] - way["unsent"] - way["duplicated"]
+    if not arrived_joined:
+        return came + lost, lost  # cut on the way: what arrived tells how many there were
+    return way["left"], max(0, way["left"] - way["unsettled"] - came)
 
 
 def _medians(spreads: Mapping[str, Any], phases: tuple[str, ...]) -> dict[str, float]:
