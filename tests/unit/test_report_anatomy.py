@@ -101,6 +101,8 @@ def test_what_was_asked_stands_beside_what_was_seen(tmp_path: Path, monkeypatch:
 
 def test_a_share_of_nothing_has_an_interval() -> None:
     assert wilson(0, 1000, 0.05) == pytest.approx((0, 0.00383), abs=1e-5)
+    assert {wilson(0, whole, 0.05)[0] for whole in range(1, 20_000, 7)} == {0.0}
+    assert {wilson(whole, whole, 0.05)[1] for whole in range(1, 20_000, 7)} == {1.0}
 
 
 def test_captures_that_hold_no_request_are_told_with_the_reason(tmp_path: Path) -> None:

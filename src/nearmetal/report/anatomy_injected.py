@@ -64,4 +64,5 @@ def wilson(count: float, whole: float, alpha: float) -> tuple[float, float]:
     share = count / whole
     middle = (share + z * z / (2 * whole)) / (1 + z * z / whole)
     half = z / (1 + z * z / whole) * math.sqrt(share * (1 - share) / whole + z * z / (4 * whole * whole))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    # Of nothing, and of all, the end is exact; computed, it is beside it.
+    return max(0.0, middle - half) if count else 0.0, min(1.0, middle + half) if count < whole else 1.0
