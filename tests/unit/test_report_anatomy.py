@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -222,8 +223,11 @@ def test_what_is_not_observed_is_said_to_be_in_no_table(tmp_path: Path) -> None:
     assert not [text for text in notes(whole) if "Not observed" in text]
 
 
-def test_kernels_count_on_when_a_capture_is_full_so_nothing_is_said_of_each_request(tmp_path: Path) -> None:
-    told = read(plausible_captures.make(tmp_path / "run", 8, limit_reached=1))
+@pytest.mark.parametrize("sign", [{"limit_reached": 1}, {"dropped_by_kernel": 5}, {"problem": "killed"}])
+def test_kernels_count_on_when_a_capture_is_not_whole_so_nothing_is_said_of_each_request(
+    tmp_path: Path, sign: dict[str, Any]
+) -> None:
+    told = read(plausible_captures.make(tmp_path / "run", 8, **sign))
     arms = arms_of(told.records, 1)
     host, qemu = (arms[key_of({"environment": name}), "web"] for name in ("host", "qemu"))
     names = {one.trait.name for one in attributed(qemu.paired(host), 0.05)}

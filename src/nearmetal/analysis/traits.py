@@ -61,6 +61,13 @@ def _shared(name: str) -> Callable[[TrialRecord], float | None]:
     return of
 
 
+def is_whole(captured: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether captures hold all packets. Where they do not, kernels counted of more requests than are known."""
+    return not any(
+        one.get(sign) for one in captured.values() for sign in ("limit_reached", "dropped_by_kernel", "problem")
+    )
+
+
 def _counted(place: str, counter: str) -> Callable[[TrialRecord], float | None]:
     """A counter of kernels, for each request. What did not happen is not in a record."""
 
@@ -70,8 +77,7 @@ def _counted(place: str, counter: str) -> Callable[[TrialRecord], float | None]:
         # Without any counter there the kernel was not asked, or did not tell.
         if not requests or not any(name.startswith("kernel.") for one in places for name in one):
             return None
-        # The kernel counted on when the capture was full: of more requests than are known.
-        if any(one.get("limit_reached") for one in _places(record, "capture", "")):
+        if not is_whole(record.observers.get("capture", {})):
             return None
         return float(sum(one.get(f"kernel.{counter}", 0) for one in places) / requests)
 

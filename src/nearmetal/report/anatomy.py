@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from nearmetal.analysis.responses import Arms, key_of
+from nearmetal.analysis.traits import is_whole
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.reading import ReportInput
@@ -82,10 +83,10 @@ def _means(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _kernels(trials: Sequence[TrialRecord]) -> dict[str, float]:
-    """What kernels counted of those requests. Nothing where a capture was full: they counted on."""
+    """What kernels counted of those requests. Nothing where a capture is not whole: they counted on."""
     places = [record.observers.get(OBSERVER, {}) for record in trials if traces(record)]
     ends = [one for place in places for name, one in place.items() if not name.startswith(TRACE)]
-    if any("limit_reached" in one for one in ends) or not any(_OF_KERNEL + "OutSegs" in one for one in ends):
+    if not all(map(is_whole, places)) or not any(_OF_KERNEL + "OutSegs" in one for one in ends):
         return {}
     told = [one for record in trials for one in traces(record)]
     clients, servers = ([p[name] for p in places for name in p if name.startswith(end)] for end in ("client", "server"))
