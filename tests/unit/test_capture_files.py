@@ -1,12 +1,15 @@
-"""What bounds a capture, and a ring's two files as one."""
+"""What bounds a capture, a ring's two files as one, and a tcpdump that does not begin."""
 
 import struct
+import time
+from collections.abc import Sequence
 
 import pytest
 
-from nearmetal.model import CaptureSpec
+from nearmetal.errors import ToolFailed
+from nearmetal.model import CaptureSpec, Completed
 from nearmetal.observers._capture_files import Joined, joined
-from nearmetal.observers._capture_taps import Bound
+from nearmetal.observers._capture_taps import Bound, Tap
 
 MIB = 2**20
 
@@ -48,3 +51,28 @@ def test_tcpdump_is_told_how_to_stop_or_to_take_turns() -> None:
     assert (ended.words, ended.files("f")) == (["-c", "8192"], ["f"])
     ring = Bound.of(CaptureSpec(ring=True))
     assert (ring.words, ring.files("f")) == (["-C", "33", "-W", "2"], ["f0", "f1"])
+
+
+class Without:
+    """Commands of a machine that has no tcpdump: what is started there ends at once, and no file appears."""
+
+    async def exec(self, argv: Sequence[str]) -> Completed:
+        return Completed(status=1)
+
+    async def spawn(self, argv: Sequence[str]) -> "Without":
+        return self
+
+    async def wait(self, timeout: float) -> Completed:
+        return await self.stop()
+
+    async def stop(self) -> Completed:
+        return Completed(status=127, stderr=b"tcpdump: not found")
+
+
+async def test_a_tcpdump_that_ends_at_once_is_not_waited_for() -> None:
+    tap = Tap(Without(), (), "data", "/tmp/f.pcap", 128, Bound.of(CaptureSpec()), "box")  # type: ignore[arg-type]
+    await tap.start()
+    began = time.monotonic()
+    with pytest.raises(ToolFailed, match="tcpdump took nothing: tcpdump: not found"):
+        await tap.listening()
+    assert time.monotonic() - began < 2

@@ -1,13 +1,14 @@
 """Where packets are taken: in a machine, or outside it on its site, which costs the machine nothing but the copying."""
 
 import asyncio
+import contextlib
 import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from nearmetal.errors import NearmetalError, ToolFailed
+from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
 from nearmetal.lab import kernel, network
 from nearmetal.lab.identity import FirstProcess
 from nearmetal.model import CaptureSpec, Commands, Completed, Machine, Running
@@ -109,12 +110,14 @@ class Tap:
 
     async def listening(self) -> None:
         """Return once its file is there, which it opens after its socket. ToolFailed."""
+        assert self.running is not None
         until = time.monotonic() + READY
         while time.monotonic() < until:
             if (await self.on.exec(["cat", self.bound.files(self.file)[0]])).status == 0:
                 return
-            await asyncio.sleep(PAUSE)
-        assert self.running is not None
+            with contextlib.suppress(TimedOut):
+                await self.running.wait(PAUSE)
+                break
         said = (await self.running.stop()).stderr.decode("utf-8", "replace").strip()[-300:]
         raise ToolFailed(f"tcpdump took nothing: {said}", self.where, "install tcpdump there: apt-get install tcpdump")
 
