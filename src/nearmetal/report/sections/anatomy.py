@@ -130,13 +130,14 @@ def _distributions(found: Sequence[Seen], report: ReportInput) -> Iterator[Block
         if panels:
             caption = "Segments of servers by the bytes that they carry, in one typical trial of each treatment."
             yield Chart("anatomy-sizes", caption, "Shares of segments by size; each treatment has a picture.", panels)
-    yield _spreads("anatomy-segments", "of each", _COUNTS, _COUNTED, told, report)
-    yield _spreads("anatomy-phases", "phase", _PHASES, _TIMED, told, report)
+    yield _spreads("anatomy-segments", "what", "most", _COUNTS, _COUNTED, told, report)
+    yield _spreads("anatomy-phases", "phase", "longest", _PHASES, _TIMED, told, report)
 
 
 def _spreads(
     name: str,
     what: str,
+    largest: str,
     listed: Sequence[tuple[str, str, str]],
     caption: str,
     told: Sequence[tuple[Seen, Mapping[str, Any]]],
@@ -147,7 +148,7 @@ def _spreads(
         Column("workload"),
         Column("treatment"),
         Column(what),
-        *(Column(title, numeric=True) for title in ("median", "90 %", "99 %", "longest", "requests")),
+        *(Column(title, numeric=True) for title in ("median", "90 %", "99 %", largest, "requests")),
     )
     rows: list[tuple[Value, ...]] = []
     for one, trace in told:
