@@ -18,6 +18,8 @@ pub struct Range {
     pub start: u64,
     pub end: u64,
     pub overtaker: Overtaker,
+    /// When the last of it came.
+    pub time: Time,
     /// What the segments were that brought it.
     pub tally: Tally,
     /// The first bytes of it, as far as they were captured and wanted.
@@ -110,12 +112,14 @@ impl Ahead {
             {
                 before.bytes.extend_from_slice(kept);
                 before.end = end;
+                before.time = before.time.max(overtaker.time);
                 before.tally.add(&tally);
             }
             // With too many holes, one is forgotten.
             Some(before) if full => {
                 self.held -= kept.len();
                 before.end = before.end.max(end);
+                before.time = before.time.max(overtaker.time);
                 before.tally.add(&tally);
             }
             None if full => {
@@ -128,6 +132,7 @@ impl Ahead {
                     start,
                     end,
                     overtaker,
+                    time: overtaker.time,
                     tally,
                     bytes: kept.to_vec(),
                 },

@@ -34,6 +34,8 @@ pub struct Way {
     pub counts: Counts,
     offer: Option<Offer>,
     has_finished: bool,
+    /// Where its FIN says that the stream ends.
+    ends_at: Option<u64>,
     write: LastWrite,
 }
 
@@ -189,10 +191,19 @@ impl Connection {
             self.acknowledge(from, segment);
         }
         if segment.length > 0 {
-            self.payload(from, segment, shapes, finished);
+            // A SYN takes a number of its own, before those of what it may carry (RFC 7413).
+            let number = u32::from(segment.has(tcp::SYN));
+            let segment = Segment {
+                sequence: segment.sequence.wrapping_add(number),
+                ..*segment
+            };
+            self.payload(from, &segment, shapes, finished);
         }
         if segment.flags & (tcp::FIN | tcp::RST) != 0 {
-            self.end(from, segment, finished);
+            self.end(from, segment);
+        }
+        if self.is_closed() {
+            self.tell_done(finished);
         }
         self.look_ahead();
     }
@@ -231,6 +242,9 @@ impl Connection {
         if is_pure && self.pure_acknowledgement(from, segment, news) {
             return;
         }
+        if segment.may_have_blocks() {
+            self.selective(from, segment);
+        }
         if from != self.client {
             let acked = self.ways.get(self.client).stream.acked();
             self.exchanges.acknowledged(acked, segment.time);
@@ -265,10 +279,6 @@ impl Connection {
         };
         if let Some(exchange) = self.exchanges.current(kind) {
             exchange.message(kind).tally.acks += 1;
-        }
-        // The usual options are timestamps alone, in twelve bytes.
-        if segment.options.len() > 12 {
-            self.selective(from, segment);
         }
         false
     }
@@ -313,13 +323,8 @@ impl Connection {
             self.ways.of(from).write.end(shapes.writes(kind));
         }
         for from in [End::Low, End::High] {
-            while let Some((start, next)) = self.ways.get(from).stream.missed() {
-                self.give_up(from, start, next);
-                let stream = &mut self.ways.of(from).stream;
-                while let Some(range) = stream.ahead.pop_reached(next) {
-                    stream.reach(range.end);
-                }
-            }
+            self.settle(from, finished);
+            self.complete_by_end(from);
         }
         while self.tell_oldest(finished) {}
     }

@@ -65,6 +65,13 @@ impl Message {
         self.first.is_some() && self.start < end && (!self.is_complete || start < self.end)
     }
 
+    /// What was seen of a message whose end was not.
+    pub fn end_at_least(&mut self, edge: u64) {
+        if self.first.is_some() && !self.is_complete && self.end == self.start {
+            self.end = edge;
+        }
+    }
+
     pub fn bytes(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
@@ -110,6 +117,11 @@ pub struct Exchanges {
     awaited: Option<u64>,
     /// When the responses were complete that are told.
     answered: Option<Time>,
+    /// Whether requests were sent without waiting for the responses to those before.
+    pipelines: bool,
+    /// The capture missed what may have been the begin of a request, or of a response.
+    missed_request: bool,
+    missed_response: bool,
 }
 
 /// Requests that wait for their response; more are given up.
@@ -126,6 +138,7 @@ impl Exchanges {
             .queue
             .iter()
             .any(|before| !(before.response.is_complete || before.response.is_guessed));
+        self.pipelines |= is_pipelined;
         let exchange = self.another();
         exchange.is_pipelined = is_pipelined;
         begin(&mut exchange.request, start, time);
@@ -163,6 +176,40 @@ impl Exchanges {
             Kind::Request => exchange.is_asked(),
             Kind::Response => exchange.response.first.is_some(),
         })
+    }
+
+    /// The capture missed what follows here, and with it where this message ends.
+    pub fn lose(&mut self, kind: Kind, start: u64) {
+        let current = self.current(kind).map(|one| one.message(kind));
+        if let Some(message) = current.filter(|message| !message.is_complete) {
+            message.end_at_least(start);
+        }
+    }
+
+    /// The capture missed what may have been the begin of such a message.
+    pub fn doubt(&mut self, kind: Kind) {
+        match kind {
+            Kind::Request => self.missed_request = true,
+            Kind::Response => self.missed_response = true,
+        }
+    }
+
+    /// Asked when a message begins: whether the responses to those that wait were among what the capture missed. A client
+    /// that waits for each response would not ask again otherwise; nor would the server answer another request, that was
+    /// missed too. Of a client that does not wait, nothing can be said.
+    pub fn are_lost(&mut self, kind: Kind) -> bool {
+        let asked_again = kind == Kind::Request || self.missed_request;
+        if !asked_again {
+            return false;
+        }
+        self.missed_request = false;
+        let are_lost = std::mem::take(&mut self.missed_response) && !self.pipelines;
+        if are_lost {
+            for exchange in &mut self.queue {
+                exchange.response.is_complete |= exchange.response.is_guessed;
+            }
+        }
+        are_lost
     }
 
     /// The request ends here, and its acknowledgement is awaited.

@@ -78,6 +78,29 @@ impl Reader {
         matches!(self.state, State::Open | State::Cut)
     }
 
+    /// Whether it is no longer known where messages begin.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.state, State::Lost)
+    }
+
+    /// Whether a message may begin with a segment of these bytes.
+    pub fn may_begin(&self, kind: Kind, bytes: &[u8]) -> bool {
+        match self.state {
+            State::Idle => true,
+            State::Cut | State::Lost => head::may_begin(kind, bytes),
+            _ => false,
+        }
+    }
+
+    /// Whether the message is at its end although its last bytes were not captured. Asked after [`Reader::miss`].
+    pub fn ends_unseen(&mut self) -> bool {
+        let ends = matches!(self.state, State::Sized(0));
+        if ends {
+            self.state = State::Idle;
+        }
+        ends
+    }
+
     /// Bytes that follow and need not be looked at.
     #[inline]
     pub fn skippable(&self) -> u64 {

@@ -307,11 +307,18 @@ impl Stream {
     /// The stream is in order up to here.
     pub fn reach(&mut self, edge: u64) {
         self.edge = self.edge.max(edge);
+        self.top = self.top.max(edge);
     }
 
     /// A hole that the other end has acknowledged: the capture missed what was in it, and will not see it any more.
     pub fn missed(&self) -> Option<(u64, u64)> {
         let next = self.ahead.first()?.start;
         (next > self.edge && self.acked >= next).then_some((self.edge, next))
+    }
+
+    /// The same up to a place behind which nothing was seen yet.
+    pub fn missed_before(&self, place: u64) -> Option<(u64, u64)> {
+        let is_missed = self.ahead.is_empty() && self.edge < place && self.acked >= place;
+        is_missed.then_some((self.edge, place))
     }
 }

@@ -37,6 +37,14 @@ impl Segment<'_> {
     pub fn has(&self, flags: u8) -> bool {
         self.flags & flags == flags
     }
+
+    /// Whether there may be SACK blocks among its options: there is more than timestamps, or something else.
+    #[inline]
+    pub fn may_have_blocks(&self) -> bool {
+        const ONE_BLOCK: usize = 10;
+        const TIMESTAMPS: usize = 12;
+        self.options.len() > TIMESTAMPS || (self.options.len() >= ONE_BLOCK && self.stamp.is_none())
+    }
 }
 
 /// Source and destination port.

@@ -78,3 +78,20 @@ fn what_is_asked_amid_a_reply_is_pipelined_also_where_heads_are_cut() {
     talk.finish();
     at_each_snap(&talk, &[false, true, true, false]);
 }
+
+#[test]
+fn responses_in_one_segment_count_it_each() {
+    let mut talk = Talk::begun();
+    talk.ask(GET.repeat(3));
+    talk.server_acks();
+    talk.answer_in(&[reply(1900), reply(20), reply(2000)].concat(), 1448);
+    talk.client_acks();
+    let (_, found) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    let of = |side: &str| -> Vec<_> {
+        let each = found.iter();
+        each.map(|request| request[side]["segments"].as_u64().unwrap())
+            .collect()
+    };
+    assert_eq!(of("request"), [1, 1, 1]);
+    assert_eq!(of("response"), [2, 1, 2]);
+}

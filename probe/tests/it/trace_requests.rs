@@ -9,17 +9,6 @@ fn requests(talk: &Talk) -> Vec<Value> {
     trace_requests(&[&Pcap::default().file(&talk.packets)]).1
 }
 
-fn time(request: &Value, event: &str) -> u64 {
-    request[event]
-        .as_u64()
-        .unwrap_or_else(|| panic!("no {event}: {request}"))
-}
-
-fn flags(request: &Value) -> Vec<&str> {
-    let flags = request["flags"].as_array().unwrap();
-    flags.iter().map(|flag| flag.as_str().unwrap()).collect()
-}
-
 #[test]
 fn every_event_has_its_time() {
     let mut talk = Talk::begun();
@@ -331,4 +320,53 @@ fn people_get_text() {
         said.lines().all(|line| line.chars().count() <= 80),
         "{said}"
     );
+}
+
+#[test]
+fn what_comes_after_the_first_fin_still_counts() {
+    // The client says that it asks no more; the server's last segment comes with its FIN, and once more.
+    let mut talk = Talk::begun();
+    talk.ask(GET).flags |= FIN;
+    talk.client.sequence += 1;
+    talk.server_acks();
+    talk.answer_in(&reply(2000), 1448);
+    talk.packets.last_mut().unwrap().flags |= FIN;
+    talk.server.sequence += 1;
+    let last = talk.packets.last().unwrap().clone();
+    talk.wait(300_000_000);
+    talk.resend(&last);
+    talk.client_acks();
+    let found = requests(&talk);
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        numbers(&found[0]["response"], ["segments", "retransmitted"]),
+        [2, 1]
+    );
+    assert_eq!(flags(&found[0]), ["retransmitted"]);
+    // The server closes first, as most do, and the client acknowledges before it does so too.
+    let mut talk = Talk::begun();
+    talk.ask(GET);
+    talk.answer(reply(100)).flags |= FIN;
+    talk.server.sequence += 1;
+    talk.client_acks();
+    let found = requests(&talk);
+    assert_eq!(numbers(&found[0]["response"], ["segments", "acks"]), [1, 1]);
+}
+
+#[test]
+fn a_request_may_come_with_the_syn() {
+    let mut talk = Talk::begun();
+    talk.packets.truncate(1);
+    // As TCP Fast Open does it (RFC 7413).
+    talk.packets[0].payload = GET.into();
+    talk.client.sequence += GET.len() as u32;
+    talk.answer("").flags |= SYN;
+    talk.packets.last_mut().unwrap().sequence -= 1;
+    talk.client_acks();
+    talk.answer(reply(10));
+    let (document, found) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0]["request_first"], talk.packets[0].time);
+    assert_eq!(found[0]["status"], 200);
+    assert_eq!(document["client"]["retransmitted"], 0);
 }

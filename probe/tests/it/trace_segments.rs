@@ -215,6 +215,33 @@ fn needless_retransmissions_are_named() {
 }
 
 #[test]
+fn selective_acknowledgements_are_read_wherever_they_stand() {
+    for (has_stamps, with_data) in [(false, false), (false, true), (true, true)] {
+        let mut talk = Talk::new();
+        talk.has_stamps = has_stamps;
+        talk.handshake();
+        talk.ask(GET);
+        let begin = talk.packets.len();
+        talk.answer_in(&reply(9000), 1448);
+        let again = talk.packets[begin + 2].clone();
+        talk.wait(30_000_000);
+        talk.resend(&again);
+        // One block alone is as long as timestamps are; and it may come with the next request.
+        let end = again.sequence + again.payload.len() as u32;
+        let acknowledged = talk.server.sequence;
+        talk.client_sacks(acknowledged, &[(again.sequence, end)]);
+        if with_data {
+            let blocks = talk.lose().options;
+            talk.ask(GET).options = blocks;
+        }
+        let document = talk.trace();
+        let context = format!("timestamps {has_stamps}, data {with_data}");
+        assert_eq!(server(&document), [8, 1, 1, 0, 0, 0], "{context}");
+        assert_eq!(document["client"]["selective_acks"], 1, "{context}");
+    }
+}
+
+#[test]
 fn a_selective_acknowledgement_of_what_is_beyond_a_hole_is_no_complaint() {
     let mut talk = asked();
     let begin = talk.packets.len();

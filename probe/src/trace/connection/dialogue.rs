@@ -38,14 +38,14 @@ impl Connection {
                 }
                 Some(Found::Next) => {
                     heads.begun += 1;
-                    self.ended(from, kind, at, time, finished);
+                    self.ended(from, kind, at, Some(time));
                     self.begun(kind, at, time, finished);
                 }
                 Some(Found::Head(head)) => {
                     heads.note(&head);
-                    self.head(from, kind, head, at, time, finished);
+                    self.head(from, kind, head, at, time);
                 }
-                Some(Found::Ended) => self.ended(from, kind, at, time, finished),
+                Some(Found::Ended) => self.ended(from, kind, at, Some(time)),
             }
         }
         let way = self.ways.of(from);
@@ -70,6 +70,9 @@ impl Connection {
     }
 
     fn begun(&mut self, kind: Kind, at: u64, time: Time, finished: &mut Vec<Finished>) {
+        if self.exchanges.are_lost(kind) {
+            while self.tell_oldest(finished) {}
+        }
         match kind {
             Kind::Request => {
                 if let Some(given_up) = self.exchanges.ask(at, time) {
@@ -78,18 +81,9 @@ impl Connection {
             }
             Kind::Response => self.exchanges.answer(at, time),
         }
-        self.tell_done(finished);
     }
 
-    fn head(
-        &mut self,
-        from: End,
-        kind: Kind,
-        head: Head,
-        at: u64,
-        time: Time,
-        finished: &mut Vec<Finished>,
-    ) {
+    fn head(&mut self, from: End, kind: Kind, head: Head, at: u64, time: Time) {
         let Some(exchange) = self.exchanges.current(kind) else {
             return;
         };
@@ -117,7 +111,7 @@ impl Connection {
             }
         }
         if self.ways.of(from).reader.enter(body).is_some() {
-            self.ended(from, kind, at, time, finished);
+            self.ended(from, kind, at, Some(time));
         }
         if is_tunnel {
             for end in [End::Low, End::High] {
@@ -126,27 +120,26 @@ impl Connection {
         }
     }
 
-    fn ended(&mut self, from: End, kind: Kind, at: u64, time: Time, finished: &mut Vec<Finished>) {
+    /// The message ends here; no time where its last byte was not seen.
+    pub(super) fn ended(&mut self, from: End, kind: Kind, at: u64, time: Option<Time>) {
         let Some(exchange) = self.exchanges.current(kind) else {
             return;
         };
         let message = exchange.message(kind);
         if !message.is_guessed || message.last.is_none() {
-            (message.last, message.end) = (Some(time), at);
+            (message.last, message.end) = (time, at);
         }
         message.is_complete = true;
         let end = message.end;
-        if kind == Kind::Request {
+        if let (Kind::Request, Some(time)) = (kind, time) {
             self.exchanges.await_acknowledgement(end);
             let acked = self.ways.get(from).stream.acked();
             self.exchanges.acknowledged(acked, time);
         }
-        self.tell_done(finished);
     }
 
-    pub(super) fn end(&mut self, from: End, segment: &Segment, finished: &mut Vec<Finished>) {
+    pub(super) fn end(&mut self, from: End, segment: &Segment) {
         self.handshake.fin.get_or_insert(segment.time);
-        let kind = self.kind(from);
         let way = self.ways.of(from);
         if segment.has(tcp::RST) {
             self.is_reset = true;
@@ -154,17 +147,30 @@ impl Connection {
             way.counts.repeated_controls += u64::from(segment.length == 0);
         }
         way.has_finished = true;
-        if way.reader.is_open() && way.stream.ahead.is_empty() {
+        if segment.has(tcp::FIN) && way.stream.is_known() {
+            let end = way.stream.offset(segment.sequence);
+            way.ends_at = Some(end.wrapping_add(u64::from(segment.length)));
+        }
+        self.complete_by_end(from);
+    }
+
+    /// A message whose end only shows by what comes next is whole when nothing comes any more.
+    pub(super) fn complete_by_end(&mut self, from: End) {
+        let kind = self.kind(from);
+        let way = self.ways.get(from);
+        if way.has_finished && way.reader.is_open() && way.stream.ahead.is_empty() {
             if let Some(exchange) = self.exchanges.current(kind) {
                 exchange.message(kind).is_complete = true;
             }
         }
-        self.tell_done(finished);
     }
 
     #[inline]
     pub(super) fn tell_done(&mut self, finished: &mut Vec<Finished>) {
-        let is_ending = self.handshake.fin.is_some();
+        // Until both ends have said all and heard all, more may come of the last exchange: acknowledgements, repeats.
+        let server = &self.ways.get(self.client.other()).stream;
+        let is_heard = server.acked() >= server.edge();
+        let is_ending = self.is_closed() && (self.is_reset || is_heard);
         while self.exchanges.is_oldest_done(is_ending) {
             self.tell_oldest(finished);
         }
@@ -179,7 +185,11 @@ impl Connection {
         true
     }
 
-    pub(super) fn finish(&self, exchange: Exchange, finished: &mut Vec<Finished>) {
+    pub(super) fn finish(&self, mut exchange: Exchange, finished: &mut Vec<Finished>) {
+        for from in [End::Low, End::High] {
+            let message = exchange.message(self.kind(from));
+            message.end_at_least(self.ways.get(from).stream.edge());
+        }
         finished.push(Finished::new(self, exchange));
     }
 }

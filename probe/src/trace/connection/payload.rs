@@ -20,11 +20,11 @@ impl Connection {
         shapes: &mut Shapes,
         finished: &mut Vec<Finished>,
     ) {
-        let way = self.ways.of(from);
-        if !way.stream.ahead.is_empty() {
-            self.give_up_missed(from, segment, finished);
-        }
+        self.give_up_missed(from, segment, finished);
         let kind = self.kind(from);
+        if self.ways.get(from).reader.may_begin(kind, segment.payload) {
+            self.settle(from.other(), finished);
+        }
         let way = self.ways.of(from);
         let before = way.stream.is_known().then(|| way.stream.edge());
         let placed = way.stream.place(segment);
@@ -40,6 +40,8 @@ impl Connection {
         } else {
             self.exchanges.add(kind, (placed.start, placed.end), &tally);
         }
+        // Not before: what this segment is counts for each message that has bytes of it.
+        self.tell_done(finished);
     }
 
     /// Read what is new and in order of a segment, and what it made so; keep what lies beyond a hole.
@@ -89,12 +91,12 @@ impl Connection {
             way.write.segment(segment.length, full, &heads, end, writes);
         }
         if !self.ways.get(from).stream.ahead.is_empty() {
-            self.read_reached(from, segment.time, finished);
+            self.read_reached(from, Some(segment.time), finished);
         }
     }
 
-    /// Read what lay beyond a hole that is no more.
-    fn read_reached(&mut self, from: End, time: Time, finished: &mut Vec<Finished>) {
+    /// Read what lay beyond a hole that is no more, since then; or was none to the other end, and came when it was seen.
+    fn read_reached(&mut self, from: End, since: Option<Time>, finished: &mut Vec<Finished>) {
         loop {
             let stream = &mut self.ways.of(from).stream;
             let edge = stream.edge();
@@ -109,6 +111,7 @@ impl Connection {
                 length: range.end.saturating_sub(edge),
                 begins: true,
             };
+            let time = since.unwrap_or(range.time);
             let _ = self.read(from, edge, piece, time, finished);
             let kind = self.kind(from);
             self.exchanges
@@ -116,25 +119,53 @@ impl Connection {
         }
     }
 
-    /// Go on behind holes that will not be filled any more.
+    /// Go on behind holes that will not be filled any more, unless it is now.
+    #[inline]
     fn give_up_missed(&mut self, from: End, segment: &Segment, finished: &mut Vec<Finished>) {
-        let begin = self.ways.get(from).stream.offset(segment.sequence);
+        let stream = &self.ways.get(from).stream;
+        let begin = stream.offset(segment.sequence);
         let end = begin.wrapping_add(u64::from(segment.length));
         while let Some((start, next)) = self.ways.get(from).stream.missed() {
             if begin < next && end > start {
-                break;
+                return;
             }
-            self.give_up(from, start, next);
-            self.read_reached(from, segment.time, finished);
+            self.pass_missed(from, (start, next), finished);
+        }
+        if let Some(hole) = self.ways.get(from).stream.missed_before(begin) {
+            self.pass_missed(from, hole, finished);
         }
     }
 
-    pub(super) fn give_up(&mut self, from: End, start: u64, next: u64) {
+    /// Go on behind all that the other end has acknowledged: the capture will not show it any more.
+    pub(super) fn settle(&mut self, from: End, finished: &mut Vec<Finished>) {
+        while let Some(hole) = self.ways.get(from).stream.missed() {
+            self.pass_missed(from, hole, finished);
+        }
+        let way = self.ways.get(from);
+        // The number that a FIN takes is acknowledged like a byte.
+        let end = way.ends_at.unwrap_or(u64::MAX).min(way.stream.acked());
+        if let Some(hole) = way.stream.missed_before(end) {
+            self.pass_missed(from, hole, finished);
+        }
+    }
+
+    fn pass_missed(&mut self, from: End, (start, next): (u64, u64), finished: &mut Vec<Finished>) {
+        let kind = self.kind(from);
         let way = self.ways.of(from);
         let count = next.saturating_sub(start);
         way.counts.missed_bytes += count;
         way.write.lose_track();
         way.reader.miss(count);
         way.stream.reach(next);
+        if way.reader.ends_unseen() {
+            self.ended(from, kind, next, None);
+        } else if way.reader.is_lost() {
+            self.exchanges.lose(kind, start);
+        }
+        let reader = &self.ways.get(from).reader;
+        if reader.is_lost() || reader.is_open() {
+            self.exchanges.doubt(kind);
+        }
+        self.read_reached(from, None, finished);
     }
 }

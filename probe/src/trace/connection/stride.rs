@@ -68,8 +68,6 @@ struct Passed {
 
 /// So far ahead, sequence numbers are compared without asking how often they began anew.
 const FARTHEST: u32 = 1 << 30;
-/// Timestamps alone; among more bytes may be blocks of what arrived.
-const USUAL_OPTIONS: usize = 12;
 
 impl Connection {
     /// Note a segment that goes on as expected. False if it does not, and then nothing is done.
@@ -80,7 +78,7 @@ impl Connection {
         let news = segment.acknowledgement.wrapping_sub(other.acked);
         let on_the_way = other.expected.wrapping_sub(other.acked);
         if segment.flags & controls != tcp::ACK
-            || segment.options.len() > USUAL_OPTIONS
+            || segment.may_have_blocks()
             || news > on_the_way
             || news >= other.awaited.wrapping_sub(other.acked)
         {

@@ -60,3 +60,16 @@ pub fn numbers<const N: usize>(object: &Value, names: [&str; N]) -> [u64; N] {
             .unwrap_or_else(|| panic!("{name} is {value}: {object}"))
     })
 }
+
+/// When an event was.
+pub fn time(request: &Value, event: &str) -> u64 {
+    request[event]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no {event}: {request}"))
+}
+
+/// What is remarkable of a request.
+pub fn flags(request: &Value) -> Vec<&str> {
+    let flags = request["flags"].as_array().unwrap();
+    flags.iter().map(|flag| flag.as_str().unwrap()).collect()
+}

@@ -1,0 +1,159 @@
+//! What a capture missed spoils what it missed alone: other requests keep their responses, times and sizes.
+
+use serde_json::Value;
+
+use crate::trace_support::*;
+
+/// Requests that all have responses of their own, told by their status.
+const REQUESTS: u16 = 6;
+
+fn reply_of(status: u16, content: usize) -> Vec<u8> {
+    let reply = String::from_utf8(reply(content)).unwrap();
+    reply.replacen("200", &status.to_string(), 1).into_bytes()
+}
+
+fn status(number: u16) -> u16 {
+    210 + number
+}
+
+/// One request after the other on one connection.
+fn talk() -> Talk {
+    let mut talk = Talk::begun();
+    for number in 0..REQUESTS {
+        talk.wait(1_000_000);
+        talk.ask(format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        talk.server_acks();
+        talk.wait(5_000_000);
+        talk.answer_in(&reply_of(status(number), 500 * usize::from(number)), 700);
+        talk.client_acks();
+    }
+    talk.finish();
+    talk
+}
+
+/// The number of the request that begins with this packet.
+fn number(packet: &Packet) -> Option<u16> {
+    let text = std::str::from_utf8(&packet.payload).ok()?;
+    text.strip_prefix("GET /")?.split(' ').next()?.parse().ok()
+}
+
+/// When the first and the last segment of a response came.
+fn times(talk: &Talk, wanted: u16) -> (u64, u64) {
+    let asked = |packet: &&Packet| number(packet) == Some(wanted);
+    let begin = talk.packets.iter().find(asked).unwrap().time;
+    let behind = talk.packets.iter().filter(|packet| packet.time > begin);
+    let mut answer = behind
+        .filter(|packet| !packet.payload.is_empty())
+        .take_while(|packet| number(packet).is_none())
+        .map(|packet| packet.time);
+    let first = answer.next().unwrap();
+    (first, answer.last().unwrap_or(first))
+}
+
+fn check(talk: &Talk, request: &Value, begin: u64, context: &str) {
+    let asked = talk.packets.iter().find(|packet| packet.time == begin);
+    let number = number(asked.unwrap()).unwrap();
+    let context = format!("{context}: {number} {request}");
+    assert!(
+        !flags(request).contains(&"pipelined"),
+        "{context}: nothing was pipelined"
+    );
+    if request["status"].is_null() {
+        return;
+    }
+    assert_eq!(request["status"], status(number), "{context}");
+    let (first, last) = times(talk, number);
+    assert_eq!(request["response_first"], first, "{context}");
+    if !request["response_last"].is_null() {
+        assert_eq!(request["response_last"], last, "{context}");
+        let whole = reply_of(status(number), 500 * usize::from(number)).len();
+        assert_eq!(request["response"]["bytes"], whole, "{context}");
+    }
+}
+
+#[test]
+fn requests_keep_their_responses_whatever_the_capture_missed() {
+    let talk = talk();
+    for missed in 1..8 {
+        for at in 3..talk.packets.len() - missed {
+            let mut packets = talk.packets.clone();
+            let gone: Vec<_> = packets.drain(at..at + missed).collect();
+            let (document, found) = trace_requests(&[&Pcap::default().file(&packets)]);
+            let context = format!("{missed} packets missed from {at} on");
+            let asked = packets.iter().filter(|packet| number(packet).is_some());
+            assert_eq!(found.len(), asked.count(), "{context}");
+            for request in &found {
+                check(&talk, request, time(request, "request_first"), &context);
+            }
+            // All that is acknowledged by what is there.
+            let is_acknowledged = |gone: &&Packet| {
+                let end = gone.sequence + gone.payload.len() as u32;
+                let others = packets.iter().filter(|one| one.source != gone.source);
+                others.into_iter().any(|one| one.acknowledgement >= end)
+            };
+            let gone: Vec<_> = gone.iter().filter(is_acknowledged).collect();
+            let bytes: usize = gone.iter().map(|packet| packet.payload.len()).sum();
+            let told = ["client", "server"].map(|side| document[side]["missed_bytes"].as_u64());
+            let told: u64 = told.into_iter().flatten().sum();
+            let controls = gone.iter().filter(|packet| packet.flags & FIN != 0).count();
+            assert!(
+                (bytes as u64..=(bytes + controls) as u64).contains(&told),
+                "{context}: {told}, not {bytes}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_capture_of_one_direction_says_what_it_lacks() {
+    let mut talk = talk();
+    let server = talk.server.address;
+    talk.packets.retain(|packet| packet.source != server);
+    let document = talk.trace();
+    assert_eq!(document["requests"], REQUESTS);
+    assert_eq!(document["unanswered"], REQUESTS);
+    let replies = (0..REQUESTS).map(|one| reply_of(status(one), 500 * usize::from(one)).len());
+    assert_eq!(
+        document["server"]["missed_bytes"],
+        replies.sum::<usize>() as u64 + 1,
+        "the number of the FIN as well"
+    );
+    let warnings = document["warnings"].to_string();
+    assert!(
+        warnings.contains("acknowledged but not captured"),
+        "{warnings}"
+    );
+}
+
+#[test]
+fn clients_that_pipeline_are_left_in_peace() {
+    let mut talk = Talk::begun();
+    for number in 0..4 {
+        talk.ask(format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    }
+    talk.server_acks();
+    for number in 0..4 {
+        talk.answer(reply_of(status(number), 10));
+        talk.client_acks();
+    }
+    talk.ask(GET);
+    talk.answer(reply_of(status(4), 10));
+    let (_, found) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    let told: Vec<_> = found.iter().map(|request| &request["status"]).collect();
+    assert_eq!(told, [210, 211, 212, 213, 214]);
+}
+
+#[test]
+fn an_unfinished_response_has_the_bytes_that_were_seen() {
+    let mut talk = Talk::begun();
+    talk.ask(GET);
+    talk.answer_in(&reply(5000)[..2800], 1400);
+    let (document, found) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    assert_eq!(
+        numbers(&found[0]["response"], ["bytes", "segments"]),
+        [2800, 2]
+    );
+    assert_eq!(flags(&found[0]), ["unfinished"]);
+    assert!(found[0]["response_last"].is_null());
+    assert_eq!(document["each_request"]["response_bytes"]["max"], 2800);
+}
