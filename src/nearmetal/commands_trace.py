@@ -47,6 +47,10 @@ def _check(captures: Sequence[Path], html: Path | None, requests: Path | None) -
     if len(captures) > 2:
         what = f"{len(captures)} captures are more than the two ends of one traffic"
         raise BadInput(what, remedy="name one capture, or the client's and the server's")
+    for capture in captures:
+        if str(capture) == "-" or capture.is_relative_to("/dev/fd") or capture == Path("/dev/stdin"):
+            what = "cannot read what another program pipes in"
+            raise BadInput(what, str(capture), "write it to a file: tcpdump -w FILE")
     if len({capture.resolve() for capture in captures}) < len(captures):
         raise BadInput(
             "this is one capture twice, not both ends", str(captures[0]), "name the other end's, or one alone"

@@ -96,6 +96,8 @@ def test_parquet_without_its_library_is_told_before_anything_is_read(
         (("/dev/null",), "the file is empty"),
         ((__file__,), "capture"),
         (("/tmp",), "folder"),
+        (("-",), "pipes in"),
+        (("/dev/stdin",), "pipes in"),
         ((CLIENT, SERVER, CLIENT), "3 captures"),
         ((CLIENT, CLIENT), "one capture twice"),
         ((CLIENT, "--request", "4711"), "there is no request 4711"),

@@ -161,6 +161,24 @@ def test_the_summary_tells_what_there_is() -> None:
     assert sent["segments with payload"] == ("50", "50")
     assert any(caption.startswith("Between the captures; the second clock is 105 ns behind") for caption in tables)
     assert all(len(row) == len(table.columns) for table in tables.values() for row in table.rows)
+    assert ("with HTTP", "1") in tables["Connections"].rows
+    assert not any(caption.startswith("Not followed") for caption in tables)
+
+
+def test_the_summary_names_what_is_not_followed_and_what_is_missing() -> None:
+    document = json.loads(json.dumps(DOCUMENT))
+    document |= {"ignored": {"ARP": 3, "UDP": 1_200}, "unanswered": 2, "unasked": 1}
+    document["protocols"]["tls"] = 4
+    document["client"]["selective_acks"] = 5
+    document["joined"]["back"] |= {"lost_bare": 6, "unsettled": 7}
+    tables = {table.caption: table for table in summary(document)}
+    assert next(iter(tables)).endswith("50 × 2xx, 2 unanswered; 1 reply to requests that were not captured")
+    assert tables["Not followed, by what it is"].rows == (("UDP", "1,200"), ("ARP", "3"))
+    assert ("encrypted, so that requests cannot be seen", "4") in tables["Connections"].rows
+    assert ("acknowledgements with SACK blocks", "5", "0") in tables["What was sent"].rows
+    between = next(table for caption, table in tables.items() if caption.startswith("Between"))
+    assert ("packets without payload lost", "0", "6") in between.rows
+    assert ("too near to the begin or the end to tell", "0", "7") in between.rows
 
 
 def test_a_page_holds_nothing_of_a_captures_own_making() -> None:

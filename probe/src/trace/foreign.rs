@@ -20,7 +20,7 @@ pub enum Foreign {
 impl Foreign {
     pub fn name(self) -> String {
         let known = match self {
-            Foreign::Link(127) => "802.11",
+            Foreign::Link(105 | 127) => "802.11",
             Foreign::Link(189 | 220) => "USB",
             Foreign::EtherType(0x0806) => "ARP",
             Foreign::EtherType(0x8847 | 0x8848) => "MPLS",

@@ -5,6 +5,9 @@ use super::foreign::Foreign;
 
 const NULL: u16 = 0;
 pub const ETHERNET: u16 = 1;
+/// As BSDs and OpenBSD number raw IP among themselves; programs that write captures take these over.
+const RAW_AS_BSD: u16 = 12;
+const RAW_AS_OPENBSD: u16 = 14;
 const RAW: u16 = 101;
 const LOOP: u16 = 108;
 const LINUX_COOKED: u16 = 113;
@@ -24,7 +27,7 @@ pub fn name(link: u16) -> String {
     let known = match link {
         NULL | LOOP => "BSD loopback",
         ETHERNET => "Ethernet",
-        RAW | IPV4 | IPV6 => "raw IP",
+        RAW | RAW_AS_BSD | RAW_AS_OPENBSD | IPV4 | IPV6 => "raw IP",
         LINUX_COOKED => "Linux cooked",
         LINUX_COOKED_2 => "Linux cooked v2",
         other => return Foreign::Link(other).name(),
@@ -39,7 +42,7 @@ pub fn network(link: u16, frame: &[u8]) -> Result<usize, Foreign> {
         ETHERNET => (12, 14),
         LINUX_COOKED => (14, 16),
         LINUX_COOKED_2 => (0, 20),
-        RAW | IPV4 | IPV6 => return Ok(0),
+        RAW | RAW_AS_BSD | RAW_AS_OPENBSD | IPV4 | IPV6 => return Ok(0),
         // The address family's number differs between systems; the version in the packet does not.
         NULL | LOOP => return Ok(4),
         other => return Err(Foreign::Link(other)),
@@ -84,7 +87,9 @@ mod tests {
         cooked.extend([0x86, 0xdd]);
         assert_eq!(network(LINUX_COOKED, &cooked), Ok(16));
         assert_eq!(network(LINUX_COOKED_2, &[0x08, 0x00]), Ok(20));
-        assert_eq!(network(RAW, &[]), Ok(0));
+        for raw in [RAW, RAW_AS_BSD, RAW_AS_OPENBSD] {
+            assert_eq!(network(raw, &[]), Ok(0));
+        }
         assert_eq!(network(147, &[]), Err(Foreign::Link(147)));
     }
 

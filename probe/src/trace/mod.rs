@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,8 +94,16 @@ const MOST_CONNECTIONS: usize = 16_384;
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag().context("cannot take signals")?;
     let mut captures = Vec::new();
+    let is_one_of_two = args.captures.len() > 1;
     for path in &args.captures {
-        captures.push(Capture::open(open(path)?));
+        let file = open(path)?;
+        if is_one_of_two && !can_be_read_twice(&file) {
+            bail!(
+                "{} is a pipe, and two captures are read twice; write it to a file first",
+                path.display()
+            );
+        }
+        captures.push(Capture::open(file));
     }
     let requests = args
         .requests
@@ -136,6 +145,11 @@ fn open(path: &Path) -> anyhow::Result<File> {
         bail!("{} is a folder; name a capture in it", path.display());
     }
     Ok(file)
+}
+
+fn can_be_read_twice(file: &File) -> bool {
+    let kind = file.metadata().map(|metadata| metadata.file_type());
+    !kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket())
 }
 
 /// The file that requests are written to, which must be none of those that are read.

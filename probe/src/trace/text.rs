@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::capture::NO_FORMAT;
 use super::document::{CaptureDocument, Document, Side};
 use super::join::{Between, JoinDocument};
 use crate::load::figures::{bytes, count, duration};
@@ -13,15 +14,17 @@ pub fn describe(document: &Document, width: usize) -> String {
     for capture in &document.captures {
         file(&mut text, capture, width);
     }
-    let _ = writeln!(
-        text,
-        "\n{} connections, {} requests{}",
-        count(document.connections),
-        count(document.requests),
-        odd_ones(document),
-    );
-    sides(&mut text, &document.client, &document.server);
-    phases(&mut text, document);
+    if document.connections > 0 {
+        let _ = writeln!(
+            text,
+            "\n{}, {}{}",
+            counted(document.connections, "connection"),
+            counted(document.requests, "request"),
+            odd_ones(document),
+        );
+        sides(&mut text, &document.client, &document.server);
+        phases(&mut text, document);
+    }
     if let Some(joined) = &document.joined {
         between(&mut text, joined);
     }
@@ -45,31 +48,45 @@ fn file(text: &mut String, capture: &CaptureDocument, width: usize) {
         .map_or(String::new(), |end| format!(", the {end}'s end"));
     let lasted = capture.last_ns.zip(capture.first_ns);
     let lasted = lasted.map_or(0, |(last, first)| last.saturating_sub(first));
-    let what = format!(
-        "{}, {}, {} packets of {} in {}{end}",
-        capture.format,
-        match capture.links.is_empty() {
-            true => "no link type".to_owned(),
-            false => capture.links.join(" and "),
-        },
-        count(capture.packets),
-        bytes(capture.bytes as f64),
-        duration(lasted as f64),
-    );
+    let what = match (capture.format == NO_FORMAT, capture.packets) {
+        (true, _) => "no capture".to_owned(),
+        (false, 0) => format!("{}, no packet", capture.format),
+        _ => format!(
+            "{}, {}, {} of {} in {}{end}",
+            capture.format,
+            capture.links.join(" and "),
+            counted(capture.packets, "packet"),
+            bytes(capture.bytes as f64),
+            duration(lasted as f64),
+        ),
+    };
     let _ = writeln!(text, "{}", capture.file);
     text.push_str(&wrapped("  ", &what, width));
 }
 
 fn odd_ones(document: &Document) -> String {
     let odd = [
-        (document.unanswered, "unanswered"),
-        (document.unasked, "responses without request"),
-        (document.protocols.tls, "connections encrypted"),
-        (document.protocols.other, "connections of another protocol"),
+        (document.unanswered, "", "unanswered"),
+        (document.unasked, "response", "without request"),
+        (document.protocols.tls, "connection", "encrypted"),
+        (
+            document.protocols.other,
+            "connection",
+            "of another protocol",
+        ),
     ];
-    let some = odd.into_iter().filter(|(number, _)| *number > 0);
-    some.map(|(number, what)| format!(", {} {what}", count(number)))
-        .collect()
+    let some = odd.into_iter().filter(|(number, ..)| *number > 0);
+    some.map(|(number, what, how)| match what {
+        "" => format!(", {} {how}", count(number)),
+        _ => format!(", {} {how}", counted(number, what)),
+    })
+    .collect()
+}
+
+/// "1 request", "8 requests".
+fn counted(number: u64, one: &str) -> String {
+    let end = if number == 1 { "" } else { "s" };
+    format!("{} {one}{end}", count(number))
 }
 
 /// One of the counts of a side.
@@ -142,8 +159,8 @@ fn between(text: &mut String, joined: &JoinDocument) {
     let offset = duration(joined.offset_ns.unsigned_abs() as f64);
     let _ = writeln!(
         text,
-        "\n  {} requests at both ends; the second clock is {sign}{offset} ahead{known}",
-        count(joined.requests)
+        "\n  {} at both ends; the second clock is {sign}{offset} ahead{known}",
+        counted(joined.requests, "request")
     );
     let _ = writeln!(text, "\n  {:<24}{:>14}{:>14}", "between", "there", "back");
     let rows: [(&str, BetweenCount); 6] = [

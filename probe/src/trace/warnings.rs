@@ -2,12 +2,22 @@
 
 use super::document::Document;
 
+/// The snap length that shows the begin of a payload, whatever headers are before it.
+const FINDS_REQUESTS: u32 = 96;
+
 pub fn of(document: &Document) -> Vec<String> {
     let mut warnings = Vec::new();
     for capture in &document.captures {
         let file = &capture.file;
         if let Some(problem) = &capture.problem {
             warnings.push(format!("{file}: {problem}"));
+        }
+        if capture.packets == 0 && capture.problem.is_none() {
+            warnings.push(format!("{file}: holds no packet"));
+        }
+        // Packets alone, as pcapng's simple blocks have them.
+        if capture.packets > 1 && capture.last_ns == Some(0) && capture.first_ns == Some(0) {
+            warnings.push(format!("{file}: its packets bear no times"));
         }
         let missed = capture.client.missed_bytes + capture.server.missed_bytes;
         if missed > 0 {
@@ -20,6 +30,18 @@ pub fn of(document: &Document) -> Vec<String> {
         if duplicates * 4 > segments && segments > 0 {
             warnings.push(format!(
                 "{file}: {duplicates} packets were captured twice, as where two interfaces of one path are listened to; capture one of them"
+            ));
+        }
+    }
+    if document.packets > 0 && document.connections == 0 {
+        warnings.push("none of the packets is TCP that can be followed".to_owned());
+    }
+    let snap_lengths = document.captures.iter().filter_map(|one| one.snap_length);
+    let shortest = snap_lengths.filter(|snap| *snap > 0).min();
+    if let Some(snap) = shortest.filter(|snap| *snap < FINDS_REQUESTS) {
+        if document.requests == 0 && document.protocols.other > 0 {
+            warnings.push(format!(
+                "no request was found: packets were captured up to {snap} bytes, and it takes {FINDS_REQUESTS} to see how payloads begin"
             ));
         }
     }

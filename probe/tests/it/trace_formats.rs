@@ -236,6 +236,77 @@ fn what_is_no_capture_is_a_document_and_an_error() {
     }
 }
 
+/// What the document of a capture warns of, in one.
+fn warnings(file: &[u8]) -> String {
+    trace(file)["warnings"].to_string()
+}
+
+#[test]
+fn captures_without_anything_to_tell_say_so() {
+    let pcap = Pcap::default();
+    assert!(warnings(&pcap.file(&[])).contains("holds no packet"));
+    let arp = [&[2; 12][..], &[8, 6], &[0; 28]].concat();
+    let strangers = [pcap.file(&[]), pcap.record(BEGIN, &arp)].concat();
+    assert!(warnings(&strangers).contains("none of the packets is TCP"));
+    let packets = conversation().packets;
+    assert_eq!(warnings(&pcap.file(&packets)), "[]");
+    let short = Pcap { snap: 66, ..pcap };
+    assert!(warnings(&short.file(&packets)).contains("captured up to 66 bytes"));
+    // Simple packets bear no time.
+    let mut file = block(
+        &pcap,
+        0x0a0d_0d0a,
+        &[&pcap.u32(0x1a2b_3c4d)[..], &[1, 0, 0, 0], &[0xff; 8]].concat(),
+    );
+    file.extend(interface(&pcap, 1, None));
+    for packet in &packets {
+        let frame = frame(packet, Link::Ethernet);
+        file.extend(block(
+            &pcap,
+            3,
+            &[pcap.u32(frame.len() as u32), frame].concat(),
+        ));
+    }
+    assert!(warnings(&file).contains("bear no times"));
+}
+
+#[test]
+fn people_are_told_what_is_no_capture_without_empty_tables() {
+    let directory = Directory::new();
+    let path = directory.join("no.pcap");
+    std::fs::write(&path, b"nothing").unwrap();
+    let output = run(&["trace", path.to_str().unwrap()]);
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("no capture") && !said.contains("sent by"),
+        "{said}"
+    );
+}
+
+#[test]
+fn two_captures_are_no_pipes() {
+    let directory = Directory::new();
+    let path = directory.join("one.pcap");
+    std::fs::write(&path, Pcap::default().file(&conversation().packets)).unwrap();
+    let probe = env!("CARGO_BIN_EXE_nearmetal-probe");
+    let trace = |files: &str| {
+        let command = format!("cat {0} | {probe} trace {files}", path.display());
+        let shell = std::process::Command::new("sh")
+            .args(["-c", &command])
+            .output();
+        shell.unwrap()
+    };
+    // One of them can be: it is read once.
+    assert_eq!(trace("/dev/stdin").status.code(), Some(0));
+    let output = trace(&format!("/dev/stdin {}", path.display()));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("is a pipe"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
 #[test]
 fn foreign_packets_are_counted_by_name() {
     let pcap = Pcap::default();

@@ -308,7 +308,7 @@ fn people_get_text() {
     let output = run(&["trace", path.to_str().unwrap()]);
     let said = text(&output.stdout);
     for part in [
-        "1 connections, 1 requests",
+        "1 connection, 1 request\n",
         "Ethernet",
         "retransmitted",
         "wait",

@@ -36,12 +36,36 @@ _SIDE = (
     ("of those repeated", "duplicate_acks"),
     ("bytes that the capture missed", "missed_bytes"),
 )
+_SELDOM = (
+    ("acknowledgements with SACK blocks", "selective_acks"),
+    ("SYN or FIN sent again", "repeated_controls"),
+    ("to hear whether the other end is there", "keep_alives"),
+)
+"""Told where there are any."""
 _BETWEEN = (
     ("packets that left", "left"),
     ("that arrived", "arrived"),
     ("segments lost", "lost"),
+    ("packets without payload lost", "lost_bare"),
     ("segments overtaken", "reordered"),
+    ("packets without payload overtaken", "reordered_bare"),
     ("duplicated", "duplicated"),
+)
+_SELDOM_BETWEEN = (
+    ("arrived, but not seen leaving", "unsent"),
+    ("too near to the begin or the end to tell", "unsettled"),
+)
+_PROTOCOLS = (
+    ("with HTTP", "http"),
+    ("encrypted, so that requests cannot be seen", "tls"),
+    ("with another protocol", "other"),
+    ("without any payload", "nothing"),
+)
+_OPTIONS = (
+    ("whose handshake was captured", "known"),
+    ("of those with timestamps", "timestamps"),
+    ("of those with selective acknowledgements", "selective_acks"),
+    ("of those with window scaling", "window_scale"),
 )
 _PHASES = (
     ("connecting", "connect_ns"),
@@ -76,6 +100,12 @@ def summary(document: Mapping[str, Any]) -> list[Summary]:
             rows = tuple(_spread(_SHARES, joined["each_request"], _seconds))
             tables.append(Summary("Where that time went, by both captures", _SPREAD, rows))
         tables.append(_between(joined))
+    if document["connections"]:
+        tables.append(_connections(document))
+    if document["ignored"]:
+        counts = sorted(document["ignored"].items(), key=lambda one: (-one[1], one[0]))
+        rows = tuple((name, f"{count:,}") for name, count in counts)
+        tables.append(Summary("Not followed, by what it is", ("", "packets"), rows))
     return tables
 
 
@@ -106,11 +136,34 @@ def _found(document: Mapping[str, Any]) -> str:
     answered = figures.listing(f"{count:,} × {status}" for status, count in document["status"].items())
     replies = f", answered {answered}" if document["status"] else ""
     requests = figures.count(document["requests"], "request")
-    return f"{requests} on {figures.count(document['connections'], 'connection')}{replies}"
+    unanswered = f", {document['unanswered']:,} unanswered" if document["unanswered"] else ""
+    replies_alone = figures.count(document["unasked"], "reply", "replies")
+    unasked = f"; {replies_alone} to requests that were not captured" if document["unasked"] else ""
+    connections = figures.count(document["connections"], "connection")
+    return f"{requests} on {connections}{replies}{unanswered}{unasked}"
+
+
+def _connections(document: Mapping[str, Any]) -> Summary:
+    told = [(name, document["protocols"][key]) for name, key in _PROTOCOLS]
+    told += [(name, document["options"][key]) for name, key in _OPTIONS]
+    return Summary("Connections", ("", "connections"), tuple((name, f"{count:,}") for name, count in told if count))
+
+
+def _of_both(
+    one: Mapping[str, Any], other: Mapping[str, Any], names: tuple[tuple[str, str], ...]
+) -> list[tuple[str, ...]]:
+    return [(name, f"{one[key]:,}", f"{other[key]:,}") for name, key in names]
+
+
+def _any_of_both(
+    one: Mapping[str, Any], other: Mapping[str, Any], names: tuple[tuple[str, str], ...]
+) -> list[tuple[str, ...]]:
+    return _of_both(one, other, tuple((name, key) for name, key in names if one[key] or other[key]))
 
 
 def _sides(document: Mapping[str, Any]) -> Summary:
-    rows = [(name, *(f"{document[side][key]:,}" for side in ("client", "server"))) for name, key in _SIDE]
+    client, server = document["client"], document["server"]
+    rows = _of_both(client, server, _SIDE) + _any_of_both(client, server, _SELDOM)
     writes = [document[side]["writes"] for side in ("client", "server")]
     if any(writes):
         rows.append(("small writes held back and joined", *(f"{one['joined']:,}" if one else "–" for one in writes)))
@@ -120,7 +173,8 @@ def _sides(document: Mapping[str, Any]) -> Summary:
 
 
 def _between(joined: Mapping[str, Any]) -> Summary:
-    rows = [(name, *(f"{joined[way][key]:,}" for way in ("there", "back"))) for name, key in _BETWEEN]
+    there, back = joined["there"], joined["back"]
+    rows = _of_both(there, back, _BETWEEN) + _any_of_both(there, back, _SELDOM_BETWEEN)
     delays = [joined[way]["delay_ns"] for way in ("there", "back")]
     rows.append(("median delay", *(_seconds(one["median"]) if one["count"] else "–" for one in delays)))
     sure = "" if joined["uncertainty_ns"] is None else f", within {_seconds(joined['uncertainty_ns'])}"
