@@ -42,6 +42,16 @@ impl Ahead {
         self.ranges.is_empty()
     }
 
+    /// Behind the last byte that was seen.
+    pub fn end(&self) -> Option<u64> {
+        self.ranges.last().map(|range| range.end)
+    }
+
+    /// Memory that is taken.
+    pub fn size(&self) -> usize {
+        self.held + self.ranges.capacity() * size_of::<Range>()
+    }
+
     pub fn first(&self) -> Option<&Range> {
         self.ranges.first()
     }

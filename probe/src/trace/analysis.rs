@@ -56,6 +56,11 @@ pub struct Analysis {
     pub finished: Vec<Finished>,
 }
 
+/// What connections may keep for later, for each that is followed at most: together with themselves less than 64 MB.
+const MOST_KEPT: usize = 512;
+/// So much they may grow until somebody looks how much they keep.
+const GROWTH: usize = 256;
+
 impl Analysis {
     /// Follow `most` connections at a time.
     pub fn new(most: usize, seed: u64) -> Analysis {
@@ -223,6 +228,35 @@ impl Analysis {
             sums.selective += u64::from(agreed.selective);
             sums.window_scale += u64::from(agreed.window_scale);
         }
+    }
+
+    /// Bound what connections keep for later, all of them together: of those that keep most, what waits is told as it is.
+    /// To be asked once in a while.
+    pub fn bound(&mut self) {
+        let most = self.table.most();
+        if self.shapes.grown < GROWTH * most {
+            return;
+        }
+        self.shapes.grown = 0;
+        let mut connections: Vec<_> = self.table.all().iter_mut().collect();
+        let mut kept = connections.iter().map(|one| one.kept()).sum::<usize>();
+        if kept <= MOST_KEPT * most {
+            return;
+        }
+        connections.sort_by_cached_key(|one| std::cmp::Reverse(one.kept()));
+        for connection in connections {
+            kept -= connection.kept();
+            connection.forget_kept(&mut self.finished);
+            self.sums.evicted += 1;
+            if kept <= MOST_KEPT * most / 2 {
+                break;
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub fn kept(&mut self) -> usize {
+        self.table.all().iter().map(|one| one.kept()).sum()
     }
 
     /// The capture is at its end: what is open is told as it is.

@@ -315,6 +315,29 @@ impl Connection {
         }
     }
 
+    /// Memory that is taken by what may still be wanted: requests that wait, heads that came in part, what is beyond holes.
+    pub fn kept(&self) -> usize {
+        let ways = [End::Low, End::High].map(|end| self.ways.get(end));
+        let of_ways = ways.map(|way| way.stream.ahead.size() + way.reader.held());
+        self.exchanges.size() + of_ways.iter().sum::<usize>()
+    }
+
+    /// Tell what waits as far as it was seen, and go on without what was kept for it.
+    pub fn forget_kept(&mut self, finished: &mut Vec<Finished>) {
+        self.catch_up();
+        for from in [End::Low, End::High] {
+            let way = self.ways.of(from);
+            if !way.stream.ahead.is_empty() || way.reader.held() > 0 {
+                way.stream.forget_ahead();
+                way.reader.lose();
+                way.write.lose_track();
+            }
+        }
+        while self.tell_oldest(finished) {}
+        self.exchanges.forget();
+        self.look_ahead();
+    }
+
     /// The capture ends, or the connection is to be forgotten: tell what there is of its exchanges.
     pub fn close(&mut self, shapes: &mut Shapes, finished: &mut Vec<Finished>) {
         self.catch_up();

@@ -43,7 +43,8 @@ pub struct Document {
     pub options: Options,
     /// Packets that are not followed, by what they are.
     pub ignored: BTreeMap<String, u64>,
-    /// Connections that were forgotten while open, to bound memory. One that goes on afterwards is counted again.
+    /// Connections that were forgotten while open, to bound memory, or what they kept for later. One that goes on afterwards
+    /// is counted again.
     pub evicted: u64,
     /// Null unless two captures were given.
     pub joined: Option<JoinDocument>,

@@ -276,6 +276,21 @@ impl Exchanges {
         }
     }
 
+    /// Exchanges beyond those of which each connection may have one: the last that was done, and the one after it.
+    pub fn waiting(&self) -> usize {
+        self.queue.len().saturating_sub(2)
+    }
+
+    /// Memory that is taken by those.
+    pub fn size(&self) -> usize {
+        self.waiting() * size_of::<Exchange>()
+    }
+
+    /// Nothing is to come any more: what there is room for is given back.
+    pub fn forget(&mut self) {
+        self.queue = Vec::new();
+    }
+
     /// Whether nothing more is to come of the oldest exchange: a later one has begun, or the connection is ending.
     #[inline]
     pub fn is_oldest_done(&self, is_ending: bool) -> bool {

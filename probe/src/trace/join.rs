@@ -82,6 +82,8 @@ struct Path {
     lanes: Ends<Lane>,
     mss: Option<u32>,
     last_seen: Time,
+    /// Which ends have said that they are done, by their FIN or a reset.
+    done: Ends<bool>,
 }
 
 pub struct Join {
@@ -94,6 +96,8 @@ pub struct Join {
     back: (Fates, Durations),
     /// Packets that were not followed.
     refused: u64,
+    /// When connections were last looked through for some to be forgotten.
+    looked: Time,
     /// What the client's end has told and the server's has not, and the other way round.
     waiting: [Waiting; 2],
     pairs: u64,
@@ -108,6 +112,10 @@ const MOST_ON_THE_WAY: usize = 200_000;
 /// Payload of a full segment when no SYN tells.
 const USUAL_PIECE: u32 = 1448;
 const SILENT: Time = 10_000_000_000;
+/// The same of those that are closed: by then, what was to be sent again has been.
+const SILENT_CLOSED: Time = 1_000_000_000;
+/// Looking through all of them is worth it once in a while only.
+const BETWEEN_LOOKS: Time = 50_000_000;
 /// So near to the begin or end of a capture, a packet may have been on its way.
 const UNSETTLED: Time = 1_000_000_000;
 
@@ -126,6 +134,7 @@ impl Join {
             there: Default::default(),
             back: Default::default(),
             refused: 0,
+            looked: 0,
             waiting: Default::default(),
             pairs: 0,
             only_at_client: 0,
@@ -147,19 +156,25 @@ impl Join {
         let time = self.time(place, dissected.segment.time);
         let Span { first, last } = self.common;
         let near = first.saturating_sub(UNSETTLED)..=last.saturating_add(UNSETTLED);
-        if !near.contains(&time) || !self.has_room(&dissected.key, time) {
+        if !near.contains(&time) {
+            return;
+        }
+        let is_at_client = place == self.clocks.client;
+        let begins = dissected.segment.has(tcp::SYN) && !dissected.segment.has(tcp::ACK);
+        if !self.has_room(&dissected.key, time, begins && is_at_client) {
             return;
         }
         let mut segment = dissected.segment;
         segment.time = time;
-        let is_at_client = place == self.clocks.client;
         let path = self.paths.entry(dissected.key).or_insert_with(|| Path {
             client,
             lanes: Ends::default(),
             mss: None,
             last_seen: time,
+            done: Ends::default(),
         });
         path.last_seen = time;
+        path.note_end(dissected.from, &segment);
         path.note_mss(&segment);
         let piece = piece(path.mss, segment.option_bytes);
         let is_from_client = dissected.from == path.client;
@@ -178,17 +193,27 @@ impl Join {
     }
 
     /// Whether a packet's connection is followed, or can be from now on.
-    fn has_room(&mut self, key: &Key, now: Time) -> bool {
+    ///
+    /// Once some are not followed, only those are taken in that are seen to begin: of others, packets were passed over.
+    fn has_room(&mut self, key: &Key, now: Time, begins: bool) -> bool {
+        let is_full = |join: &Join, is_known: bool| {
+            join.on_the_way >= MOST_ON_THE_WAY || (!is_known && join.paths.len() >= MOST_PATHS)
+        };
         let is_known = self.paths.contains_key(key);
-        if self.on_the_way < MOST_ON_THE_WAY && (is_known || self.paths.len() < MOST_PATHS) {
-            return true;
+        if is_full(self, is_known) && now.saturating_sub(self.looked) > BETWEEN_LOOKS {
+            self.looked = now;
+            self.forget(|path| {
+                let silent = match *path.done.get(End::Low) && *path.done.get(End::High) {
+                    true => SILENT_CLOSED,
+                    false => SILENT,
+                };
+                now.saturating_sub(path.last_seen) > silent
+            });
         }
-        // Looking through all of them is worth it once in a while only.
-        if self.refused % 1024 == 0 {
-            self.forget(|path| now.saturating_sub(path.last_seen) > SILENT);
-        }
-        self.refused += 1;
-        self.on_the_way < MOST_ON_THE_WAY && self.paths.len() < MOST_PATHS
+        let is_known = self.paths.contains_key(key);
+        let has_room = !is_full(self, is_known) && (is_known || begins || self.refused == 0);
+        self.refused += u64::from(!has_room);
+        has_room
     }
 
     /// Settle and drop connections.
@@ -330,6 +355,14 @@ impl Span {
 }
 
 impl Path {
+    fn note_end(&mut self, from: End, segment: &Segment) {
+        if segment.has(tcp::RST) {
+            (*self.done.of(from), *self.done.of(from.other())) = (true, true);
+        } else if segment.flags & (tcp::SYN | tcp::FIN) != 0 {
+            *self.done.of(from) = segment.has(tcp::FIN);
+        }
+    }
+
     fn note_mss(&mut self, segment: &Segment) {
         if segment.has(tcp::SYN) {
             let offered = tcp::offer(segment.options).mss.filter(|mss| *mss > 0);

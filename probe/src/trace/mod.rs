@@ -56,6 +56,8 @@ pub mod entries;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
+mod kept_tests;
+#[cfg(test)]
 mod short_way_tests;
 #[cfg(test)]
 #[path = "../../tests/it/trace_support/wire.rs"]
@@ -165,7 +167,7 @@ fn create(path: &Path, captures: &[PathBuf]) -> anyhow::Result<File> {
 }
 
 /// Looking for the user's wish to stop costs something; once in so many packets is soon enough.
-const PACKETS_AT_ONCE: usize = 4096;
+const PACKETS_AT_ONCE: usize = 1024;
 
 fn of_one<R: Read>(
     names: &[String],
@@ -195,6 +197,7 @@ fn read_by<R: Read>(
     };
     while !stop.load(Ordering::Relaxed) {
         let taken = read(&mut capture, &mut analysis);
+        analysis.bound();
         tell(&mut analysis, &mut requests)?;
         if taken < PACKETS_AT_ONCE {
             break;

@@ -83,6 +83,19 @@ impl Reader {
         matches!(self.state, State::Lost)
     }
 
+    /// Bytes that are kept of a head whose end is still to come.
+    pub fn held(&self) -> usize {
+        match &self.state {
+            State::Head(pieces) => pieces.capacity(),
+            _ => 0,
+        }
+    }
+
+    /// Go on at the next message that begins a segment.
+    pub fn lose(&mut self) {
+        self.state = State::Lost;
+    }
+
     /// Whether a message may begin with a segment of these bytes.
     pub fn may_begin(&self, kind: Kind, bytes: &[u8]) -> bool {
         match self.state {

@@ -310,6 +310,13 @@ impl Stream {
         self.top = self.top.max(edge);
     }
 
+    /// Know nothing any more of what is beyond holes, and go on behind it.
+    pub fn forget_ahead(&mut self) {
+        if let Some(end) = std::mem::take(&mut self.ahead).end() {
+            self.reach(end);
+        }
+    }
+
     /// A hole that the other end has acknowledged: the capture missed what was in it, and will not see it any more.
     pub fn missed(&self) -> Option<(u64, u64)> {
         let next = self.ahead.first()?.start;

@@ -62,6 +62,10 @@ impl Table {
         self.lately.note(wire, place, from);
     }
 
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
     pub fn is_full(&self) -> bool {
         self.connections.len() >= self.most
     }
@@ -102,6 +106,10 @@ impl Table {
         let least = looked_at.min_by_key(wanted).unwrap_or_default();
         self.hand = (self.hand + LOOKED_AT) % count;
         least
+    }
+
+    pub fn all(&mut self) -> &mut [Connection] {
+        &mut self.connections
     }
 
     /// Take all connections out, in the order of their places.

@@ -121,8 +121,14 @@ pub fn side_by_side<R: Read>(
         };
         next.step(&mut join);
         next.tell(&mut join, &mut requests)?;
-        if count % PACKETS_AT_ONCE == 0 && stop.load(Ordering::Relaxed) {
-            break;
+        if count % PACKETS_AT_ONCE == 0 {
+            for reading in [&mut *first, &mut *second] {
+                reading.analysis.bound();
+                reading.tell(&mut join, &mut requests)?;
+            }
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
         }
     }
     for reading in [&mut *first, &mut *second] {

@@ -54,9 +54,18 @@ pub fn of(document: &Document) -> Vec<String> {
         ),
         _ => {}
     }
+    let unfollowed = document
+        .joined
+        .as_ref()
+        .map(|joined| joined.unfollowed_packets);
+    if let Some(unfollowed) = unfollowed.filter(|unfollowed| *unfollowed > 0) {
+        warnings.push(format!(
+            "{unfollowed} packets were not followed from one capture to the other, because there were too many connections at once; what left, arrived, was lost or overtaken there is told of the others alone"
+        ));
+    }
     if document.evicted > 0 {
         warnings.push(format!(
-            "{} connections were forgotten while open, because there were too many at once; those that went on are counted again",
+            "{} connections were forgotten while open, because there was too much of them at once to keep; of those that went on, counts are too high, or what waited is missing",
             document.evicted
         ));
     }

@@ -1,5 +1,7 @@
 //! Two captures of one conversation, with a known network between them.
 
+use serde_json::Value;
+
 use crate::trace_support::*;
 
 #[test]
@@ -269,4 +271,57 @@ fn a_server_of_several_clients_is_joined_with_each_of_them() {
             serde_json::json!({ "of hosts that the other capture does not have": others })
         );
     }
+}
+
+/// What both captures hold of so many connections, so many a second, one request each.
+fn many(connections: u64, each_second: u64) -> [Vec<Packet>; 2] {
+    let mut all = [const { Vec::new() }; 2];
+    for number in 0..connections {
+        let [high, low] = (number as u16).to_be_bytes();
+        let mut talk = Talk::between(&format!("10.0.{high}.{low}:40000"), "10.1.0.1:80");
+        talk.now += number * 1_000_000_000 / each_second;
+        talk.handshake();
+        talk.ask(GET);
+        talk.answer(reply(10));
+        talk.client_acks();
+        talk.finish();
+        for (all, end) in all.iter_mut().zip(ends(&talk, PLAIN)) {
+            all.extend(end);
+        }
+    }
+    all.iter_mut()
+        .for_each(|all| all.sort_by_key(|packet| packet.time));
+    all
+}
+
+/// How many packets left, all of which arrived, without anything amiss.
+fn arrived(document: &Value) -> u64 {
+    let of = |way: &str| {
+        assert_eq!(fates(document, way), [0; 6], "{way}");
+        let [left, arrived] = numbers(&document["joined"][way], ["left", "arrived"]);
+        assert_eq!(left, arrived, "{way}");
+        left
+    };
+    of("there") + of("back")
+}
+
+#[test]
+fn closed_connections_make_room_for_others() {
+    let (document, _) = joined(&many(12_000, 4_000));
+    assert_eq!(arrived(&document), 12_000 * 9);
+    assert_eq!(document["joined"]["unfollowed_packets"], 0);
+}
+
+#[test]
+fn connections_that_find_no_room_are_left_out_whole() {
+    let (document, _) = joined(&many(14_000, 40_000));
+    let (told, all) = (arrived(&document), 14_000 * 9);
+    let unfollowed = document["joined"]["unfollowed_packets"].as_u64();
+    assert_eq!(unfollowed, Some(2 * (all - told)), "at both ends");
+    assert!(told < all);
+    let warnings = document["warnings"].to_string();
+    assert!(
+        warnings.contains("not followed from one capture"),
+        "{warnings}"
+    );
 }

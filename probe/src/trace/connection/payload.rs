@@ -42,6 +42,22 @@ impl Connection {
         }
         // Not before: what this segment is counts for each message that has bytes of it.
         self.tell_done(finished);
+        self.note_growth(from, segment, shapes);
+    }
+
+    /// Note how much more may be kept for later by this segment.
+    #[inline]
+    fn note_growth(&self, from: End, segment: &Segment, shapes: &mut Shapes) {
+        /// A request in the queue takes so many times the bytes of the shortest one.
+        const OF_A_REQUEST: usize = 16;
+        /// A range beyond a hole, whatever is in it.
+        const OF_A_RANGE: usize = 128;
+        let way = self.ways.get(from);
+        if self.exchanges.waiting() > 0 {
+            shapes.grown += segment.payload.len() * OF_A_REQUEST;
+        } else if way.reader.held() > 0 || !way.stream.ahead.is_empty() {
+            shapes.grown += segment.payload.len() + OF_A_RANGE;
+        }
     }
 
     /// Read what is new and in order of a segment, and what it made so; keep what lies beyond a hole.
