@@ -108,7 +108,8 @@ def _events(picked: Chosen, document: analyser.Document) -> dict[str, float]:
 def _page(captures: Sequence[Path], document: analyser.Document, picked: Chosen | None, lines: Path) -> str:
     one = (picked, told) if picked and len(told := _events(picked, document)) > 1 else None
     names = [capture.name for capture in captures]
-    return page.html(names, summary(document), one, chosen.first(lines, page.MOST), document["requests"])
+    requests = chosen.first(lines, page.MOST)
+    return page.html(names, summary(document), one, requests, document["requests"], document["warnings"])
 
 
 def _tell(console: Console, document: analyser.Document, picked: Chosen | None) -> None:

@@ -1,5 +1,6 @@
 """`nearmetal trace` on captures of a server's first replies: words, a page, lines, one document; and bad input."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable
@@ -9,6 +10,8 @@ import duckdb
 import pytest
 
 from nearmetal import cli
+from nearmetal.errors import BadInput
+from nearmetal.trace import analyser
 from tests import captures
 
 CLIENT, SERVER = "client.pcap", "server.pcap"
@@ -120,6 +123,13 @@ def test_bad_input_is_one_message_with_a_remedy(trace: Run, words: tuple[str, ..
     assert (status, out) == (2, "")
     assert said in err and "remedy: " in err and err.count("nearmetal: ") == 1
     assert Path(CLIENT).read_bytes() == before
+
+
+def test_a_full_disk_is_not_the_captures_fault() -> None:
+    # Even root finds no room in /dev/full, which the command itself refuses as no regular file.
+    with pytest.raises(BadInput) as told:
+        asyncio.run(analyser.analyse([Path(CLIENT)], Path("/dev/full")))
+    assert "No space left" in str(told.value) and "make room in /dev" in str(told.value)
 
 
 def test_a_link_to_a_capture_is_the_capture(trace: Run) -> None:

@@ -39,7 +39,10 @@ async def analyse(captures: Sequence[Path], requests: Path | None = None) -> Tra
         document: Document = json.loads(ended.stdout)
     except ValueError:
         if not ended.stdout and said:
-            raise BadInput(said, remedy="name a capture, or two of the same traffic: pcap or pcapng") from None
+            remedy = "name a capture, or two of the same traffic: pcap or pcapng"
+            if said.startswith("cannot write requests"):
+                remedy = f"make room in {requests.parent}" if requests else "make room"
+            raise BadInput(said, remedy=remedy) from None
         raise ToolFailed(f"the probe told nothing of the captures: {said[-300:] or 'no word'}", "trace") from None
     return Traced(document, said or None if ended.status else None)
 

@@ -49,10 +49,11 @@ def html(
     chosen: tuple[Chosen, Events] | None,
     requests: Sequence[Line],
     count: int,
+    warnings: Sequence[str] = (),
 ) -> str:
     """The page; `count` is how many requests there are in all."""
     title = f"Requests in {figures.listing(names)}"
-    parts = []
+    parts = [f'<p class="notice warning"><strong>Warning.</strong> {_safe(warning)}</p>' for warning in warnings]
     if chosen is not None:
         request, events = chosen
         drawn = ladder(f"Request {request.number}", "", palette.environments(["this"], None)["this"], events)
