@@ -198,6 +198,20 @@ def test_bars_stand_in_their_connections_row() -> None:
     assert [bar.phase for bar in page.bars(LINES)].count("connecting") == 1
 
 
+def test_connections_one_after_the_other_share_a_row() -> None:
+    nothing = dict.fromkeys(("syn", "ack", "request_first", "request_last", "response_first", "response_last"))
+    spans = [(0, 10), (5, 30), (11, 20), (12, 40), (31, 50)]
+    lines = [
+        {**nothing, "connection": number, "number": 0, "request_first": begin, "response_last": end}
+        for number, (begin, end) in enumerate(spans)
+    ]
+    assert page.rows_of(lines) == {0: 0, 1: 1, 2: 0, 3: 2, 4: 0}
+    timed = [{**line, "request_last": line["request_first"], "response_first": line["response_last"]} for line in lines]
+    told = page.html(["a.pcap"], summary(DOCUMENT), None, timed, 5)
+    assert "one connection at a time" in told
+    assert "one connection at a time" not in page.html(["a.pcap"], summary(DOCUMENT), None, timed[:2], 2)
+
+
 def test_a_phase_that_took_no_time_is_not_drawn() -> None:
     bars = [Bar(0, "sending", 1.0, 1.0), Bar(0, "waiting", 1.0, 1.5), Bar(0, "receiving", 1.5, 1.5 + 1e-9)]
     spec = timeline("", "", bars)

@@ -1,6 +1,7 @@
 """Captures as one self-contained page: what they hold, a typical request, and the requests over time."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 from html import escape
 
 from nearmetal.report import figures, palette, words
@@ -20,6 +21,8 @@ _ALONE = (
     "A dashed arrow is a packet as the client's end saw it leave or come; how long it was on its way takes both ends."
 )
 
+_SHARED = "A row has one connection at a time: one that begins after another's last reply may follow it there."
+
 _PHASES = (
     ("connecting", "syn", "ack"),
     ("sending", "request_first", "request_last"),
@@ -28,14 +31,32 @@ _PHASES = (
 )
 
 
-def bars(requests: Sequence[Line]) -> list[Bar]:
-    """Of each phase that was seen; rows are the connections in the order in which they appear."""
+def rows_of(requests: Sequence[Line]) -> dict[int, int]:
+    """A row for each connection: the first one that is free from its first event to its last."""
+    spans: dict[int, tuple[int, int]] = {}
+    for line in requests:
+        seen = [line[name] for phase in _PHASES for name in phase[1:] if line[name] is not None]
+        begin, end = spans.get(line["connection"], (min(seen), max(seen)))
+        spans[line["connection"]] = min(begin, *seen), max(end, *seen)
     rows: dict[int, int] = {}
+    busy: list[tuple[int, int]] = []
+    free: list[int] = []
+    for connection, (begin, end) in sorted(spans.items(), key=lambda one: one[1]):
+        while busy and busy[0][0] < begin:
+            heappush(free, heappop(busy)[1])
+        rows[connection] = heappop(free) if free else len(busy)
+        heappush(busy, (end, rows[connection]))
+    return rows
+
+
+def bars(requests: Sequence[Line]) -> list[Bar]:
+    """Of each phase that was seen, in the row of its connection."""
+    rows = rows_of(requests)
     times = [line[name] for line in requests for name in ("syn", "request_first") if line[name] is not None]
     began = min(times, default=0)
     found = []
     for line in requests:
-        row = rows.setdefault(line["connection"], len(rows))
+        row = rows[line["connection"]]
         for phase, first, last in _PHASES:
             if line[first] is None or line[last] is None or (phase == "connecting" and line["number"] > 0):
                 continue
@@ -60,8 +81,10 @@ def html(
         heading = f"<p>{_safe(text.heading(request.line))}</p>"
         parts += ["<h2>One request</h2>", heading, _figure(drawn, _ALONE if _one_end(events) else "")]
     if any(bar.end > bar.begin for bar in bars(requests)):
+        rows = rows_of(requests)
+        shared = _SHARED if len(set(rows.values())) < len(rows) else ""
         shown = f"the first {len(requests):,} of {count:,} requests" if count > len(requests) else "all requests"
-        parts += ["<h2>Over time</h2>", _figure(timeline(shown.capitalize(), "", bars(requests)))]
+        parts += ["<h2>Over time</h2>", _figure(timeline(shown.capitalize(), "", bars(requests)), shared)]
     parts += ["<h2>In figures</h2>", *_tables(summary)]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
