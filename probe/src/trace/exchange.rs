@@ -293,10 +293,10 @@ impl Exchanges {
 
     /// Whether nothing more is to come of the oldest exchange: a later one has begun, or the connection is ending.
     #[inline]
-    pub fn is_oldest_done(&self, is_ending: bool) -> bool {
+    pub fn is_oldest_done(&self, is_ending: impl Fn() -> bool) -> bool {
         let oldest = self.queue.first();
         let is_complete = oldest.is_some_and(|oldest| oldest.response.is_complete);
-        is_complete && (is_ending || self.queue.len() > 1)
+        is_complete && (self.queue.len() > 1 || is_ending())
     }
 
     /// The oldest exchange, done or not.

@@ -122,6 +122,12 @@ impl Stream {
         news
     }
 
+    /// Whether a segment follows what is in order, and nothing is beyond it.
+    #[inline]
+    pub fn goes_on_with(&self, segment: &Segment) -> bool {
+        self.ahead.is_empty() && segment.sequence == self.sequence(self.edge)
+    }
+
     /// A segment with payload. Nothing but its place is looked at.
     #[inline]
     pub fn place(&mut self, segment: &Segment) -> Placed {

@@ -38,12 +38,16 @@ impl Segment<'_> {
         self.flags & flags == flags
     }
 
-    /// Whether there may be SACK blocks among its options: there is more than timestamps, or something else.
-    #[inline]
+    /// Whether there may be SACK blocks among its options: there is room for one, beside timestamps if there are any.
+    #[inline(always)]
     pub fn may_have_blocks(&self) -> bool {
         const ONE_BLOCK: usize = 10;
-        const TIMESTAMPS: usize = 12;
-        self.options.len() > TIMESTAMPS || (self.options.len() >= ONE_BLOCK && self.stamp.is_none())
+        const TIMESTAMPS: usize = 10;
+        let least = match self.stamp {
+            Some(_) => TIMESTAMPS + ONE_BLOCK,
+            None => ONE_BLOCK,
+        };
+        self.options.len() >= least
     }
 }
 

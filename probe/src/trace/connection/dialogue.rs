@@ -167,13 +167,15 @@ impl Connection {
 
     #[inline]
     pub(super) fn tell_done(&mut self, finished: &mut Vec<Finished>) {
-        // Until both ends have said all and heard all, more may come of the last exchange: acknowledgements, repeats.
-        let server = &self.ways.get(self.client.other()).stream;
-        let is_heard = server.acked() >= server.edge();
-        let is_ending = self.is_closed() && (self.is_reset || is_heard);
-        while self.exchanges.is_oldest_done(is_ending) {
+        while self.exchanges.is_oldest_done(|| self.is_over()) {
             self.tell_oldest(finished);
         }
+    }
+
+    /// Until both ends have said all and heard all, more may come of the last exchange: acknowledgements, repeats.
+    fn is_over(&self) -> bool {
+        let server = &self.ways.get(self.client.other()).stream;
+        self.is_reset || (self.is_closed() && server.acked() >= server.edge())
     }
 
     /// Tell the oldest exchange, done or not: false if there is none.

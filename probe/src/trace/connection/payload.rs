@@ -20,9 +20,13 @@ impl Connection {
         shapes: &mut Shapes,
         finished: &mut Vec<Finished>,
     ) {
-        self.give_up_missed(from, segment, finished);
+        if !self.ways.get(from).stream.goes_on_with(segment) {
+            self.give_up_missed(from, segment, finished);
+        }
         let kind = self.kind(from);
-        if self.ways.get(from).reader.may_begin(kind, segment.payload) {
+        let other = &self.ways.get(from.other()).stream;
+        let is_missed = other.acked() > other.edge();
+        if is_missed && self.ways.get(from).reader.may_begin(kind, segment.payload) {
             self.settle(from.other(), finished);
         }
         let way = self.ways.of(from);
@@ -136,7 +140,6 @@ impl Connection {
     }
 
     /// Go on behind holes that will not be filled any more, unless it is now.
-    #[inline]
     fn give_up_missed(&mut self, from: End, segment: &Segment, finished: &mut Vec<Finished>) {
         let stream = &self.ways.get(from).stream;
         let begin = stream.offset(segment.sequence);

@@ -182,7 +182,7 @@ impl Connection {
     }
 
     /// Tell what is expected next.
-    #[inline]
+    #[inline(always)]
     pub(super) fn look_ahead(&mut self) {
         let is_plain = self.knows_client
             && !self.is_closed()
