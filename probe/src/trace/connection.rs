@@ -333,7 +333,9 @@ impl Connection {
                 way.write.lose_track();
             }
         }
-        while self.tell_oldest(finished) {}
+        while let Some(oldest) = self.exchanges.give_up() {
+            self.finish(oldest, finished);
+        }
         self.exchanges.forget();
         self.look_ahead();
     }

@@ -119,6 +119,8 @@ pub struct Exchanges {
     answered: Option<Time>,
     /// Whether requests were sent without waiting for the responses to those before.
     pipelines: bool,
+    /// Requests that were given up before their responses: those are still to come, before all others.
+    owed: u32,
     /// The capture missed what may have been the begin of a request, or of a response.
     missed_request: bool,
     missed_response: bool,
@@ -131,7 +133,7 @@ impl Exchanges {
     /// A request begins. Gives the oldest exchange, when too many wait.
     pub fn ask(&mut self, start: u64, time: Time) -> Option<Exchange> {
         let given_up = match self.queue.len() {
-            MOST_WAITING.. => self.pop(),
+            MOST_WAITING.. => self.give_up(),
             _ => None,
         };
         let is_pipelined = self
@@ -158,8 +160,22 @@ impl Exchanges {
         &mut self.queue[last]
     }
 
+    /// The oldest exchange, whose response may be still to come.
+    pub fn give_up(&mut self) -> Option<Exchange> {
+        let given_up = self.pop()?;
+        self.owed += u32::from(given_up.is_asked() && given_up.response.first.is_none());
+        Some(given_up)
+    }
+
     /// The response to the oldest request without one begins.
     pub fn answer(&mut self, start: u64, time: Time) {
+        if self.owed > 0 {
+            self.owed -= 1;
+            let mut unasked = Exchange::default();
+            begin(&mut unasked.response, start, time);
+            self.queue.insert(0, unasked);
+            return;
+        }
         let waiting = self.queue.iter_mut().find(|one| !one.response.is_complete);
         match waiting {
             Some(exchange) => {
@@ -205,6 +221,7 @@ impl Exchanges {
         self.missed_request = false;
         let are_lost = std::mem::take(&mut self.missed_response) && !self.pipelines;
         if are_lost {
+            self.owed = 0;
             for exchange in &mut self.queue {
                 exchange.response.is_complete |= exchange.response.is_guessed;
             }

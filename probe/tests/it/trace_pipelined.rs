@@ -95,3 +95,34 @@ fn responses_in_one_segment_count_it_each() {
     assert_eq!(of("request"), [1, 1, 1]);
     assert_eq!(of("response"), [2, 1, 2]);
 }
+
+#[test]
+fn requests_that_are_given_up_leave_their_responses_to_nobody_else() {
+    let mut talk = Talk::begun();
+    for number in 0..300 {
+        talk.ask(format!("GET /{number} HTTP/1.1\r\n\r\n"));
+    }
+    for number in 0..300 {
+        talk.answer(reply(number));
+    }
+    talk.ask(GET);
+    talk.answer(reply(1000));
+    let (document, found) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    assert_eq!(
+        numbers(&document, ["requests", "unanswered", "unasked"]),
+        [301, 44, 44]
+    );
+    let bytes: Vec<_> = found
+        .iter()
+        .map(|request| request["response"]["bytes"].as_u64().unwrap())
+        .collect();
+    let wanted = (0..300).map(|number| {
+        if number < 44 {
+            0
+        } else {
+            reply(number).len() as u64
+        }
+    });
+    let wanted: Vec<_> = wanted.chain([reply(1000).len() as u64]).collect();
+    assert_eq!(bytes, wanted);
+}
