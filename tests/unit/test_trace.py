@@ -191,6 +191,12 @@ def test_a_page_holds_nothing_of_a_captures_own_making() -> None:
     assert "The first 6 of 50 requests" in html
 
 
+def test_a_page_warns_of_what_the_captures_lack() -> None:
+    warnings = ["a.pcap: 7 bytes were acknowledged but not captured", "<i>"]
+    told = page.html(["a.pcap"], summary(DOCUMENT), None, LINES, 6, warnings)
+    assert told.index("7 bytes were acknowledged") < told.index("In figures") and "<i>" not in told
+
+
 def test_bars_stand_in_their_connections_row() -> None:
     moved = [{**line, "connection": 7} for line in LINES[3:]]
     rows = {bar.row for bar in page.bars([*LINES[:3], *moved])}
