@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from nearmetal.analysis.responses import BOOT, Arm, Arms, Replicate, Value, key_of
+from nearmetal.analysis.responses import BOOT, Arms, Replicate, Value, key_of, pairs_of
 from nearmetal.analysis.results import Contrast, Pair, Verdict
 from nearmetal.analysis.signed_rank import SignedRank, signed_rank
 from nearmetal.model import ContrastPlan, Plan, ResponseKind, Warned
@@ -18,8 +18,6 @@ LOG_RESOLUTION = 1e-12
 
 Pairs = tuple[tuple[Replicate, Replicate], ...]
 """Treatment and reference, one pair per block."""
-
-_EMPTY = Arm()
 
 _PAIRS = TypeAdapter(tuple[Pair, ...])  # all at once: a constructor call for each takes five times as long
 
@@ -82,9 +80,7 @@ def _of_boots(plan: Plan, arms: Arms) -> list[ContrastPlan]:
 
 
 def _pairs(planned: ContrastPlan, arms: Arms) -> Pairs:
-    treatment = arms.get((key_of(planned.treatment), planned.workload), _EMPTY)
-    reference = arms.get((key_of(planned.reference), planned.workload), _EMPTY)
-    return tuple(treatment.paired(reference))
+    return tuple(pairs_of(arms, planned.treatment, planned.reference, planned.workload))
 
 
 def _present(pairs: Pairs) -> dict[str, ResponseKind]:

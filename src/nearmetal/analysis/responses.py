@@ -85,6 +85,14 @@ Arms = Mapping[tuple[Key, str], Arm]
 """By treatment and workload; only those with a replicate."""
 
 
+def pairs_of(
+    arms: Arms, treatment: Assignment, reference: Assignment, workload: str
+) -> list[tuple[Replicate, Replicate]]:
+    """Replicates of both sides of a comparison, as `Arm.paired` has them; none where a side has none."""
+    mine, others = (arms.get((key_of(side), workload), Arm()) for side in (treatment, reference))
+    return mine.paired(others)
+
+
 def count(records: Iterable[TrialRecord]) -> TrialCounts:
     """Every trial of every attempt, by how it ended."""
     by_status = Counter(record.status.value for record in records)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nearmetal.analysis.attribution import attributed
-from nearmetal.analysis.responses import Arm, Arms, key_of
+from nearmetal.analysis.responses import Arms, pairs_of
 from nearmetal.analysis.traits import OF_PACKETS
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import Seen
-from nearmetal.report.blocks import Block, Column, Paragraph, Table, Value
+from nearmetal.report.blocks import LONG, Block, Column, Paragraph, Table, Value
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.why_figures import told, verdict
+from nearmetal.report.why_figures import plainly, told, verdict
 
-_FOLDED = 40
-"""Longer tables are closed until asked for."""
 _EACH = (
     ("packets", "packets"),
     ("bytes", "bytes"),
@@ -68,7 +66,7 @@ def _table(
         )
         for one in found
     )
-    return Table(name, caption, columns, rows, folded=len(rows) > _FOLDED)
+    return Table(name, caption, columns, rows, folded=len(rows) > LONG)
 
 
 def _figure(one: Seen, key: str, of: int) -> float | int | None:
@@ -86,12 +84,12 @@ def contrasts(report: ReportInput, arms: Arms) -> Iterator[Table]:
     rows: list[tuple[Value, ...]] = []
     for asked in (contrast for contrast in report.analysis.contrasts if contrast.primary):
         named = (words.workload(asked.workload), report.labels.versus(asked))
-        sides = [arms.get((key_of(side), asked.workload), Arm()) for side in (asked.treatment, asked.reference)]
-        for one in attributed(sides[0].paired(sides[1]), design.alpha):
-            if one.trait.name in OF_PACKETS:
-                low, high = one.interval or (None, None)
-                figured = (one.estimate, low, high, one.scale, one.trait.unit, one.blocks)
-                rows.append((*named, one.trait.title, told(one), *figured, verdict(one)))
+        pairs = pairs_of(arms, asked.treatment, asked.reference, asked.workload)
+        rows += [
+            (*named, one.trait.title, told(one), *plainly(one), verdict(one))
+            for one in attributed(pairs, design.alpha)
+            if one.trait.name in OF_PACKETS
+        ]
     if not rows:
         return
     columns = (
@@ -111,4 +109,4 @@ def contrasts(report: ReportInput, arms: Arms) -> Iterator[Table]:
         f"How treatments differ in their packets: ratios, or differences where a side has none, with "
         f"{figures.percent(1 - design.alpha)} intervals over blocks, not corrected for how many they are"
     )
-    yield Table("anatomy-contrasts", caption, columns, tuple(rows), folded=len(rows) > _FOLDED)
+    yield Table("anatomy-contrasts", caption, columns, tuple(rows), folded=len(rows) > LONG)

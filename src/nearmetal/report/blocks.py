@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 Tone = Literal["better", "worse", "same", "unknown", "plain"]
 """What a word means for the reader; renderers turn it into a colour and never rely on the colour alone."""
@@ -31,6 +31,9 @@ class Badge:
 
 
 Value = str | int | float | Quantity | Badge | None
+
+LONG: Final = 40
+"""Of more rows a table is folded, unless its section knows better."""
 
 
 @dataclass(frozen=True)

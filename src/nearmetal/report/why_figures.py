@@ -2,7 +2,7 @@
 
 from nearmetal.analysis.attribution import Attributed
 from nearmetal.report import figures
-from nearmetal.report.blocks import Badge
+from nearmetal.report.blocks import Badge, Value
 
 
 def told(one: Attributed) -> str:
@@ -11,6 +11,12 @@ def told(one: Attributed) -> str:
         return figures.difference(one.estimate, one.interval, one.trait.unit)
     spread = "" if one.interval is None else f" ({figures.interval(one.interval)})"
     return f"{figures.ratio(one.estimate, one.interval)} ×{spread}"
+
+
+def plainly(one: Attributed) -> tuple[Value, ...]:
+    """For programs: estimate, low and high end of the interval, scale, unit, blocks."""
+    low, high = one.interval or (None, None)
+    return one.estimate, low, high, one.scale, one.trait.unit, one.blocks
 
 
 def verdict(one: Attributed) -> Badge:

@@ -40,8 +40,8 @@ async def analyse(captures: Sequence[Path], requests: Path | None = None) -> Tra
     except ValueError:
         if not ended.stdout and said:
             remedy = "name a capture, or two of the same traffic: pcap or pcapng"
-            if said.startswith("cannot write requests"):
-                remedy = f"make room in {requests.parent}" if requests else "make room"
+            if requests is not None and said.startswith("cannot write requests"):
+                remedy = f"make room in {requests.parent}"
             raise BadInput(said, remedy=remedy) from None
         raise ToolFailed(f"the probe told nothing of the captures: {said[-300:] or 'no word'}", "trace") from None
     return Traced(document, said or None if ended.status else None)

@@ -80,11 +80,12 @@ def html(
         drawn = ladder(f"Request {request.number}", "", palette.environments(["this"], None)["this"], events)
         heading = f"<p>{_safe(text.heading(request.line))}</p>"
         parts += ["<h2>One request</h2>", heading, _figure(drawn, _ALONE if _one_end(events) else "")]
-    if any(bar.end > bar.begin for bar in bars(requests)):
+    drawn_bars = bars(requests)
+    if any(bar.end > bar.begin for bar in drawn_bars):
         rows = rows_of(requests)
         shared = _SHARED if len(set(rows.values())) < len(rows) else ""
         shown = f"the first {len(requests):,} of {count:,} requests" if count > len(requests) else "all requests"
-        parts += ["<h2>Over time</h2>", _figure(timeline(shown.capitalize(), "", bars(requests)), shared)]
+        parts += ["<h2>Over time</h2>", _figure(timeline(shown.capitalize(), "", drawn_bars), shared)]
     parts += ["<h2>In figures</h2>", *_tables(summary)]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -8,16 +8,13 @@ from nearmetal.report import figures, words
 from nearmetal.report.anatomy import Seen, document, is_observed, problems, seen, without_requests
 from nearmetal.report.anatomy_injected import injected
 from nearmetal.report.anatomy_packets import contrasts, packets
-from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
+from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
 from nearmetal.report.charts.ladder import ladder
 from nearmetal.report.charts.sizes import Bucket, sizes
 from nearmetal.report.reading import ReportInput
 
 _DRAWN = 12
 """Of more treatments and workloads than this the tables tell alone."""
-
-_FOLDED = 40
-"""Longer tables are closed until asked for."""
 
 _LEAD = (
     "What the packets of both ends say of each request: taken from before the measured load begins until after it has "
@@ -159,7 +156,7 @@ def _spreads(
                 values = (_value(spread[at], key) for at in ("median", "p90", "p99", "max"))
                 rows.append((*_named(one, report), title, *values, spread["count"]))
     caption = f"{caption}, over the requests of one typical trial of each treatment"
-    return Table(name, caption, columns, tuple(rows), folded=len(rows) > _FOLDED)
+    return Table(name, caption, columns, tuple(rows), folded=len(rows) > LONG)
 
 
 def _value(value: float, key: str) -> Value:

@@ -7,7 +7,7 @@ from typing import Any
 from nearmetal.analysis.responses import key_of
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import charts, figures
-from nearmetal.report.blocks import Chart, Column, Panel, Quantity, Section, Table, Value
+from nearmetal.report.blocks import LONG, Chart, Column, Panel, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
 
 OBSERVER = "noise"
@@ -122,7 +122,7 @@ def _inside(rows: tuple[tuple[Value, ...], ...]) -> Table:
         "Each CPU of the servers: medians over trials of the time lost, of gaps and of the ticks of the CPU's own "
         "timer; the longest gap of all. A CPU that is taken away for long has fewer gaps, and loses more in them"
     )
-    return Table("noise-cpus", caption, columns, rows, folded=len(rows) > 40)
+    return Table("noise-cpus", caption, columns, rows, folded=len(rows) > LONG)
 
 
 def _host(
@@ -150,7 +150,7 @@ def _outside(rows: tuple[tuple[Value, ...], ...]) -> Table:
         "The host at the same time, as its scheduler counts it: how much of the time in which the machine's threads "
         "could have run they waited for a CPU, medians over trials. What a guest lost beyond that it lost to itself"
     )
-    return Table("noise-hosts", caption, columns, rows, folded=len(rows) > 40)
+    return Table("noise-hosts", caption, columns, rows, folded=len(rows) > LONG)
 
 
 def _percent(share: float) -> float:

@@ -5,7 +5,7 @@ from typing import Final
 
 from nearmetal.analysis.results import Cell
 from nearmetal.report import charts, figures, words
-from nearmetal.report.blocks import Block, Chart, Column, Panel, Paragraph, Quantity, Section, Table, Value
+from nearmetal.report.blocks import LONG, Block, Chart, Column, Panel, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
 
 _FEW: Final = 12
@@ -121,7 +121,7 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
         )
         for cell in cells
     )
-    return Table(name, caption, columns, rows, folded=len(rows) > 40)
+    return Table(name, caption, columns, rows, folded=len(rows) > LONG)
 
 
 plugin = Responses()

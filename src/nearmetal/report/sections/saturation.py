@@ -6,7 +6,7 @@ from nearmetal.analysis import centre
 from nearmetal.analysis.responses import arms_of, key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.report import figures, words
-from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
+from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
 from nearmetal.report.cells import alike
 from nearmetal.report.charts.by_number import by_number
 from nearmetal.report.charts.climb import Rates, climb
@@ -103,7 +103,7 @@ def _points(cells: Sequence[Cell], report: ReportInput) -> Table:
         f"{figures.percent(1 - study.design.alpha)} interval of the centre; “only a bound” counts blocks in which the "
         "ramp's first rate was too much or its last was not"
     )
-    return Table("saturation", caption, columns, alike(rows), folded=len(rows) > 40)
+    return Table("saturation", caption, columns, alike(rows), folded=len(rows) > LONG)
 
 
 def _bounds(report: ReportInput) -> dict[tuple[str, str], int]:

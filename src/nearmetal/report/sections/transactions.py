@@ -7,7 +7,7 @@ from nearmetal.analysis import centre
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment
 from nearmetal.report import against, figures, words
-from nearmetal.report.blocks import Block, Column, Section, Table, Value
+from nearmetal.report.blocks import LONG, Block, Column, Section, Table, Value
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.settings import settings
 from nearmetal.studies import published
@@ -74,7 +74,7 @@ def _measured(cells: Sequence[Cell], report: ReportInput) -> Table:
         )
         for (workload, name), row in rows.items()
     )
-    return Table("transactions", caption, columns, filled, folded=len(filled) > 40)
+    return Table("transactions", caption, columns, filled, folded=len(filled) > LONG)
 
 
 _FIGURES = ("mean", "stddev", "low", "high", "blocks")

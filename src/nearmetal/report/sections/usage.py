@@ -5,7 +5,19 @@ from collections.abc import Iterator, Sequence
 from nearmetal.analysis.responses import arms_of
 from nearmetal.observers._usage_samples import STATES
 from nearmetal.report import figures, words
-from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Paragraph, Quantity, Section, Table, Value
+from nearmetal.report.blocks import (
+    LONG,
+    Block,
+    Chart,
+    Column,
+    Notice,
+    Panel,
+    Paragraph,
+    Quantity,
+    Section,
+    Table,
+    Value,
+)
 from nearmetal.report.charts.shares import shares
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.usage import HOST, Used, course, observed, problems
@@ -83,7 +95,7 @@ def _cpus(used: Sequence[Used], report: ReportInput) -> Table:
         for where, told in (("inside", one.inside), ("its host", one.host))
     ]
     caption = "All CPUs, in percent of their time: averages over the measuring and all trials, in mpstat's columns"
-    return Table("usage-cpu", caption, columns, tuple(rows), folded=len(rows) > 40)
+    return Table("usage-cpu", caption, columns, tuple(rows), folded=len(rows) > LONG)
 
 
 def _each_cpu(used: Sequence[Used], report: ReportInput) -> Table:
@@ -115,7 +127,7 @@ def _disks(used: Sequence[Used], report: ReportInput) -> Table:
                 rates = map(_legible, (tps, read / _KIBIBYTE, written / _KIBIBYTE))
                 rows.append((*_named(one, report), where, disk, *rates, round(100 * busy, 2)))
     caption = "Disks that did something, in iostat's columns (1 kB is 1,024 bytes); a container has the host's disks"
-    return Table("usage-disk", caption, columns, tuple(rows), folded=len(rows) > 40)
+    return Table("usage-disk", caption, columns, tuple(rows), folded=len(rows) > LONG)
 
 
 def _legible(rate: float) -> int | float:
@@ -131,7 +143,7 @@ def _machines(used: Sequence[Used], report: ReportInput) -> Table:
         "Each machine as its host sees it, in the columns of docker stats: CPU in percent of one CPU, memory without "
         "page cache that can be dropped (a guest's own memory counts as its machine's), traffic of the data NIC"
     )
-    return Table("usage-machines", caption, columns, rows, folded=len(rows) > 40)
+    return Table("usage-machines", caption, columns, rows, folded=len(rows) > LONG)
 
 
 def _machine(one: Used) -> Iterator[Value]:

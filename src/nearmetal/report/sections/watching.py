@@ -10,11 +10,9 @@ from nearmetal.analysis.responses import arms_of, key_of
 from nearmetal.analysis.results import Contrast
 from nearmetal.model import TrialRecord
 from nearmetal.report import words
-from nearmetal.report.blocks import Block, Column, Paragraph, Quantity, Section, Table, Value
+from nearmetal.report.blocks import LONG, Block, Column, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
 
-_FOLDED = 40
-"""Longer tables are closed until asked for."""
 _LEAD = (
     "The CPU time that tcpdump and the samplers took, of the host or, in a machine, of that machine; and what changes "
     "for a server that is watched."
@@ -71,7 +69,7 @@ def _ledger(rows: tuple[tuple[Value, ...], ...]) -> Table:
         Column("dropped", numeric=True),
     )
     caption = "Who watched: CPU time of a trial and of each of its requests, medians over trials; packets of all trials"
-    return Table("watching", caption, columns, rows, folded=len(rows) > _FOLDED)
+    return Table("watching", caption, columns, rows, folded=len(rows) > LONG)
 
 
 def _rows(report: ReportInput) -> Iterator[tuple[Value, ...]]:
@@ -153,7 +151,7 @@ def _compared(compared: Sequence[Contrast], report: ReportInput) -> Table:
         Column("verdict"),
     )
     caption = "What changes for a server that is watched, with the intervals of the verdicts"
-    return Table("watching-contrasts", caption, columns, rows, folded=len(rows) > _FOLDED)
+    return Table("watching-contrasts", caption, columns, rows, folded=len(rows) > LONG)
 
 
 plugin = Watching()

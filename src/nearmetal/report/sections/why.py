@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearmetal.analysis.attribution import Attributed, attributed, nil
-from nearmetal.analysis.responses import Arm, Arms, arms_of, key_of
+from nearmetal.analysis.responses import Arms, arms_of, pairs_of
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.traits import OF_CPUS, Trait
 from nearmetal.model import Assignment
@@ -23,7 +23,7 @@ from nearmetal.report.blocks import (
     Value,
 )
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.why_figures import told, verdict
+from nearmetal.report.why_figures import plainly, told, verdict
 from nearmetal.report.why_implausible import GUESTS, box, is_implausible, kind
 from nearmetal.report.why_machines import clocks, foreign_time, unobserved, untold_exits
 
@@ -77,8 +77,7 @@ def _is_observed(report: ReportInput) -> bool:
 
 
 def _explained(contrast: Contrast, arms: Arms, alpha: float) -> _Explained:
-    sides = [arms.get((key_of(side), contrast.workload), Arm()) for side in (contrast.treatment, contrast.reference)]
-    pairs = sides[0].paired(sides[1])
+    pairs = pairs_of(arms, contrast.treatment, contrast.reference, contrast.workload)
     found = [one for one in attributed(pairs, alpha) if one.trait.name != contrast.response]
     return _Explained(contrast, found, nil(pairs))
 
@@ -174,10 +173,8 @@ def _data(explained: Sequence[_Explained], report: ReportInput) -> Table:
 
 
 def _row(contrast: Contrast, one: Attributed, report: ReportInput) -> tuple[Value, ...]:
-    low, high = one.interval or (None, None)
     named = (words.workload(contrast.workload), report.labels.versus(contrast))
-    figured = (one.estimate, low, high, one.scale, one.trait.unit, one.blocks)
-    return (*named, *_compared(one), *figured, verdict(one))
+    return (*named, *_compared(one), *plainly(one), verdict(one))
 
 
 def _quantity(value: float, unit: str) -> Value:
