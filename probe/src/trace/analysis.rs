@@ -1,6 +1,6 @@
 //! One capture, packet by packet: whose each is, and what it does to its connection.
 
-use super::capture::Packet;
+use super::capture::{Packet, Taker};
 use super::connection::{Connection, Protocol};
 use super::counts::Counts;
 use super::finished::Finished;
@@ -90,23 +90,6 @@ impl Analysis {
     fn ignore(&mut self, foreign: Foreign) -> Option<End> {
         self.strangers.count(foreign);
         None
-    }
-
-    /// Take a packet in, by the shortest way.
-    #[inline(always)]
-    pub fn packet(&mut self, packet: &Packet) {
-        let Some(Usual { wire, segment }) = usual::read(packet) else {
-            return self.unusual(*packet);
-        };
-        let Some((place, from)) = self.table.find_lately(wire) else {
-            return self.meet(wire, *packet);
-        };
-        let connection = self.table.get(place);
-        let passes =
-            connection.is_some_and(|connection| connection.pass(from, &segment, &mut self.shapes));
-        if !passes {
-            self.stop_at(place, from, *packet);
-        }
     }
 
     /// A packet of this connection that does not go on as expected. It is read once more: what is kept of the first time for
@@ -264,6 +247,26 @@ impl Analysis {
         self.recent = None;
         for connection in self.table.empty() {
             self.close(connection);
+        }
+    }
+}
+
+impl Taker for Analysis {
+    /// Take a packet in, by the shortest way.
+    #[inline(always)]
+    fn packet(&mut self, packet: &Packet) {
+        let Some(Usual { wire, segment }) = usual::read(packet) else {
+            return self.unusual(*packet);
+        };
+        let Some((place, from)) = self.table.find_lately(wire) else {
+            return self.meet(wire, *packet);
+        };
+        let passes = match self.table.get(place) {
+            Some(connection) => connection.pass(from, &segment, &mut self.shapes),
+            None => false,
+        };
+        if !passes {
+            self.stop_at(place, from, *packet);
         }
     }
 }

@@ -64,6 +64,25 @@ pub struct Facts {
     pub problem: Option<String>,
 }
 
+/// Who takes packets in.
+pub trait Taker {
+    /// Best in line, as a part of the loop over packets.
+    fn packet(&mut self, packet: &Packet);
+
+    /// The same for one that comes alone.
+    #[inline(never)]
+    fn lone_packet(&mut self, packet: &Packet) {
+        self.packet(packet);
+    }
+}
+
+#[cfg(test)]
+impl<F: FnMut(&Packet)> Taker for F {
+    fn packet(&mut self, packet: &Packet) {
+        self(packet);
+    }
+}
+
 pub struct Capture<R> {
     window: Window<R>,
     format: Format,
@@ -117,49 +136,52 @@ impl<R: Read> Capture<R> {
         self.current()
     }
 
-    /// Take the next packets in, at most so many: how many there were, fewer only at the end.
-    pub fn each(&mut self, most: usize, mut take: impl FnMut(&Packet)) -> usize {
+    /// Let the next packets be taken in, at most so many: how many there were, fewer only at the end.
+    pub fn each(&mut self, most: usize, taker: &mut impl Taker) -> usize {
         let mut taken = 0;
-        while taken < most && self.advance().is_some() {
-            taken += self.each_here(most - taken, &mut take);
+        loop {
+            taken += self.each_here(most - taken, taker);
+            if taken == most {
+                return taken;
+            }
+            let Some(packet) = self.next() else {
+                return taken;
+            };
+            taker.lone_packet(&packet);
+            taken += 1;
         }
-        taken
     }
 
-    /// The packet that was last gone to, and those behind it that lie whole in the window, where the format is simple enough
-    /// to tell. All are taken in at one place in the code, so that what takes them is part of this loop.
+    /// Those that lie whole in the window, where the format is simple enough to tell. Not the first one of the capture, of
+    /// which more is to be noted.
     #[inline]
-    fn each_here(&mut self, most: usize, take: &mut impl FnMut(&Packet)) -> usize {
-        let Some(mut packet) = self.current() else {
+    fn each_here(&mut self, most: usize, taker: &mut impl Taker) -> usize {
+        let (Format::Pcap(pcap), Some(_)) = (&self.format, self.facts.first) else {
             return 0;
         };
-        let pcap = match &self.format {
-            Format::Pcap(pcap) => Some(pcap),
-            _ => None,
-        };
         let here = self.window.here();
-        let (mut rest, mut more) = (here, 0);
-        let (mut bytes, mut truncated) = (0, 0);
-        loop {
-            take(&packet);
-            let next = pcap.filter(|_| more + 1 < most);
-            let Some((next, behind)) = next.and_then(|pcap| pcap.split(rest)) else {
+        let (mut rest, mut taken) = (here, 0);
+        let (mut bytes, mut truncated, mut last) = (0, 0, self.facts.last);
+        while taken < most {
+            let Some((packet, behind)) = pcap.split(rest) else {
                 break;
             };
-            (packet, rest) = (next, behind);
-            more += 1;
+            rest = behind;
+            taken += 1;
             bytes += u64::from(packet.length);
             truncated += u64::from((packet.data.len() as u64) < u64::from(packet.length));
+            last = packet.time;
+            taker.packet(&packet);
         }
-        let (last, passed) = (packet.time, here.len() - rest.len());
+        let passed = here.len() - rest.len();
         let facts = &mut self.facts;
-        facts.packets += more as u64;
+        facts.packets += taken as u64;
         facts.bytes += bytes;
-        facts.captured_bytes += (passed - more * pcap::RECORD_HEADER) as u64;
+        facts.captured_bytes += (passed - taken * pcap::RECORD_HEADER) as u64;
         facts.truncated_packets += truncated;
         facts.last = last;
         self.window.consume(passed);
-        more + 1
+        taken
     }
 
     /// Go to the next packet: its time.

@@ -21,7 +21,7 @@ fn kept(talks: impl Iterator<Item = Talk>) -> (usize, usize) {
     let mut capture = Capture::open(file.as_slice());
     let mut analysis = Analysis::new(MOST, 1);
     let (mut most, mut told) = (0, 0);
-    while capture.each(64, |packet| analysis.packet(packet)) > 0 {
+    while capture.each(64, &mut analysis) > 0 {
         analysis.bound();
         told += analysis.finished.drain(..).count();
         most = most.max(analysis.kept());

@@ -175,9 +175,8 @@ fn of_one<R: Read>(
     requests: Requests,
     stop: &AtomicBool,
 ) -> anyhow::Result<Document> {
-    let read = |capture: &mut Capture<R>, analysis: &mut Analysis| {
-        capture.each(PACKETS_AT_ONCE, |packet| analysis.packet(packet))
-    };
+    let read =
+        |capture: &mut Capture<R>, analysis: &mut Analysis| capture.each(PACKETS_AT_ONCE, analysis);
     read_by(read, names, capture, requests, stop)
 }
 

@@ -71,19 +71,16 @@ impl Pcap {
         format!("pcap, {}, {unit}", self.order.name())
     }
 
-    /// The packet that `bytes` begin with, if it is there whole, and what comes behind it.
+    /// The packet that `bytes` begin with, if it is there whole, and what comes behind it. Not in files whose numbers are the
+    /// other way round: few are, and to allow for it would take time for each packet.
     #[inline(always)]
     pub fn split<'a>(&self, bytes: &'a [u8]) -> Option<(Packet<'a>, &'a [u8])> {
         let (header, rest) = bytes.split_first_chunk::<RECORD_HEADER>()?;
         let field = |at: usize| {
-            let field = [header[at], header[at + 1], header[at + 2], header[at + 3]];
-            match self.order {
-                Order::Little => u32::from_le_bytes(field),
-                Order::Big => u32::from_be_bytes(field),
-            }
+            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
         };
         let (captured, length) = (field(8), field(12));
-        if captured > LONGEST_CAPTURED {
+        if captured > LONGEST_CAPTURED || self.order == Order::Big {
             return None;
         }
         let (data, behind) = rest.split_at_checked(captured as usize)?;

@@ -1,7 +1,7 @@
 //! Most packets take a short way through the analysis; whatever is said of them must be what the long way says.
 
 use super::analysis::{Analysis, dissect};
-use super::capture::Capture;
+use super::capture::{Capture, Taker};
 use super::connection::Connection;
 use super::entries;
 
@@ -161,7 +161,7 @@ fn places_that_others_take_over_are_forgotten() {
         let file = capture(seed);
         let [mut short, mut long] = [(); 2].map(|()| Analysis::new(2, seed));
         let mut capture = Capture::open(file.as_slice());
-        capture.each(usize::MAX, |packet| {
+        capture.each(usize::MAX, &mut |packet: &super::capture::Packet| {
             short.packet(packet);
             long.take_by(Connection::take_whole, &dissect(packet));
         });
@@ -185,7 +185,7 @@ fn usual_packets_are_read_as_others_are() {
             file[at] = random.u8(..);
         }
         let mut capture = Capture::open(file.as_slice());
-        capture.each(usize::MAX, |packet| {
+        capture.each(usize::MAX, &mut |packet: &super::capture::Packet| {
             let Some(read) = super::usual::read(packet) else {
                 return;
             };
