@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::io::Read;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::analysis::{Dissected, dissect};
 use super::capture::{Capture, Time};
@@ -144,19 +143,14 @@ pub struct Compared {
 }
 
 /// Read both captures once.
-pub fn compare<R: Read>(
-    first: &mut Capture<R>,
-    second: &mut Capture<R>,
-    stop: &AtomicBool,
-) -> Compared {
+pub fn compare<R: Read>([first, second]: &mut [Capture<R>; 2]) -> Compared {
     let mut remembered = Remembered {
         packets: HashMap::new(),
         thinned: 0,
     };
     let mut spans = [Span { first: 0, last: 0 }; 2];
     let [mut hosts, mut others] = [Hosts::default(), Hosts::default()];
-    let is_stopped = || stop.load(Ordering::Relaxed);
-    while let Some(packet) = first.next().filter(|_| !is_stopped()) {
+    while let Some(packet) = first.next() {
         if let Ok(Dissected { key, from, segment }) = dissect(&packet) {
             hosts.note(&key);
             remembered.add(fingerprint(&key, from, &segment), segment.time);
@@ -176,7 +170,7 @@ pub fn compare<R: Read>(
         })
         .collect();
     let mut packets = 0;
-    while let Some(packet) = second.next().filter(|_| !is_stopped()) {
+    while let Some(packet) = second.next() {
         let Ok(Dissected { key, from, segment }) = dissect(&packet) else {
             continue;
         };

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{Read, Seek};
-use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -19,11 +18,10 @@ use super::{PACKETS_AT_ONCE, of_one, read_by, tcp, text, two};
 /// A file, taken for a capture.
 pub fn capture(bytes: &[u8]) -> Document {
     let names = ["one".to_owned()];
-    let stop = AtomicBool::new(false);
     let (out, lines) = lines();
-    let document = sane(of_one(&names, Capture::open(bytes), out, &stop));
+    let document = sane(of_one(&names, Capture::open(bytes), out));
     let (out, plain_lines) = self::lines();
-    let plain = read_by(plainly, &names, Capture::open(bytes), out, &stop);
+    let plain = read_by(plainly, &names, Capture::open(bytes), out);
     assert_eq!(as_json(&document), as_json(&sane(plain)));
     assert_eq!(read_back(lines), read_back(plain_lines));
     document
@@ -62,11 +60,9 @@ fn as_json(document: &Document) -> String {
 /// Two files, taken for captures of both ends.
 pub fn both(first: &[u8], second: &[u8]) -> Document {
     let names = ["one".to_owned(), "other".to_owned()];
-    let stop = AtomicBool::new(false);
     let open = || [Capture::open(first), Capture::open(second)];
-    let [mut one, mut other] = open();
-    let compared = clocks::compare(&mut one, &mut other, &stop);
-    let document = two::side_by_side(&names, open(), compared, Requests::new(None), &stop);
+    let compared = clocks::compare(&mut open());
+    let document = two::side_by_side(&names, open(), compared, Requests::new(None));
     sane(document)
 }
 

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, bail};
 
@@ -46,6 +46,7 @@ mod table;
 mod tcp;
 mod text;
 mod two;
+mod until;
 mod usual;
 mod warnings;
 mod window;
@@ -70,6 +71,7 @@ pub use document::Document;
 pub use finished::Line as RequestLine;
 use head::Kind;
 use requests::Requests;
+use until::Until;
 
 /// Take captures apart: connections, requests, and what became of their segments.
 ///
@@ -95,34 +97,40 @@ const MOST_CONNECTIONS: usize = 16_384;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag().context("cannot take signals")?;
-    let mut captures = Vec::new();
     let is_one_of_two = args.captures.len() > 1;
-    for path in &args.captures {
-        let file = open(path)?;
-        if is_one_of_two && !can_be_read_twice(&file) {
+    let open = |path: &PathBuf| {
+        let input = open(path)?;
+        if is_one_of_two && !can_be_read_twice(&input) {
             bail!(
                 "{} is a pipe, and two captures are read twice; write it to a file first",
                 path.display()
             );
         }
-        captures.push(Capture::open(file));
-    }
-    let requests = args
-        .requests
-        .as_deref()
-        .map(|path| create(path, &args.captures));
-    let requests = Requests::new(requests.transpose()?);
+        Ok(Capture::open(Until { stop, input }))
+    };
+    let requests = || {
+        let path = args.requests.as_deref();
+        let file = path.map(|path| create(path, &args.captures)).transpose();
+        file.map(Requests::new)
+    };
     let names: Vec<_> = args
         .captures
         .iter()
         .map(|path| path.display().to_string())
         .collect();
-    let document = match (captures.pop(), captures.pop()) {
-        (Some(second), Some(first)) => {
-            two::analyse(&args.captures, &names, [first, second], requests, stop)?
+    let document = match args.captures.as_slice() {
+        [one] => {
+            let capture = open(one)?;
+            of_one(&names, capture, requests()?)?
         }
-        (Some(one), None) => of_one(&names, one, requests, stop)?,
-        (None, _) => bail!("no capture is named"),
+        [first, second] => {
+            let mut captures = [open(first)?, open(second)?];
+            let requests = requests()?;
+            let compared = clocks::compare(&mut captures);
+            let again = [open(first)?, open(second)?];
+            two::side_by_side(&names, again, compared, requests)?
+        }
+        _ => bail!("one capture or two are to be named"),
     };
     match args.json {
         true => output::document(&document)?,
@@ -130,14 +138,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             output::line(text::describe(&document, layout::width(std::io::stdout())).trim_end())?
         }
     }
+    if stop.load(Ordering::Relaxed) {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
     if let Some(none) = document.captures.iter().find(|one| one.format == NO_FORMAT) {
         let problem = none.problem.as_deref().unwrap_or("is no capture");
         bail!("{}: {problem}", none.file);
     }
-    Ok(match stop.load(Ordering::Relaxed) {
-        true => ExitCode::from(INTERRUPTED),
-        false => ExitCode::SUCCESS,
-    })
+    Ok(ExitCode::SUCCESS)
 }
 
 fn open(path: &Path) -> anyhow::Result<File> {
@@ -166,18 +174,17 @@ fn create(path: &Path, captures: &[PathBuf]) -> anyhow::Result<File> {
     File::create(path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Looking for the user's wish to stop costs something; once in so many packets is soon enough.
+/// So many packets are taken in until somebody looks what was told by them, and how much is kept.
 const PACKETS_AT_ONCE: usize = 1024;
 
 fn of_one<R: Read>(
     names: &[String],
     capture: Capture<R>,
     requests: Requests,
-    stop: &AtomicBool,
 ) -> anyhow::Result<Document> {
     let read =
         |capture: &mut Capture<R>, analysis: &mut Analysis| capture.each(PACKETS_AT_ONCE, analysis);
-    read_by(read, names, capture, requests, stop)
+    read_by(read, names, capture, requests)
 }
 
 /// `read` takes the next [`PACKETS_AT_ONCE`] in and says how many there were: fewer at the end.
@@ -186,7 +193,6 @@ fn read_by<R: Read>(
     names: &[String],
     mut capture: Capture<R>,
     mut requests: Requests,
-    stop: &AtomicBool,
 ) -> anyhow::Result<Document> {
     let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));
     let tell = |analysis: &mut Analysis, requests: &mut Requests| {
@@ -194,7 +200,7 @@ fn read_by<R: Read>(
         told.try_for_each(|finished| requests.take(&finished, None))
             .context("cannot write requests")
     };
-    while !stop.load(Ordering::Relaxed) {
+    loop {
         let taken = read(&mut capture, &mut analysis);
         analysis.bound();
         tell(&mut analysis, &mut requests)?;

@@ -1,15 +1,12 @@
 //! Two captures of the same traffic, from beginning to end.
 
-use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
 use super::analysis::{Analysis, dissect};
 use super::capture::{Capture, Time};
-use super::clocks::{self, Clocks, Compared, Place};
+use super::clocks::{Clocks, Compared, Place};
 use super::document::{self, CaptureDocument, Document, Side};
 use super::head::Kind;
 use super::hosts::Hosts;
@@ -73,30 +70,12 @@ impl<R: Read> Reading<R> {
     }
 }
 
-/// Both files are read twice: once to compare their clocks, and then side by side.
-pub fn analyse(
-    paths: &[PathBuf],
-    names: &[String],
-    [mut first, mut second]: [Capture<File>; 2],
-    requests: Requests,
-    stop: &AtomicBool,
-) -> anyhow::Result<Document> {
-    let compared = clocks::compare(&mut first, &mut second, stop);
-    let [first_path, second_path] = paths else {
-        bail!("two captures are needed to be joined");
-    };
-    let again = |path| anyhow::Ok(Capture::open(super::open(path)?));
-    let captures = [again(first_path)?, again(second_path)?];
-    side_by_side(names, captures, compared, requests, stop)
-}
-
 /// Read both captures from their beginning, whose clocks were compared.
 pub fn side_by_side<R: Read>(
     names: &[String],
     [first, second]: [Capture<R>; 2],
     compared: Compared,
     mut requests: Requests,
-    stop: &AtomicBool,
 ) -> anyhow::Result<Document> {
     let Compared {
         clocks,
@@ -125,9 +104,6 @@ pub fn side_by_side<R: Read>(
             for reading in [&mut *first, &mut *second] {
                 reading.analysis.bound();
                 reading.tell(&mut join, &mut requests)?;
-            }
-            if stop.load(Ordering::Relaxed) {
-                break;
             }
         }
     }

@@ -1,5 +1,12 @@
 //! `trace` reads every kind of capture file to the same result, and names what it cannot read.
 
+use std::fs::File;
+use std::io::Write;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 
 use crate::support::*;
@@ -378,4 +385,34 @@ fn bad_arguments_are_one_line_and_exit_2() {
         );
     }
     assert_eq!(run(&["trace", capture]).status.code(), Some(0));
+}
+
+#[test]
+fn a_pipe_into_which_nobody_writes_any_more_can_be_left() {
+    let directory = Directory::new();
+    let path = directory.join("pipe");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let mut child = probe()
+        .args(["trace", "--json"])
+        .arg(&path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = File::options().write(true).open(&path).unwrap();
+    // More than fits into a pipe: when it is written, the other end has begun to read.
+    let packets: Vec<_> = (0..200).flat_map(|_| conversation().packets).collect();
+    pipe.write_all(&Pcap::default().file(&packets)).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
+        // SAFETY: the child has not been waited for.
+        unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+        thread::sleep(Duration::from_millis(50));
+    }
+    drop(pipe);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(4));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let problem = document["captures"][0]["problem"].as_str().unwrap();
+    assert!(problem.contains("interrupted, at byte"), "{problem}");
+    assert!(numbers(&document, ["packets"])[0] > 0);
 }

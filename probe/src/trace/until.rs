@@ -1,0 +1,24 @@
+//! A file that is read until the user has had enough.
+
+use std::io::{self, ErrorKind, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A signal that sets `stop` also ends the wait for a pipe into which nobody writes.
+pub struct Until<'a, R> {
+    pub stop: &'a AtomicBool,
+    pub input: R,
+}
+
+impl<R: Read> Read for Until<'_, R> {
+    fn read(&mut self, free: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(io::Error::other("it was interrupted"));
+            }
+            match self.input.read(free) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
+    }
+}
