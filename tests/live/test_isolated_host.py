@@ -47,6 +47,35 @@ def test_it_stands_is_killed_and_is_cleaned(before: State) -> None:
     same(before, state())
 
 
+STUDY = """
+name = "beside-it"
+[factors]
+environment = ["host"]
+[[workloads]]
+name = "sums"
+kind = "command"
+argv = ["echo", "7"]
+response = "lucky"
+unit = "1"
+better = "higher"
+match = "([0-9]+)"
+[design]
+blocks = 1
+"""
+
+
+def test_a_run_beside_it_says_so(before: State, tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY)
+    cpus = json.loads(nearmetal("isolate", "on", "--json").stdout)["cpus"]
+    ran = nearmetal("run", str(study), "-o", str(tmp_path / "run"))
+    assert ran.returncode == 0, ran.stderr
+    assert f"CPU {cpus} is kept free by nearmetal isolate" in ran.stdout + ran.stderr
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["kept_free"] == cpus
+    nearmetal("isolate", "off")
+    same(before, state())
+
+
 @pytest.mark.parametrize(
     ("count", "delay"),
     [

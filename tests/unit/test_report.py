@@ -198,6 +198,14 @@ def test_what_was_withdrawn_stands_before_any_verdict(folder: RunFolder, tmp_pat
     assert text.count(withdrawn) == 1
 
 
+def test_cpus_that_were_kept_from_the_run_are_told(tmp_path: Path) -> None:
+    made = plausible_run.make(tmp_path / "run", blocks=6, faults=False)
+    told = "kept CPU 1 of this host free"
+    assert told not in render(made, "md")
+    made.write_manifest(made.manifest().model_copy(update={"kept_free": "1"}))
+    assert told in render(made, "md")
+
+
 def test_boots_that_workloads_share_show_their_costs_once(tmp_path: Path) -> None:
     made = plausible_run.make(tmp_path / "run", blocks=6, faults=False)
     manifest = made.manifest()

@@ -14,6 +14,7 @@ from nearmetal import hosts, plugins
 from nearmetal import plan as planning
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.isolate import standing
 from nearmetal.lab import clean, probe
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.ledger import held
@@ -120,6 +121,13 @@ async def _put_right(say: Say) -> None:
         say(f"put right what an earlier run left: {len(cleaned.removed)} removed, {len(cleaned.restored)} restored")
     for what in cleaned.left:
         say(f"still there: {what}")
+    if cpus := await _kept_free():
+        say(f"CPU {cpus} is kept free by nearmetal isolate, this run has the others; to use all: nearmetal isolate off")
+
+
+async def _kept_free() -> str:
+    """The CPUs of this host that a standing isolation keeps from this run, in the kernel's notation; "" for none."""
+    return standing.isolated_cpus(await standing.held_changes(LocalSite(), standing.ledger_path()))
 
 
 # ── What this host cannot run ─────────────────────────────────────────────────────────────────────────────────────
@@ -218,6 +226,7 @@ async def _manifest(request: Request, plan: Plan, missing: Missing, open_site: O
         left_out_why=tuple(f"{lacking.what}: {lacking.detail}" for _, lacking in missing),
         versions=await versions(request.study, plan, open_site),
         host=await host_facts(),
+        kept_free=await _kept_free(),
     )
 
 

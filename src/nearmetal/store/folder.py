@@ -44,6 +44,8 @@ class Manifest(Frozen):
     versions: Mapping[str, str]
     host: Mapping[str, Any]
     """The probe's `facts.v1` of the host."""
+    kept_free: str = ""
+    """CPUs of the host that `nearmetal isolate` kept from the run when it began, in the kernel's notation."""
     fairness: tuple[MachineFacts, ...] = ()
 
 

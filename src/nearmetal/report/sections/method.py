@@ -21,6 +21,11 @@ _NESTED = (
     "to it shows as noise here."
 )
 
+_KEPT_FREE = (
+    "When the run began, `nearmetal isolate` kept CPU {} of this host free of all that was not started on it. Machines "
+    "and load shared the other CPUs; a host without that has more to give."
+)
+
 
 class Method:
     name = "method"
@@ -36,6 +41,8 @@ class Method:
         blocks: list[Block] = [Terms(_design(report))]
         if _fact(manifest.host, "virtualization", "hypervisor_flag") is True:
             blocks.append(Notice(_NESTED, "warning"))
+        if manifest.kept_free:
+            blocks.append(Notice(_KEPT_FREE.format(manifest.kept_free), "warning"))
         if manifest.left_out:
             reasons = [*manifest.left_out_why, *[""] * len(manifest.left_out)]
             for treatment, reason in zip(manifest.left_out, reasons, strict=False):
