@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from nearmetal.errors import BadInput
@@ -46,10 +47,10 @@ def choose(file: Path, number: int | None) -> Chosen | None:
         remedy = f"choose from 1 to {len(took)}" if took else "see the summary: nearmetal trace without --request"
         raise BadInput(f"there is no request {number}", "--request", remedy)
     with file.open("rb") as text:
-        return next(Chosen(index + 1, line) for at, line in enumerate(lines(text)) if at == index)
+        return Chosen(index + 1, next(lines(islice(text, index, None))))
 
 
 def first(file: Path, most: int) -> list[Line]:
     """So many requests, from the first."""
     with file.open("rb") as text:
-        return [line for line, _ in zip(lines(text), range(most), strict=False)]
+        return list(lines(islice(text, most)))

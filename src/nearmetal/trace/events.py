@@ -3,12 +3,13 @@
 An event is named as in `trace.request.v1`; one that was seen at the server's end has "server." before its name.
 """
 
-import json
 import statistics
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic_core import from_json
 
 Line = Mapping[str, Any]
 """A `trace.request.v1`."""
@@ -66,7 +67,8 @@ def of(line: Line, clocks: Clocks | None, client_is_second: bool = False) -> dic
 
 
 def lines(text: Iterable[bytes]) -> Iterator[Line]:
-    return (json.loads(line) for line in text)
+    """By pydantic's parser: of a large capture there are many, and the standard library's takes thrice as long."""
+    return map(from_json, text)
 
 
 def typical(requests: Iterable[Events]) -> dict[str, float]:
