@@ -141,3 +141,31 @@ async def test_a_ring_takes_packets_to_the_end_and_keeps_the_last(tmp_path: Path
     assert 0 < seen["trace-0"]["requests"] < 600
     for pcap in (tmp_path / "many").glob("artifacts/*/*.pcap"):
         assert 1_000_000 < pcap.stat().st_size <= 3 * 2**20
+
+
+STREAM = """
+name = "stream"
+[factors]
+environment = ["host"]
+[observe]
+capture = { snap = 96 }
+[[workloads]]
+name = "stream"
+kind = "iperf3"
+duration = "1s"
+warmup = "0s"
+[design]
+blocks = 1
+"""
+
+
+async def test_a_stream_is_told_by_the_mib(tmp_path: Path) -> None:
+    (record,) = await laboratory.study(tmp_path / "run", STREAM)
+    assert record.status == "ok", record.reason
+    told = record.observers["capture"]["trace-0"]
+    assert told["requests"] == 0
+    # What iperf3 says that it moved, and what it says of that to its other end.
+    assert told["payload"] == pytest.approx(record.responses["transfer"].value, rel=0.1)
+    # Segments of 64 KiB at most leave; each is a packet of its own in both captures.
+    assert 16 <= told["segments_per_mib"] < 1000
+    assert told["segments_per_mib"] + told["acks_per_mib"] == pytest.approx(told["packets_per_mib"], rel=0.05)

@@ -2,10 +2,13 @@
 
 import json
 from itertools import pairwise
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from nearmetal.analysis.traits import TRAITS
+from nearmetal.model import TrialRecord
 from nearmetal.observers import _capture_counters
 from nearmetal.report import palette
 from nearmetal.report.charts.ladder import WORDS, spread
@@ -15,7 +18,7 @@ from nearmetal.report.charts.text import measured
 from nearmetal.trace import events, page
 from nearmetal.trace.chosen import Chosen
 from nearmetal.trace.events import Clocks
-from nearmetal.trace.figures import figures
+from nearmetal.trace.figures import MIB, figures
 from nearmetal.trace.ladder import heading, ladder
 from nearmetal.trace.summary import summary
 
@@ -78,6 +81,26 @@ def test_a_capture_without_requests_has_no_figures_of_each() -> None:
     none = {key: {**one, "count": 0, "median": None} for key, one in DOCUMENT["each_request"].items()}
     told = figures({**DOCUMENT, "requests": 0, "each_request": none, "joined": None})
     assert told == {"requests": 0, "retransmitted": 0, "spurious": 0, "reordered": 0, "duplicates": 0}
+
+
+def test_a_stream_is_told_by_what_each_mib_took() -> None:
+    sides = {"client": 3 * MIB, "server": MIB}
+    stream = {side: {**DOCUMENT[side], "payload_bytes": payload} for side, payload in sides.items()}
+    told = figures({**DOCUMENT, **stream, "requests": 0})
+    assert told["payload"] == 4 * MIB
+    # 55 packets of the client's and 53 of the server's.
+    assert told["packets_per_mib"] == 27
+    assert told["acks_per_mib"] == (DOCUMENT["client"]["acks"] + DOCUMENT["server"]["acks"]) / 4
+    assert told["segments_per_mib"] + told["acks_per_mib"] <= told["packets_per_mib"]
+
+
+def test_streams_of_several_clients_are_one() -> None:
+    heavy = {"requests": 0, "payload": 3 * MIB, "packets_per_mib": 20.0, "retransmitted": 6}
+    light = {"requests": 0, "payload": MIB, "packets_per_mib": 40.0, "retransmitted": 2}
+    record = SimpleNamespace(observers={"capture": {"trace-0": heavy, "trace-1": light}}, responses={})
+    traits = {trait.name: trait.of(cast(TrialRecord, record)) for trait in TRAITS}
+    found = {name: value for name, value in traits.items() if value is not None}
+    assert found == {"stream_packets": 25, "stream_retransmitted": 2}
 
 
 def test_the_servers_clock_is_set_to_the_clients() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nearmetal.model import TrialRecord
+from nearmetal.trace.figures import MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,32 @@ def _places(record: TrialRecord, observer: str, prefix: str) -> list[Mapping[str
 
 def _traces(record: TrialRecord) -> list[Mapping[str, Any]]:
     return [one for one in _places(record, "capture", "trace-") if one.get("requests")]
+
+
+def _streams(record: TrialRecord) -> list[Mapping[str, Any]]:
+    """Captures that hold no requests, but bytes."""
+    return [one for one in _places(record, "capture", "trace-") if one.get("payload")]
+
+
+def _of_stream(name: str) -> Callable[[TrialRecord], float | None]:
+    """Of all clients together, for each MiB; they tell it so."""
+
+    def of(record: TrialRecord) -> float | None:
+        told = [one for one in _streams(record) if name in one]
+        payload = sum(one["payload"] for one in told)
+        return sum(one[name] * one["payload"] for one in told) / payload if told else None
+
+    return of
+
+
+def _spread(name: str) -> Callable[[TrialRecord], float | None]:
+    """A count of the whole trial, for each MiB."""
+
+    def of(record: TrialRecord) -> float | None:
+        told = [one for one in _streams(record) if name in one]
+        return sum(one[name] for one in told) * MIB / sum(one["payload"] for one in told) if told else None
+
+    return of
 
 
 def _of_trace(name: str) -> Callable[[TrialRecord], float | None]:
@@ -194,6 +221,14 @@ TRAITS = (
         _counted("client-", "TCPOFOQueue"),
         _SELDOM,
     ),
+    Trait("stream_packets", "packets for each MiB", "", _of_stream("packets_per_mib")),
+    Trait("stream_segments", "segments for each MiB", "", _of_stream("segments_per_mib")),
+    Trait("stream_super_segments", "super-segments for each MiB", "", _of_stream("coalesced_per_mib"), _SELDOM),
+    Trait("stream_acks", "bare ACKs for each MiB", "", _of_stream("acks_per_mib"), _SELDOM),
+    Trait("stream_retransmitted", "segments sent again for each MiB", "", _spread("retransmitted"), _SELDOM),
+    Trait("stream_lost", "segments lost between both ends for each MiB", "", _spread("lost"), _SELDOM),
+    Trait("stream_reordered", "segments that came late for each MiB", "", _spread("reordered"), _SELDOM),
+    Trait("stream_overtaken", "packets overtaken between both ends for each MiB", "", _spread("overtaken"), _SELDOM),
     Trait("network", "time of a request on the way, there and back", "s", _of_trace("network")),
     Trait("server", "time of a request in the server", "s", _of_trace("server")),
     Trait("transfer", "time in which a reply comes in", "s", _of_trace("transfer")),
@@ -213,7 +248,7 @@ TRAITS = (
     Trait("steal", "share of the time of the server's CPUs that was stolen", "share", _share("steal"), _SOME_TIME),
     Trait("clock", "how far the clocks of both ends are apart", "s", _clocks_apart, _CLOSE),
     Trait("idle", "share of the time of the server's CPUs that was idle", "share", _share("idle"), _SOME_TIME),
-    Trait("cpu_per_event", "CPU time of the host for each request", "s", _response("cpu_per_event")),
+    Trait("cpu_per_event", "CPU time of the host for each event", "s", _response("cpu_per_event")),
 )
 """In the order in which they are told when nothing else tells them apart."""
 
@@ -231,6 +266,14 @@ OF_PACKETS = frozenset(
         "reordered",
         "overtaken",
         "out_of_order",
+        "stream_packets",
+        "stream_segments",
+        "stream_super_segments",
+        "stream_acks",
+        "stream_retransmitted",
+        "stream_lost",
+        "stream_reordered",
+        "stream_overtaken",
     }
 )
 """What captures, and kernels beside them, tell of packets."""

@@ -6,6 +6,8 @@ from typing import Any
 PHASES = ("connect", "send", "wait", "transfer", "total")
 BETWEEN = ("network", "server")
 """Phases that it takes both ends to tell apart."""
+MIB = 2**20
+"""Bytes."""
 
 
 def figures(document: Mapping[str, Any]) -> dict[str, float | int]:
@@ -25,6 +27,8 @@ def figures(document: Mapping[str, Any]) -> dict[str, float | int]:
             each["writes"] = server["writes"]["apart"] + server["writes"]["joined"]
             told["write_size"] = server["writes"]["size"]
         told |= {name: round(count / requests, 4) for name, count in each.items()}
+    else:
+        told |= _of_a_stream(client, server)
     told |= {name: client[name] + server[name] for name in ("retransmitted", "spurious", "reordered", "duplicates")}
     told |= _medians(document["each_request"], PHASES)
     joined = document["joined"]
@@ -41,6 +45,16 @@ def figures(document: Mapping[str, Any]) -> dict[str, float | int]:
         told["overtaken"] = sum(way["reordered"] + way["reordered_bare"] for way in (joined["there"], joined["back"]))
         told |= _medians(joined["each_request"], BETWEEN)
     return told
+
+
+def _of_a_stream(client: Mapping[str, Any], server: Mapping[str, Any]) -> dict[str, float | int]:
+    """Where there are no requests to share it out to, what it took to carry a MiB, both ways. Nothing of less than one."""
+    payload = client["payload_bytes"] + server["payload_bytes"]
+    if payload < MIB:
+        return {}
+    names = ("packets", "segments", "acks", "coalesced")
+    each = {f"{name}_per_mib": (client[name] + server[name]) * MIB / payload for name in names}
+    return {"payload": payload, **{name: round(value, 4) for name, value in each.items()}}
 
 
 def _crossing(way: Mapping[str, int], left_joined: int, arrived_joined: int) -> tuple[int, int]:
