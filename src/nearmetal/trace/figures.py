@@ -48,7 +48,7 @@ def figures(document: Mapping[str, Any]) -> dict[str, float | int]:
 
 
 def _of_a_stream(client: Mapping[str, Any], server: Mapping[str, Any]) -> dict[str, float | int]:
-    """Where there are no requests to share it out to, what it took to carry a MiB, both ways. Nothing of less than one."""
+    """Where there are no requests to share it out to, what a MiB took, both ways. Nothing of less than one."""
     payload = client["payload_bytes"] + server["payload_bytes"]
     if payload < MIB:
         return {}
