@@ -101,7 +101,7 @@ impl Analysis {
             (Some(Usual { segment, .. }), Some(connection)) => {
                 connection.take_whole(from, &segment, &mut self.shapes, &mut self.finished);
             }
-            _ => drop(self.take(&dissect(&packet))),
+            _ => self.unusual(packet),
         }
     }
 

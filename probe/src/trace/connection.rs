@@ -333,9 +333,7 @@ impl Connection {
                 way.write.lose_track();
             }
         }
-        while let Some(oldest) = self.exchanges.give_up() {
-            self.finish(oldest, finished);
-        }
+        while self.give_up_oldest(finished) {}
         self.exchanges.forget();
         self.look_ahead();
     }

@@ -130,12 +130,13 @@ pub struct Exchanges {
 const MOST_WAITING: usize = 256;
 
 impl Exchanges {
-    /// A request begins. Gives the oldest exchange, when too many wait.
-    pub fn ask(&mut self, start: u64, time: Time) -> Option<Exchange> {
-        let given_up = match self.queue.len() {
-            MOST_WAITING.. => self.give_up(),
-            _ => None,
-        };
+    /// Whether too many wait for another one to be added.
+    pub fn are_full(&self) -> bool {
+        self.queue.len() >= MOST_WAITING
+    }
+
+    /// A request begins.
+    pub fn ask(&mut self, start: u64, time: Time) {
         let is_pipelined = self
             .queue
             .iter()
@@ -144,7 +145,6 @@ impl Exchanges {
         let exchange = self.another();
         exchange.is_pipelined = is_pipelined;
         begin(&mut exchange.request, start, time);
-        given_up
     }
 
     fn another(&mut self) -> &mut Exchange {
@@ -160,11 +160,10 @@ impl Exchanges {
         &mut self.queue[last]
     }
 
-    /// The oldest exchange, whose response may be still to come.
-    pub fn give_up(&mut self) -> Option<Exchange> {
-        let given_up = self.pop()?;
-        self.owed += u32::from(given_up.is_asked() && given_up.response.first.is_none());
-        Some(given_up)
+    /// The oldest exchange is given up: its response may be still to come.
+    pub fn give_up_oldest(&mut self) {
+        let is_owed = |oldest: &Exchange| oldest.is_asked() && oldest.response.first.is_none();
+        self.owed += u32::from(self.queue.first().is_some_and(is_owed));
     }
 
     /// The response to the oldest request without one begins.
@@ -316,17 +315,26 @@ impl Exchanges {
         is_complete && (self.queue.len() > 1 || is_ending())
     }
 
-    /// The oldest exchange, done or not.
-    pub fn pop(&mut self) -> Option<Exchange> {
-        if self.queue.is_empty() {
-            return None;
-        }
-        let mut oldest = self.queue.remove(0);
+    pub fn oldest(&self) -> Option<&Exchange> {
+        self.queue.first()
+    }
+
+    /// Nothing more comes of the oldest exchange, done or not: what was seen of its messages ends here at the latest.
+    pub fn close_oldest(&mut self, request_edge: u64, response_edge: u64) {
+        let Some(oldest) = self.queue.first_mut() else {
+            return;
+        };
+        oldest.request.end_at_least(request_edge);
+        oldest.response.end_at_least(response_edge);
         // A response whose head was cut shows its end by the next one: now it is known whether this was asked before it.
         oldest.is_pipelined |=
             oldest.request.first.is_some() && oldest.request.first < self.answered;
         self.answered = self.answered.max(oldest.response.last);
-        Some(oldest)
+    }
+
+    /// The oldest exchange is told.
+    pub fn drop_oldest(&mut self) {
+        self.queue.drain(..self.queue.len().min(1));
     }
 }
 

@@ -24,7 +24,8 @@ pub struct Finished {
 }
 
 impl Finished {
-    pub fn new(connection: &Connection, exchange: Exchange) -> Finished {
+    #[inline]
+    pub fn new(connection: &Connection, exchange: &Exchange) -> Finished {
         let stream = |end| &connection.ways.get(end).stream;
         let (client, server) = (connection.client, connection.client.other());
         Finished {
@@ -35,7 +36,7 @@ impl Finished {
             mss: connection.mss(),
             sequence: stream(client).sequence(exchange.request.start),
             response_sequence: stream(server).sequence(exchange.response.start),
-            exchange,
+            exchange: exchange.clone(),
         }
     }
 

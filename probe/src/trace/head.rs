@@ -27,6 +27,37 @@ impl Method {
         Method(bytes)
     }
 
+    /// The word that a request begins with; nothing where its end was not captured.
+    #[inline]
+    fn of(request: &[u8]) -> Method {
+        let short = request.first_chunk().and_then(Method::within);
+        short.unwrap_or_else(|| Method::long(request))
+    }
+
+    /// The same if it ends within the first bytes, which are compared all at once.
+    #[inline]
+    fn within(first: &[u8; 8]) -> Option<Method> {
+        const EACH: u64 = u64::MAX / 0xff;
+        const HIGHEST: u64 = EACH << 7;
+        let word = u64::from_le_bytes(*first);
+        // Of what is 0 where a space is, the highest bits of such bytes; the lowest one of these is true.
+        let others = word ^ (EACH * u64::from(b' '));
+        let spaces = others.wrapping_sub(EACH) & !others & HIGHEST;
+        let before = (spaces & spaces.wrapping_neg()).checked_sub(1)? >> 7;
+        let name = word & before;
+        let is_ascii = name & HIGHEST == 0;
+        Some(Method(if is_ascii { name } else { 0 }.to_le_bytes()))
+    }
+
+    fn long(request: &[u8]) -> Method {
+        let end = request.iter().position(|byte| *byte == b' ');
+        let name = request.get(..end.unwrap_or_default()).unwrap_or_default();
+        match name.is_ascii() {
+            true => Method::new(name),
+            false => Method::default(),
+        }
+    }
+
     pub fn name(&self) -> &str {
         let length = self.0.iter().position(|byte| *byte == 0).unwrap_or(8);
         let name = self.0.get(..length).unwrap_or_default();
@@ -63,6 +94,7 @@ pub const LONGEST: usize = 64 << 10;
 const MOST_HEADERS: usize = 128;
 
 /// Whether a message may begin with these bytes: a method and a target, or a version.
+#[inline]
 pub fn may_begin(kind: Kind, bytes: &[u8]) -> bool {
     match kind {
         Kind::Response => {
@@ -73,21 +105,26 @@ pub fn may_begin(kind: Kind, bytes: &[u8]) -> bool {
             }
         }
         Kind::Request => {
-            const LONGEST_METHOD: usize = 17;
-            let method = bytes
-                .iter()
-                .take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-');
-            let length = method.count();
-            match bytes.get(length) {
-                None => (1..=LONGEST_METHOD).contains(&length),
-                Some(b' ') => {
-                    let (method, target) = bytes.split_at(length);
-                    (3..=LONGEST_METHOD).contains(&length)
-                        && may_be_target(method, target.get(1..).unwrap_or_default())
-                }
-                Some(_) => false,
-            }
+            // As most do.
+            bytes.starts_with(b"GET /") || bytes.starts_with(b"POST /") || may_begin_request(bytes)
         }
+    }
+}
+
+fn may_begin_request(bytes: &[u8]) -> bool {
+    const LONGEST_METHOD: usize = 17;
+    let method = bytes
+        .iter()
+        .take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-');
+    let length = method.count();
+    match bytes.get(length) {
+        None => (1..=LONGEST_METHOD).contains(&length),
+        Some(b' ') => {
+            let (method, target) = bytes.split_at(length);
+            (3..=LONGEST_METHOD).contains(&length)
+                && may_be_target(method, target.get(1..).unwrap_or_default())
+        }
+        Some(_) => false,
     }
 }
 
@@ -110,9 +147,23 @@ fn may_be_target(method: &[u8], target: &[u8]) -> bool {
 
 /// Whether an empty line is among these bytes, which ends a head.
 pub fn may_end(bytes: &[u8]) -> bool {
-    let pairs = bytes.iter().zip(bytes.get(1..).unwrap_or_default());
+    const AT_ONCE: usize = 16;
+    let Some(last) = bytes.last_chunk::<{ AT_ONCE + 1 }>() else {
+        return any_ends(bytes, bytes.get(1..).unwrap_or_default());
+    };
+    let [_, next @ ..] = last;
+    let ones = bytes.chunks_exact(AT_ONCE);
+    let nexts = bytes.get(1..).unwrap_or_default().chunks_exact(AT_ONCE);
+    let mut chunks = ones.zip(nexts);
+    // The last chunk lies over the one before, so that all are of a length that is compared at once.
+    any_ends(last, next) || chunks.any(|(ones, nexts)| any_ends(ones, nexts))
+}
+
+/// Whether one of these line feeds is followed by an empty line's first byte.
+#[inline(always)]
+fn any_ends(ones: &[u8], nexts: &[u8]) -> bool {
     // To its end, for then the compiler compares many at once.
-    pairs.fold(false, |found, (one, next)| {
+    ones.iter().zip(nexts).fold(false, |found, (one, next)| {
         found | ((*one == b'\n') & ((*next == b'\r') | (*next == b'\n')))
     })
 }
@@ -177,13 +228,7 @@ pub fn cut(kind: Kind, bytes: &[u8]) -> Head {
     };
     let mut head = NOTHING;
     match kind {
-        Kind::Request => {
-            let end = bytes.iter().position(|byte| *byte == b' ');
-            let name = bytes.get(..end.unwrap_or_default()).unwrap_or_default();
-            if name.is_ascii() {
-                head.method = Method::new(name);
-            }
-        }
+        Kind::Request => head.method = Method::of(bytes),
         Kind::Response => head.status = bytes.get(9..12).and_then(number).unwrap_or_default(),
     }
     head

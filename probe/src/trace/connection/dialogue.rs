@@ -2,7 +2,6 @@
 
 use super::{Connection, TLS};
 use crate::trace::capture::Time;
-use crate::trace::exchange::Exchange;
 use crate::trace::finished::Finished;
 use crate::trace::head::{self, Body, Head, Kind};
 use crate::trace::key::End;
@@ -75,9 +74,10 @@ impl Connection {
         }
         match kind {
             Kind::Request => {
-                if let Some(given_up) = self.exchanges.ask(at, time) {
-                    self.finish(given_up, finished);
+                if self.exchanges.are_full() {
+                    self.give_up_oldest(finished);
                 }
+                self.exchanges.ask(at, time);
             }
             Kind::Response => self.exchanges.answer(at, time),
         }
@@ -180,18 +180,20 @@ impl Connection {
 
     /// Tell the oldest exchange, done or not: false if there is none.
     pub(super) fn tell_oldest(&mut self, finished: &mut Vec<Finished>) -> bool {
-        let Some(oldest) = self.exchanges.pop() else {
+        let edge = |end| self.ways.get(end).stream.edge();
+        let (client, server) = (self.client, self.client.other());
+        self.exchanges.close_oldest(edge(client), edge(server));
+        let Some(oldest) = self.exchanges.oldest() else {
             return false;
         };
-        self.finish(oldest, finished);
+        finished.push(Finished::new(self, oldest));
+        self.exchanges.drop_oldest();
         true
     }
 
-    pub(super) fn finish(&self, mut exchange: Exchange, finished: &mut Vec<Finished>) {
-        for from in [End::Low, End::High] {
-            let message = exchange.message(self.kind(from));
-            message.end_at_least(self.ways.get(from).stream.edge());
-        }
-        finished.push(Finished::new(self, exchange));
+    /// Tell the oldest exchange although its response may be still to come: false if there is none.
+    pub(super) fn give_up_oldest(&mut self, finished: &mut Vec<Finished>) -> bool {
+        self.exchanges.give_up_oldest();
+        self.tell_oldest(finished)
     }
 }
