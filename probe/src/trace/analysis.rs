@@ -97,11 +97,11 @@ impl Analysis {
     #[inline(never)]
     fn stop_at(&mut self, place: usize, from: End, packet: Packet) {
         let usual = usual::read(&packet).filter(|usual| !usual.segment.has(tcp::SYN));
-        match (usual, self.table.get(place)) {
-            (Some(Usual { segment, .. }), Some(connection)) => {
-                connection.take_whole(from, &segment, &mut self.shapes, &mut self.finished);
-            }
-            _ => self.unusual(packet),
+        let Some(Usual { segment, .. }) = usual else {
+            return self.unusual(packet);
+        };
+        if let Some(connection) = self.table.get(place) {
+            connection.take_stopped(from, &segment, &mut self.shapes, &mut self.finished);
         }
     }
 

@@ -14,6 +14,7 @@ use super::writes::LastWrite;
 use stride::{Bare, Stride};
 
 mod dialogue;
+mod next;
 mod payload;
 mod stride;
 
@@ -179,11 +180,43 @@ impl Connection {
         shapes: &mut Shapes,
         finished: &mut Vec<Finished>,
     ) {
+        self.take_stopped(from, segment, shapes, finished);
+    }
+
+    /// The same in line, for where a segment is not worth being written down.
+    #[inline(always)]
+    pub fn take_stopped(
+        &mut self,
+        from: End,
+        segment: &Segment,
+        shapes: &mut Shapes,
+        finished: &mut Vec<Finished>,
+    ) {
         self.last_seen = segment.time;
         self.catch_up();
         let way = self.ways.of(from);
         way.counts.packets += 1;
         way.counts.bytes += u64::from(segment.length);
+        if !self.is_next(from, segment) {
+            let written_down = *segment;
+            return self.take_other(from, &written_down, shapes, finished);
+        }
+        // Told apart here, each is compiled for itself: kinds matter all along the way.
+        match self.kind(from) {
+            Kind::Request => self.take_next(from, Kind::Request, segment, shapes, finished),
+            Kind::Response => self.take_next(from, Kind::Response, segment, shapes, finished),
+        }
+    }
+
+    /// Take a segment in that may be anything.
+    #[inline(never)]
+    fn take_other(
+        &mut self,
+        from: End,
+        segment: &Segment,
+        shapes: &mut Shapes,
+        finished: &mut Vec<Finished>,
+    ) {
         if segment.has(tcp::SYN) {
             self.synchronise(from, segment);
         }

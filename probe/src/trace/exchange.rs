@@ -49,6 +49,7 @@ impl Tally {
         }
     }
 
+    #[inline]
     pub fn add(&mut self, more: &Tally) {
         self.segments = self.segments.saturating_add(more.segments);
         self.retransmitted = self.retransmitted.saturating_add(more.retransmitted);
@@ -136,6 +137,7 @@ impl Exchanges {
     }
 
     /// A request begins.
+    #[inline]
     pub fn ask(&mut self, start: u64, time: Time) {
         let is_pipelined = self
             .queue
@@ -147,6 +149,7 @@ impl Exchanges {
         begin(&mut exchange.request, start, time);
     }
 
+    #[inline]
     fn another(&mut self) -> &mut Exchange {
         if self.queue.capacity() == 0 {
             self.queue.reserve_exact(1);
@@ -167,6 +170,7 @@ impl Exchanges {
     }
 
     /// The response to the oldest request without one begins.
+    #[inline]
     pub fn answer(&mut self, start: u64, time: Time) {
         if self.owed > 0 {
             self.owed -= 1;
@@ -186,6 +190,7 @@ impl Exchanges {
     }
 
     /// The exchange whose request or response is the last that has begun.
+    #[inline]
     pub fn current(&mut self, kind: Kind) -> Option<&mut Exchange> {
         self.queue.iter_mut().rev().find(|exchange| match kind {
             Kind::Request => exchange.is_asked(),
@@ -212,6 +217,7 @@ impl Exchanges {
     /// Asked when a message begins: whether the responses to those that wait were among what the capture missed. A client
     /// that waits for each response would not ask again otherwise; nor would the server answer another request, that was
     /// missed too. Of a client that does not wait, nothing can be said.
+    #[inline]
     pub fn are_lost(&mut self, kind: Kind) -> bool {
         let asked_again = kind == Kind::Request || self.missed_request;
         if !asked_again {
@@ -239,6 +245,7 @@ impl Exchanges {
     }
 
     /// A message whose end only shows by what follows goes on up to here.
+    #[inline]
     pub fn extend(&mut self, kind: Kind, end: u64, time: Time) {
         let Some(exchange) = self.current(kind) else {
             return;
@@ -275,6 +282,7 @@ impl Exchanges {
     }
 
     /// The messages that have bytes of `start..end`.
+    #[inline]
     pub fn with(&mut self, kind: Kind, start: u64, end: u64) -> impl Iterator<Item = &mut Tally> {
         let messages = self
             .queue
@@ -286,6 +294,7 @@ impl Exchanges {
     }
 
     /// Account for what came of these bytes.
+    #[inline]
     pub fn add(&mut self, kind: Kind, (start, end): (u64, u64), tally: &Tally) {
         for message in self.with(kind, start, end) {
             message.add(tally);

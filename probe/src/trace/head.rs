@@ -28,14 +28,14 @@ impl Method {
     }
 
     /// The word that a request begins with; nothing where its end was not captured.
-    #[inline]
+    #[inline(always)]
     fn of(request: &[u8]) -> Method {
         let short = request.first_chunk().and_then(Method::within);
         short.unwrap_or_else(|| Method::long(request))
     }
 
     /// The same if it ends within the first bytes, which are compared all at once.
-    #[inline]
+    #[inline(always)]
     fn within(first: &[u8; 8]) -> Option<Method> {
         const EACH: u64 = u64::MAX / 0xff;
         const HIGHEST: u64 = EACH << 7;
@@ -49,6 +49,7 @@ impl Method {
         Some(Method(if is_ascii { name } else { 0 }.to_le_bytes()))
     }
 
+    #[cold]
     fn long(request: &[u8]) -> Method {
         let end = request.iter().position(|byte| *byte == b' ');
         let name = request.get(..end.unwrap_or_default()).unwrap_or_default();
@@ -89,12 +90,21 @@ pub enum Kind {
     Response,
 }
 
+impl Kind {
+    pub fn other(self) -> Kind {
+        match self {
+            Kind::Request => Kind::Response,
+            Kind::Response => Kind::Request,
+        }
+    }
+}
+
 /// Heads longer than this are none.
 pub const LONGEST: usize = 64 << 10;
 const MOST_HEADERS: usize = 128;
 
 /// Whether a message may begin with these bytes: a method and a target, or a version.
-#[inline]
+#[inline(always)]
 pub fn may_begin(kind: Kind, bytes: &[u8]) -> bool {
     match kind {
         Kind::Response => {
@@ -146,6 +156,7 @@ fn may_be_target(method: &[u8], target: &[u8]) -> bool {
 }
 
 /// Whether an empty line is among these bytes, which ends a head.
+#[inline]
 pub fn may_end(bytes: &[u8]) -> bool {
     const AT_ONCE: usize = 16;
     let Some(last) = bytes.last_chunk::<{ AT_ONCE + 1 }>() else {
@@ -169,6 +180,7 @@ fn any_ends(ones: &[u8], nexts: &[u8]) -> bool {
 }
 
 /// Read a head. None while its end is missing; an error when it is none.
+#[inline(never)]
 pub fn whole(kind: Kind, bytes: &[u8]) -> Result<Option<Head>, NoHead> {
     // Only what is written is read of these: filling them all would take longer than reading a head.
     let mut headers = [const { MaybeUninit::<Header>::uninit() }; MOST_HEADERS];
@@ -219,6 +231,7 @@ fn head(
 }
 
 /// Read what was captured of a head.
+#[inline(always)]
 pub fn cut(kind: Kind, bytes: &[u8]) -> Head {
     const NOTHING: Head = Head {
         method: Method([0; 8]),

@@ -6,11 +6,7 @@ use crate::load::chunked::Chunks;
 /// What was found in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// A message begins with the next byte.
-    Begun,
-    /// One ended with the byte before, and the next one begins.
-    Next,
-    /// Its head, or what was captured of it, ends here. Say by [`Reader::enter`] how its content ends.
+    /// A message's head, or what was captured of it, ends here. Say by [`Reader::enter`] how its content ends.
     Head(Head),
     /// The message ended with the byte before.
     Ended,
@@ -53,13 +49,17 @@ pub struct Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
-    fn after(self, count: u64) -> Piece<'a> {
+    /// Whether less of it was captured than there was.
+    fn is_cut(&self) -> bool {
+        (self.bytes.len() as u64) < self.length
+    }
+
+    #[inline]
+    pub fn pass(&mut self, count: u64) {
         let skipped = usize::try_from(count).unwrap_or(usize::MAX);
-        Piece {
-            bytes: self.bytes.get(skipped..).unwrap_or_default(),
-            length: self.length.saturating_sub(count),
-            begins: self.begins && count == 0,
-        }
+        self.bytes = self.bytes.get(skipped..).unwrap_or_default();
+        self.length = self.length.saturating_sub(count);
+        self.begins &= count == 0;
     }
 }
 
@@ -126,6 +126,7 @@ impl Reader {
     }
 
     /// How many bytes may follow in which nothing is found, and with which byte a segment may yet begin something.
+    #[inline(always)]
     pub fn passable(&self, kind: Kind) -> (u64, Option<u8>) {
         match (&self.state, kind) {
             (State::Sized(remaining), _) => (remaining.saturating_sub(1), None),
@@ -147,10 +148,62 @@ impl Reader {
         }
     }
 
-    /// Read on until something is found: how many bytes were passed, and what it was.
+    /// Whether a message begins with the next byte. If the one before [is open](Reader::is_open), it ends there.
+    #[inline(always)]
+    pub fn begins(&self, kind: Kind, piece: &Piece) -> bool {
+        let may_begin = match self.state {
+            State::Idle => true,
+            State::Lost => piece.begins && piece.bytes.len() > 3,
+            State::Cut => piece.begins,
+            _ => false,
+        };
+        may_begin && head::may_begin(kind, piece.bytes)
+    }
+
+    /// Whether a message begins with it of whose head the end was not captured.
+    #[inline(always)]
+    pub fn begins_cut(&self, kind: Kind, piece: &Piece) -> bool {
+        piece.is_cut() && self.begins(kind, piece) && !head::may_end(piece.bytes)
+    }
+
+    /// A message begins with such a piece: as much of its head as is there.
+    #[inline(always)]
+    pub fn begin_cut(&mut self, kind: Kind, piece: &Piece) -> Head {
+        self.messages = self.messages.saturating_add(1);
+        self.state = State::Cut;
+        head::cut(kind, piece.bytes)
+    }
+
+    /// A message begins with it: how many bytes are passed to read its head, and that once it is all there, or cut.
+    pub fn begin(&mut self, kind: Kind, piece: &Piece) -> (u64, Option<Head>) {
+        let read = match piece.is_cut() && !head::may_end(piece.bytes) {
+            true => Ok(None),
+            false => head::whole(kind, piece.bytes),
+        };
+        let (state, passed, head) = match read {
+            Ok(Some(head)) => {
+                let length = head.length.unwrap_or_default();
+                (State::Cut, length as u64, Some(head))
+            }
+            Ok(None) if !piece.is_cut() && piece.bytes.len() < head::LONGEST => {
+                let mut pieces = Vec::new();
+                pieces.extend_from_slice(piece.bytes);
+                (State::Head(pieces), piece.length, None)
+            }
+            _ => {
+                let head = head::cut(kind, piece.bytes);
+                (State::Cut, piece.length, Some(head))
+            }
+        };
+        self.messages = self.messages.saturating_add(1);
+        self.state = state;
+        (passed, head)
+    }
+
+    /// Read on elsewhere, until something is found: how many bytes were passed, and what it was.
     #[inline]
-    pub fn read(&mut self, kind: Kind, piece: &mut Piece) -> (u64, Option<Found>) {
-        let (passed, found) = match &mut self.state {
+    pub fn read_on(&mut self, kind: Kind, piece: &Piece) -> (u64, Option<Found>) {
+        match &mut self.state {
             State::Sized(remaining) => {
                 let taken = piece.length.min(*remaining);
                 *remaining -= taken;
@@ -163,32 +216,16 @@ impl Reader {
                 }
             }
             _ => self.read_slowly(kind, *piece),
-        };
-        *piece = piece.after(passed);
-        (passed, found)
+        }
     }
 
     fn read_slowly(&mut self, kind: Kind, piece: Piece) -> (u64, Option<Found>) {
         match &mut self.state {
-            State::Idle if head::may_begin(kind, piece.bytes) => {
-                self.begin();
-                (0, Some(Found::Begun))
-            }
             // An empty line between messages is allowed for (RFC 9112, section 2.2).
             State::Idle if piece.bytes.starts_with(b"\r\n") => (2, None),
             State::Idle => {
                 self.state = State::Lost;
                 (0, None)
-            }
-            State::Lost
-                if piece.begins && head::may_begin(kind, piece.bytes) && piece.bytes.len() > 3 =>
-            {
-                self.begin();
-                (0, Some(Found::Begun))
-            }
-            State::Cut if piece.begins && head::may_begin(kind, piece.bytes) => {
-                self.begin();
-                (0, Some(Found::Next))
             }
             State::Head(_) => self.read_head(kind, piece),
             State::Chunked(chunks) => match read_chunks(chunks, piece) {
@@ -210,49 +247,43 @@ impl Reader {
         }
     }
 
-    fn begin(&mut self) {
-        self.messages = self.messages.saturating_add(1);
-        self.state = State::Head(Vec::new());
-    }
-
+    /// A head goes on that came in part.
     fn read_head(&mut self, kind: Kind, piece: Piece) -> (u64, Option<Found>) {
         let State::Head(pieces) = &mut self.state else {
             return (0, None);
         };
         let before = pieces.len();
-        let is_cut = (piece.bytes.len() as u64) < piece.length;
-        let read = if before > 0 {
-            pieces.extend_from_slice(piece.bytes);
-            head::whole(kind, pieces)
-        } else if is_cut && !head::may_end(piece.bytes) {
-            Ok(None)
-        } else {
-            head::whole(kind, piece.bytes)
-        };
-        match read {
+        pieces.extend_from_slice(piece.bytes);
+        let (passed, head) = match head::whole(kind, pieces) {
             Ok(Some(head)) => {
                 let length = head.length.unwrap_or_default().saturating_sub(before);
-                self.state = State::Cut;
-                (length as u64, Some(Found::Head(head)))
+                (length as u64, head)
             }
-            Ok(None) if !is_cut && before + piece.bytes.len() < head::LONGEST => {
-                if before == 0 {
-                    pieces.extend_from_slice(piece.bytes);
-                }
-                (piece.length, None)
+            Ok(None) if !piece.is_cut() && pieces.len() < head::LONGEST => {
+                return (piece.length, None);
             }
-            _ => {
-                let head = match before {
-                    0 => head::cut(kind, piece.bytes),
-                    _ => head::cut(kind, pieces),
-                };
-                self.state = State::Cut;
-                (piece.length, Some(Found::Head(head)))
+            _ => (piece.length, head::cut(kind, pieces)),
+        };
+        self.state = State::Cut;
+        (passed, Some(Found::Head(head)))
+    }
+
+    /// Read on until something is found, be it where a message begins.
+    #[cfg(any(test, fuzzing))]
+    pub fn read(&mut self, kind: Kind, piece: &mut Piece) -> (u64, Option<Found>) {
+        let (passed, found) = match self.begins(kind, piece) {
+            true => {
+                let (passed, head) = self.begin(kind, piece);
+                (passed, head.map(Found::Head))
             }
-        }
+            false => self.read_on(kind, piece),
+        };
+        piece.pass(passed);
+        (passed, found)
     }
 
     /// After a head: how its message goes on. What ends at once is found by this.
+    #[inline(always)]
     pub fn enter(&mut self, body: Option<Body>) -> Option<Found> {
         self.state = match body {
             Some(Body::None | Body::Sized(0)) => State::Idle,

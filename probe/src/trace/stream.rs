@@ -129,28 +129,34 @@ impl Stream {
     }
 
     /// A segment with payload. Nothing but its place is looked at.
-    #[inline]
     pub fn place(&mut self, segment: &Segment) -> Placed {
         if !self.known {
             self.begin(segment.sequence);
         }
+        if self.goes_on_with(segment) {
+            return self.place_next(segment);
+        }
         let start = self.offset(segment.sequence);
         let end = start.wrapping_add(u64::from(segment.length));
-        let placed = if start == self.edge && self.ahead.is_empty() {
-            self.edge = end;
-            self.top = end;
-            Placed {
-                sight: Sight::New,
-                start,
-                end,
-                fresh: true,
-                spurious: false,
-            }
-        } else {
-            self.place_elsewhere(segment, start, end)
-        };
+        let placed = self.place_elsewhere(segment, start, end);
         self.remember(segment);
         placed
+    }
+
+    /// The same of a segment with which the stream goes on.
+    #[inline(always)]
+    pub fn place_next(&mut self, segment: &Segment) -> Placed {
+        let start = self.edge;
+        let end = start.wrapping_add(u64::from(segment.length));
+        (self.edge, self.top) = (end, end);
+        self.remember(segment);
+        Placed {
+            sight: Sight::New,
+            start,
+            end,
+            fresh: true,
+            spurious: false,
+        }
     }
 
     /// Bytes came in order, and bytes were acknowledged of those that are there.

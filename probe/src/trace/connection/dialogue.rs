@@ -11,35 +11,80 @@ use crate::trace::writes::Heads;
 
 impl Connection {
     /// Read bytes in order: where messages begin and end.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(
         &mut self,
         from: End,
+        kind: Kind,
+        at: u64,
+        piece: Piece,
+        time: Time,
+        finished: &mut Vec<Finished>,
+    ) -> Heads {
+        let reader = &self.ways.get(from).reader;
+        match reader.begins_cut(kind, &piece) {
+            true => self.read_cut_head(from, kind, at, piece, time, finished),
+            false => self.read_on(from, kind, at, piece, time, finished),
+        }
+    }
+
+    /// The first bytes of a head are all that was captured of a segment.
+    #[inline(always)]
+    fn read_cut_head(
+        &mut self,
+        from: End,
+        kind: Kind,
+        at: u64,
+        piece: Piece,
+        time: Time,
+        finished: &mut Vec<Finished>,
+    ) -> Heads {
+        let reader = &mut self.ways.of(from).reader;
+        let ends_another = reader.is_open();
+        let head = reader.begin_cut(kind, &piece);
+        if ends_another {
+            self.ended(from, kind, at, Some(time));
+        }
+        self.begun(kind, at, time, finished);
+        let end = at.wrapping_add(piece.length);
+        self.head(from, kind, head, end, time);
+        self.go_on(from, kind, end, time);
+        let mut heads = Heads::default();
+        heads.begun += 1;
+        heads.note(&head);
+        heads
+    }
+
+    #[inline(never)]
+    fn read_on(
+        &mut self,
+        from: End,
+        kind: Kind,
         mut at: u64,
         mut piece: Piece,
         time: Time,
         finished: &mut Vec<Finished>,
     ) -> Heads {
-        if !self.knows_client {
-            self.learn_client(from, piece.bytes);
-        }
-        let kind = self.kind(from);
         let mut heads = Heads::default();
         let is_tls = piece.bytes.starts_with(TLS);
         while piece.length > 0 {
-            let (passed, found) = self.ways.of(from).reader.read(kind, &mut piece);
+            let reader = &mut self.ways.of(from).reader;
+            let (passed, found) = if reader.begins(kind, &piece) {
+                let ends_another = reader.is_open();
+                let (passed, head) = reader.begin(kind, &piece);
+                heads.begun += 1;
+                if ends_another {
+                    self.ended(from, kind, at, Some(time));
+                }
+                self.begun(kind, at, time, finished);
+                (passed, head.map(Found::Head))
+            } else {
+                reader.read_on(kind, &piece)
+            };
+            piece.pass(passed);
             at = at.wrapping_add(passed);
             match found {
                 None => {}
-                Some(Found::Begun) => {
-                    heads.begun += 1;
-                    self.begun(kind, at, time, finished);
-                }
-                Some(Found::Next) => {
-                    heads.begun += 1;
-                    self.ended(from, kind, at, Some(time));
-                    self.begun(kind, at, time, finished);
-                }
                 Some(Found::Head(head)) => {
                     heads.note(&head);
                     self.head(from, kind, head, at, time);
@@ -47,17 +92,21 @@ impl Connection {
                 Some(Found::Ended) => self.ended(from, kind, at, Some(time)),
             }
         }
-        let way = self.ways.of(from);
-        if way.reader.is_open() {
-            self.exchanges.extend(kind, at, time);
-        } else if way.reader.messages() == 0 {
-            self.is_tls |= is_tls;
-        }
+        self.go_on(from, kind, at, time);
+        self.is_tls |= is_tls && self.ways.get(from).reader.messages() == 0;
         heads
     }
 
+    /// A message whose end only shows by what comes next goes on up to here.
+    #[inline(always)]
+    fn go_on(&mut self, from: End, kind: Kind, at: u64, time: Time) {
+        if self.ways.get(from).reader.is_open() {
+            self.exchanges.extend(kind, at, time);
+        }
+    }
+
     /// Without a handshake, the end that sends a request is the client, whatever its port.
-    fn learn_client(&mut self, from: End, bytes: &[u8]) {
+    pub(super) fn learn_client(&mut self, from: End, bytes: &[u8]) {
         if bytes.starts_with(TLS) {
             return;
         }
@@ -68,6 +117,7 @@ impl Connection {
         }
     }
 
+    #[inline(always)]
     fn begun(&mut self, kind: Kind, at: u64, time: Time, finished: &mut Vec<Finished>) {
         if self.exchanges.are_lost(kind) {
             while self.tell_oldest(finished) {}
@@ -83,6 +133,7 @@ impl Connection {
         }
     }
 
+    #[inline(always)]
     fn head(&mut self, from: End, kind: Kind, head: Head, at: u64, time: Time) {
         let Some(exchange) = self.exchanges.current(kind) else {
             return;
@@ -121,6 +172,7 @@ impl Connection {
     }
 
     /// The message ends here; no time where its last byte was not seen.
+    #[inline(always)]
     pub(super) fn ended(&mut self, from: End, kind: Kind, at: u64, time: Option<Time>) {
         let Some(exchange) = self.exchanges.current(kind) else {
             return;
@@ -186,7 +238,7 @@ impl Connection {
         let Some(oldest) = self.exchanges.oldest() else {
             return false;
         };
-        finished.push(Finished::new(self, oldest));
+        finished.extend([oldest].map(|oldest| Finished::new(self, oldest)));
         self.exchanges.drop_oldest();
         true
     }

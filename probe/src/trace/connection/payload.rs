@@ -4,6 +4,7 @@ use super::Connection;
 use crate::trace::capture::Time;
 use crate::trace::exchange::Tally;
 use crate::trace::finished::Finished;
+use crate::trace::head::Kind;
 use crate::trace::key::End;
 use crate::trace::reader::Piece;
 use crate::trace::shapes::Shapes;
@@ -12,7 +13,6 @@ use crate::trace::tcp::Segment;
 use crate::trace::writes::MessageEnd;
 
 impl Connection {
-    #[inline]
     pub(super) fn payload(
         &mut self,
         from: End,
@@ -29,16 +29,11 @@ impl Connection {
         if is_missed && self.ways.get(from).reader.may_begin(kind, segment.payload) {
             self.settle(from.other(), finished);
         }
-        let way = self.ways.of(from);
-        let before = way.stream.is_known().then(|| way.stream.edge());
-        let placed = way.stream.place(segment);
-        let is_coalesced = placed.fresh
-            && placed.sight != Sight::Retransmitted
-            && segment.length + segment.option_bytes > self.mss;
-        way.counts.segment(&placed, is_coalesced);
-        let tally = Tally::of(&placed, is_coalesced);
+        let stream = &mut self.ways.of(from).stream;
+        let before = stream.is_known().then(|| stream.edge());
+        let placed = stream.place(segment);
+        let tally = self.account_for(from, kind, &placed, segment, shapes);
         if placed.fresh {
-            shapes.sizes(kind).record(segment.length);
             let before = before.unwrap_or(placed.start);
             self.deliver(from, before, (&placed, &tally), segment, shapes, finished);
         } else {
@@ -49,9 +44,29 @@ impl Connection {
         self.note_growth(from, segment, shapes);
     }
 
+    /// Count a segment that has found its place.
+    #[inline(always)]
+    pub(super) fn account_for(
+        &mut self,
+        from: End,
+        kind: Kind,
+        placed: &Placed,
+        segment: &Segment,
+        shapes: &mut Shapes,
+    ) -> Tally {
+        let is_coalesced = placed.fresh
+            && placed.sight != Sight::Retransmitted
+            && segment.length + segment.option_bytes > self.mss;
+        self.ways.of(from).counts.segment(placed, is_coalesced);
+        if placed.fresh {
+            shapes.sizes(kind).record(segment.length);
+        }
+        Tally::of(placed, is_coalesced)
+    }
+
     /// Note how much more may be kept for later by this segment.
-    #[inline]
-    fn note_growth(&self, from: End, segment: &Segment, shapes: &mut Shapes) {
+    #[inline(always)]
+    pub(super) fn note_growth(&self, from: End, segment: &Segment, shapes: &mut Shapes) {
         /// A request in the queue takes so many times the bytes of the shortest one.
         const OF_A_REQUEST: usize = 16;
         /// A range beyond a hole, whatever is in it.
@@ -65,7 +80,6 @@ impl Connection {
     }
 
     /// Read what is new and in order of a segment, and what it made so; keep what lies beyond a hole.
-    #[inline]
     fn deliver(
         &mut self,
         from: End,
@@ -75,8 +89,8 @@ impl Connection {
         shapes: &mut Shapes,
         finished: &mut Vec<Finished>,
     ) {
+        let way = self.ways.of(from);
         if placed.start > before {
-            let way = self.ways.of(from);
             let until = before.saturating_add(way.reader.skippable());
             let bytes = if until >= placed.end {
                 &[][..]
@@ -87,32 +101,59 @@ impl Connection {
             way.write.lose_track();
             return;
         }
-        let passed = before - placed.start;
-        let skipped = usize::try_from(passed).unwrap_or(usize::MAX);
-        let piece = Piece {
-            bytes: segment.payload.get(skipped..).unwrap_or_default(),
-            length: placed.end.saturating_sub(before),
-            begins: true,
-        };
-        let heads = self.read(from, before, piece, segment.time, finished);
+        let passed = usize::try_from(before - placed.start).unwrap_or(usize::MAX);
+        let news = segment.payload.get(passed..).unwrap_or_default();
+        if !self.knows_client {
+            self.learn_client(from, news);
+        }
         let kind = self.kind(from);
-        self.exchanges.add(kind, (placed.start, placed.end), tally);
-        let full = self.mss.saturating_sub(segment.option_bytes).max(1);
-        let way = self.ways.of(from);
-        if passed > 0 {
-            way.write.lose_track();
-        } else if way.reader.messages() > 0 {
-            let end = match (way.reader.is_between(), way.reader.is_open()) {
-                (true, _) => MessageEnd::Here,
-                (_, true) => MessageEnd::Unknown,
-                _ => MessageEnd::Later,
+        if passed == 0 {
+            self.read_segment(from, kind, (placed, tally), segment, shapes, finished);
+        } else {
+            let piece = Piece {
+                bytes: news,
+                length: placed.end.saturating_sub(before),
+                begins: true,
             };
-            let writes = shapes.writes(kind);
-            way.write.segment(segment.length, full, &heads, end, writes);
+            let _ = self.read(from, kind, before, piece, segment.time, finished);
+            self.exchanges.add(kind, (placed.start, placed.end), tally);
+            self.ways.of(from).write.lose_track();
         }
         if !self.ways.get(from).stream.ahead.is_empty() {
             self.read_reached(from, Some(segment.time), finished);
         }
+    }
+
+    /// Read a segment that is in order from its first byte on.
+    #[inline(always)]
+    pub(super) fn read_segment(
+        &mut self,
+        from: End,
+        kind: Kind,
+        (placed, tally): (&Placed, &Tally),
+        segment: &Segment,
+        shapes: &mut Shapes,
+        finished: &mut Vec<Finished>,
+    ) {
+        let piece = Piece {
+            bytes: segment.payload,
+            length: u64::from(segment.length),
+            begins: true,
+        };
+        let heads = self.read(from, kind, placed.start, piece, segment.time, finished);
+        self.exchanges.add(kind, (placed.start, placed.end), tally);
+        let way = self.ways.of(from);
+        if way.reader.messages() == 0 {
+            return;
+        }
+        let full = self.mss.saturating_sub(segment.option_bytes).max(1);
+        let end = match (way.reader.is_between(), way.reader.is_open()) {
+            (true, _) => MessageEnd::Here,
+            (_, true) => MessageEnd::Unknown,
+            _ => MessageEnd::Later,
+        };
+        let writes = shapes.writes(kind);
+        way.write.segment(segment.length, full, &heads, end, writes);
     }
 
     /// Read what lay beyond a hole that is no more, since then; or was none to the other end, and came when it was seen.
@@ -132,8 +173,11 @@ impl Connection {
                 begins: true,
             };
             let time = since.unwrap_or(range.time);
-            let _ = self.read(from, edge, piece, time, finished);
+            if !self.knows_client {
+                self.learn_client(from, piece.bytes);
+            }
             let kind = self.kind(from);
+            let _ = self.read(from, kind, edge, piece, time, finished);
             self.exchanges
                 .add(kind, (range.start, range.end), &range.tally);
         }

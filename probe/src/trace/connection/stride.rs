@@ -26,6 +26,8 @@ pub struct Stride {
     beware: Option<u8>,
     /// Whether the end of the message only shows by what comes next.
     is_open: bool,
+    /// Whether it is in order, no more was acknowledged than was seen, and the connection neither begins nor ends.
+    is_regular: bool,
     pub last_bare: Bare,
     passed: Passed,
 }
@@ -50,6 +52,19 @@ impl Bare {
     /// Whether the same packet is here once more.
     pub fn is_doubled_by(&self, other: &Bare) -> bool {
         self.number == other.number && self.id == other.id && self.id != 0
+    }
+}
+
+impl Stride {
+    /// Whether it goes on with the byte of this sequence number.
+    pub fn is_at(&self, sequence: u32) -> bool {
+        self.is_regular && self.expected == sequence
+    }
+
+    /// Whether this acknowledges some of what came, or nothing new.
+    pub fn may_acknowledge(&self, number: u32) -> bool {
+        let on_the_way = self.expected.wrapping_sub(self.acked);
+        self.is_regular && number.wrapping_sub(self.acked) <= on_the_way
     }
 }
 
@@ -127,28 +142,41 @@ impl Connection {
     }
 
     /// Account for what has passed.
-    #[inline]
+    #[inline(always)]
     pub(super) fn catch_up(&mut self) {
         for from in [End::Low, End::High] {
-            let stream = &self.ways.get(from).stream;
-            let stride = self.strides.of(from);
-            let bytes = stride.expected.wrapping_sub(stream.sequence(stream.edge()));
-            let acknowledged = stride.acked.wrapping_sub(stream.sequence(stream.acked()));
-            if bytes | acknowledged | stride.passed.acks == 0 {
-                continue;
+            let (bytes, acknowledged) = self.behind(from);
+            if bytes | acknowledged | self.strides.of(from).passed.acks != 0 {
+                self.account_for_passed(from);
             }
-            let passed = std::mem::take(&mut stride.passed);
-            if bytes > 0 {
-                self.account_for_segments(from, bytes, &passed);
-            }
-            if passed.acks > 0 {
-                self.account_for_acks(from, passed.acks);
-            }
-            let stream = &mut self.ways.of(from).stream;
-            stream.go_on(bytes, acknowledged);
         }
     }
 
+    /// By how much what came, and what was acknowledged, is ahead of what is accounted for.
+    #[inline(always)]
+    fn behind(&mut self, from: End) -> (u32, u32) {
+        let stream = &self.ways.get(from).stream;
+        let stride = self.strides.of(from);
+        let bytes = stride.expected.wrapping_sub(stream.sequence(stream.edge()));
+        let acknowledged = stride.acked.wrapping_sub(stream.sequence(stream.acked()));
+        (bytes, acknowledged)
+    }
+
+    #[inline(never)]
+    fn account_for_passed(&mut self, from: End) {
+        let (bytes, acknowledged) = self.behind(from);
+        let passed = std::mem::take(&mut self.strides.of(from).passed);
+        if bytes > 0 {
+            self.account_for_segments(from, bytes, &passed);
+        }
+        if passed.acks > 0 {
+            self.account_for_acks(from, passed.acks);
+        }
+        let stream = &mut self.ways.of(from).stream;
+        stream.go_on(bytes, acknowledged);
+    }
+
+    #[inline]
     fn account_for_segments(&mut self, from: End, bytes: u32, passed: &Passed) {
         let kind = self.kind(from);
         let way = self.ways.of(from);
@@ -170,6 +198,7 @@ impl Connection {
         self.exchanges.add(kind, (edge - 1, edge), &tally);
     }
 
+    #[inline]
     fn account_for_acks(&mut self, from: End, acks: u32) {
         let kind = self.kind(from.other());
         let counts = &mut self.ways.of(from).counts;
@@ -182,44 +211,65 @@ impl Connection {
     }
 
     /// Tell what is expected next.
-    #[inline(always)]
     pub(super) fn look_ahead(&mut self) {
         let is_plain = self.knows_client
             && !self.is_closed()
             && (self.handshake.ack.is_some() || self.handshake.synack.is_none());
         for from in [End::Low, End::High] {
             let kind = self.kind(from);
-            let way = self.ways.get(from);
-            let stride = self.strides.of(from);
-            stride.expected = way.stream.sequence(way.stream.edge());
-            stride.acked = way.stream.sequence(way.stream.acked());
-            (stride.skips_to, stride.awaited) = (stride.expected, stride.acked);
-            let on_the_way = way.stream.edge().saturating_sub(way.stream.acked());
-            let is_ahead = way.stream.acked() > way.stream.edge();
-            if !is_plain
-                || !way.stream.is_known()
-                || !way.stream.ahead.is_empty()
-                || is_ahead
-                || on_the_way >= u64::from(FARTHEST)
-            {
-                continue;
-            }
-            let until_awaited = match (kind, self.exchanges.awaited()) {
-                (Kind::Request, Some(end)) => {
-                    let until = end.saturating_sub(way.stream.acked());
-                    until.min(u64::from(u32::MAX)) as u32
-                }
-                _ => u32::MAX,
-            };
-            stride.awaited = stride.acked.wrapping_add(until_awaited);
-            if way.has_finished || way.reader.messages() == 0 || !way.write.goes_on() {
-                continue;
-            }
-            let (skippable, beware) = way.reader.passable(kind);
-            let skippable = skippable.min(u64::from(FARTHEST)) as u32;
-            stride.skips_to = stride.expected.wrapping_add(skippable);
-            stride.beware = beware;
-            stride.is_open = way.reader.is_open();
+            let stream = &self.ways.get(from).stream;
+            self.strides.of(from).is_regular = is_plain
+                && stream.is_known()
+                && stream.ahead.is_empty()
+                && stream.acked() <= stream.edge();
+            self.expect_content(from, kind);
+            self.expect_acknowledgements(from, kind);
         }
+    }
+
+    /// The same where nothing has come but the next bytes from this end: what was expected else of the other one still is.
+    #[inline(always)]
+    pub(super) fn look_ahead_after_next(&mut self, from: End, kind: Kind) {
+        self.expect_content(from, kind);
+        self.expect_acknowledgements(from, kind);
+        self.expect_acknowledgements(from.other(), kind.other());
+    }
+
+    /// Tell what content is expected next from an end.
+    #[inline(always)]
+    fn expect_content(&mut self, from: End, kind: Kind) {
+        let (way, stride) = (self.ways.get(from), self.strides.of(from));
+        let (edge, acked) = (way.stream.edge(), way.stream.acked());
+        stride.expected = way.stream.sequence(edge);
+        stride.skips_to = stride.expected;
+        stride.is_regular &= edge.saturating_sub(acked) < u64::from(FARTHEST);
+        if !stride.is_regular
+            || way.has_finished
+            || way.reader.messages() == 0
+            || !way.write.goes_on()
+        {
+            return;
+        }
+        let (skippable, beware) = way.reader.passable(kind);
+        let skippable = skippable.min(u64::from(FARTHEST)) as u32;
+        stride.skips_to = stride.expected.wrapping_add(skippable);
+        stride.beware = beware;
+        stride.is_open = way.reader.is_open();
+    }
+
+    /// Tell which acknowledgements are expected of what an end sends.
+    #[inline(always)]
+    fn expect_acknowledgements(&mut self, from: End, kind: Kind) {
+        let (stream, stride) = (&self.ways.get(from).stream, self.strides.of(from));
+        stride.acked = stream.sequence(stream.acked());
+        let until_awaited = match (kind, self.exchanges.awaited()) {
+            _ if !stride.is_regular => 0,
+            (Kind::Request, Some(end)) => {
+                let until = end.saturating_sub(stream.acked());
+                until.min(u64::from(u32::MAX)) as u32
+            }
+            _ => u32::MAX,
+        };
+        stride.awaited = stride.acked.wrapping_add(until_awaited);
     }
 }

@@ -1,0 +1,47 @@
+//! The next bytes of a direction, in a connection that goes on as connections do: so come most begins and ends of messages.
+
+use super::Connection;
+use crate::trace::finished::Finished;
+use crate::trace::head::Kind;
+use crate::trace::key::End;
+use crate::trace::shapes::Shapes;
+use crate::trace::tcp::{self, Segment};
+
+impl Connection {
+    /// Whether a segment is nothing else than the next bytes, and acknowledges what was seen. Asked when all that has passed
+    /// is accounted for.
+    #[inline(always)]
+    pub(super) fn is_next(&mut self, from: End, segment: &Segment) -> bool {
+        let controls = tcp::SYN | tcp::FIN | tcp::RST | tcp::ACK;
+        let (stride, other) = self.strides.from(from);
+        segment.flags & controls == tcp::ACK
+            && segment.length > 0
+            && !segment.may_have_blocks()
+            && stride.is_at(segment.sequence)
+            && other.may_acknowledge(segment.acknowledgement)
+    }
+
+    /// Take such a segment in.
+    #[inline(always)]
+    pub(super) fn take_next(
+        &mut self,
+        from: End,
+        kind: Kind,
+        segment: &Segment,
+        shapes: &mut Shapes,
+        finished: &mut Vec<Finished>,
+    ) {
+        let (this, other) = self.ways.from(from);
+        other.stream.acknowledge(segment.acknowledgement);
+        if kind == Kind::Response {
+            let acked = other.stream.acked();
+            self.exchanges.acknowledged(acked, segment.time);
+        }
+        let placed = this.stream.place_next(segment);
+        let tally = self.account_for(from, kind, &placed, segment, shapes);
+        self.read_segment(from, kind, (&placed, &tally), segment, shapes, finished);
+        self.tell_done(finished);
+        self.note_growth(from, segment, shapes);
+        self.look_ahead_after_next(from, kind);
+    }
+}
