@@ -5,7 +5,7 @@ use super::head::{Kind, Method};
 use super::stream::{Placed, Sight};
 
 /// One of the two messages of an exchange, on its way.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Message {
     /// When its first byte was seen in order, and when its last one was.
     pub first: Option<Time>,
@@ -78,7 +78,7 @@ impl Message {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Exchange {
     /// The how many-th on its connection, from 0.
     pub number: u32,

@@ -24,7 +24,7 @@ pub struct Finished {
 }
 
 impl Finished {
-    #[inline]
+    #[inline(always)]
     pub fn new(connection: &Connection, exchange: &Exchange) -> Finished {
         let stream = |end| &connection.ways.get(end).stream;
         let (client, server) = (connection.client, connection.client.other());
@@ -36,7 +36,7 @@ impl Finished {
             mss: connection.mss(),
             sequence: stream(client).sequence(exchange.request.start),
             response_sequence: stream(server).sequence(exchange.response.start),
-            exchange: exchange.clone(),
+            exchange: *exchange,
         }
     }
 

@@ -156,27 +156,29 @@ fn may_be_target(method: &[u8], target: &[u8]) -> bool {
 }
 
 /// Whether an empty line is among these bytes, which ends a head.
-#[inline]
-pub fn may_end(bytes: &[u8]) -> bool {
-    const AT_ONCE: usize = 16;
-    let Some(last) = bytes.last_chunk::<{ AT_ONCE + 1 }>() else {
-        return any_ends(bytes, bytes.get(1..).unwrap_or_default());
-    };
-    let [_, next @ ..] = last;
-    let ones = bytes.chunks_exact(AT_ONCE);
-    let nexts = bytes.get(1..).unwrap_or_default().chunks_exact(AT_ONCE);
-    let mut chunks = ones.zip(nexts);
-    // The last chunk lies over the one before, so that all are of a length that is compared at once.
-    any_ends(last, next) || chunks.any(|(ones, nexts)| any_ends(ones, nexts))
-}
-
-/// Whether one of these line feeds is followed by an empty line's first byte.
 #[inline(always)]
-fn any_ends(ones: &[u8], nexts: &[u8]) -> bool {
-    // To its end, for then the compiler compares many at once.
-    ones.iter().zip(nexts).fold(false, |found, (one, next)| {
-        found | ((*one == b'\n') & ((*next == b'\r') | (*next == b'\n')))
-    })
+pub fn may_end(bytes: &[u8]) -> bool {
+    /// So many pairs are compared at once.
+    const PAIRS: usize = 16;
+    const BYTES: usize = PAIRS + 1;
+    let any = |bytes: &[u8]| {
+        let pairs = bytes.iter().zip(bytes.get(1..).unwrap_or_default());
+        // To its end, for then the compiler compares many at once.
+        pairs.fold(false, |found, (one, next)| {
+            found | ((*one == b'\n') & ((*next == b'\r') | (*next == b'\n')))
+        })
+    };
+    let Some(last) = bytes.last_chunk::<BYTES>() else {
+        return any(bytes);
+    };
+    let mut rest = bytes;
+    while let Some(chunk) = rest.first_chunk::<BYTES>() {
+        if any(chunk) {
+            return true;
+        }
+        rest = rest.get(PAIRS..).unwrap_or_default();
+    }
+    any(last)
 }
 
 /// Read a head. None while its end is missing; an error when it is none.
@@ -247,6 +249,7 @@ pub fn cut(kind: Kind, bytes: &[u8]) -> Head {
     head
 }
 
+#[inline(always)]
 fn number(digits: &[u8]) -> Option<u16> {
     digits.iter().try_fold(0, |number, digit| {
         let digit = digit.is_ascii_digit().then(|| digit - b'0')?;
@@ -256,24 +259,51 @@ fn number(digits: &[u8]) -> Option<u16> {
 
 /// How the content's end is found; None when the head contradicts itself.
 fn framing(headers: &[Header], without: Body) -> Option<Body> {
-    let named = |name: &'static str| {
-        let these = headers
-            .iter()
-            .filter(move |one| one.name.eq_ignore_ascii_case(name));
-        these.filter_map(|one| std::str::from_utf8(one.value).ok())
-    };
-    if let Some(coding) = named("transfer-encoding").next_back() {
+    let (mut coding, mut length) = (None, None);
+    for header in headers {
+        if is_named(header, b"transfer-encoding") {
+            coding = std::str::from_utf8(header.value).ok().or(coding);
+        } else if length.is_none() && is_named(header, b"content-length") {
+            length = content_length(header.value);
+        }
+    }
+    if let Some(coding) = coding {
         let last = coding.rsplit(',').next().unwrap_or_default().trim();
         return match last.eq_ignore_ascii_case("chunked") {
             true => Some(Body::Chunked),
             false => Some(Body::UntilClose),
         };
     }
-    let mut lengths = named("content-length").map(|value| value.trim().parse::<u64>().ok());
-    match lengths.next() {
+    match length {
         None => Some(without),
         Some(length) => Some(Body::Sized(length?)),
     }
+}
+
+/// Whether it is the header of this name, which is in lower case.
+#[inline(always)]
+fn is_named<const LENGTH: usize>(header: &Header, name: &[u8; LENGTH]) -> bool {
+    let this: Option<&[u8; LENGTH]> = header.name.as_bytes().try_into().ok();
+    this.is_some_and(|this| {
+        let letters = this.iter().zip(name);
+        // To its end, for then the compiler compares many at once.
+        letters.fold(true, |same, (one, other)| {
+            same & (one.to_ascii_lowercase() == *other)
+        })
+    })
+}
+
+/// What a header says of the content's length: None where that is no text, and the same within where it is no number.
+#[inline]
+fn content_length(value: &[u8]) -> Option<Option<u64>> {
+    /// No more can be too many for a number.
+    const DIGITS: usize = 19;
+    if (1..=DIGITS).contains(&value.len()) && value.iter().all(u8::is_ascii_digit) {
+        let digits = value.iter().map(|digit| u64::from(digit - b'0'));
+        return Some(Some(digits.fold(0, |number, digit| number * 10 + digit)));
+    }
+    let text = std::str::from_utf8(value).ok()?;
+    Some(text.trim().parse().ok())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! or several joined ones. Its commonest size is taken for the size of a write; k times that size then joins k writes.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use super::head::Head;
 
@@ -47,7 +48,7 @@ pub struct LastWrite {
 
 impl LastWrite {
     /// A segment in order. `full` is the payload of one that the MSS cut off.
-    #[inline]
+    #[inline(always)]
     pub fn segment(
         &mut self,
         length: u32,
@@ -101,7 +102,7 @@ impl LastWrite {
         self.settle(false, writes);
     }
 
-    #[inline]
+    #[inline(always)]
     fn settle(&mut self, goes_on: bool, writes: &mut Writes) {
         if self.ended > 0 {
             writes.record(self.ended, goes_on);
@@ -113,7 +114,28 @@ impl LastWrite {
 /// Sizes of segments that end a write.
 #[derive(Debug, Default)]
 pub struct Writes {
-    sizes: HashMap<u32, Sizes>,
+    sizes: HashMap<u32, Sizes, BuildHasherDefault<Spread>>,
+}
+
+/// Spreads sizes quickly. They are too few for it to matter that a capture may be made to collide.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, size: u32) {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        self.0 = (self.0 ^ u64::from(size)).wrapping_mul(ODD);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]

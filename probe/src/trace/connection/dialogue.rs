@@ -11,52 +11,8 @@ use crate::trace::writes::Heads;
 
 impl Connection {
     /// Read bytes in order: where messages begin and end.
-    #[inline(always)]
-    pub(super) fn read(
-        &mut self,
-        from: End,
-        kind: Kind,
-        at: u64,
-        piece: Piece,
-        time: Time,
-        finished: &mut Vec<Finished>,
-    ) -> Heads {
-        let reader = &self.ways.get(from).reader;
-        match reader.begins_cut(kind, &piece) {
-            true => self.read_cut_head(from, kind, at, piece, time, finished),
-            false => self.read_on(from, kind, at, piece, time, finished),
-        }
-    }
-
-    /// The first bytes of a head are all that was captured of a segment.
-    #[inline(always)]
-    fn read_cut_head(
-        &mut self,
-        from: End,
-        kind: Kind,
-        at: u64,
-        piece: Piece,
-        time: Time,
-        finished: &mut Vec<Finished>,
-    ) -> Heads {
-        let reader = &mut self.ways.of(from).reader;
-        let ends_another = reader.is_open();
-        let head = reader.begin_cut(kind, &piece);
-        if ends_another {
-            self.ended(from, kind, at, Some(time));
-        }
-        self.begun(kind, at, time, finished);
-        let end = at.wrapping_add(piece.length);
-        self.head(from, kind, head, end, time);
-        self.go_on(from, kind, end, time);
-        let mut heads = Heads::default();
-        heads.begun += 1;
-        heads.note(&head);
-        heads
-    }
-
     #[inline(never)]
-    fn read_on(
+    pub(super) fn read(
         &mut self,
         from: End,
         kind: Kind,
@@ -94,6 +50,33 @@ impl Connection {
         }
         self.go_on(from, kind, at, time);
         self.is_tls |= is_tls && self.ways.get(from).reader.messages() == 0;
+        heads
+    }
+
+    /// The same where the first bytes of a head are all that was captured of a segment.
+    #[inline(always)]
+    pub(super) fn read_cut_head(
+        &mut self,
+        from: End,
+        kind: Kind,
+        at: u64,
+        piece: Piece,
+        time: Time,
+        finished: &mut Vec<Finished>,
+    ) -> Heads {
+        let reader = &mut self.ways.of(from).reader;
+        let ends_another = reader.is_open();
+        let head = reader.begin_cut(kind, &piece);
+        if ends_another {
+            self.ended(from, kind, at, Some(time));
+        }
+        self.begun(kind, at, time, finished);
+        let end = at.wrapping_add(piece.length);
+        self.head(from, kind, head, end, time);
+        self.go_on(from, kind, end, time);
+        let mut heads = Heads::default();
+        heads.begun += 1;
+        heads.note(&head);
         heads
     }
 
@@ -238,7 +221,7 @@ impl Connection {
         let Some(oldest) = self.exchanges.oldest() else {
             return false;
         };
-        finished.extend([oldest].map(|oldest| Finished::new(self, oldest)));
+        finished.push(Finished::new(self, oldest));
         self.exchanges.drop_oldest();
         true
     }

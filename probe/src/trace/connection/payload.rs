@@ -10,7 +10,7 @@ use crate::trace::reader::Piece;
 use crate::trace::shapes::Shapes;
 use crate::trace::stream::{Placed, Sight};
 use crate::trace::tcp::Segment;
-use crate::trace::writes::MessageEnd;
+use crate::trace::writes::{Heads, MessageEnd};
 
 impl Connection {
     pub(super) fn payload(
@@ -140,7 +140,28 @@ impl Connection {
             length: u64::from(segment.length),
             begins: true,
         };
-        let heads = self.read(from, kind, placed.start, piece, segment.time, finished);
+        let reader = &self.ways.get(from).reader;
+        // Each with what follows it, for much of that is nothing after a head that is cut.
+        if reader.begins_cut(kind, &piece) {
+            let heads = self.read_cut_head(from, kind, placed.start, piece, segment.time, finished);
+            self.note_read(from, kind, &heads, (placed, tally), segment, shapes);
+        } else {
+            let heads = self.read(from, kind, placed.start, piece, segment.time, finished);
+            self.note_read(from, kind, &heads, (placed, tally), segment, shapes);
+        }
+    }
+
+    /// Account for a segment by what was read in it.
+    #[inline(always)]
+    fn note_read(
+        &mut self,
+        from: End,
+        kind: Kind,
+        heads: &Heads,
+        (placed, tally): (&Placed, &Tally),
+        segment: &Segment,
+        shapes: &mut Shapes,
+    ) {
         self.exchanges.add(kind, (placed.start, placed.end), tally);
         let way = self.ways.of(from);
         if way.reader.messages() == 0 {
@@ -153,7 +174,7 @@ impl Connection {
             _ => MessageEnd::Later,
         };
         let writes = shapes.writes(kind);
-        way.write.segment(segment.length, full, &heads, end, writes);
+        way.write.segment(segment.length, full, heads, end, writes);
     }
 
     /// Read what lay beyond a hole that is no more, since then; or was none to the other end, and came when it was seen.

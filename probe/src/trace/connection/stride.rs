@@ -144,41 +144,57 @@ impl Connection {
     /// Account for what has passed.
     #[inline(always)]
     pub(super) fn catch_up(&mut self) {
-        for from in [End::Low, End::High] {
-            let (bytes, acknowledged) = self.behind(from);
-            if bytes | acknowledged | self.strides.of(from).passed.acks != 0 {
-                self.account_for_passed(from);
-            }
+        if self.is_behind(End::Low) | self.is_behind(End::High) {
+            self.account_for_passed();
         }
+    }
+
+    #[inline(always)]
+    fn is_behind(&self, from: End) -> bool {
+        let (bytes, acknowledged) = self.behind(from);
+        bytes | acknowledged | self.strides.get(from).passed.acks != 0
     }
 
     /// By how much what came, and what was acknowledged, is ahead of what is accounted for.
     #[inline(always)]
-    fn behind(&mut self, from: End) -> (u32, u32) {
-        let stream = &self.ways.get(from).stream;
-        let stride = self.strides.of(from);
+    fn behind(&self, from: End) -> (u32, u32) {
+        let (stream, stride) = (&self.ways.get(from).stream, self.strides.get(from));
         let bytes = stride.expected.wrapping_sub(stream.sequence(stream.edge()));
         let acknowledged = stride.acked.wrapping_sub(stream.sequence(stream.acked()));
         (bytes, acknowledged)
     }
 
     #[inline(never)]
-    fn account_for_passed(&mut self, from: End) {
+    fn account_for_passed(&mut self) {
+        // Told apart here, each is compiled for itself.
+        match self.client {
+            End::Low => {
+                self.account_for_stride(End::Low, Kind::Request);
+                self.account_for_stride(End::High, Kind::Response);
+            }
+            End::High => {
+                self.account_for_stride(End::Low, Kind::Response);
+                self.account_for_stride(End::High, Kind::Request);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn account_for_stride(&mut self, from: End, kind: Kind) {
         let (bytes, acknowledged) = self.behind(from);
         let passed = std::mem::take(&mut self.strides.of(from).passed);
         if bytes > 0 {
-            self.account_for_segments(from, bytes, &passed);
+            self.account_for_segments(from, kind, bytes, &passed);
         }
         if passed.acks > 0 {
-            self.account_for_acks(from, passed.acks);
+            self.account_for_acks(from, kind.other(), passed.acks);
         }
         let stream = &mut self.ways.of(from).stream;
         stream.go_on(bytes, acknowledged);
     }
 
-    #[inline]
-    fn account_for_segments(&mut self, from: End, bytes: u32, passed: &Passed) {
-        let kind = self.kind(from);
+    #[inline(always)]
+    fn account_for_segments(&mut self, from: End, kind: Kind, bytes: u32, passed: &Passed) {
         let way = self.ways.of(from);
         way.counts.packets += u64::from(passed.segments);
         way.counts.bytes += u64::from(bytes);
@@ -198,9 +214,9 @@ impl Connection {
         self.exchanges.add(kind, (edge - 1, edge), &tally);
     }
 
-    #[inline]
-    fn account_for_acks(&mut self, from: End, acks: u32) {
-        let kind = self.kind(from.other());
+    /// Acknowledgements of a message of this kind.
+    #[inline(always)]
+    fn account_for_acks(&mut self, from: End, kind: Kind, acks: u32) {
         let counts = &mut self.ways.of(from).counts;
         counts.packets += u64::from(acks);
         counts.acks += u64::from(acks);
