@@ -183,7 +183,7 @@ impl Connection {
         self.take_stopped(from, segment, shapes, finished);
     }
 
-    /// The same in line, for where a segment is not worth being written down.
+    /// The same in line: what is known of a segment from reading it need not be written down.
     #[inline(always)]
     pub fn take_stopped(
         &mut self,
@@ -201,10 +201,13 @@ impl Connection {
             let written_down = *segment;
             return self.take_other(from, &written_down, shapes, finished);
         }
-        // Told apart here, each is compiled for itself: kinds matter all along the way.
-        match self.kind(from) {
-            Kind::Request => self.take_next(from, Kind::Request, segment, shapes, finished),
-            Kind::Response => self.take_next(from, Kind::Response, segment, shapes, finished),
+        // Told apart here, each is compiled for itself: whose it is matters all along the way.
+        use {End::*, Kind::*};
+        match (from, self.kind(from)) {
+            (Low, Request) => self.take_next(Low, Request, segment, shapes, finished),
+            (Low, Response) => self.take_next(Low, Response, segment, shapes, finished),
+            (High, Request) => self.take_next(High, Request, segment, shapes, finished),
+            (High, Response) => self.take_next(High, Response, segment, shapes, finished),
         }
     }
 

@@ -49,7 +49,7 @@ impl Tally {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, more: &Tally) {
         self.segments = self.segments.saturating_add(more.segments);
         self.retransmitted = self.retransmitted.saturating_add(more.retransmitted);
@@ -137,7 +137,7 @@ impl Exchanges {
     }
 
     /// A request begins.
-    #[inline]
+    #[inline(always)]
     pub fn ask(&mut self, start: u64, time: Time) {
         let is_pipelined = self
             .queue
@@ -170,7 +170,7 @@ impl Exchanges {
     }
 
     /// The response to the oldest request without one begins.
-    #[inline]
+    #[inline(always)]
     pub fn answer(&mut self, start: u64, time: Time) {
         if self.owed > 0 {
             self.owed -= 1;
@@ -190,7 +190,7 @@ impl Exchanges {
     }
 
     /// The exchange whose request or response is the last that has begun.
-    #[inline]
+    #[inline(always)]
     pub fn current(&mut self, kind: Kind) -> Option<&mut Exchange> {
         self.queue.iter_mut().rev().find(|exchange| match kind {
             Kind::Request => exchange.is_asked(),
@@ -245,7 +245,7 @@ impl Exchanges {
     }
 
     /// A message whose end only shows by what follows goes on up to here.
-    #[inline]
+    #[inline(always)]
     pub fn extend(&mut self, kind: Kind, end: u64, time: Time) {
         let Some(exchange) = self.current(kind) else {
             return;
@@ -259,13 +259,14 @@ impl Exchanges {
     }
 
     /// The server has acknowledged the client's bytes up to here.
-    #[inline]
+    #[inline(always)]
     pub fn acknowledged(&mut self, up_to: u64, time: Time) {
         if self.awaited.is_some_and(|end| end <= up_to) {
             self.note_acknowledged(up_to, time);
         }
     }
 
+    #[inline(always)]
     fn note_acknowledged(&mut self, up_to: u64, time: Time) {
         self.awaited = None;
         for exchange in &mut self.queue {
@@ -282,7 +283,7 @@ impl Exchanges {
     }
 
     /// The messages that have bytes of `start..end`.
-    #[inline]
+    #[inline(always)]
     pub fn with(&mut self, kind: Kind, start: u64, end: u64) -> impl Iterator<Item = &mut Tally> {
         let messages = self
             .queue
@@ -294,7 +295,7 @@ impl Exchanges {
     }
 
     /// Account for what came of these bytes.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, kind: Kind, (start, end): (u64, u64), tally: &Tally) {
         for message in self.with(kind, start, end) {
             message.add(tally);

@@ -160,6 +160,7 @@ impl Stream {
     }
 
     /// Bytes came in order, and bytes were acknowledged of those that are there.
+    #[inline(always)]
     pub fn go_on(&mut self, bytes: u32, acknowledged: u32) {
         if bytes > 0 {
             self.edge += u64::from(bytes);

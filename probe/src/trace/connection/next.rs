@@ -11,9 +11,9 @@ impl Connection {
     /// Whether a segment is nothing else than the next bytes, and acknowledges what was seen. Asked when all that has passed
     /// is accounted for.
     #[inline(always)]
-    pub(super) fn is_next(&mut self, from: End, segment: &Segment) -> bool {
+    pub(super) fn is_next(&self, from: End, segment: &Segment) -> bool {
         let controls = tcp::SYN | tcp::FIN | tcp::RST | tcp::ACK;
-        let (stride, other) = self.strides.from(from);
+        let (stride, other) = (self.strides.get(from), self.strides.get(from.other()));
         segment.flags & controls == tcp::ACK
             && segment.length > 0
             && !segment.may_have_blocks()
@@ -31,8 +31,9 @@ impl Connection {
         shapes: &mut Shapes,
         finished: &mut Vec<Finished>,
     ) {
+        let acknowledged = self.strides.get(from.other()).news(segment.acknowledgement);
         let (this, other) = self.ways.from(from);
-        other.stream.acknowledge(segment.acknowledgement);
+        other.stream.go_on(0, acknowledged);
         if kind == Kind::Response {
             let acked = other.stream.acked();
             self.exchanges.acknowledged(acked, segment.time);

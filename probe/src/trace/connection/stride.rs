@@ -64,7 +64,12 @@ impl Stride {
     /// Whether this acknowledges some of what came, or nothing new.
     pub fn may_acknowledge(&self, number: u32) -> bool {
         let on_the_way = self.expected.wrapping_sub(self.acked);
-        self.is_regular && number.wrapping_sub(self.acked) <= on_the_way
+        self.is_regular && self.news(number) <= on_the_way
+    }
+
+    /// How many bytes are acknowledged by this that were not before.
+    pub fn news(&self, number: u32) -> u32 {
+        number.wrapping_sub(self.acked)
     }
 }
 
@@ -243,7 +248,8 @@ impl Connection {
         }
     }
 
-    /// The same where nothing has come but the next bytes from this end: what was expected else of the other one still is.
+    /// The same where nothing has come but the next bytes from this end: the content that was expected of the other one still
+    /// is, if not more.
     #[inline(always)]
     pub(super) fn look_ahead_after_next(&mut self, from: End, kind: Kind) {
         self.expect_content(from, kind);
