@@ -192,11 +192,7 @@ impl Connection {
         shapes: &mut Shapes,
         finished: &mut Vec<Finished>,
     ) {
-        self.last_seen = segment.time;
-        self.catch_up();
-        let way = self.ways.of(from);
-        way.counts.packets += 1;
-        way.counts.bytes += u64::from(segment.length);
+        self.meet(from, segment);
         if !self.is_next(from, segment) {
             let written_down = *segment;
             return self.take_other(from, &written_down, shapes, finished);
@@ -209,6 +205,29 @@ impl Connection {
             (High, Request) => self.take_next(High, Request, segment, shapes, finished),
             (High, Response) => self.take_next(High, Response, segment, shapes, finished),
         }
+    }
+
+    /// The same by the longest way, whatever the segment is: the others must not say anything else.
+    #[cfg(any(test, fuzzing))]
+    pub fn take_plainly(
+        &mut self,
+        from: End,
+        segment: &Segment,
+        shapes: &mut Shapes,
+        finished: &mut Vec<Finished>,
+    ) {
+        self.meet(from, segment);
+        self.take_other(from, segment, shapes, finished);
+    }
+
+    /// Whatever a segment is, so much is to be done first.
+    #[inline(always)]
+    fn meet(&mut self, from: End, segment: &Segment) {
+        self.last_seen = segment.time;
+        self.catch_up();
+        let way = self.ways.of(from);
+        way.counts.packets += 1;
+        way.counts.bytes += u64::from(segment.length);
     }
 
     /// Take a segment in that may be anything.

@@ -33,7 +33,7 @@ fn plainly(capture: &mut Capture<&[u8]>, analysis: &mut Analysis) -> usize {
         let Some(packet) = capture.next() else {
             return taken;
         };
-        analysis.take_by(Connection::take_whole, &dissect(&packet));
+        analysis.take_by(Connection::take_plainly, &dissect(&packet));
     }
     PACKETS_AT_ONCE
 }

@@ -196,9 +196,10 @@ fn read_by<R: Read>(
 ) -> anyhow::Result<Document> {
     let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));
     let tell = |analysis: &mut Analysis, requests: &mut Requests| {
-        let mut told = analysis.finished.drain(..);
-        told.try_for_each(|finished| requests.take(&finished, None))
-            .context("cannot write requests")
+        let mut told = analysis.finished.iter();
+        let taken = told.try_for_each(|finished| requests.take(finished, None));
+        analysis.finished.clear();
+        taken.context("cannot write requests")
     };
     loop {
         let taken = read(&mut capture, &mut analysis);

@@ -163,7 +163,7 @@ fn places_that_others_take_over_are_forgotten() {
         let mut capture = Capture::open(file.as_slice());
         capture.each(usize::MAX, &mut |packet: &super::capture::Packet| {
             short.packet(packet);
-            long.take_by(Connection::take_whole, &dissect(packet));
+            long.take_by(Connection::take_plainly, &dissect(packet));
         });
         let [short, long] = [short, long].map(|mut analysis| {
             analysis.finish();
