@@ -101,7 +101,7 @@ impl Analysis {
             return self.unusual(packet);
         };
         if let Some(connection) = self.table.get(place) {
-            connection.take_stopped(from, &segment, &mut self.shapes, &mut self.finished);
+            connection.take_whole(from, &segment, &mut self.shapes, &mut self.finished);
         }
     }
 

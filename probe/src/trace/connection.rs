@@ -180,22 +180,9 @@ impl Connection {
         shapes: &mut Shapes,
         finished: &mut Vec<Finished>,
     ) {
-        self.take_stopped(from, segment, shapes, finished);
-    }
-
-    /// The same in line: what is known of a segment from reading it need not be written down.
-    #[inline(always)]
-    pub fn take_stopped(
-        &mut self,
-        from: End,
-        segment: &Segment,
-        shapes: &mut Shapes,
-        finished: &mut Vec<Finished>,
-    ) {
         self.meet(from, segment);
         if !self.is_next(from, segment) {
-            let written_down = *segment;
-            return self.take_other(from, &written_down, shapes, finished);
+            return self.take_other(from, segment, shapes, finished);
         }
         // Told apart here, each is compiled for itself: whose it is matters all along the way.
         use {End::*, Kind::*};
