@@ -184,13 +184,10 @@ impl Connection {
         if !self.is_next(from, segment) {
             return self.take_other(from, segment, shapes, finished);
         }
-        // Told apart here, each is compiled for itself: whose it is matters all along the way.
-        use {End::*, Kind::*};
-        match (from, self.kind(from)) {
-            (Low, Request) => self.take_next(Low, Request, segment, shapes, finished),
-            (Low, Response) => self.take_next(Low, Response, segment, shapes, finished),
-            (High, Request) => self.take_next(High, Request, segment, shapes, finished),
-            (High, Response) => self.take_next(High, Response, segment, shapes, finished),
+        // Told apart here, each is compiled for itself: what it is matters all along the way.
+        match self.kind(from) {
+            Kind::Request => self.take_next(from, Kind::Request, segment, shapes, finished),
+            Kind::Response => self.take_next(from, Kind::Response, segment, shapes, finished),
         }
     }
 
