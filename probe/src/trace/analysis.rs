@@ -3,11 +3,10 @@
 use super::capture::{Packet, Taker};
 use super::connection::{Connection, Protocol};
 use super::counts::Counts;
-use super::finished::Finished;
 use super::foreign::{Foreign, Strangers};
+use super::gathered::Gathered;
 use super::hosts::Hosts;
 use super::key::{End, Key, Wire};
-use super::shapes::Shapes;
 use super::table::Table;
 use super::tcp::{self, Segment};
 use super::usual::{self, Usual};
@@ -41,7 +40,7 @@ pub struct Dissected<'a> {
 }
 
 /// How a connection takes a segment in.
-pub type Take = fn(&mut Connection, End, &Segment, &mut Shapes, &mut Vec<Finished>);
+pub type Take = fn(&mut Connection, End, &Segment, &mut Gathered);
 
 pub struct Analysis {
     table: Table,
@@ -49,11 +48,9 @@ pub struct Analysis {
     recent: Option<(Key, usize)>,
     /// Whose connections are followed; None for everybody's.
     hosts: Option<Hosts>,
-    pub shapes: Shapes,
+    pub gathered: Gathered,
     pub strangers: Strangers,
     pub sums: Sums,
-    /// Exchanges that are done; whoever reads takes them out.
-    pub finished: Vec<Finished>,
 }
 
 /// What connections may keep for later, for each that is followed at most: together with themselves less than 64 MB.
@@ -68,10 +65,9 @@ impl Analysis {
             table: Table::new(most, seed),
             recent: None,
             hosts: None,
-            shapes: Shapes::default(),
+            gathered: Gathered::default(),
             strangers: Strangers::default(),
             sums: Sums::default(),
-            finished: Vec::new(),
         }
     }
 
@@ -101,7 +97,7 @@ impl Analysis {
             return self.unusual(packet);
         };
         if let Some(connection) = self.table.get(place) {
-            connection.take_whole(from, &segment, &mut self.shapes, &mut self.finished);
+            connection.take_whole(from, &segment, &mut self.gathered);
         }
     }
 
@@ -151,13 +147,7 @@ impl Analysis {
         };
         self.recent = Some((*key, place));
         let connection = self.table.get(place)?;
-        take(
-            connection,
-            *from,
-            segment,
-            &mut self.shapes,
-            &mut self.finished,
-        );
+        take(connection, *from, segment, &mut self.gathered);
         Some(connection.client)
     }
 
@@ -192,7 +182,7 @@ impl Analysis {
     }
 
     fn close(&mut self, mut connection: Connection) {
-        connection.close(&mut self.shapes, &mut self.finished);
+        connection.close(&mut self.gathered);
         let sums = &mut self.sums;
         sums.client
             .add(&connection.ways.get(connection.client).counts);
@@ -217,10 +207,10 @@ impl Analysis {
     /// To be asked once in a while.
     pub fn bound(&mut self) {
         let most = self.table.most();
-        if self.shapes.grown < GROWTH * most {
+        if self.gathered.grown < GROWTH * most {
             return;
         }
-        self.shapes.grown = 0;
+        self.gathered.grown = 0;
         let mut connections: Vec<_> = self.table.all().iter_mut().collect();
         let mut kept = connections.iter().map(|one| one.kept()).sum::<usize>();
         if kept <= MOST_KEPT * most {
@@ -229,7 +219,7 @@ impl Analysis {
         connections.sort_by_cached_key(|one| std::cmp::Reverse(one.kept()));
         for connection in connections {
             kept -= connection.kept();
-            connection.forget_kept(&mut self.finished);
+            connection.forget_kept(&mut self.gathered.finished);
             self.sums.evicted += 1;
             if kept <= MOST_KEPT * most / 2 {
                 break;
@@ -262,7 +252,7 @@ impl Taker for Analysis {
             return self.meet(wire, *packet);
         };
         let passes = match self.table.get(place) {
-            Some(connection) => connection.pass(from, &segment, &mut self.shapes),
+            Some(connection) => connection.pass(from, &segment, &mut self.gathered.shapes),
             None => false,
         };
         if !passes {

@@ -4,10 +4,10 @@ use super::capture::Time;
 use super::counts::Counts;
 use super::exchange::Exchanges;
 use super::finished::Finished;
+use super::gathered::Gathered;
 use super::head::Kind;
 use super::key::{End, Ends, Key};
 use super::reader::Reader;
-use super::shapes::Shapes;
 use super::stream::Stream;
 use super::tcp::{self, Offer, Segment};
 use super::writes::LastWrite;
@@ -157,51 +157,33 @@ impl Connection {
         }
     }
 
-    /// Take a segment in. What of exchanges is done by it goes to `finished`.
+    /// Take a segment in. What it tells is gathered.
     #[inline(always)]
-    pub fn take(
-        &mut self,
-        from: End,
-        segment: &Segment,
-        shapes: &mut Shapes,
-        finished: &mut Vec<Finished>,
-    ) {
-        if !self.pass(from, segment, shapes) {
-            self.take_whole(from, segment, shapes, finished);
+    pub fn take(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
+        if !self.pass(from, segment, &mut gathered.shapes) {
+            self.take_whole(from, segment, gathered);
         }
     }
 
     /// The same, whatever the segment is.
     #[inline(never)]
-    pub fn take_whole(
-        &mut self,
-        from: End,
-        segment: &Segment,
-        shapes: &mut Shapes,
-        finished: &mut Vec<Finished>,
-    ) {
+    pub fn take_whole(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
         self.meet(from, segment);
         if !self.is_next(from, segment) {
-            return self.take_other(from, segment, shapes, finished);
+            return self.take_other(from, segment, gathered);
         }
         // Told apart here, each is compiled for itself: what it is matters all along the way.
         match self.kind(from) {
-            Kind::Request => self.take_next(from, Kind::Request, segment, shapes, finished),
-            Kind::Response => self.take_next(from, Kind::Response, segment, shapes, finished),
+            Kind::Request => self.take_next(from, Kind::Request, segment, gathered),
+            Kind::Response => self.take_next(from, Kind::Response, segment, gathered),
         }
     }
 
     /// The same by the longest way, whatever the segment is: the others must not say anything else.
     #[cfg(any(test, fuzzing))]
-    pub fn take_plainly(
-        &mut self,
-        from: End,
-        segment: &Segment,
-        shapes: &mut Shapes,
-        finished: &mut Vec<Finished>,
-    ) {
+    pub fn take_plainly(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
         self.meet(from, segment);
-        self.take_other(from, segment, shapes, finished);
+        self.take_other(from, segment, gathered);
     }
 
     /// Whatever a segment is, so much is to be done first.
@@ -216,13 +198,7 @@ impl Connection {
 
     /// Take a segment in that may be anything.
     #[inline(never)]
-    fn take_other(
-        &mut self,
-        from: End,
-        segment: &Segment,
-        shapes: &mut Shapes,
-        finished: &mut Vec<Finished>,
-    ) {
+    fn take_other(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
         if segment.has(tcp::SYN) {
             self.synchronise(from, segment);
         }
@@ -236,13 +212,13 @@ impl Connection {
                 sequence: segment.sequence.wrapping_add(number),
                 ..*segment
             };
-            self.payload(from, &segment, shapes, finished);
+            self.payload(from, &segment, gathered);
         }
         if segment.flags & (tcp::FIN | tcp::RST) != 0 {
             self.end(from, segment);
         }
         if self.is_closed() {
-            self.tell_done(finished);
+            self.tell_done(&mut gathered.finished);
         }
         self.look_ahead();
     }
@@ -378,16 +354,16 @@ impl Connection {
     }
 
     /// The capture ends, or the connection is to be forgotten: tell what there is of its exchanges.
-    pub fn close(&mut self, shapes: &mut Shapes, finished: &mut Vec<Finished>) {
+    pub fn close(&mut self, gathered: &mut Gathered) {
         self.catch_up();
         for from in [End::Low, End::High] {
             let kind = self.kind(from);
-            self.ways.of(from).write.end(shapes.writes(kind));
+            self.ways.of(from).write.end(gathered.shapes.writes(kind));
         }
         for from in [End::Low, End::High] {
-            self.settle(from, finished);
+            self.settle(from, &mut gathered.finished);
             self.complete_by_end(from);
         }
-        while self.tell_oldest(finished) {}
+        while self.tell_oldest(&mut gathered.finished) {}
     }
 }

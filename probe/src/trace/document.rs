@@ -202,8 +202,16 @@ pub fn capture<R: Read>(
         last_ns: facts.first.map(|_| facts.last),
         problem: facts.problem.clone(),
         end,
-        client: side(&analysis.sums.client, &mut analysis.shapes, Kind::Request),
-        server: side(&analysis.sums.server, &mut analysis.shapes, Kind::Response),
+        client: side(
+            &analysis.sums.client,
+            &mut analysis.gathered.shapes,
+            Kind::Request,
+        ),
+        server: side(
+            &analysis.sums.server,
+            &mut analysis.gathered.shapes,
+            Kind::Response,
+        ),
     }
 }
 

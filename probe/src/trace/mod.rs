@@ -24,6 +24,7 @@ mod exchange;
 mod fates;
 mod finished;
 mod foreign;
+mod gathered;
 mod head;
 mod history;
 mod hosts;
@@ -196,9 +197,9 @@ fn read_by<R: Read>(
 ) -> anyhow::Result<Document> {
     let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));
     let tell = |analysis: &mut Analysis, requests: &mut Requests| {
-        let mut told = analysis.finished.iter();
+        let mut told = analysis.gathered.finished.iter();
         let taken = told.try_for_each(|finished| requests.take(finished, None));
-        analysis.finished.clear();
+        analysis.gathered.finished.clear();
         taken.context("cannot write requests")
     };
     loop {
@@ -215,8 +216,16 @@ fn read_by<R: Read>(
     let name = names.first().map_or("", String::as_str);
     let captures = vec![document::capture(name, &capture, &mut analysis, None)];
     let sides = (
-        document::side(&analysis.sums.client, &mut analysis.shapes, Kind::Request),
-        document::side(&analysis.sums.server, &mut analysis.shapes, Kind::Response),
+        document::side(
+            &analysis.sums.client,
+            &mut analysis.gathered.shapes,
+            Kind::Request,
+        ),
+        document::side(
+            &analysis.sums.server,
+            &mut analysis.gathered.shapes,
+            Kind::Response,
+        ),
     );
     let ignored = analysis.strangers.by_name();
     Ok(document::document(

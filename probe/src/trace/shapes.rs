@@ -35,8 +35,6 @@ impl Sizes {
 /// The shapes of what clients send, and of what servers send.
 #[derive(Debug, Default)]
 pub struct Shapes {
-    /// By how much connections may have grown since this was last set to 0, in bytes: what they keep for later.
-    pub grown: usize,
     requests: (Sizes, Writes),
     responses: (Sizes, Writes),
 }

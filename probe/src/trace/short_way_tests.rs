@@ -167,7 +167,7 @@ fn places_that_others_take_over_are_forgotten() {
         });
         let [short, long] = [short, long].map(|mut analysis| {
             analysis.finish();
-            format!("{:?} {:?}", analysis.sums, analysis.finished)
+            format!("{:?} {:?}", analysis.sums, analysis.gathered.finished)
         });
         assert_eq!(short, long, "seed {seed}");
     }

@@ -55,7 +55,7 @@ impl<R: Read> Reading<R> {
     }
 
     fn tell(&mut self, join: &mut Join, requests: &mut Requests) -> anyhow::Result<()> {
-        for finished in self.analysis.finished.drain(..) {
+        for finished in self.analysis.gathered.finished.drain(..) {
             for (finished, joined) in join.told(self.place, finished) {
                 requests
                     .take(&finished, joined)
@@ -160,7 +160,7 @@ fn seen_at_both<R: Read>(own: &mut Reading<R>, other: &mut Reading<R>, kind: Kin
         Kind::Response => reading.analysis.sums.server,
     };
     let arrived = counts(other);
-    let mut side = document::side(&counts(own), &mut own.analysis.shapes, kind);
+    let mut side = document::side(&counts(own), &mut own.analysis.gathered.shapes, kind);
     side.reordered = arrived.reordered;
     side.duplicates = arrived.duplicates;
     side

@@ -1,10 +1,9 @@
 //! The next bytes of a direction, in a connection that goes on as connections do: so come most begins and ends of messages.
 
 use super::Connection;
-use crate::trace::finished::Finished;
+use crate::trace::gathered::Gathered;
 use crate::trace::head::Kind;
 use crate::trace::key::End;
-use crate::trace::shapes::Shapes;
 use crate::trace::tcp::{self, Segment};
 
 impl Connection {
@@ -28,8 +27,7 @@ impl Connection {
         from: End,
         kind: Kind,
         segment: &Segment,
-        shapes: &mut Shapes,
-        finished: &mut Vec<Finished>,
+        gathered: &mut Gathered,
     ) {
         let acknowledged = self.strides.get(from.other()).news(segment.acknowledgement);
         let (this, other) = self.ways.from(from);
@@ -39,10 +37,10 @@ impl Connection {
             self.exchanges.acknowledged(acked, segment.time);
         }
         let placed = this.stream.place_next(segment);
-        let tally = self.account_for(from, kind, &placed, segment, shapes);
-        self.read_segment(from, kind, (&placed, &tally), segment, shapes, finished);
-        self.tell_done(finished);
-        self.note_growth(from, segment, shapes);
+        let tally = self.account_for(from, kind, &placed, segment, &mut gathered.shapes);
+        self.read_segment(from, kind, (&placed, &tally), segment, gathered);
+        self.tell_done(&mut gathered.finished);
+        self.note_growth(from, segment, gathered);
         self.look_ahead_after_next(from, kind);
     }
 }

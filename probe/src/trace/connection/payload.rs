@@ -4,6 +4,7 @@ use super::Connection;
 use crate::trace::capture::Time;
 use crate::trace::exchange::Tally;
 use crate::trace::finished::Finished;
+use crate::trace::gathered::Gathered;
 use crate::trace::head::Kind;
 use crate::trace::key::End;
 use crate::trace::reader::Piece;
@@ -13,35 +14,29 @@ use crate::trace::tcp::Segment;
 use crate::trace::writes::{Heads, MessageEnd};
 
 impl Connection {
-    pub(super) fn payload(
-        &mut self,
-        from: End,
-        segment: &Segment,
-        shapes: &mut Shapes,
-        finished: &mut Vec<Finished>,
-    ) {
+    pub(super) fn payload(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
         if !self.ways.get(from).stream.goes_on_with(segment) {
-            self.give_up_missed(from, segment, finished);
+            self.give_up_missed(from, segment, &mut gathered.finished);
         }
         let kind = self.kind(from);
         let other = &self.ways.get(from.other()).stream;
         let is_missed = other.acked() > other.edge();
         if is_missed && self.ways.get(from).reader.may_begin(kind, segment.payload) {
-            self.settle(from.other(), finished);
+            self.settle(from.other(), &mut gathered.finished);
         }
         let stream = &mut self.ways.of(from).stream;
         let before = stream.is_known().then(|| stream.edge());
         let placed = stream.place(segment);
-        let tally = self.account_for(from, kind, &placed, segment, shapes);
+        let tally = self.account_for(from, kind, &placed, segment, &mut gathered.shapes);
         if placed.fresh {
             let before = before.unwrap_or(placed.start);
-            self.deliver(from, before, (&placed, &tally), segment, shapes, finished);
+            self.deliver(from, before, (&placed, &tally), segment, gathered);
         } else {
             self.exchanges.add(kind, (placed.start, placed.end), &tally);
         }
         // Not before: what this segment is counts for each message that has bytes of it.
-        self.tell_done(finished);
-        self.note_growth(from, segment, shapes);
+        self.tell_done(&mut gathered.finished);
+        self.note_growth(from, segment, gathered);
     }
 
     /// Count a segment that has found its place.
@@ -66,16 +61,16 @@ impl Connection {
 
     /// Note how much more may be kept for later by this segment.
     #[inline(always)]
-    pub(super) fn note_growth(&self, from: End, segment: &Segment, shapes: &mut Shapes) {
+    pub(super) fn note_growth(&self, from: End, segment: &Segment, gathered: &mut Gathered) {
         /// A request in the queue takes so many times the bytes of the shortest one.
         const OF_A_REQUEST: usize = 16;
         /// A range beyond a hole, whatever is in it.
         const OF_A_RANGE: usize = 128;
         let way = self.ways.get(from);
         if self.exchanges.waiting() > 0 {
-            shapes.grown += segment.payload.len() * OF_A_REQUEST;
+            gathered.grown += segment.payload.len() * OF_A_REQUEST;
         } else if way.reader.held() > 0 || !way.stream.ahead.is_empty() {
-            shapes.grown += segment.payload.len() + OF_A_RANGE;
+            gathered.grown += segment.payload.len() + OF_A_RANGE;
         }
     }
 
@@ -86,8 +81,7 @@ impl Connection {
         before: u64,
         (placed, tally): (&Placed, &Tally),
         segment: &Segment,
-        shapes: &mut Shapes,
-        finished: &mut Vec<Finished>,
+        gathered: &mut Gathered,
     ) {
         let way = self.ways.of(from);
         if placed.start > before {
@@ -108,19 +102,26 @@ impl Connection {
         }
         let kind = self.kind(from);
         if passed == 0 {
-            self.read_segment(from, kind, (placed, tally), segment, shapes, finished);
+            self.read_segment(from, kind, (placed, tally), segment, gathered);
         } else {
             let piece = Piece {
                 bytes: news,
                 length: placed.end.saturating_sub(before),
                 begins: true,
             };
-            let _ = self.read(from, kind, before, piece, segment.time, finished);
+            let _ = self.read(
+                from,
+                kind,
+                before,
+                piece,
+                segment.time,
+                &mut gathered.finished,
+            );
             self.exchanges.add(kind, (placed.start, placed.end), tally);
             self.ways.of(from).write.lose_track();
         }
         if !self.ways.get(from).stream.ahead.is_empty() {
-            self.read_reached(from, Some(segment.time), finished);
+            self.read_reached(from, Some(segment.time), &mut gathered.finished);
         }
     }
 
@@ -132,8 +133,7 @@ impl Connection {
         kind: Kind,
         (placed, tally): (&Placed, &Tally),
         segment: &Segment,
-        shapes: &mut Shapes,
-        finished: &mut Vec<Finished>,
+        gathered: &mut Gathered,
     ) {
         let piece = Piece {
             bytes: segment.payload,
@@ -143,11 +143,39 @@ impl Connection {
         let reader = &self.ways.get(from).reader;
         // Each with what follows it, for much of that is nothing after a head that is cut.
         if reader.begins_cut(kind, &piece) {
-            let heads = self.read_cut_head(from, kind, placed.start, piece, segment.time, finished);
-            self.note_read(from, kind, &heads, (placed, tally), segment, shapes);
+            let heads = self.read_cut_head(
+                from,
+                kind,
+                placed.start,
+                piece,
+                segment.time,
+                &mut gathered.finished,
+            );
+            self.note_read(
+                from,
+                kind,
+                &heads,
+                (placed, tally),
+                segment,
+                &mut gathered.shapes,
+            );
         } else {
-            let heads = self.read(from, kind, placed.start, piece, segment.time, finished);
-            self.note_read(from, kind, &heads, (placed, tally), segment, shapes);
+            let heads = self.read(
+                from,
+                kind,
+                placed.start,
+                piece,
+                segment.time,
+                &mut gathered.finished,
+            );
+            self.note_read(
+                from,
+                kind,
+                &heads,
+                (placed, tally),
+                segment,
+                &mut gathered.shapes,
+            );
         }
     }
 
