@@ -48,9 +48,12 @@ def _complain(text: str) -> None:
 
 def _remedy(error: OSError) -> str:
     import errno
+    import os
 
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "free some space; what is recorded is safe, go on with `nearmetal resume`"
+        return "free some space; what a run has recorded is safe, go on with `nearmetal resume`"
+    if error.errno == errno.EROFS or (error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() == 0):
+        return "name a place that can be written to"
     if error.errno in (errno.EACCES, errno.EPERM):
         return "run nearmetal as root"
     return "`nearmetal doctor` shows what this host lacks"

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from nearmetal.report.write import Format
 
 
+_WIDEST = 10_000
+"""Columns: more than a line ever has."""
 _NAMED = 4
 """Treatments that are named before the rest is counted."""
 
@@ -70,9 +72,12 @@ def read_study(
             raise BadInput("this is not a text file", study, "give a study file in TOML") from None
     elif study in studies.names():
         source = studies.text(study)
+    elif _is_folder(path):
+        raise BadInput("this is a folder, not a study", study, "name the study's file")
     else:
         remedy = did_you_mean(study, studies.names(), "give a file, or one of")
-        raise BadInput(f"there is no study {study[:200]!r}", remedy=remedy)
+        what = "there is no such file, and" if path.suffix == ".toml" or path.name != study else "there is"
+        raise BadInput(f"{what} no study {study[:200]!r}", remedy=remedy)
     wanted = list(overrides)
     if blocks is not None:
         wanted.append(f"design.blocks={blocks}")
@@ -85,6 +90,13 @@ def _is_file(path: Path) -> bool:
     """A name that no file can have is the name of none."""
     try:
         return path.is_file()
+    except OSError:
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
     except OSError:
         return False
 
@@ -305,6 +317,9 @@ def report(path: Path, form: "Format", output: Path | None) -> None:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             what = f"nothing can be written there: {error.strerror}"
             raise BadInput(what, str(output), "name another file by -o") from None
+        except OSError as error:
+            error.filename = error.filename or str(output)
+            raise
     elif form == "png" and sys.stdout.isatty():
         raise BadInput("a picture is no text for a terminal", remedy="name a file by -o, or send it to one by >")
     else:
@@ -353,13 +368,14 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
     console = console_for(False)
     if listed:
         table = Table("run", "study", "made", "trials", box=None, pad_edge=False)
-        table.columns[0].overflow = "fold"
         for one in listed:
             again = one.trials - one.planned
             trials = f"{one.planned} and {again} again" if again > 0 else f"{one.trials}/{one.planned}"
             if one.ok < one.trials:
                 trials += f", {one.trials - one.ok} not ok"
             table.add_row(one.run, one.study, one.created[:16].replace("T", " "), trials)
+        # As wide as it is, in a terminal and in a pipe: a folder's name is to be copied whole, and a line is a run.
+        console.width = _WIDEST
         console.print(table)
     for bad in unreadable:
         console.print("cannot be read", style="yellow", end=": ")

@@ -49,9 +49,12 @@ class StudyText:
         for length in range(len(path), 0, -1):
             if path[:length] in self.overrides:
                 return f"{self.file}, {_printable(self.overrides[path[:length]])}"
-        for override, written in self.overrides.items():
-            if path not in self._lines and override[: len(path)] == path:
-                return f"{self.file}, {_printable(written)}"
+        for length in range(len(path), 0, -1):
+            if path[:length] in self._lines:
+                break
+            for override, written in self.overrides.items():
+                if override[:length] == path[:length]:
+                    return f"{self.file}, {_printable(written)}"
         if self.is_quick and ("quick", *path) in self._lines:
             path = ("quick", *path)
         return f"{self.file}:{line_of(self._lines, path)}"

@@ -1,5 +1,6 @@
 """Bad input on the command line: exit 2, one message on stderr with a remedy, no traceback, nothing done."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal import cli
+from nearmetal import cli, commands
+from tests.golden.make_run import FOLDER
 from tests.unit.study_text import GOOD
 
 Refused = Callable[..., str]
@@ -59,16 +61,22 @@ def test_a_file_that_is_no_study(refused: Refused, folder: Path, verb: str, stud
     assert not (folder / "out").exists()
 
 
-@pytest.mark.parametrize("study", [".", "missing.toml", "", "quikstart"])
-def test_what_is_no_file(refused: Refused, folder: Path, study: str) -> None:
-    refused("plan", str(folder / study) if study != "quikstart" else study)
+@pytest.mark.parametrize(
+    ("study", "told"),
+    [(".", "this is a folder"), ("missing.toml", "there is no such file"), ("quikstart", "did you mean `quickstart`?")],
+)
+def test_what_is_no_file(refused: Refused, folder: Path, study: str, told: str) -> None:
+    assert told in refused("plan", str(folder / study) if study != "quikstart" else study)
 
 
 def test_a_name_that_is_too_long_for_a_file(refused: Refused) -> None:
     refused("plan", "x" * 5000)
 
 
-@pytest.mark.parametrize("override", ["nonsense", "=", "machine.vcpus=0", "machine.nothing=1", "a.b.c=1"])
+@pytest.mark.parametrize(
+    "override",
+    ["nonsense", "=", "machine.vcpus=0", "machine.nothing=1", "a.b.c=1", "environments.docker.runtime=runsc"],
+)
 def test_what_cannot_be_set(refused: Refused, folder: Path, override: str) -> None:
     assert "--set" in refused("plan", str(folder / "good.toml"), "--set", override)
 
@@ -114,3 +122,33 @@ def test_a_terminal_is_told_in_lines_that_fit(folder: Path) -> None:
     assert " ".join(told).split() == words[: len(" ".join(told).split())]
     assert all(len(line) <= 40 or " " not in line.strip() for line in told) and len(told) > 2
     assert all(line.startswith("  ") for line in told[1:])
+
+
+@pytest.mark.parametrize(
+    ("number", "user", "remedy"),
+    [
+        (errno.EACCES, 1000, "run nearmetal as root"),
+        (errno.EPERM, 0, "name a place that can be written to"),
+        (errno.EROFS, 1000, "name a place that can be written to"),
+        (errno.ENOSPC, 0, "free some space"),
+    ],
+)
+def test_what_the_system_refuses_has_a_remedy_that_helps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int, user: int, remedy: str
+) -> None:
+    def fail(**_: object) -> None:
+        raise OSError(number, os.strerror(number), "/there")
+
+    monkeypatch.setattr(sys, "argv", ["nearmetal", "studies"])
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(cli.cli, "main", fail)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 3
+    assert capsys.readouterr().err.startswith(f"nearmetal: /there: {os.strerror(number)}\n  remedy: {remedy}")
+
+
+def test_a_report_that_cannot_be_written_names_its_file() -> None:
+    with pytest.raises(OSError, match="No space left") as told:
+        commands.report(FOLDER, "csv", Path("/dev/full"))
+    assert told.value.filename == "/dev/full"

@@ -56,6 +56,7 @@ def test_a_runs_end_tells_how_many_trials_in_what_time_and_ls_finds_it_anywhere(
 
     known = nearmetal("ls", cwd=tmp_path)
     assert f"{folder}  order  " in known.stdout
+    assert nearmetal("ls", cwd=tmp_path, environment={"COLUMNS": "20"}).stdout == known.stdout
     assert json.loads(nearmetal("ls", "--json", cwd=tmp_path).stdout)["runs"][0]["trials"] == 4
     (folder / "manifest.json").write_text("{")
     damaged = nearmetal("ls", cwd=tmp_path)
@@ -142,6 +143,9 @@ def test_a_plan_that_run_would_refuse_is_told_by_the_exit_code(study: Path) -> N
     nothing = nearmetal("plan", str(study), "--available")
     assert nothing.returncode == 3
     assert "nothing is left" in nothing.stdout
+    nothing = nearmetal("run", str(study), "--available")
+    assert nothing.returncode == 3
+    assert "nothing else is left to run" in nothing.stderr and "--available" not in nothing.stderr
 
 
 def test_of_two_images_of_a_name_the_current_one_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ async def open_folder(request: Request, open_site: OpenSite) -> RunFolder:
         raise _refusal(request.study, missing)
     plan = planning.make(request.study, [treatment for treatment, _ in missing])
     if not plan.treatments:
-        raise _refusal(request.study, missing)
+        raise _refusal(request.study, missing, "nothing else is left to run")
     folder = RunFolder(request.folder)
     request.folder.mkdir(parents=True, exist_ok=True)
     folder.write_manifest(await _manifest(request, plan, missing, open_site))
@@ -138,7 +138,7 @@ async def what_is_missing(study: Study) -> Missing:
         return await cannot_run(study, open_site)
 
 
-def _refusal(study: Study, missing: Missing) -> HostCannot:
+def _refusal(study: Study, missing: Missing, last: str = "or leave them out with --available") -> HostCannot:
     of_each: dict[Finding, list[str]] = {}
     for treatment, lacking in missing:
         of_each.setdefault(lacking, []).append(words.key(treatment))
@@ -147,7 +147,7 @@ def _refusal(study: Study, missing: Missing) -> HostCannot:
     return HostCannot(
         f"{len(missing)} treatment{'s' * (len(missing) > 1)} cannot run here:\n" + "\n".join(lines),
         study.name,
-        "; ".join([*remedies, "or leave them out with --available"]),
+        "; ".join([*remedies, last]),
     )
 
 
