@@ -39,7 +39,11 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
         wanted = picked.line if number is not None and picked is not None else document
         click.echo(analyser.as_text(wanted), nl=False)
     else:
-        _tell(console_for(False), document, picked)
+        console = console_for(False)
+        _tell(console, document, picked)
+        for what, file in (("page", html), ("requests", requests)):
+            if file is not None:
+                console.print(f"{what}: {words.plain(str(file))}", soft_wrap=True)
     return ExitCode.DONE
 
 
@@ -119,7 +123,7 @@ def _tell(console: Console, document: analyser.Document, picked: Chosen | None) 
         console.print()
     if picked is not None:
         console.print(f"Request {picked.number}: {words.plain(ladder.heading(picked.line))}")
-        for line in ladder.ladder(_events(picked, document)):
+        for line in ladder.ladder(_events(picked, document), console.width):
             console.print(line)
     for warning in document["warnings"]:
         console.print(f"warning: {words.plain(warning)}")

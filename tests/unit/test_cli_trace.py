@@ -74,7 +74,7 @@ def test_parquet_holds_what_the_lines_hold(trace: Run, tmp_path: Path, ends: tup
     """Also where no request has a field: of one capture there is nothing of both."""
     lines, table = tmp_path / "requests.jsonl", tmp_path / "requests.parquet"
     assert trace(*ends, "--requests", str(lines))[0] == 0
-    assert trace(*ends, "--requests", str(table)) == (0, trace(*ends)[1], "")
+    assert trace(*ends, "--requests", str(table)) == (0, f"{trace(*ends)[1]}requests: {table}\n", "")
     with duckdb.connect() as database:
         found = database.read_parquet(str(table))
         types = dict(zip(found.columns, map(str, found.types), strict=True))
@@ -144,7 +144,8 @@ def test_other_files_are_replaced(trace: Run, tmp_path: Path) -> None:
     page, lines = tmp_path / "page.html", tmp_path / "requests.jsonl"
     for file in (page, lines):
         file.write_text("before")
-    assert trace(CLIENT, "--html", str(page), "--requests", str(lines))[0] == 0
+    status, out, _ = trace(CLIENT, "--html", str(page), "--requests", str(lines))
+    assert status == 0 and out.endswith(f"\npage: {page}\nrequests: {lines}\n")
     assert "before" not in lines.read_text() and page.read_text().startswith("<!doctype html>")
 
 

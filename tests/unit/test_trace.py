@@ -241,6 +241,21 @@ def test_connections_one_after_the_other_share_a_row() -> None:
     assert "one connection at a time" not in page.html(["a.pcap"], summary(DOCUMENT), None, timed[:2], 2)
 
 
+def test_requests_that_are_too_many_to_be_told_apart_are_also_drawn_from_the_first_on() -> None:
+    line = LINES[0]
+    times = [name for name in ("request_first", "request_last", "response_first", "response_last") if line[name]]
+    many = [{**line, **{name: line[name] + at * 10**9 for name in times}, "number": at} for at in range(151)]
+    assert "The first 40 requests" in page.html(["a.pcap"], summary(DOCUMENT), None, many, 151)
+    assert "The first 40 requests" not in page.html(["a.pcap"], summary(DOCUMENT), None, many[1:], 150)
+
+
+def test_a_ladder_is_drawn_into_the_room_there_is() -> None:
+    told = events.of(LINES[0], Clocks.of(DOCUMENT))
+    whole, narrow = list(ladder(told)), list(ladder(told, 40))
+    assert max(map(len, narrow)) <= 40 < max(map(len, whole)) <= 80
+    assert [line.split()[0] for line in narrow] == [line.split()[0] for line in whole]
+
+
 def test_a_phase_that_took_no_time_is_not_drawn() -> None:
     bars = [Bar(0, "sending", 1.0, 1.0), Bar(0, "waiting", 1.0, 1.5), Bar(0, "receiving", 1.5, 1.5 + 1e-9)]
     spec = timeline("", "", bars)

@@ -7,31 +7,37 @@ from nearmetal.report.charts.ladder import TO_SERVER, WORDS, shown
 from nearmetal.trace.events import SERVER, Line
 
 _GAP = 24
-"""Characters between the two lifelines."""
+"""Characters between the two lifelines, where there is room for them."""
+_LEAST_GAP = 6
 _TO_CLIENT = ("synack", "response_first", "response_last", "request_acked")
 
 
-def ladder(events: Mapping[str, float]) -> Iterator[str]:
-    """A line for each event, by time. Arrows are packets as they leave, or as they come where no departure is known."""
+def ladder(events: Mapping[str, float], room: int = 80) -> Iterator[str]:
+    """A line for each event, by time. Arrows are packets as they leave, or as they come where no departure is known.
+
+    Its lines fit into a terminal with `room` for so many characters, as far as they can.
+    """
     told = shown(events)
     wide = max((len(_time(time)) for time in told.values()), default=0)
-    yield f"{'time':>{wide}}  client{' ' * (_GAP - 4)}server"
+    words = max((len(WORDS[name]) for name in told), default=0)
+    gap = max(_LEAST_GAP, min(_GAP, room - (wide + 2 + 2 + 2 + words)))
+    yield f"{'time':>{wide}}  client{' ' * (gap - 4)}server"
     for name, time in told.items():
-        yield f"{_time(time):>{wide}}  {_drawn(name, told)}  {WORDS[name]}"
+        yield f"{_time(time):>{wide}}  {_drawn(name, told, gap)}  {WORDS[name]}"
 
 
 def _time(time: float) -> str:
     return figures.quantity(time, "s") if time else "0 s"
 
 
-def _drawn(name: str, told: Mapping[str, float]) -> str:
-    line = "─" * (_GAP - 2)
+def _drawn(name: str, told: Mapping[str, float], gap: int) -> str:
+    line = "─" * (gap - 2)
     if name.startswith(SERVER):
-        return f"◀{line}─●" if "response" in name else f"│{' ' * (_GAP - 1)}●"
+        return f"◀{line}─●" if "response" in name else f"│{' ' * (gap - 1)}●"
     if name in TO_SERVER:
         return f"●{line}─▶"
     if name in _TO_CLIENT and SERVER + name in told:
-        return f"●{' ' * (_GAP - 1)}│"
+        return f"●{' ' * (gap - 1)}│"
     return f"◀{line}─┤"
 
 

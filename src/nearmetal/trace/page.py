@@ -15,7 +15,11 @@ from nearmetal.trace.events import SERVER, Events, Line
 from nearmetal.trace.summary import Summary
 
 MOST = 2000
-"""Requests that are drawn: more could not be told apart."""
+"""Requests that are drawn."""
+_APART = 150
+"""Requests in a row, on the average, that can still be told apart. Of more, the first ones are drawn once again."""
+_FIRST = 40
+"""Requests for each row that are then drawn by themselves."""
 
 _ALONE = (
     "A dashed arrow is a packet as the client's end saw it leave or come; how long it was on its way takes both ends."
@@ -86,6 +90,10 @@ def html(
         shared = _SHARED if len(set(rows.values())) < len(rows) else ""
         shown = f"the first {len(requests):,} of {count:,} requests" if count > len(requests) else "all requests"
         parts += ["<h2>Over time</h2>", _figure(timeline(shown.capitalize(), "", drawn_bars), shared)]
+        used = len(set(rows.values()))
+        if len(requests) > _APART * used:
+            first = requests[: _FIRST * used]
+            parts.append(_figure(timeline(f"The first {len(first):,} requests", "", bars(first))))
     parts += ["<h2>In figures</h2>", *_tables(summary)]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -94,7 +94,7 @@ def summary(document: Mapping[str, Any]) -> list[Summary]:
     each, joined = document["each_request"], document["joined"]
     if document["requests"]:
         tables.append(Summary("Time of requests", _SPREAD, tuple(_spread(_PHASES, each, _seconds))))
-        tables.append(Summary("Size of requests", _SPREAD, tuple(_spread(_COUNTS, each, _number))))
+        tables.append(Summary("Size of requests", _SIZES, tuple(_spread(_COUNTS, each, _number))))
     if joined is not None:
         if joined["requests"]:
             rows = tuple(_spread(_SHARES, joined["each_request"], _seconds))
@@ -110,6 +110,7 @@ def summary(document: Mapping[str, Any]) -> list[Summary]:
 
 
 _SPREAD = ("", "median", "90 %", "99 %", "longest", "of")
+_SIZES = ("", "median", "90 %", "99 %", "largest", "of")
 
 
 def _captures(document: Mapping[str, Any]) -> Summary:
