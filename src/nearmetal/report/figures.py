@@ -12,7 +12,7 @@ def quantity(value: float, unit: str, decimals: int | None = None) -> str:
         return "not a number" if math.isnan(value) else "without limit"
     if unit == "1/s":
         return f"{_rounded(value) if decimals is None else f'{value:,.{decimals}f}'}/s"
-    if not unit and abs(value) < 10_000:
+    if not unit and abs(value) < 10_000_000:  # a count, as it stands on an axis
         return _rounded(value)
     return units.show(value, unit).replace(" us", " µs")
 
