@@ -17,6 +17,7 @@ from nearmetal.run import shape
 from nearmetal.run.missing import cannot_run
 from nearmetal.study import read
 from nearmetal.study_checks.treatments import ignored
+from nearmetal.study_text import did_you_mean
 
 # A workload is what a study cannot do without; it never runs.
 _STUDY = """
@@ -51,7 +52,9 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
     """From the words of the command line. BadInput."""
     known = plugins.names("environments")
     if environment not in known:
-        raise BadInput(f"there is no environment {environment[:100]!r}", remedy=f"choose one of: {', '.join(known)}")
+        raise BadInput(
+            f"there is no environment {environment[:100]!r}", remedy=did_you_mean(environment, known, "choose one of")
+        )
     if isinstance(plugins.load("environments", environment), Reached):
         raise BadInput(f"machines of kind {environment!r} are up already", remedy="log in: ssh USER@HOST")
     if hosts.is_elsewhere(EnvironmentSpec(kind=environment)):
