@@ -156,6 +156,7 @@ def test_quantities_have_a_unit_that_fits(value: float, unit: str, text: str) ->
         (6_239_027.2, (6_060_769.3, 6_459_228.2), "B", "+5.95 MiB (+5.78 to +6.16)"),
         (0.0, (0.0, 0.0), "share", "0 points (0 to 0)"),
         (-0.5, None, "s", "−500 ms"),
+        (-979e-6, (-1.104e-3, -835e-6), "s", "−979 µs (−1,104 to −835)"),
     ],
 )
 def test_differences_name_their_unit_once(

@@ -63,7 +63,9 @@ def difference(value: float, spread: tuple[float, float] | None, unit: str) -> s
 
 
 def _signed(value: float) -> str:
-    return f"{value:+.3g}".replace("-", "−") if value else "0"
+    if not value:
+        return "0"
+    return (f"{value:+,.0f}" if abs(value) >= 999.5 else f"{value:+.3g}").replace("-", "−")
 
 
 def probability(p: float) -> str:
