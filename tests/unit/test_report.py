@@ -17,6 +17,7 @@ import pytest
 from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.report.blocks import Chart, Column, Section, Table
+from nearmetal.report.page import breakable
 from nearmetal.report.reading import ReportInput, read, sections
 from nearmetal.report.write import render, write
 from nearmetal.store import journal
@@ -304,6 +305,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     made.journal.write_text(journal)
     write(made)
     return made
+
+
+def test_names_are_broken_behind_their_marks_and_numbers_are_not() -> None:
+    told = breakable("net.ipv4.tcp_congestion_control <b> cmp_legacy 0.051 to 0.14")
+    assert told == "net.<wbr>ipv4.<wbr>tcp_<wbr>congestion_<wbr>control &lt;b&gt; cmp_legacy 0.051 to 0.14"
 
 
 def test_hostile_names_are_text_in_the_page(hostile: RunFolder) -> None:

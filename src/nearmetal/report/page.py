@@ -1,10 +1,11 @@
 """The report as one self-contained page: no script, no font, nothing from the network."""
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from nearmetal.report import cells, figures, palette, words
 from nearmetal.report.blocks import Section
@@ -23,6 +24,7 @@ def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tup
         lstrip_blocks=True,
     )
     environment.filters["people"] = cells.for_people
+    environment.filters["breakable"] = breakable
     environment.globals |= {"shown": cells.shown, "repeated": cells.repeated, "count": figures.count}
     template = environment.get_template("report.html.j2")
     return template.render(
@@ -38,6 +40,13 @@ def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tup
 def _harmless(value: object) -> object:
     """Whatever the template writes: text from a study without characters that steer or reorder."""
     return words.plain(value) if type(value) is str else value
+
+
+def breakable(text: str) -> Markup:
+    """A name or a path of more than 20 characters is broken behind its marks where it does not fit, not in a word."""
+    names = re.split(r"(\S{21,})", str(escape(words.plain(text))))
+    names[1::2] = [re.sub(r"(?<=\w)[_./](?=[A-Za-z])", r"\g<0><wbr>", name) for name in names[1::2]]
+    return Markup("".join(names))  # escaped
 
 
 def style() -> str:
