@@ -19,6 +19,7 @@ def main() -> None:
     try:
         status = cli.main(standalone_mode=False)
     except click.exceptions.Abort:
+        click.echo("nearmetal: interrupted", err=True)
         status = ExitCode.INTERRUPTED
     except click.ClickException as error:
         error.show()

@@ -259,6 +259,7 @@ def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> in
     from nearmetal.report.write import write
 
     if not (folder.path / "manifest.json").exists():
+        click.echo("interrupted before anything was measured; there is nothing to go on with: run it again", err=True)
         return ExitCode.INTERRUPTED
     analysis = _analysis(folder)
     console = console_for(as_json)

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 
 from nearmetal import cli, commands
+from nearmetal.store.folder import RunFolder
 from tests.golden.make_run import FOLDER
 from tests.unit.study_text import GOOD
 
@@ -152,3 +154,20 @@ def test_a_report_that_cannot_be_written_names_its_file() -> None:
     with pytest.raises(OSError, match="No space left") as told:
         commands.report(FOLDER, "csv", Path("/dev/full"))
     assert told.value.filename == "/dev/full"
+
+
+def test_who_interrupts_is_told_that_it_was_heard(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def abort(**_: object) -> None:
+        raise click.exceptions.Abort
+
+    monkeypatch.setattr(cli.cli, "main", abort)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 4
+    assert capsys.readouterr().err == "nearmetal: interrupted\n"
+
+    assert commands._conclude(RunFolder(tmp_path / "none"), False, "", True) == 4
+    told = capsys.readouterr()
+    assert told.out == "" and "before anything was measured" in told.err
