@@ -2,10 +2,9 @@
 
 import asyncio
 import os
-import signal
 import sys
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from nearmetal import plan as planning
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, HostCannot
 from nearmetal.factors import key
+from nearmetal.interrupts import until_interrupted
 from nearmetal.model import Finding, Plan, Study
 from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures
@@ -210,7 +210,7 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> 
     plan = planning.make(study, [treatment for treatment, _ in missing])
     began = time.monotonic()
     with _watcher(study, plan, console) as watcher:
-        finished = _until_interrupted(session.start(request, console.print, (watcher,)))
+        finished = until_interrupted(session.start(request, console.print, (watcher,)))
     took = f" in {show_elapsed(time.monotonic() - began)}"
     return _conclude(RunFolder(request.folder), finished, took, as_json)
 
@@ -224,7 +224,7 @@ def resume(path: Path, as_json: bool) -> int:
         return _conclude(folder, True, "", as_json)
     began = time.monotonic()
     with _watcher(manifest.study, manifest.plan, console) as watcher:
-        finished = _until_interrupted(session.resume(folder, console.print, (watcher,)))
+        finished = until_interrupted(session.resume(folder, console.print, (watcher,)))
     took = f"; going on took {show_elapsed(time.monotonic() - began)}"
     return _conclude(folder, finished, took, as_json)
 
@@ -234,23 +234,6 @@ def _watcher(study: Study, plan: Plan, console: Console) -> Any:
 
     trials = sum(len(boot.trials) for block in plan.blocks for boot in block.boots)
     return Watcher(console, trials, len(plan.blocks), estimate(study, plan) / max(1, trials))
-
-
-def _until_interrupted(work: Coroutine[Any, Any, object]) -> bool:
-    """Run to the end, or until SIGINT, SIGTERM or SIGHUP: then tidy up first. Whether it came to the end."""
-
-    async def guarded() -> bool:
-        task = asyncio.ensure_future(work)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, task.cancel)
-        try:
-            await task
-        except asyncio.CancelledError:
-            return False
-        return True
-
-    return asyncio.run(guarded())
 
 
 def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> int:

@@ -1,6 +1,5 @@
 """What the commands about images do."""
 
-import asyncio
 import shlex
 from pathlib import Path
 
@@ -9,7 +8,8 @@ from rich.table import Table
 
 from nearmetal.by_hand.kept import everything
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput
+from nearmetal.errors import BadInput, Interrupted
+from nearmetal.interrupts import until_interrupted
 from nearmetal.lab import image, machine
 from nearmetal.lab.vagrant import box as vagrant_box
 from nearmetal.printing import console_for, print_json
@@ -19,7 +19,14 @@ from nearmetal.units import show_size
 def build(packages: tuple[str, ...], files: tuple[str, ...], name: str, as_json: bool) -> None:
     console = console_for(as_json)
     recipe = image.Recipe(name=name, packages=packages, files=tuple(_placed(text) for text in files))
-    built = asyncio.run(image.build(recipe, Paths.default().cache, lambda text: console.print(text)))
+    done: list[image.Image] = []
+
+    async def build_it() -> None:
+        done.append(await image.build(recipe, Paths.default().cache, lambda text: console.print(text)))
+
+    if not until_interrupted(build_it()):
+        raise Interrupted("the build was interrupted, and nothing is left of it", remedy="run it again")
+    built = done[0]
     if as_json:
         print_json({"schema": "image.v1", "name": built.name, "digest": built.digest, "folder": str(built.folder)})
     else:

@@ -1,7 +1,9 @@
 """Bad input on the command line: exit 2, one message on stderr with a remedy, no traceback, nothing done."""
 
+import asyncio
 import errno
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,7 +12,9 @@ from pathlib import Path
 import click
 import pytest
 
-from nearmetal import cli, commands
+from nearmetal import cli, commands, commands_image
+from nearmetal.errors import Interrupted
+from nearmetal.lab import image
 from nearmetal.store.folder import RunFolder
 from tests.golden.make_run import FOLDER
 from tests.unit.study_text import GOOD
@@ -171,3 +175,19 @@ def test_who_interrupts_is_told_that_it_was_heard(
     assert commands._conclude(RunFolder(tmp_path / "none"), False, "", True) == 4
     told = capsys.readouterr()
     assert told.out == "" and "before anything was measured" in told.err
+
+
+def test_a_build_that_is_told_to_end_tidies_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    tidied = []
+
+    async def build(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            tidied.append(True)
+
+    monkeypatch.setattr(image, "build", build)
+    with pytest.raises(Interrupted, match="nothing is left of it"):
+        commands_image.build((), (), "lab", False)
+    assert tidied == [True]
