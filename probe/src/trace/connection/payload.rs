@@ -11,7 +11,7 @@ use crate::trace::reader::Piece;
 use crate::trace::shapes::Shapes;
 use crate::trace::stream::{Placed, Sight};
 use crate::trace::tcp::Segment;
-use crate::trace::writes::{Heads, MessageEnd};
+use crate::trace::writes::MessageEnd;
 
 impl Connection {
     pub(super) fn payload(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
@@ -125,7 +125,7 @@ impl Connection {
         }
     }
 
-    /// Read a segment that is in order from its first byte on.
+    /// Read a segment that is in order from its first byte on, and account for it by what was read.
     #[inline(always)]
     pub(super) fn read_segment(
         &mut self,
@@ -140,56 +140,11 @@ impl Connection {
             length: u64::from(segment.length),
             begins: true,
         };
-        let reader = &self.ways.get(from).reader;
-        // Each with what follows it, for much of that is nothing after a head that is cut.
-        if reader.begins_cut(kind, &piece) {
-            let heads = self.read_cut_head(
-                from,
-                kind,
-                placed.start,
-                piece,
-                segment.time,
-                &mut gathered.finished,
-            );
-            self.note_read(
-                from,
-                kind,
-                &heads,
-                (placed, tally),
-                segment,
-                &mut gathered.shapes,
-            );
-        } else {
-            let heads = self.read(
-                from,
-                kind,
-                placed.start,
-                piece,
-                segment.time,
-                &mut gathered.finished,
-            );
-            self.note_read(
-                from,
-                kind,
-                &heads,
-                (placed, tally),
-                segment,
-                &mut gathered.shapes,
-            );
-        }
-    }
-
-    /// Account for a segment by what was read in it.
-    #[inline(always)]
-    fn note_read(
-        &mut self,
-        from: End,
-        kind: Kind,
-        heads: &Heads,
-        (placed, tally): (&Placed, &Tally),
-        segment: &Segment,
-        shapes: &mut Shapes,
-    ) {
+        let (at, time, finished) = (placed.start, segment.time, &mut gathered.finished);
+        let heads = match self.ways.get(from).reader.begins_cut(kind, &piece) {
+            true => self.read_cut_head(from, kind, at, piece, time, finished),
+            false => self.read(from, kind, at, piece, time, finished),
+        };
         self.exchanges.add(kind, (placed.start, placed.end), tally);
         let way = self.ways.of(from);
         if way.reader.messages() == 0 {
@@ -201,8 +156,8 @@ impl Connection {
             (_, true) => MessageEnd::Unknown,
             _ => MessageEnd::Later,
         };
-        let writes = shapes.writes(kind);
-        way.write.segment(segment.length, full, heads, end, writes);
+        let writes = gathered.shapes.writes(kind);
+        way.write.segment(segment.length, full, &heads, end, writes);
     }
 
     /// Read what lay beyond a hole that is no more, since then; or was none to the other end, and came when it was seen.
