@@ -1,5 +1,10 @@
 """A study that is right, to be made wrong in one place."""
 
+import pytest
+
+from nearmetal import study
+from nearmetal.errors import BadInput, ExitCode
+
 GOOD = """\
 name = "good"
 question = "Is it?"
@@ -54,3 +59,15 @@ blocks = 2
 def line(part: str, text: str = GOOD) -> int:
     """The number of the first line that begins with this."""
     return next(number for number, line in enumerate(text.splitlines(), 1) if line.startswith(part))
+
+
+def refused(text: str, **options: object) -> BadInput:
+    """How a study is answered that has a mistake: by its line, and with a remedy."""
+    with pytest.raises(BadInput) as caught:
+        study.read(text, "s.toml", **options)  # type: ignore[arg-type]
+    error = caught.value
+    assert error.exit_code is ExitCode.BAD_INPUT
+    assert error.where.startswith("s.toml")
+    assert error.remedy
+    assert "\n" not in error.what + error.remedy
+    return error
