@@ -87,7 +87,7 @@ def plain(value: float) -> Response:
 def whole_run(of: Manifest, value: Value, response: Callable[[float], Response] = ratio) -> list[TrialRecord]:
     return [
         record(environment, block, {"throughput": response(value(block, environment, repeat))}, repeat=repeat)
-        for block in range(of.study.design.fixed_blocks)
+        for block in range(of.study.design.most_blocks)
         for environment in ("host", "docker")
         for repeat in range(of.study.design.repeats)
     ]

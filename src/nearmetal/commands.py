@@ -146,31 +146,47 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     console.print(Text.assemble((study.name, "bold"), f"  {study.question}"))
     console.print(
         f"{figures.count(len(plan.treatments), 'treatment')} x {figures.count(len(study.workloads), 'workload')} x "
+        + ("at most " if plan.looks else "")
         + figures.count(len(plan.blocks), "block")
         + (f" x {study.design.repeats} repeats" if study.design.repeats > 1 else "")
         + f" = {figures.count(trials, 'trial')}; seed {plan.seed}"
     )
-    _say_sequential(study, console)
     for one, other in hosts.one_under_two_names(study):
         console.print(f"{one!r} and {other!r} are one machine: it is compared with itself (an A/A)", style="yellow")
     for contrast in plan.contrasts:
         compared = f"{contrast.workload}: {key(contrast.treatment)} against {key(contrast.reference)}"
         console.print(Padding(compared, (0, 0, 0, 2), expand=False))
     if plan.contrasts:
-        console.print(
-            f"{figures.count(len(plan.contrasts), 'primary contrast')}, each at level {plan.level:.4g}; "
-            f"that takes at least {figures.count(needed, 'block')}"
-            + ("" if len(plan.blocks) >= needed else f", and with {len(plan.blocks)} every verdict is undecided")
-        )
+        console.print(f"{figures.count(len(plan.contrasts), 'primary contrast')}, {_when_decided(plan, needed)}")
     else:
         console.print("nothing is compared: there is no treatment beside its reference")
-    console.print(f"the whole takes about {show_elapsed(seconds)}")
+    console.print(f"the whole takes {_about(seconds, plan)}")
     _say_missing(missing, "left out" if available else "cannot run here", console)
     if refused and not available:
         console.print("`run` refuses this; with --available it leaves out what cannot run here")
     elif refused:
         console.print("nothing is left that can run here")
     return status
+
+
+def _when_decided(plan: Plan, needed: int) -> str:
+    """At what level, and after how many blocks."""
+    at = f"each at level {plan.level:.4g}; "
+    if not plan.looks:
+        enough = len(plan.blocks) >= needed
+        few = "" if enough else f", and with {len(plan.blocks)} every verdict is undecided"
+        return f"{at}that takes at least {figures.count(needed, 'block')}{few}"
+    if plan.looks[-1].boundary is None:
+        return f"{at}too few blocks: every verdict is undecided"
+    after = figures.listing(str(look.blocks) for look in plan.looks)
+    return f"{at}looked at after {after} blocks, until all are decided"
+
+
+def _about(seconds: float, plan: Plan) -> str:
+    longest = show_elapsed(seconds)
+    if len(plan.looks) < 2:
+        return f"about {longest}"
+    return f"about {show_elapsed(seconds * plan.looks[0].blocks / len(plan.blocks))} to {longest}"
 
 
 def _say_missing(missing: Missing, heading: str, console: Console) -> None:
@@ -189,13 +205,6 @@ def _say_missing(missing: Missing, heading: str, console: Console) -> None:
             console.print(Padding(f"remedy: {finding.remedy}", (0, 0, 0, 2), expand=False))
 
 
-def _say_sequential(study: Study, console: Console) -> None:
-    if not isinstance(study.design.blocks, int):
-        console.print(
-            f"the sequential design is not there yet: {study.design.blocks.min} blocks run, none more", style="yellow"
-        )
-
-
 # ── Running ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -204,7 +213,6 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> 
     folder = output or session.default_folder(study)
     request = session.Request(study, opened.source, opened.overrides, opened.quick, folder, available)
     console = console_for(as_json)
-    _say_sequential(study, console)
     missing = asyncio.run(session.what_is_missing(study)) if available else []
     _say_missing(missing, "left out", console)
     plan = planning.make(study, [treatment for treatment, _ in missing])
@@ -233,7 +241,7 @@ def _watcher(study: Study, plan: Plan, console: Console) -> Any:
     from nearmetal.terminal import Watcher
 
     trials = sum(len(boot.trials) for block in plan.blocks for boot in block.boots)
-    return Watcher(console, trials, len(plan.blocks), estimate(study, plan) / max(1, trials))
+    return Watcher(console, trials, len(plan.blocks), estimate(study, plan) / max(1, trials), len(plan.looks))
 
 
 def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> int:

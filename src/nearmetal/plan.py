@@ -11,7 +11,17 @@ from collections.abc import Iterable, Sequence
 
 from nearmetal import factors as words
 from nearmetal.errors import BadInput
-from nearmetal.model import Assignment, BlockPlan, BootPlan, ContrastPlan, Plan, Study, TrialPlan
+from nearmetal.model import (
+    Assignment,
+    BlockPlan,
+    BootPlan,
+    ContrastPlan,
+    Look,
+    Plan,
+    SequentialBlocks,
+    Study,
+    TrialPlan,
+)
 from nearmetal.study import digest, primaries
 
 
@@ -20,6 +30,7 @@ def make(study: Study, left_out: Sequence[Assignment] = ()) -> Plan:
     without = {words.identity(treatment) for treatment in left_out}
     treatments = [one for one in words.treatments_of(study) if words.identity(one) not in without]
     contrasts = list(contrasts_of(study, treatments))
+    level = study.design.alpha / max(1, len(contrasts))
     name = digest(study)
     return Plan(
         study=name,
@@ -27,9 +38,18 @@ def make(study: Study, left_out: Sequence[Assignment] = ()) -> Plan:
         treatments=tuple(treatments),
         contrasts=tuple(contrasts),
         primaries=primaries(study),
-        level=study.design.alpha / max(1, len(contrasts)),
-        blocks=tuple(block(study, treatments, name, index) for index in range(study.design.fixed_blocks)),
+        level=level,
+        looks=_looks(study.design.blocks, level),
+        blocks=tuple(block(study, treatments, name, index) for index in range(study.design.most_blocks)),
     )
+
+
+def _looks(blocks: int | SequentialBlocks, level: float) -> tuple[Look, ...]:
+    if isinstance(blocks, int) or blocks.min == blocks.max:
+        return ()
+    from nearmetal.analysis import sequential  # loads scipy, which a study of fixed blocks need not wait for
+
+    return sequential.looks(blocks.min, blocks.max, level)
 
 
 def block(study: Study, treatments: Iterable[Assignment], name: str, index: int, attempt: int = 0) -> BlockPlan:

@@ -18,6 +18,7 @@ from nearmetal.run.events import (
     BootStarted,
     Event,
     LeftBehind,
+    LookTaken,
     RunResumed,
     Step,
     TrialEnded,
@@ -28,11 +29,15 @@ from nearmetal.units import show_duration, show_elapsed
 
 
 class Watcher:
-    """Listens to a run's events and shows them. `estimate`: seconds that a trial takes before any has been seen."""
+    """Listens to a run's events and shows them. `estimate`: seconds that a trial takes before any has been seen.
 
-    def __init__(self, console: Console, trials: int, blocks: int, estimate: float) -> None:
+    With `looks`, `trials` and `blocks` are the most that there may be.
+    """
+
+    def __init__(self, console: Console, trials: int, blocks: int, estimate: float, looks: int = 0) -> None:
         self._console = console
         self._blocks = blocks
+        self._looks = looks
         self._trials = trials
         self._estimate = estimate
         self._done = 0
@@ -65,7 +70,8 @@ class Watcher:
     def _left(self) -> str:
         measured = self._done - self._before
         each = (time.monotonic() - self._began) / measured if measured else self._estimate
-        return f"~{show_elapsed(each * max(0, self._trials - self._done))} left"
+        left = show_elapsed(each * max(0, self._trials - self._done))
+        return f"at most ~{left} left" if self._looks else f"~{left} left"
 
     def __call__(self, event: Event) -> None:
         show: Callable[..., None] | None = getattr(self, f"_on_{type(event).__name__}", None)
@@ -114,6 +120,12 @@ class Watcher:
     def _on_BlockEnded(self, event: BlockEnded) -> None:
         if not event.whole:
             self._console.print(f"block {event.block + 1} is not whole: a trial of it is not ok", style="yellow")
+
+    def _on_LookTaken(self, event: LookTaken) -> None:
+        end = "no more blocks" if event.stops else f"{event.undecided} open"
+        self._console.print(
+            f"look {event.look}/{self._looks}, after {count(event.blocks, 'block')}: {event.decided} decided, {end}"
+        )
 
     def _on_Withdrawn(self, event: Withdrawn) -> None:
         self._console.print("withdrawn", style="red", end=": ")

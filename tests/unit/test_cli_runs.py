@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from nearmetal import commands
-from nearmetal.run.events import BlockStarted
+from nearmetal.run.events import BlockStarted, LookTaken
 from nearmetal.terminal import Watcher
 from tests.order import mock_run
 from tests.unit.test_image_store import finished
@@ -224,6 +224,28 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines() -> None:
     with Watcher(console, trials=2, blocks=1, estimate=3.0) as watcher:
         watcher(BlockStarted(block=0, attempt=0, trials=2))
     assert out.getvalue() == "block 1/1: 2 trials, ~6 s left\n"
+
+
+def test_a_run_that_may_stop_early_says_when_it_looked() -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=80)
+    with Watcher(console, trials=80, blocks=40, estimate=3.0, looks=6) as watcher:
+        watcher(BlockStarted(block=7, attempt=0, trials=2))
+        watcher(LookTaken(look=1, blocks=8, decided=1, undecided=2, stops=False))
+        watcher(LookTaken(look=2, blocks=12, decided=3, undecided=0, stops=True))
+    assert out.getvalue().splitlines() == [
+        "block 8/40: 2 trials, at most ~4 min 0 s left",
+        "look 1/6, after 8 blocks: 1 decided, 2 open",
+        "look 2/6, after 12 blocks: 3 decided, no more blocks",
+    ]
+
+
+def test_the_plan_of_a_run_that_may_stop_early(study: Path) -> None:
+    told = " ".join(nearmetal("plan", str(study), "--set", "design.blocks={ min = 8, max = 40 }").stdout.split())
+    assert "2 treatments x 1 workload x at most 40 blocks = 80 trials" in told
+    assert "each at level 0.05; looked at after 8, 12, 16, 24, 32 and 40 blocks, until all are decided" in told
+    few = " ".join(nearmetal("plan", str(study), "--set", "design.blocks={ min = 3, max = 4 }").stdout.split())
+    assert "too few blocks: every verdict is undecided" in few
 
 
 def test_a_list_tells_what_was_planned_what_was_repeated_and_what_came_to_nothing(study: Path, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def answered(text: str, *overrides: str) -> Study | None:
     assert factors.number_of_treatments(found, MOST_TRIALS) <= MOST_TRIALS
     if (
         factors.number_of_treatments(found, 200) <= 200
-        and found.design.fixed_blocks <= 50
+        and found.design.most_blocks <= 50
         and found.design.repeats <= 50
     ):
         made = plan.make(found)

@@ -10,7 +10,7 @@ from nearmetal.analysis.contrasts import matched_contrasts
 from nearmetal.analysis.diagnostics import about_run, diagnose, sharing_cpus
 from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.reality import about_reality
-from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of, count, key_of, with_boots_apart
+from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, key_of
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.store.folder import MachineFacts, Manifest
@@ -23,21 +23,21 @@ def analyse(
     primaries: Mapping[str, str],
 ) -> Analysis:
     """What a run says. `primaries` names each workload's primary response. The same input gives the same output."""
-    kept = tuple(records)
+    kept, told = tuple(records), tuple(events)
     design = manifest.study.design
-    arms = arms_of(kept, design.repeats)
-    if design.share_boot:
-        arms = with_boots_apart(arms)
-    matched = matched_contrasts(manifest.plan, arms, primaries, design.alpha, design.margin)
-    planned = len(manifest.plan.blocks)
+    arms = arms_of_study(kept, design)
+    looks = [event for event in told if event["event"] == "LookTaken"]
+    looked = max((look["blocks"] for look in looks), default=0)
+    matched = matched_contrasts(manifest.plan, arms, primaries, design.alpha, design.margin, looked)
+    planned = looked if any(look["stops"] for look in looks) else len(manifest.plan.blocks)
     left_out = list(zip(manifest.left_out, manifest.left_out_why, strict=True))
     return Analysis(
         trials=count(kept),
-        contrasts=diagnose(matched, arms, sharing_cpus(kept, manifest.study), planned),
+        contrasts=diagnose(matched, arms, sharing_cpus(kept, manifest.study), planned, manifest.plan.looks),
         cells=cells_of(manifest, arms, primaries),
         fairness=fairness_of(in_order_of_the_study(manifest), manifest.study.reference),
         warnings=(
-            *about_run(kept, events, left_out, planned),
+            *about_run(kept, told, left_out, planned),
             *about_reality(manifest.study, kept),
             *about_clients(arms, primaries, design.margin),
         ),

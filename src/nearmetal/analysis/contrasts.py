@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ class Matched:
     differences: NDArray[np.float64]
     """Of logs on a ratio scale; empty when the scale does not apply."""
 
+    def changed(self, update: Mapping[str, object]) -> "Matched":
+        return replace(self, contrast=self.contrast.model_copy(update=update))
+
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
@@ -42,11 +45,13 @@ class Criterion:
 
 
 def matched_contrasts(
-    plan: Plan, arms: Arms, primaries: Mapping[str, str], alpha: float, margin: float
+    plan: Plan, arms: Arms, primaries: Mapping[str, str], alpha: float, margin: float, looked: int = 0
 ) -> list[Matched]:
     """Every planned contrast: its primary response first, then every other response that both arms have.
 
-    A planned contrast is there even when nothing was measured for it: then its response is all that is known.
+    A planned contrast is there even when nothing was measured for it: then its response is all that is known. Of a
+    sequential design, primary contrasts say what they said at the look that decided them, or else at the last of
+    those that were taken: those after `looked` blocks or fewer.
     """
     results = []
     for planned in plan.contrasts:
@@ -54,12 +59,34 @@ def matched_contrasts(
         primary = primaries[planned.workload]
         present = _present(pairs)
         kind = present.pop(primary, None) or _kind_elsewhere(primary, planned.workload, arms)
-        results.append(_contrast(planned, primary, kind, pairs, Criterion(plan.level, margin, True)))
+        results.append(_primary(plan, planned, primary, kind, pairs, margin, looked))
         results += _exploratory(planned, present, pairs, Criterion(alpha, margin, False))
     for planned in _of_boots(plan, arms):
         pairs = _pairs(planned, arms)
         results += _exploratory(planned, _present(pairs), pairs, Criterion(alpha, margin, False))
     return results
+
+
+def _primary(
+    plan: Plan, planned: ContrastPlan, response: str, kind: ResponseKind, pairs: Pairs, margin: float, looked: int
+) -> Matched:
+    at_once = Criterion(plan.level, margin, True)
+    if not plan.looks:
+        return _contrast(planned, response, kind, pairs, at_once)
+    found = None
+    for number, look in enumerate(plan.looks, 1):
+        if look.blocks > looked:
+            break
+        upto = tuple(pair for pair in pairs if pair[0].block < look.blocks)
+        found = _contrast(planned, response, kind, upto, Criterion(look.level, margin, True))
+        naive = _contrast(planned, response, kind, upto, at_once).contrast.interval
+        found = found.changed({"look": number, "level": plan.level, "naive": naive})
+        if found.contrast.verdict is not Verdict.UNDECIDED:
+            break
+    # Before the first look there is an estimate, and nothing to be said of it.
+    return found or _contrast(planned, response, kind, pairs, Criterion(0.0, margin, True)).changed(
+        {"level": plan.level, "reason": "not-looked-yet"}
+    )
 
 
 def _exploratory(

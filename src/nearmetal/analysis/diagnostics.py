@@ -14,7 +14,7 @@ from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import Matched
 from nearmetal.analysis.responses import Arm, Arms, Replicate
 from nearmetal.analysis.results import Contrast
-from nearmetal.model import Assignment, Study, TrialRecord, Warned
+from nearmetal.model import Assignment, Look, Study, TrialRecord, Warned
 
 ALARM_PRIMARY = 0.05
 ALARM_EXPLORATORY = 0.01
@@ -31,18 +31,21 @@ _ELSEWHERE = ("ssh", "vmware")
 """Kinds of environment whose machines do not run on the site's own CPUs."""
 
 
-def diagnose(matched: Sequence[Matched], arms: Arms, crowded: Set[str], planned: int) -> tuple[Contrast, ...]:
+def diagnose(
+    matched: Sequence[Matched], arms: Arms, crowded: Set[str], planned: int, looks: Sequence[Look] = ()
+) -> tuple[Contrast, ...]:
     """The contrasts with all their warnings.
 
     `crowded` are the ids of trials whose clients share CPUs (see `sharing_cpus`), `planned` is the number of blocks
-    that were to run.
+    that were to run; at a look of a sequential design, those before it.
     """
     positions = _PositionEffects(arms)
     shared: dict[int, tuple[Warned, ...]] = {}  # contrasts of one pair of arms share their trials
     contrasts = []
     for one in matched:
         if id(one.pairs) not in shared:
-            shared[id(one.pairs)] = about_trials(one.pairs, crowded, planned)
+            look = one.contrast.look
+            shared[id(one.pairs)] = about_trials(one.pairs, crowded, looks[look - 1].blocks if look else planned)
         warnings = (
             *one.contrast.warnings,
             *about_series(one.differences, one.contrast.primary),

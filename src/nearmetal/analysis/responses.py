@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from nearmetal.analysis.results import TrialCounts
-from nearmetal.model import Assignment, Better, Response, ResponseKind, Scale, TrialRecord, TrialStatus
+from nearmetal.model import Assignment, Better, DesignSpec, Response, ResponseKind, Scale, TrialRecord, TrialStatus
 
 OF_THE_BOOT = frozenset({"memory_overhead", "ready"})
 """Responses of a boot itself, whichever workload it then ran."""
@@ -112,6 +112,12 @@ def arms_of(records: Sequence[TrialRecord], repeats: int) -> Arms:
             position = sum(record.trial.position for record in group) / repeats
             replicates[treatment, workload].append(Replicate(block, attempt, position, tuple(group), _values(group)))
     return {arm: Arm(found) for arm, found in replicates.items()}
+
+
+def arms_of_study(records: Sequence[TrialRecord], design: DesignSpec) -> Arms:
+    """The same as a study's design has it."""
+    arms = arms_of(records, design.repeats)
+    return with_boots_apart(arms) if design.share_boot else arms
 
 
 def with_boots_apart(arms: Arms) -> Arms:

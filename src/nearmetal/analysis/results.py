@@ -30,6 +30,9 @@ class Contrast(Frozen):
     `ratio` (scale ratio) or `difference` (scale difference, in `unit`) is the pseudomedian over blocks; the other is
     None. `interval` and `p` are at `level` (alpha / m for primary contrasts, alpha for exploratory ones). Both are
     None when there are too few blocks to tell, or when the scale does not apply; `reason` then says why.
+    Of a sequential design `look` counts the looks from 1 on: the one that decided this contrast, or else the last.
+    `interval` then holds at all looks together, and `naive` is what it would be had there been this look alone; p is
+    of this look alone, and held against the look's own level, not against `level`.
     `equivalence` is the margin on the contrast's own scale: [1 / (1 + margin), 1 + margin] for a ratio, margin times
     the median of the reference either side of 0 for a difference, and None where that median is 0. `workload` is ""
     for what belongs to a boot that several workloads share.
@@ -49,6 +52,7 @@ class Contrast(Frozen):
     ratio: float | None = None
     difference: float | None = None
     interval: tuple[float, float] | None = None
+    naive: tuple[float, float] | None = None
     equivalence: tuple[float, float] | None = None
     p: float | None = None
     verdict: Verdict

@@ -111,7 +111,7 @@ def inverted_distinct(sums: Integers, n: int, level: float) -> tuple[tuple[int, 
     Next to every centre their ranks are then 1 to n, so that one null distribution serves for all, the interval's
     ends are order statistics of the Walsh averages, and p comes from how many of these lie on either side of 0.
     """
-    two_sided = _two_sided_distinct(n)
+    two_sided = two_sided_distinct(n)
     rejected = int(np.searchsorted(two_sided, level, side="right"))
     below, upto = (int(np.searchsorted(sums, 0, side=side)) for side in _SIDES)
     total = len(sums)
@@ -141,8 +141,8 @@ def _pairs(n: int) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 @lru_cache(maxsize=8)
-def _two_sided_distinct(n: int) -> Floats:
-    """`_two_sided` of the ranks 1 to n, up to the balance of signs."""
+def two_sided_distinct(n: int) -> Floats:
+    """At index t: the chance that the ranks of either sign sum to t or less, if no two of n differences are equal."""
     found = _two_sided(np.arange(1, n + 1), n * (n + 1) // 4)
     found.flags.writeable = False
     return found

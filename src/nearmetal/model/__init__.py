@@ -27,7 +27,7 @@ from nearmetal.model.machines import (
     Stage,
     Versioned,
 )
-from nearmetal.model.plan import BlockPlan, BootPlan, ContrastPlan, Plan, TrialPlan
+from nearmetal.model.plan import BlockPlan, BootPlan, ContrastPlan, Look, Plan, TrialPlan
 from nearmetal.model.record import (
     Artifact,
     BootRecord,
@@ -96,6 +96,7 @@ __all__ = [
     "Ignoring",
     "Level",
     "LinkSpec",
+    "Look",
     "Machine",
     "MachineRecord",
     "MachineSpec",

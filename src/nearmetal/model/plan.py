@@ -39,6 +39,17 @@ class ContrastPlan(Frozen):
     reference: Mapping[str, Level]
 
 
+class Look(Frozen):
+    """When a sequential run looks at its primary contrasts, and at what it then calls them decided."""
+
+    blocks: int
+    """After so many planned blocks."""
+    level: float
+    """What they are tested at then, each by itself."""
+    boundary: int | None
+    """The same as a whole number: where ranks are not tied, |W+ - W-| has to reach it. None if it cannot."""
+
+
 class Plan(Frozen):
     study: str
     """The study's digest."""
@@ -49,4 +60,6 @@ class Plan(Frozen):
     """Workload to the response that its contrasts are about."""
     level: float
     """What each primary contrast is tested at: alpha over the number of primary contrasts."""
+    looks: tuple[Look, ...] = ()
+    """Of a sequential design; none where the number of blocks is fixed."""
     blocks: tuple[BlockPlan, ...]

@@ -175,8 +175,10 @@ class ObserveSpec(Frozen):
 
 
 class SequentialBlocks(Frozen):
+    """As many blocks as it takes to decide every primary contrast, looked at now and then."""
+
     min: Whole
-    max: Whole
+    max: Annotated[Whole, Field(le=1000)]
 
 
 class DesignSpec(Frozen):
@@ -190,9 +192,9 @@ class DesignSpec(Frozen):
     repeats: Whole = 1
 
     @property
-    def fixed_blocks(self) -> int:
-        """The number of blocks that run: the minimum where the study asks for a sequential design."""
-        return self.blocks if isinstance(self.blocks, int) else self.blocks.min
+    def most_blocks(self) -> int:
+        """The number of blocks that run, unless a sequential run is decided before."""
+        return self.blocks if isinstance(self.blocks, int) else self.blocks.max
 
 
 class Study(Frozen):

@@ -62,6 +62,7 @@ _CLAUSES = {
 
 _REASONS = {
     "too-few-blocks": "too few blocks to tell",
+    "not-looked-yet": "not looked at yet",
     "not-positive": "a value is not positive, so it has no ratio",
     "not-finite": "a value is not a number",
     "censored": "a value is only known to lie beyond what was tried",
@@ -199,9 +200,10 @@ def small_print(contrast: Contrast) -> str:
     parts = []
     if contrast.interval is not None:
         parts.append(f"{figures.percent(1 - contrast.level)} interval")
-    if contrast.p is not None:
+    # Of several looks, p of one says less than it seems to.
+    if contrast.p is not None and contrast.look is None:
         parts.append(figures.probability(contrast.p))
-    parts.append(figures.count(contrast.blocks, "block"))
+    parts.append(figures.count(contrast.blocks, "block") + (f" (look {contrast.look})" if contrast.look else ""))
     if contrast.verdict is Verdict.UNDECIDED and contrast.reason:
         parts.append(reason(contrast))
     return ", ".join(parts)

@@ -90,6 +90,19 @@ class BlockEnded(Event):
     """Every trial is ok; else the block is repeated, twice at most."""
 
 
+class LookTaken(Event):
+    """A sequential run has looked at its primary contrasts, as far as they had come by then."""
+
+    look: int
+    """From 1 on."""
+    blocks: int
+    decided: int
+    undecided: int
+    """Those left out that can no more be measured."""
+    stops: bool
+    """Nothing is left to decide."""
+
+
 class Withdrawn(Event):
     """A treatment that failed three attempts running is not tried again."""
 

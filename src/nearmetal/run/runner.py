@@ -18,22 +18,27 @@ from nearmetal.run.events import (
     TrialEnded,
     Withdrawn,
 )
+from nearmetal.run.looks import look_after
 from nearmetal.run.progress import MOST_ATTEMPTS, Progress
 from nearmetal.store.folder import MachineFacts, RunFolder
-from nearmetal.store.journal import Journal, records
+from nearmetal.store.journal import Journal, events, records
 
 
 async def run(folder: RunFolder, lab: Lab, listeners: tuple[Callable[[Event], None], ...] = ()) -> Progress:
     """Run the plan in a folder's manifest from where its journal ends. What the lab made is removed at the end."""
     manifest = folder.manifest()
     before = list(records(folder.journal))
+    seen = list(before)
+    looked = {event["blocks"] for event in events(folder.journal) if event["event"] == "LookTaken"}
     progress = Progress.of(before)
     journal = Journal(folder.journal)
     keeper = _FactsKeeper(folder)
 
     def follow(event: Event) -> None:
-        if isinstance(event, TrialEnded) and (treatment := progress.add(event.record)) is not None:
-            stream.emit(Withdrawn(treatment=treatment, reason=event.record.reason or event.record.status))
+        if isinstance(event, TrialEnded):
+            seen.append(event.record)
+            if (treatment := progress.add(event.record)) is not None:
+                stream.emit(Withdrawn(treatment=treatment, reason=event.record.reason or event.record.status))
 
     stream = Stream(journal, (follow, keeper.see, *listeners))
     interrupted = True
@@ -41,6 +46,11 @@ async def run(folder: RunFolder, lab: Lab, listeners: tuple[Callable[[Event], No
         stream.emit(_beginning(folder, manifest.plan.blocks, before))
         for planned in manifest.plan.blocks:
             await _run_block_until_whole(folder, planned, progress, lab, stream)
+            look = look_after(planned.index + 1, manifest, seen, progress.withdrawn)
+            if look and look.blocks not in looked:
+                stream.emit(look)
+            if look and look.stops:
+                break
         interrupted = False
     finally:
         for what in await lab.close():

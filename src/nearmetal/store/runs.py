@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nearmetal.errors import BadInput
-from nearmetal.model import Frozen, TrialStatus
+from nearmetal.model import BlockPlan, Frozen, TrialStatus
 from nearmetal.store import journal
-from nearmetal.store.folder import RunFolder, write_whole
+from nearmetal.store.folder import Manifest, RunFolder, write_whole
 
 _INDEX = "runs.json"
 
@@ -81,11 +81,12 @@ def _look(path: Path) -> Listed | Unreadable:
     try:
         manifest = folder.manifest()
         statuses = [record.status for record in journal.records(folder.journal)]
+        blocks = _blocks_to_run(folder, manifest)
     except BadInput as error:
         return Unreadable(run=str(path), reason=f"{Path(error.where).name}: {error.what}")
     except OSError as error:
         return Unreadable(run=str(path), reason=f"{Path(error.filename or path).name}: {error.strerror}")
-    planned = sum(len(boot.trials) for block in manifest.plan.blocks for boot in block.boots)
+    planned = sum(len(boot.trials) for block in blocks for boot in block.boots)
     return Listed(
         run=str(path),
         study=manifest.study.name,
@@ -94,3 +95,12 @@ def _look(path: Path) -> Listed | Unreadable:
         ok=statuses.count(TrialStatus.OK),
         planned=planned,
     )
+
+
+def _blocks_to_run(folder: RunFolder, manifest: Manifest) -> tuple[BlockPlan, ...]:
+    """All that are planned; of a sequential run that was decided sooner, those before."""
+    blocks = manifest.plan.blocks
+    if not manifest.plan.looks:
+        return blocks
+    looks = (event for event in journal.events(folder.journal) if event["event"] == "LookTaken" and event["stops"])
+    return next((blocks[: look["blocks"]] for look in looks), blocks)

@@ -1,10 +1,9 @@
 """How it was done, in words a stranger can check, and the command that does it again."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nearmetal.model import SequentialBlocks
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Notice, Section, Source, Table, Terms
 from nearmetal.report.reading import ReportInput
@@ -59,11 +58,11 @@ def _design(report: ReportInput) -> tuple[tuple[str, str], ...]:
     manifest = report.manifest
     design, plan = manifest.study.design, manifest.plan
     contrasts = len(plan.contrasts)
-    asked = design.blocks
-    more = f" (the study allows up to {asked.max}; {asked.min} were run)" if isinstance(asked, SequentialBlocks) else ""
+    blocks = f"at most {len(plan.blocks)}" if plan.looks else str(len(plan.blocks))
     return (
         ("Run", f"{words.plain(manifest.run)}, made {words.plain(manifest.created)}"),
-        ("Blocks", f"{len(plan.blocks)}{more}. The unit of statistics is the boot: {_PROVISIONS[design.provision]}."),
+        ("Blocks", f"{blocks}. The unit of statistics is the boot: {_PROVISIONS[design.provision]}."),
+        *(("Looks", text) for text in _looks(report)),
         (
             "Order",
             f"random within each block, from seed {plan.seed}; "
@@ -89,6 +88,21 @@ def _design(report: ReportInput) -> tuple[tuple[str, str], ...]:
             "excludes the reference; undecided: neither. Undecided is not the same as no difference.",
         ),
         ("Host", _host(report)),
+    )
+
+
+def _looks(report: ReportInput) -> Iterable[str]:
+    """When a sequential run looked, and what a look had to see."""
+    looks = report.manifest.plan.looks
+    if not looks:
+        return
+    known = [look for look in looks if look.boundary is not None]
+    after = figures.listing(f"{look.blocks} (|W+ − W−| ≥ {look.boundary})" for look in known)
+    yield (
+        f"fixed before the run, after these numbers of planned blocks: {after}. The study ends when every primary "
+        "comparison is decided; one that is decided keeps what it said then. Boundaries spend the level evenly over "
+        "the blocks, and intervals hold at all looks together, so that to stop early does not pay. Comparisons that "
+        "were not fixed beforehand use all blocks, and as the study did not stop for them, they only describe."
     )
 
 

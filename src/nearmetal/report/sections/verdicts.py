@@ -220,9 +220,12 @@ def contrast_table(
         Column("unit", where="data"),
         Column("low", numeric=True, where="data"),
         Column("high", numeric=True, where="data"),
+        Column("naive_low", numeric=True, where="data"),
+        Column("naive_high", numeric=True, where="data"),
         Column("level", numeric=True, where="data"),
         Column("p", numeric=True),
         Column("blocks", numeric=True),
+        Column("look", numeric=True, where="data"),
         Column("verdict"),
         Column("reason", where="data"),
     )
@@ -231,6 +234,7 @@ def contrast_table(
 
 def _row(contrast: Contrast, report: ReportInput) -> tuple[Value, ...]:
     low, high = contrast.interval or (None, None)
+    naive_low, naive_high = contrast.naive or (None, None)
     return (
         words.workload(contrast.workload),
         words.response(contrast.response),
@@ -244,9 +248,12 @@ def _row(contrast: Contrast, report: ReportInput) -> tuple[Value, ...]:
         contrast.unit,
         low,
         high,
+        naive_low,
+        naive_high,
         contrast.level,
         None if contrast.p is None else Quantity(contrast.p, "p"),
         contrast.blocks,
+        contrast.look,
         words.verdict(contrast),
         contrast.reason,
     )

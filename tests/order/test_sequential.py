@@ -1,0 +1,90 @@
+"""A sequential run: it stops when all is decided, goes on while it is not, and is resumed as it would have gone on."""
+
+from pathlib import Path
+
+import pytest
+
+from nearmetal.model import TrialStatus
+from nearmetal.report.write import render
+from nearmetal.run import looks
+from nearmetal.run.events import Event, LookTaken, TrialEnded
+from nearmetal.store import runs
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import events as journaled
+from tests.order import mock_run
+
+SEQUENTIAL = mock_run.STUDY.replace("blocks = 2", "blocks = { min = 6, max = 12 }")
+ALIKE = SEQUENTIAL.replace("speed = 0.5", "noise = 0.3")
+
+
+def looked(events: list[Event]) -> list[tuple[int, int, bool]]:
+    return [(event.blocks, event.undecided, event.stops) for event in events if isinstance(event, LookTaken)]
+
+
+def trials(path: Path) -> list[int]:
+    listed, _ = runs.listing([path])
+    return [listed[0].trials, listed[0].planned]
+
+
+async def test_it_stops_at_the_look_at_which_all_is_decided(tmp_path: Path) -> None:
+    events, records = await mock_run.run(tmp_path / "run", SEQUENTIAL)
+    assert looked(events) == [(8, 0, True)]
+    assert {record.trial.block for record in records} == set(range(8))
+    assert trials(tmp_path / "run") == [16, 16]
+
+
+async def test_it_goes_on_to_the_most_while_something_is_open(tmp_path: Path) -> None:
+    events, records = await mock_run.run(tmp_path / "run", ALIKE)
+    assert looked(events) == [(8, 1, False), (12, 1, False)]
+    assert {record.trial.block for record in records} == set(range(12))
+
+
+@pytest.mark.parametrize("after", [3, 16])
+async def test_what_was_interrupted_stops_where_it_would_have(tmp_path: Path, after: int) -> None:
+    """In the midst of a block, and between the last trial before a look and the look."""
+    ended = 0
+
+    def interrupt(event: Event) -> None:
+        nonlocal ended
+        ended += isinstance(event, TrialEnded)
+        if ended == after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await mock_run.run(tmp_path / "run", SEQUENTIAL, interrupt)
+    events, records = await mock_run.resume(tmp_path / "run")
+    assert looked(events) == [(8, 0, True)]
+    assert len(records) == 16
+    assert trials(tmp_path / "run") == [16, 16]
+
+
+async def test_what_has_stopped_does_not_go_on(tmp_path: Path) -> None:
+    await mock_run.run(tmp_path / "run", SEQUENTIAL)
+    events, records = await mock_run.resume(tmp_path / "run")
+    assert looked(events) == []
+    assert len(records) == 16
+    taken = [event for event in journaled(RunFolder(tmp_path / "run").journal) if event["event"] == "LookTaken"]
+    assert len(taken) == 1
+
+
+async def test_a_treatment_that_is_withdrawn_is_not_waited_for(tmp_path: Path) -> None:
+    broken = SEQUENTIAL.replace("speed = 0.5", 'fault = "create"\nfault_on = [1, 2, 3]')
+    events, records = await mock_run.run(tmp_path / "run", broken)
+    assert looked(events) == [(8, 0, True)]
+    assert sum(record.status is TrialStatus.OK for record in records) > 0
+
+
+async def test_a_look_is_none_where_the_plan_has_none(tmp_path: Path) -> None:
+    _, records = await mock_run.run(tmp_path / "run", SEQUENTIAL)
+    assert looks.look_after(7, RunFolder(tmp_path / "run").manifest(), records, []) is None
+
+
+async def test_the_report_says_when_it_looked_and_what_a_look_had_to_see(tmp_path: Path) -> None:
+    await mock_run.run(tmp_path / "run", SEQUENTIAL)
+    text = render(RunFolder(tmp_path / "run"), "md")
+    assert isinstance(text, str)
+    assert "8 blocks (look 1)" in text
+    assert r"8 (\|W+ − W−\| ≥ 32) and 12 (\|W+ − W−\| ≥ 54)" in text
+    assert "planned blocks have both sides" not in text and "planned blocks were begun" not in text
+    page = render(RunFolder(tmp_path / "run"), "html")
+    assert "8 of at most 12 blocks" in page

@@ -1,0 +1,143 @@
+"""Looks of a sequential design: when they are, what they must see, and what they then say."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nearmetal.analysis.analyse import analyse
+from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.analysis.sequential import correlation_of, looks
+from nearmetal.analysis.signed_rank import signed_rank
+from nearmetal.store.folder import Manifest
+from tests.analysed import PRIMARIES, codes, manifest, only, wobble
+from tests.analysed import whole_run as made_up
+
+
+def test_boundaries_of_the_usual_design() -> None:
+    assert [(look.blocks, look.boundary) for look in looks(8, 40, 0.05)] == [
+        (8, 36),
+        (12, 64),
+        (16, 100),
+        (24, 168),
+        (32, 250),
+        (40, 340),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "level", "after"),
+    [
+        (8, 40, 0.0125, [12, 16, 24, 32, 40]),
+        (6, 12, 0.05, [8, 12]),
+        (10, 20, 0.05, [10, 12, 16, 20]),
+        (8, 64, 0.05, [12, 16, 24, 32, 40, 50, 64]),
+        (4, 5, 0.05, [5]),
+    ],
+)
+def test_a_look_at_which_nothing_could_be_seen_is_none_but_the_last(
+    first: int, last: int, level: float, after: list[int]
+) -> None:
+    planned = looks(first, last, level)
+    assert [look.blocks for look in planned] == after
+    unreachable = [look.blocks for look in planned if look.boundary is None]
+    assert unreachable == ([5] if last == 5 else [])
+
+
+@pytest.mark.parametrize("blocks", [8, 12, 24, 40])
+def test_boundary_and_level_of_a_look_are_one_rule(blocks: int) -> None:
+    """The whole number and the probability, by which intervals are made, reject the same outcomes."""
+    look = next(look for look in looks(8, 40, 0.05) if look.blocks == blocks)
+    assert look.boundary is not None
+    total = blocks * (blocks + 1) // 2
+    random = np.random.default_rng(blocks)
+    for _ in range(200):
+        signs = np.where(random.random(blocks) < 0.8, 1.0, -1.0)
+        differences = np.asarray(signs * np.arange(1, blocks + 1) + 0.001, dtype=np.float64)
+        reached = abs(2 * np.arange(1, blocks + 1)[signs > 0].sum() - total) >= look.boundary
+        found = signed_rank(differences, look.level, 1e-6)
+        assert found.p is not None and found.interval is not None
+        excludes = found.interval[0] > 0 or found.interval[1] < 0
+        assert (found.p <= look.level) == excludes == reached
+
+
+def test_looks_resemble_each_other_as_simulated_ones_do() -> None:
+    random = np.random.default_rng(1)
+    differences = random.normal(size=(20_000, 24))
+
+    def statistic(blocks: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+        seen = differences[:, :blocks]
+        ranks = np.argsort(np.argsort(np.abs(seen), axis=1), axis=1) + 1
+        return np.asarray((np.sign(seen) * ranks).sum(axis=1), dtype=np.float64)
+
+    for fewer, more in ((8, 12), (8, 24), (16, 24)):
+        simulated = np.corrcoef(statistic(fewer), statistic(more))[0, 1]
+        assert correlation_of(fewer, more) == pytest.approx(simulated, abs=0.015)
+
+
+# ── What is concluded ─────────────────────────────────────────────────────────────────────────────────────────────
+
+SEQUENTIAL = {"min": 8, "max": 40}
+Of = Callable[[int], float]
+"""A block's ratio of treatment to reference."""
+
+
+def conclude(of: Manifest, ratio: Of, looked: int, ran: int | None = None) -> Contrast:
+    """The verdict when so many blocks were looked at, of those that ran."""
+    records = [
+        record
+        for record in made_up(of, lambda block, arm, _: 100 * (ratio(block) if arm == "docker" else 1.0))
+        if record.trial.block < (looked if ran is None else ran)
+    ]
+    taken = [
+        {"event": "LookTaken", "look": number, "blocks": look.blocks, "stops": False}
+        for number, look in enumerate(of.plan.looks, 1)
+        if look.blocks <= looked
+    ]
+    return only(analyse(of, records, taken, PRIMARIES))
+
+
+def test_a_clear_difference_is_decided_at_the_first_look() -> None:
+    contrast = conclude(manifest(blocks=SEQUENTIAL), lambda block: 0.5 + wobble(block, 0.01), 8)
+    assert (contrast.verdict, contrast.look, contrast.blocks, contrast.level) == (Verdict.DIFFERENT, 1, 8, 0.05)
+    assert contrast.naive is not None and contrast.interval is not None
+    assert contrast.interval[0] <= contrast.naive[0] < contrast.naive[1] <= contrast.interval[1]
+
+
+def test_a_verdict_stays_as_it_was_at_its_look() -> None:
+    """Blocks that ran on for another contrast do not take it back."""
+    of = manifest(blocks=SEQUENTIAL)
+    ratio: Of = lambda block: (0.5 if block < 8 else 2.0) + wobble(block, 0.01)  # noqa: E731
+    early, late = conclude(of, ratio, 8), conclude(of, ratio, 40)
+    assert late == early
+    assert late.verdict is Verdict.DIFFERENT and late.ratio == pytest.approx(0.5, rel=0.05)
+
+
+def test_noise_is_looked_at_to_the_end() -> None:
+    contrast = conclude(manifest(blocks=SEQUENTIAL), lambda block: 1 + wobble(block, 0.1), 40)
+    assert (contrast.verdict, contrast.reason, contrast.look, contrast.blocks) == (Verdict.UNDECIDED, None, 6, 40)
+
+
+def test_blocks_after_the_last_look_do_not_count() -> None:
+    of = manifest(blocks=SEQUENTIAL)
+    ratio: Of = lambda block: 1 + wobble(block, 0.1)  # noqa: E731
+    assert conclude(of, ratio, 12, ran=15).pairs == conclude(of, ratio, 12).pairs
+
+
+def test_before_the_first_look_there_is_an_estimate_and_no_verdict() -> None:
+    contrast = conclude(manifest(blocks=SEQUENTIAL), lambda _: 0.5, 0, ran=7)
+    assert (contrast.verdict, contrast.reason, contrast.look) == (Verdict.UNDECIDED, "not-looked-yet", None)
+    assert (contrast.interval, contrast.p) == (None, None)
+    assert contrast.ratio == pytest.approx(0.5)
+
+
+def test_blocks_that_a_look_lacks_are_told_of_that_look() -> None:
+    of = manifest(blocks=SEQUENTIAL)
+    assert "blocks-missing" not in codes(conclude(of, lambda block: 0.5 + wobble(block, 0.01), 16))
+
+
+def test_the_same_number_twice_is_a_fixed_number() -> None:
+    of = manifest(blocks={"min": 8, "max": 8})
+    assert of.plan.looks == ()
+    assert conclude(of, lambda block: 0.5 + wobble(block, 0.01), 0, ran=8).look is None

@@ -1,0 +1,243 @@
+"""Looking while it runs: is a sequential design as right as it says, and how many blocks does it save?
+
+    python validation/stopping.py [--quick] [--json]
+
+Looks as a study of `blocks = { min = 8, max = 40 }` with one primary contrast has them, nearmetal's own code from block
+differences to verdict. Three tables: verdicts on two systems that do not differ; what intervals cover where a study
+stops, for effects that let it stop sooner and later, with the interval that knows of no looks beside it; and blocks
+until a true difference of 3 % is found, against a fixed number of 40. Then the boundaries alone, for levels that are
+shared by several contrasts. Exit status 1 when a promised bound is missed.
+"""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import simulated
+
+from nearmetal.analysis.contrasts import LOG_RESOLUTION, judge
+from nearmetal.analysis.results import Verdict
+from nearmetal.analysis.sequential import looks
+from nearmetal.analysis.signed_rank import signed_rank
+from nearmetal.model import Look
+
+LEVEL = 0.05
+FIRST, LAST = 8, 40
+MARGIN = 0.02
+SPREAD = 0.02
+"""Of a boot's value, relative: what a simulated unit is in the first two tables."""
+
+MOST_FALSE = 0.055
+LEAST_COVERAGE = 0.945
+MOST_BLOCKS = 0.55
+MOST_POWER_LOST = 0.02
+FIXED_POWER = 0.95
+"""How often a fixed number of 40 has to find the difference for the two bounds above to be asked."""
+
+EFFECTS = (0.0, 0.25, 0.5, 1.0, 1.5)
+"""In spreads of a boot."""
+SPREADS = (0.01, 0.02, 0.03, 0.04)
+DIFFERENCE = 0.03
+FAMILIES = (1, 2, 4, 18)
+SCHEDULES = ((8, 40), (8, 20), (6, 12), (8, 64))
+
+
+@dataclass(frozen=True)
+class Stop:
+    """How one simulated study ended."""
+
+    blocks: int
+    verdict: Verdict
+    covered: bool
+    naively: bool
+    """Whether the interval of a fixed number of blocks would have covered the truth there."""
+
+
+def study(differences: simulated.Floats, truth: float, planned: Iterable[Look]) -> Stop:
+    """The first look that decides, or else the last one. Differences and truth are logarithms."""
+    stop = None
+    for look in planned:
+        seen = differences[: look.blocks]
+        interval = signed_rank(seen, look.level, LOG_RESOLUTION).interval
+        naive = signed_rank(seen, LEVEL, LOG_RESOLUTION).interval
+        verdict, _ = judge(interval, (-math.log1p(MARGIN), math.log1p(MARGIN)), neutral=0.0)
+        covered, naively = (one is not None and one[0] <= truth <= one[1] for one in (interval, naive))
+        stop = Stop(look.blocks, verdict, covered, naively)
+        if verdict is not Verdict.UNDECIDED:
+            break
+    assert stop is not None
+    return stop
+
+
+def simulate(noise: str, effect: float, runs: int) -> list[Stop]:
+    generator = np.random.default_rng([runs, round(effect * 100), *noise.encode()])
+    differences = (simulated.MODELS[noise](runs, LAST, generator) + effect) * SPREAD
+    planned = looks(FIRST, LAST, LEVEL)
+    return [study(run, effect * SPREAD, planned) for run in differences]
+
+
+@dataclass(frozen=True)
+class AaRow:
+    noise: str
+    false_different: float
+    equivalent: float
+    blocks: float
+    kept: bool
+
+
+def aa(noise: str, runs: int) -> AaRow:
+    stops = simulate(noise, 0.0, runs)
+    false, equivalent = (
+        sum(stop.verdict is verdict for stop in stops) / runs for verdict in (Verdict.DIFFERENT, Verdict.EQUIVALENT)
+    )
+    return AaRow(noise, false, equivalent, float(np.mean([stop.blocks for stop in stops])), false <= MOST_FALSE)
+
+
+@dataclass(frozen=True)
+class CoverageRow:
+    noise: str
+    effect: float
+    coverage: float
+    naive: float
+    stopped_early: float
+    kept: bool
+
+
+def coverage(noise: str, effect: float, runs: int) -> CoverageRow:
+    stops = simulate(noise, effect, runs)
+    covered, naive = (sum(getattr(stop, name) for stop in stops) / runs for name in ("covered", "naively"))
+    early = sum(stop.blocks < LAST for stop in stops) / runs
+    return CoverageRow(noise, effect, covered, naive, early, covered >= LEAST_COVERAGE)
+
+
+@dataclass(frozen=True)
+class SavingRow:
+    spread: float
+    power: float
+    fixed_power: float
+    blocks: float
+    share: float
+    kept: bool | None
+    """None where 40 blocks are too few for such a spread anyway."""
+
+
+def saving(spread: float, runs: int) -> SavingRow:
+    truth = math.log1p(DIFFERENCE)
+    generator = np.random.default_rng([runs, round(spread * 1000)])
+    differences = simulated.normal(runs, LAST, generator) * spread + truth
+    planned = looks(FIRST, LAST, LEVEL)
+    stops = [study(run, truth, planned) for run in differences]
+    fixed = [signed_rank(run, LEVEL, LOG_RESOLUTION).p for run in differences]
+    power = sum(stop.verdict is Verdict.DIFFERENT for stop in stops) / runs
+    fixed_power = sum(p is not None and p <= LEVEL for p in fixed) / runs
+    blocks = float(np.mean([stop.blocks for stop in stops]))
+    saves = blocks / LAST <= MOST_BLOCKS and fixed_power - power <= MOST_POWER_LOST
+    kept = saves if fixed_power >= FIXED_POWER else None
+    return SavingRow(spread, power, fixed_power, blocks, blocks / LAST, kept)
+
+
+@dataclass(frozen=True)
+class BoundaryRow:
+    first: int
+    last: int
+    family: int
+    boundaries: dict[int, int | None]
+    false: float
+    level: float
+    kept: bool
+
+
+def boundaries(first: int, last: int, family: int, runs: int) -> BoundaryRow:
+    """How often any look rejects, by ranks of random differences and nothing else."""
+    planned = looks(first, last, LEVEL / family)
+    generator = np.random.default_rng([runs, first, last, family])
+    rejected = 0
+    for _ in range(0, runs, CHUNK):
+        differences = generator.normal(size=(CHUNK, last))
+        any_look = np.zeros(CHUNK, dtype=bool)
+        for look in planned:
+            if look.boundary is not None:
+                seen = differences[:, : look.blocks]
+                ranks = np.argsort(np.argsort(np.abs(seen), axis=1), axis=1) + 1
+                any_look |= np.abs((np.sign(seen) * ranks).sum(axis=1)) >= look.boundary
+        rejected += int(any_look.sum())
+    false, level = rejected / runs, LEVEL / family
+    error = 2 * math.sqrt(level * (1 - level) / runs)
+    known = {look.blocks: look.boundary for look in planned}
+    return BoundaryRow(first, last, family, known, false, level, false <= level + error)
+
+
+CHUNK = 20_000
+
+
+@dataclass(frozen=True)
+class Found:
+    aa: list[AaRow]
+    coverage: list[CoverageRow]
+    saving: list[SavingRow]
+    boundaries: list[BoundaryRow]
+
+    @property
+    def kept(self) -> bool:
+        kept = [[row.kept for row in rows] for rows in (self.aa, self.coverage, self.saving, self.boundaries)]
+        return all(one is not False for rows in kept for one in rows)
+
+
+def show(found: Found, runs: int) -> None:
+    print(f"Looks of {FIRST} to {LAST} blocks at level {LEVEL}, margin {MARGIN:.0%}, {runs} simulated studies each\n")
+    print(f"{'two systems that do not differ':<32}{'false different':>16}{'equivalent':>12}{'blocks':>8}  kept")
+    for aa_row in found.aa:
+        print(
+            f"{aa_row.noise:<32}{aa_row.false_different:>16.2%}{aa_row.equivalent:>12.1%}{aa_row.blocks:>8.1f}  "
+            + _yes(aa_row.kept)
+        )
+    print(f"\n{'intervals where it stops':<26}{'effect':>7}{'coverage':>10}{'naive':>8}{'stopped early':>15}  kept")
+    for row in found.coverage:
+        print(
+            f"{row.noise:<26}{row.effect:>7.2f}{row.coverage:>10.1%}{row.naive:>8.1%}{row.stopped_early:>15.1%}  "
+            + _yes(row.kept)
+        )
+    print(f"\n{'a true 3 %: spread of boots':<28}{'power':>7}{'fixed 40':>10}{'blocks':>8}{'of 40':>7}  kept")
+    for one in found.saving:
+        print(
+            f"{one.spread:<28.0%}{one.power:>7.1%}{one.fixed_power:>10.1%}{one.blocks:>8.1f}{one.share:>7.0%}  "
+            + _yes(one.kept)
+        )
+    print(f"\n{'blocks':<9}{'contrasts':>10}{'level':>9}{'any look rejects':>18}  kept  |W+ - W-| at each look")
+    for bound in found.boundaries:
+        at = ", ".join(f"{blocks}: {boundary}" for blocks, boundary in bound.boundaries.items())
+        print(
+            f"{f'{bound.first}-{bound.last}':<9}{bound.family:>10}{bound.level:>9.5f}{bound.false:>18.5f}  "
+            f"{_yes(bound.kept):<6}{at}"
+        )
+
+
+def _yes(kept: bool | None) -> str:
+    return "" if kept is None else "yes" if kept else "NO"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="1,000 studies each instead of 10,000: a glance, no proof")
+    parser.add_argument("--json", action="store_true", help="one JSON document instead of tables")
+    arguments = parser.parse_args()
+    runs = 1_000 if arguments.quick else 10_000
+    found = Found(
+        [aa(noise, runs) for noise in simulated.MODELS],
+        [coverage(noise, effect, runs) for noise in simulated.MODELS for effect in EFFECTS],
+        [saving(spread, runs) for spread in SPREADS],
+        [boundaries(*schedule, family, runs * 40) for schedule in SCHEDULES for family in FAMILIES],
+    )
+    if arguments.json:
+        print(json.dumps({"schema": "validation.v1", "runs": runs, **asdict(found)}))
+    else:
+        show(found, runs)
+    return 0 if arguments.quick or found.kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
