@@ -95,6 +95,7 @@ long-test: setup .venv/packages-long runsc
 	$(PYTHON) -m pytest tests/live/test_gvisor.py
 	$(PYTHON) validation/aa_simulation.py
 	$(PYTHON) validation/stopping.py
+	$(PYTHON) validation/two_runs.py
 	$(PYTHON) validation/noise.py
 	$(PYTHON) validation/isolation.py
 

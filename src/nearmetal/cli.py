@@ -170,6 +170,40 @@ def show(run: Path, as_json: bool) -> None:
     commands.show(run, as_json)
 
 
+def _share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    if text is None:
+        return None
+    from nearmetal import units
+
+    try:
+        share = units.share(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if not 0 < share <= 1:
+        raise click.BadParameter("above 0, and at most 100%")
+    return share
+
+
+@cli.command()
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@click.option("--margin", metavar="SHARE", callback=_share, help="Closer than this is the same; else the study's own.")
+@click.option(
+    "--gate",
+    is_flag=True,
+    help="Exit with 5 if anything stands surely worse to its reference.",
+)
+@_json_option
+def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json: bool) -> int:
+    """Compare two runs of a study.
+
+    What each treatment gives now and gave before, and what else was not the same.
+    """
+    from nearmetal import commands_compare
+
+    return commands_compare.compare(before, after, margin, gate, as_json)
+
+
 @cli.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @_json_option

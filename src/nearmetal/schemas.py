@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nearmetal.analysis.two_runs import Compared
 from nearmetal.by_hand.documents import Ls, Up
 from nearmetal.model import Study, TrialRecord
 from nearmetal.run import events
@@ -24,6 +25,7 @@ def documents() -> Mapping[str, Any]:
         "record.v1": TrialRecord.model_json_schema(mode="serialization"),
         "manifest.v1": Manifest.model_json_schema(mode="serialization"),
         "up.v1": Up.model_json_schema(mode="serialization"),
+        "compare.v1": Compared.model_json_schema(mode="serialization"),
         "ls.v1": Ls.model_json_schema(mode="serialization"),
         "event.v1": {"anyOf": [kind.model_json_schema(mode="serialization") for kind in _events()]},
     }

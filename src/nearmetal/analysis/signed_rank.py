@@ -111,13 +111,21 @@ def inverted_distinct(sums: Integers, n: int, level: float) -> tuple[tuple[int, 
     Next to every centre their ranks are then 1 to n, so that one null distribution serves for all, the interval's
     ends are order statistics of the Walsh averages, and p comes from how many of these lie on either side of 0.
     """
-    two_sided = two_sided_distinct(n)
+    return counted(sums, two_sided_distinct(n), level)
+
+
+def counted(averages: Integers, two_sided: Floats, level: float) -> tuple[tuple[int, int], float]:
+    """Interval and p of a statistic that counts how many of these ascending numbers lie above the centre.
+
+    `two_sided` tells at t how likely t or fewer lie on either side of the true centre, up to the balance of both. Its
+    first entry must not be above the level.
+    """
     rejected = int(np.searchsorted(two_sided, level, side="right"))
-    below, upto = (int(np.searchsorted(sums, 0, side=side)) for side in _SIDES)
-    total = len(sums)
+    below, upto = (int(np.searchsorted(averages, 0, side=side)) for side in _SIDES)
+    total = len(averages)
     balanced = 2 * below <= total <= 2 * upto
     p = 1.0 if balanced else float(max(two_sided[min(below, total - below)], two_sided[min(upto, total - upto)]))
-    return (int(sums[rejected - 1]), int(sums[total - rejected])), p
+    return (int(averages[rejected - 1]), int(averages[total - rejected])), p
 
 
 def _pairwise_sums(steps: Integers) -> Integers:

@@ -12,7 +12,7 @@ from nearmetal.report import figures, words
 from nearmetal.report.blocks import Tone
 from nearmetal.report.words import Labels
 
-_STYLES: dict[Tone, str] = {
+STYLES: dict[Tone, str] = {
     "better": "bold green",
     "worse": "bold red",
     "same": "bold blue",
@@ -20,7 +20,7 @@ _STYLES: dict[Tone, str] = {
     "plain": "",
 }
 
-_SIGNS: dict[Tone, str] = {"better": "▲", "worse": "▼", "same": "=", "unknown": "?", "plain": " "}
+SIGNS: dict[Tone, str] = {"better": "▲", "worse": "▼", "same": "=", "unknown": "?", "plain": " "}
 
 _WARNED = 4
 """Warnings in full below the verdicts."""
@@ -68,8 +68,8 @@ def _beside(contrasts: Sequence[Contrast], labels: Labels) -> Table:
     table.add_column(width=18)
     table.add_column(overflow="fold")
     for contrast in contrasts:
-        style = _STYLES[words.tone(contrast)]
-        sign = Text(_SIGNS[words.tone(contrast)], style=style)
+        style = STYLES[words.tone(contrast)]
+        sign = Text(SIGNS[words.tone(contrast)], style=style)
         table.add_row(sign, Text(words.verdict(contrast).text, style=style), _said(contrast, labels))
     return table
 
@@ -79,9 +79,9 @@ def _under(contrasts: Sequence[Contrast], labels: Labels) -> Table:
     table.add_column(width=1)
     table.add_column(overflow="fold")
     for contrast in contrasts:
-        style = _STYLES[words.tone(contrast)]
+        style = STYLES[words.tone(contrast)]
         text = Text.assemble((words.verdict(contrast).text, style), ": ", _said(contrast, labels))
-        table.add_row(Text(_SIGNS[words.tone(contrast)], style=style), text)
+        table.add_row(Text(SIGNS[words.tone(contrast)], style=style), text)
     return table
 
 

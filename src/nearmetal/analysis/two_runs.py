@@ -1,0 +1,279 @@
+"""Two runs of a study: what each treatment gives now and gave before, and whether what it costs has changed. Pure.
+
+Blocks of one run have nothing in common with those of another, so values are compared as two samples. A treatment's own
+change holds all that happened to the host in between. How it stands to its reference does not: both sides of that were
+measured in the same blocks, so whatever made the host slower as a whole drops out.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import ConfigDict, Field
+
+from nearmetal.analysis.contrasts import LOG_RESOLUTION, judge
+from nearmetal.analysis.fairness import fairness_of
+from nearmetal.analysis.rank_sum import rank_sum
+from nearmetal.analysis.responses import Arm, Arms, Replicate, arms_of_study, key_of, pairs_of
+from nearmetal.analysis.results import Contrast, FairnessRow, Verdict
+from nearmetal.model import Assignment, Frozen, ResponseKind, TrialRecord
+from nearmetal.store.folder import MachineFacts, Manifest
+
+Floats = np.typing.NDArray[np.float64]
+
+BEFORE, AFTER = "before", "after"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run as it lies in its folder."""
+
+    manifest: Manifest
+    records: Sequence[TrialRecord]
+
+    def arms(self) -> Arms:
+        return arms_of_study(self.records, self.manifest.study.design)
+
+
+class Change(Contrast):
+    """What changed from one run to the next: of a treatment, or of a treatment against its reference.
+
+    Estimates are after against before: a ratio of 0.9 says that a tenth is gone. `blocks` are those of the run after.
+    """
+
+    of: Literal["treatment", "contrast"]
+    """Of a treatment, `reference` is the treatment itself, as it was before."""
+    blocks_before: int
+
+
+class Compared(Frozen):
+    """`compare.v1`."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True, serialize_by_alias=True)
+
+    schema_: Annotated[Literal["compare.v1"], Field(alias="schema")] = "compare.v1"
+    before: str
+    """The run's folder."""
+    after: str
+    apart: tuple[FairnessRow, ...]
+    """What else is not the same, in the study, the software, the host and the machines; values by "before", "after"."""
+    changes: tuple[Change, ...]
+    worse: int
+    """What a gate asks for: how many stand surely worse to their reference than they did, by more than the margin.
+    Where the runs share no reference, how many treatments are worse by themselves."""
+
+
+def compare(before: Ran, after: Ran, names: tuple[str, str], margin: float | None = None) -> Compared:
+    """Every primary response that both runs have, each at the same share of the later study's alpha.
+
+    Equivalent is what lies within `margin`, a share; None for the later study's own.
+    """
+    found = list(_found(before, after))
+    design = after.manifest.study.design
+    level = design.alpha / max(1, len(found))
+    margin = design.margin if margin is None else margin
+    changes = tuple(_change(one, level, margin) for one in found)
+    asked = [change for change in changes if change.of == "contrast"] or changes
+    return Compared(
+        before=names[0],
+        after=names[1],
+        apart=tuple(apart(before.manifest, after.manifest)),
+        changes=changes,
+        worse=sum(is_worse(change) for change in asked),
+    )
+
+
+# ── What can be compared ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """Values of both runs on the response's scale; `problem` says why there are none."""
+
+    of: Literal["treatment", "contrast"]
+    workload: str
+    response: str
+    treatment: Assignment
+    reference: Assignment
+    kind: ResponseKind
+    before: Floats
+    after: Floats
+    problem: str | None
+    typical: float
+    """The median of the reference before, in the response's unit: what a margin of a difference is a share of."""
+
+
+def _found(before: Ran, after: Ran) -> Iterator[_Samples]:
+    was, now = before.arms(), after.arms()
+    primaries = {
+        workload: response
+        for workload, response in after.manifest.plan.primaries.items()
+        if before.manifest.plan.primaries.get(workload) == response
+    }
+    for workload, response in primaries.items():
+        for treatment in after.manifest.plan.treatments:
+            arms = [arms.get((key_of(treatment), workload), Arm()).first for arms in (was, now)]
+            sides = [[(one, None) for one in arm] for arm in arms]
+            if one := _samples("treatment", workload, response, treatment, treatment, sides):
+                yield one
+    planned = {_identity(one) for one in before.manifest.plan.contrasts}
+    for contrast in after.manifest.plan.contrasts:
+        response = primaries.get(contrast.workload, "")
+        if response and _identity(contrast) in planned:
+            pairs = [pairs_of(arms, contrast.treatment, contrast.reference, contrast.workload) for arms in (was, now)]
+            one = _samples("contrast", contrast.workload, response, contrast.treatment, contrast.reference, pairs)
+            if one:
+                yield one
+
+
+def _identity(contrast: Any) -> tuple[str, str, str]:
+    return contrast.workload, key_of(contrast.treatment), key_of(contrast.reference)
+
+
+def _samples(
+    of: Literal["treatment", "contrast"],
+    workload: str,
+    response: str,
+    treatment: Assignment,
+    reference: Assignment,
+    runs: Sequence[Sequence[tuple[Replicate, Replicate | None]]],
+) -> _Samples | None:
+    """None where a run has nothing of it."""
+    having = [[pair for pair in run if all(one is None or response in one.values for one in pair)] for run in runs]
+    if not all(having):
+        return None
+    values = [one.values[response] for run in having for pair in run for one in pair if one is not None]
+    kind = values[0].kind
+    problems = {value.problem for value in values if value.problem}
+    if any(value.kind != kind for value in values):
+        problems.add("units-differ")
+
+    def on_scale(one: Replicate | None) -> float:
+        if one is None:
+            return 0.0
+        value = one.values[response].value
+        return float(np.log(value)) if kind.scale == "ratio" else value
+
+    samples = [[] if problems else [on_scale(one) - on_scale(other) for one, other in run] for run in having]
+    base = [(other or one).values[response].value for one, other in having[0]]
+    return _Samples(
+        of=of,
+        workload=workload,
+        response=response,
+        treatment=treatment,
+        reference=reference,
+        kind=kind,
+        before=np.array(samples[0]),
+        after=np.array(samples[1]),
+        problem=min(problems, default=None),
+        typical=float(np.median(base)),
+    )
+
+
+# ── What became of it ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _change(one: _Samples, level: float, margin: float) -> Change:
+    is_ratio = one.kind.scale == "ratio"
+    estimate = interval = p = equivalence = None
+    verdict, reason = Verdict.UNDECIDED, one.problem
+    if reason is None:
+        size = max(float(np.abs(one.before).max()), float(np.abs(one.after).max())) or 1.0
+        found = rank_sum(one.before, one.after, level, LOG_RESOLUTION if is_ratio else size * LOG_RESOLUTION)
+        estimate, interval, p = found.estimate, found.interval, found.p
+        bound = margin * abs(one.typical)
+        equivalence = (1 / (1 + margin), 1 + margin) if is_ratio else (-bound, bound) if bound else None
+        if is_ratio:
+            estimate = float(np.exp(estimate))
+            interval = None if interval is None else (float(np.exp(interval[0])), float(np.exp(interval[1])))
+        verdict, reason = judge(interval, equivalence, neutral=1.0 if is_ratio else 0.0)
+    return Change(
+        of=one.of,
+        workload=one.workload,
+        response=one.response,
+        unit=one.kind.unit,
+        scale=one.kind.scale,
+        better=one.kind.better,
+        primary=True,
+        treatment=one.treatment,
+        reference=one.reference,
+        blocks=len(one.after),
+        blocks_before=len(one.before),
+        level=level,
+        ratio=estimate if is_ratio else None,
+        difference=None if is_ratio else estimate,
+        interval=interval,
+        equivalence=equivalence,
+        p=p,
+        verdict=verdict,
+        reason=reason,
+    )
+
+
+def is_worse(change: Change) -> bool:
+    """Whether it is surely worse, and by more than the margin: the whole interval lies beyond it."""
+    if change.interval is None:
+        return False
+    neutral = 1.0 if change.scale == "ratio" else 0.0
+    lowest, highest = change.equivalence or (neutral, neutral)
+    low, high = change.interval
+    return high < lowest if change.better == "higher" else low > highest
+
+
+# ── What else is not the same ─────────────────────────────────────────────────────────────────────────────────────
+
+
+_NO_CAUSE = ("name", "question", "design.seed", "design.blocks", "design.alpha", "design.margin")
+"""Of a study's keys: they tell what is concluded, and how surely, but nothing of what is measured."""
+
+
+def apart(before: Manifest, after: Manifest) -> Iterable[FairnessRow]:
+    """What was not the same, beside the time."""
+    yield from _rows("study", _measured(before), _measured(after))
+    yield from _rows("software", before.versions, after.versions)
+    yield from _facts(before.host, after.host, "")
+    known = {(key_of(facts.treatment), facts.role): facts for facts in before.fairness}
+    seen: set[str] = set()
+    for facts in after.fairness:
+        was = known.get((key_of(facts.treatment), facts.role))
+        if was is None:
+            continue
+        where = f"{facts.treatment.get('environment', '')} {facts.role}: "
+        for row in _facts(was.facts, facts.facts, where):
+            # Treatments of one environment have most of it in common.
+            if row.model_dump_json() not in seen:
+                seen.add(row.model_dump_json())
+                yield row
+
+
+def _measured(manifest: Manifest) -> dict[str, str]:
+    keys = _flat(manifest.study.model_dump(mode="json"))
+    return {key: text for key, text in keys.items() if not key.startswith(_NO_CAUSE)}
+
+
+def _facts(before: Mapping[str, Any], after: Mapping[str, Any], where: str) -> Iterator[FairnessRow]:
+    machines = [
+        MachineFacts(treatment={"environment": when}, role="server", facts=facts)
+        for when, facts in ((BEFORE, before), (AFTER, after))
+        if facts
+    ]
+    for row in fairness_of(machines, {"environment": BEFORE}):
+        yield row.model_copy(update={"fact": where + row.fact})
+
+
+def _flat(value: Any, path: str = "") -> dict[str, str]:
+    if isinstance(value, Mapping):
+        items: Iterable[tuple[str, Any]] = value.items()
+    elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
+        items = ((str(one.get("name", place)), one) for place, one in enumerate(value))
+    else:
+        return {path: str(value)}
+    return {name: text for key, one in items for name, text in _flat(one, f"{path}.{key}" if path else key).items()}
+
+
+def _rows(group: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[FairnessRow]:
+    for name in dict.fromkeys((*before, *after)):
+        values = {when: run[name] for when, run in ((BEFORE, before), (AFTER, after)) if name in run}
+        if len(set(values.values())) != 1 or len(values) != 2:
+            yield FairnessRow(group=group, fact=name, values=values)

@@ -1,0 +1,227 @@
+"""Two runs of a study: what changed, what else was not the same, and whether a gate is met."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from nearmetal import commands_compare
+from nearmetal.analysis.rank_sum import rank_sum
+from nearmetal.analysis.results import Verdict
+from nearmetal.analysis.two_runs import Change, Compared, Ran, compare, is_worse
+from nearmetal.errors import BadInput
+from nearmetal.model import Response
+from nearmetal.store.folder import RunFolder
+from tests.analysed import manifest, plain, ratio, whole_run, wobble
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "run"
+
+# ── The statistic ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("fewer", "more"), [(4, 4), (5, 9), (12, 8), (40, 40)])
+def test_p_is_that_of_the_exact_test(fewer: int, more: int) -> None:
+    random = np.random.default_rng(fewer)
+    for shift in (0.0, 0.7, 2.0):
+        first, second = random.normal(size=fewer), random.normal(size=more) + shift
+        found = rank_sum(first, second, 0.05, 1e-12)
+        assert found.p == pytest.approx(stats.mannwhitneyu(first, second, method="exact").pvalue)
+        assert found.interval is not None and found.p is not None
+        assert (found.interval[0] > 0 or found.interval[1] < 0) == (found.p <= 0.05)
+        assert found.estimate == pytest.approx(np.median(second[:, None] - first[None, :]))
+
+
+def test_many_values_are_as_with_the_exact_test() -> None:
+    random = np.random.default_rng(1)
+    first, second = random.normal(size=80), random.normal(size=70) + 0.3
+    exact = stats.mannwhitneyu(first, second, method="exact").pvalue
+    assert rank_sum(first, second, 0.05, 1e-12).p == pytest.approx(exact, rel=0.02)
+
+
+def test_too_few_values_have_an_estimate_and_no_interval() -> None:
+    found = rank_sum(np.array([1.0, 2.0]), np.array([5.0, 7.0]), 0.05, 1e-9)
+    assert (found.interval, found.p) == (None, None)
+    assert found.estimate == pytest.approx(4.5)
+    with pytest.raises(ValueError, match="no values"):
+        rank_sum(np.array([]), np.array([1.0]), 0.05, 1e-9)
+
+
+def test_values_that_are_all_alike_are_no_shift() -> None:
+    found = rank_sum(np.full(8, 3.0), np.full(8, 3.0), 0.05, 1e-9)
+    assert (found.estimate, found.interval, found.p) == (0.0, (0.0, 0.0), 1.0)
+
+
+def test_two_samples_that_do_not_differ_are_seldom_called_different() -> None:
+    """Coarse values tie, and then the test errs on the other side."""
+    random = np.random.default_rng(5)
+    for decimals, most in ((12, 0.075), (0, 0.05)):
+        samples = np.round(random.normal(size=(1_000, 2, 10)), decimals)
+        found = [rank_sum(one, other, 0.05, 1e-12).p for one, other in samples]
+        assert np.mean([p is not None and p <= 0.05 for p in found]) <= most
+
+
+# ── Two runs ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Value = Callable[[int, str], float]
+
+
+def ran(value: Value, response: Callable[[float], Response] = ratio, **design: Any) -> Ran:
+    of = manifest(**design)
+    return Ran(of, whole_run(of, lambda block, arm, _: value(block, arm), response))
+
+
+def steady(block: int, arm: str) -> float:
+    return 100.0 * (0.5 if arm == "docker" else 1.0) * (1 + wobble(block + (17 if arm == "docker" else 0), 0.002))
+
+
+def changes(before: Ran, after: Ran) -> dict[str, Change]:
+    found = compare(before, after, ("one", "two"))
+    return {
+        f"{change.treatment['environment']}" + (" vs host" if change.of == "contrast" else ""): change
+        for change in found.changes
+    }
+
+
+def test_what_the_whole_host_did_is_a_change_of_treatments_and_none_of_what_they_cost() -> None:
+    slower = changes(ran(steady), ran(lambda block, arm: 0.8 * steady(block, arm)))
+    assert set(slower) == {"host", "docker", "docker vs host"}
+    assert {slower[name].verdict for name in ("host", "docker")} == {Verdict.DIFFERENT}
+    assert slower["host"].ratio == pytest.approx(0.8, rel=0.01)
+    assert slower["docker vs host"].verdict is Verdict.EQUIVALENT
+    assert slower["docker vs host"].ratio == pytest.approx(1.0, rel=0.01)
+    assert [is_worse(slower[name]) for name in ("host", "docker", "docker vs host")] == [True, True, False]
+
+
+def test_what_became_dearer_is_told_of_the_treatment_and_against_its_reference() -> None:
+    dearer = changes(ran(steady), ran(lambda block, arm: steady(block, arm) * (0.9 if arm == "docker" else 1.0)))
+    assert dearer["host"].verdict is Verdict.EQUIVALENT
+    assert is_worse(dearer["docker"]) and is_worse(dearer["docker vs host"])
+    assert dearer["docker vs host"].ratio == pytest.approx(0.9, rel=0.01)
+
+
+def test_better_is_not_worse() -> None:
+    quicker = changes(ran(steady), ran(lambda block, arm: 1.2 * steady(block, arm)))
+    assert not any(is_worse(change) for change in quicker.values())
+
+
+def test_the_level_is_shared_and_blocks_need_not_be_as_many() -> None:
+    found = changes(ran(steady), ran(steady, blocks=12, alpha=0.03))
+    assert {change.level for change in found.values()} == {0.01}
+    assert {(change.blocks_before, change.blocks) for change in found.values()} == {(8, 12)}
+
+
+def test_differences_have_a_margin_of_what_was() -> None:
+    """Shares of errors: 10 points more is far beyond 2 % of what they were."""
+    before = ran(lambda block, arm: 0.2 + wobble(block, 0.001), plain)
+    after = ran(lambda block, arm: 0.3 + wobble(block + 3, 0.001), plain)
+    found = changes(before, after)
+    assert found["host"].difference == pytest.approx(0.1, abs=0.01)
+    assert found["host"].equivalence == pytest.approx((-0.004, 0.004), abs=1e-4)
+    assert is_worse(found["host"]) and not is_worse(found["docker vs host"])
+
+
+def test_what_has_no_ratio_is_left_undecided() -> None:
+    found = changes(ran(steady), ran(lambda block, arm: 0.0 if arm == "docker" else 100.0))
+    assert (found["docker"].verdict, found["docker"].reason) == (Verdict.UNDECIDED, "not-positive")
+    assert not is_worse(found["docker"])
+
+
+def test_runs_without_anything_in_common() -> None:
+    other = manifest(["vm", "metal"])
+    assert compare(ran(steady), Ran(other, []), ("one", "two")).changes == ()
+
+
+def test_what_else_is_not_the_same_is_told_but_for_what_cannot_matter() -> None:
+    before, after = ran(steady), ran(steady, blocks=12, seed=7, repeats=1)
+    study = after.manifest.study
+    slower = study.model_copy(update={"machine": study.machine.model_copy(update={"vcpus": 2})})
+    update = {"study": slower, "versions": {"qemu": "9"}, "host": {"kernel": {"release": "6.12"}}}
+    later = Ran(after.manifest.model_copy(update=update), after.records)
+    earlier = Ran(before.manifest.model_copy(update={"host": {"kernel": {"release": "6.1"}}}), before.records)
+    rows = compare(earlier, later, ("one", "two")).apart
+    told = {(row.group, row.fact): dict(row.values) for row in rows}
+    assert told == {
+        ("study", "machine.vcpus"): {"before": "1", "after": "2"},
+        ("software", "qemu"): {"after": "9"},
+        ("kernel", "release"): {"before": "6.1", "after": "6.12"},
+    }
+
+
+# ── The command ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[Path, Path]:
+    """The golden run, and the same where the machines that are not the reference do a tenth less."""
+    before, after = (Path(shutil.copytree(GOLDEN, tmp_path / name)) for name in ("before", "after"))
+    scale(after, lambda environment: 0.9 if environment == "slow" else 1.0)
+    return before, after
+
+
+def scale(run: Path, factor: Callable[[str], float]) -> None:
+    lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line["schema"] == "record.v1" and "throughput" in line["responses"]:
+            line["responses"]["throughput"]["value"] *= factor(line["trial"]["treatment"]["environment"])
+    (run / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_gate_is_for_what_is_surely_worse(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = runs
+    assert commands_compare.compare(before, after, None, gate=False, as_json=False) == 0
+    text = told(capsys)
+    assert "nothing else is known to differ between the two" in text
+    assert "▼ different, worse slow: throughput 0.9" in text
+    assert "▼ different, worse slow vs base: throughput 0.9" in text
+    assert commands_compare.compare(before, after, None, gate=True, as_json=False) == 5
+    assert "gate not met: 1 comparison surely worse against its reference" in told(capsys)
+    assert commands_compare.compare(before, after, 0.2, gate=True, as_json=False) == 0
+    assert commands_compare.compare(after, before, None, gate=True, as_json=False) == 0
+    assert "gate met" in told(capsys)
+
+
+def test_a_host_that_is_slower_as_a_whole_does_not_fail_a_gate(
+    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = runs
+    shutil.copy(before / "journal.jsonl", after / "journal.jsonl")
+    scale(after, lambda environment: 0.8)
+    assert commands_compare.compare(before, after, None, gate=True, as_json=False) == 0
+    assert "▼ different, worse base: throughput 0.80" in told(capsys)
+
+
+def test_where_no_reference_is_shared_a_gate_goes_by_treatments_alone() -> None:
+    before, after = ran(steady), ran(lambda block, arm: 0.8 * steady(block, arm))
+    lone = after.manifest.model_copy(update={"plan": after.manifest.plan.model_copy(update={"contrasts": ()})})
+    found = compare(before, Ran(lone, after.records), ("one", "two"))
+    assert {change.of for change in found.changes} == {"treatment"}
+    assert found.worse == 2
+
+
+def test_scripts_get_the_whole(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert commands_compare.compare(*runs, None, gate=True, as_json=True) == 5
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["worse"]) == ("compare.v1", 1)
+    assert len(Compared.model_validate(document).changes) == 3
+
+
+def test_runs_that_cannot_be_compared_are_refused(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    before, after = runs
+    (tmp_path / "link").symlink_to(before)
+    with pytest.raises(BadInput, match="both are the same run"):
+        commands_compare.compare(before, tmp_path / "link", None, gate=False, as_json=False)
+    with pytest.raises(BadInput, match="not a run's folder"):
+        commands_compare.compare(before, tmp_path, None, gate=False, as_json=False)
+    (after / "journal.jsonl").write_text("")
+    with pytest.raises(BadInput, match="nothing in common"):
+        commands_compare.compare(before, after, None, gate=False, as_json=False)
+    assert RunFolder.open(after).manifest().study.name == "golden"
