@@ -217,6 +217,22 @@ def ls(folder: Path | None, as_json: bool) -> None:
     commands.list_runs(folder, as_json)
 
 
+@cli.command()
+@click.argument("sql", required=False)
+@click.option(
+    "--run", "runs", multiple=True, type=click.Path(path_type=Path), help="Only this run, or those in a folder."
+)
+@_json_option
+def query(sql: str | None, runs: tuple[Path, ...], as_json: bool) -> None:
+    """Ask all runs a question in SQL.
+
+    Without one, list the tables. The runs are those known on this host.
+    """
+    from nearmetal import commands_query
+
+    commands_query.ask(sql, runs, as_json)
+
+
 # ── Machines to work in by hand ───────────────────────────────────────────────────────────────────────────────────
 
 

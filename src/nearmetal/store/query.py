@@ -1,0 +1,180 @@
+"""Questions in SQL to all runs at once: what their journals and manifests hold, as tables of DuckDB's.
+
+A journal is read once. What it says is kept in the cache folder as Parquet, named after the journal's size and time, so
+that a journal that has grown is read again, and a million trials are asked in less than a second.
+"""
+
+import datetime
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.store import journal
+from nearmetal.store.folder import RunFolder
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection as Database
+
+_ADDRESS = (
+    "STRUCT(id VARCHAR, block INTEGER, attempt INTEGER, position INTEGER, repeat INTEGER,"
+    " treatment MAP(VARCHAR, VARCHAR), workload VARCHAR)"
+)
+_RESPONSE = "STRUCT(value DOUBLE, unit VARCHAR, better VARCHAR, scale VARCHAR, censored VARCHAR)"
+_LINE = {
+    "schema": "VARCHAR",
+    "trial": _ADDRESS,
+    "site": "VARCHAR",
+    "boot": "STRUCT(id VARCHAR, how VARCHAR)",
+    "status": "VARCHAR",
+    "reason": "VARCHAR",
+    "phases_ns": "MAP(VARCHAR, BIGINT)",
+    "responses": f"MAP(VARCHAR, {_RESPONSE})",
+    "warnings": 'STRUCT(code VARCHAR, "text" VARCHAR)[]',
+}
+"""Of a journal's line, what tables have, with DuckDB's types. Levels are texts, as `treatment['workers']`."""
+
+_TRIALS = """
+SELECT manifest.run, trial.id AS trial, trial.block, trial.attempt, trial.position, trial.repeat, trial.workload,
+  trial.treatment['environment'] AS environment, trial.treatment, status, reason, site, boot.how AS provision,
+  boot.id AS boot, phases_ns, list_transform(warnings, lambda one: one.code) AS warnings
+FROM line, manifest"""
+_RESPONSES = """
+SELECT run, trial.id AS trial, trial.block, trial.attempt, trial.repeat, trial.workload,
+  trial.treatment['environment'] AS environment, trial.treatment, status,
+  entry.key AS response, entry.value.value, entry.value.unit, entry.value.better, entry.value.scale,
+  entry.value.censored
+FROM (SELECT *, unnest(map_entries(responses)) AS entry FROM line, manifest)"""
+_TABLES = {"runs": "SELECT * FROM manifest", "trials": _TRIALS, "responses": _RESPONSES}
+
+_MANIFEST = ("run VARCHAR", "name VARCHAR", "study VARCHAR", "question VARCHAR", "created TIMESTAMP", "blocks INTEGER")
+"""`run` is the folder, as in the other tables; `created` is by UTC."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A result: names and types of its columns, and its rows as plain values."""
+
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+def require() -> None:
+    """HostCannot where the library is lacking."""
+    try:
+        import duckdb  # noqa: F401
+    except ImportError:
+        remedy = 'pip install "nearmetal[query]"'
+        raise HostCannot("questions are answered by duckdb, which is not installed", remedy=remedy) from None
+
+
+def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None]) -> Answer:
+    """The answer to a question. BadInput, with the tables and their columns, when it cannot be understood.
+
+    A run that cannot be read is told, and left out.
+    """
+    import duckdb
+
+    with duckdb.connect() as database:
+        _make_tables(database, list(_kept_of(runs, cache / "query", say)))
+        try:
+            asked = database.sql(sql)
+            if asked is None:
+                raise BadInput("this asks for nothing", sql, "begin with SELECT, or FROM")
+            columns = tuple(zip(asked.columns, map(str, asked.types), strict=True))
+            return Answer(columns, tuple(asked.fetchall()))
+        except duckdb.Error as error:
+            told = " ".join(line.strip() for line in str(error).splitlines() if line.strip() and "^" not in line)
+            raise BadInput(told, "", f"the tables are: {'; '.join(_described(database))}") from None
+
+
+def _described(database: "Database") -> Iterator[str]:
+    """Each table with its columns: "runs(run, name, …)"."""
+    for name in _TABLES:
+        yield f"{name}({', '.join(database.table(name).columns)})"
+
+
+def _make_tables(database: "Database", kept: Sequence[Path]) -> None:
+    if not kept:
+        _let_in(database, "", None)
+    for name, select in _TABLES.items():
+        if kept:
+            files = [str(one / f"{name}.parquet") for one in kept]
+            database.read_parquet(files, union_by_name=True).create_view(name)
+        else:
+            database.execute(f"CREATE TABLE {name} AS {select}")
+    if not kept:
+        database.execute("DROP TABLE line; DROP TABLE manifest")
+
+
+def _kept_of(runs: Sequence[Path], folder: Path, say: Callable[[str], None]) -> Iterator[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in runs:
+        try:
+            yield _kept(RunFolder(path), folder, say)
+        except BadInput as error:
+            say(f"left out: {error.where}: {error.what}")
+        except OSError as error:
+            say(f"left out: {error.filename or path}: {error.strerror}")
+
+
+def _kept(run: RunFolder, folder: Path, say: Callable[[str], None]) -> Path:
+    """The folder with a run's tables, made if they are not there as its journal is now."""
+    place = str(run.path.resolve())
+    key = hashlib.sha256(place.encode()).hexdigest()[:16]
+    status = run.journal.stat()
+    kept = folder / f"{key}-{status.st_size}-{status.st_mtime_ns}"
+    if not kept.is_dir():
+        say(f"reading {run.path.name}")
+        unfinished = folder / f".{kept.name}.{os.getpid()}"
+        unfinished.mkdir()
+        try:
+            _convert(run, place, unfinished)
+            unfinished.replace(kept)
+        finally:
+            _remove(unfinished)
+        for old in folder.glob(f"{key}-*"):
+            if old != kept:
+                _remove(old)
+    return kept
+
+
+def _convert(run: RunFolder, place: str, to: Path) -> None:
+    import duckdb
+
+    manifest = run.manifest()
+    created = datetime.datetime.fromisoformat(manifest.created).astimezone(datetime.UTC).replace(tzinfo=None)
+    study = manifest.study
+    with duckdb.connect() as database:
+        lines = database.read_json(
+            str(run.journal), columns=_LINE, format="newline_delimited", ignore_errors=True, maximum_object_size=2**28
+        )
+        lines.create_view("lines")
+        if database.sql("SELECT count(*) FROM lines WHERE schema IS NULL").fetchall()[0][0]:
+            # A torn last line never counted. If it was another one, the journal's own reader says which, and why.
+            for _ in journal.records(run.journal):
+                pass
+        row = [place, run.path.name, study.name, study.question, created, len(manifest.plan.blocks)]
+        _let_in(database, "SELECT * FROM lines WHERE schema = 'record.v1'", row)
+        for name, select in _TABLES.items():
+            database.sql(select).write_parquet(str(to / f"{name}.parquet"), compression="zstd")
+
+
+def _let_in(database: "Database", lines: str, row: list[object] | None) -> None:
+    """What tables are made of: trials' lines of a journal, and one row of its manifest."""
+    columns = ", ".join(f'"{column}" {kind}' for column, kind in _LINE.items())
+    database.execute(f"CREATE TABLE line ({columns})")
+    database.execute(f"CREATE TABLE manifest ({', '.join(_MANIFEST)})")
+    if row is not None:
+        database.execute(f"INSERT INTO line {lines}")
+        database.execute(f"INSERT INTO manifest VALUES ({', '.join('?' * len(row))})", row)
+
+
+def _remove(folder: Path) -> None:
+    for file in folder.glob("*"):
+        file.unlink(missing_ok=True)
+    if folder.is_dir():
+        folder.rmdir()

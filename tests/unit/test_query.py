@@ -1,0 +1,126 @@
+"""Questions in SQL to runs: what the tables hold, what is kept for the next time, and what cannot be read."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearmetal import commands_query
+from nearmetal.errors import BadInput
+from nearmetal.store import query
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "run"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(GOLDEN, tmp_path / "run's"))
+
+
+class Asking:
+    """Asks, and keeps what was said beside."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.said: list[str] = []
+
+    def __call__(self, sql: str, *runs: Path) -> list[tuple[object, ...]]:
+        return list(query.ask(sql, runs, self.home, self.said.append).rows)
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Asking:
+    return Asking(tmp_path / "cache")
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["schema"] == "record.v1"]
+
+
+def test_every_trial_and_every_response_is_there(run: Path, ask: Asking) -> None:
+    found = records(run)
+    assert ask("SELECT count(*), count(DISTINCT trial) FROM trials", run) == [(len(found), len(found))]
+    responses = sum(len(record["responses"]) for record in found)
+    assert ask("SELECT count(*) FROM responses", run) == [(responses,)]
+    values = sorted(record["responses"]["throughput"]["value"] for record in found)
+    told = ask("SELECT value FROM responses WHERE response = 'throughput' ORDER BY value", run)
+    assert [value for (value,) in told] == values
+
+
+def test_tables_join_by_run_and_levels_are_texts(run: Path, ask: Asking) -> None:
+    rows = ask(
+        "SELECT name, environment, treatment['environment'], block, provision FROM trials JOIN runs USING (run)"
+        " ORDER BY block, environment LIMIT 2",
+        run,
+    )
+    assert rows == [("run's", "base", "base", 0, "boot"), ("run's", "slow", "slow", 0, "boot")]
+    study, blocks, year = ask("SELECT study, blocks, year(created) FROM runs", run)[0]
+    assert (study, blocks) == ("golden", 8) and int(str(year)) >= 2025
+
+
+def test_a_journal_is_read_once_and_again_when_it_has_grown(run: Path, ask: Asking) -> None:
+    before = ask("SELECT count(*) FROM trials", run)
+    assert ask("SELECT count(*) FROM trials", run) == before
+    assert ask.said == ["reading run's"]
+    journal = run / "journal.jsonl"
+    more = next(line for line in journal.read_bytes().splitlines(keepends=True) if b"record.v1" in line)
+    journal.write_bytes(journal.read_bytes() + more)
+    assert ask("SELECT count(*) FROM trials", run) != before
+    assert ask.said == ["reading run's"] * 2
+    assert len(list((ask.home / "query").iterdir())) == 1, "what was kept of the shorter one is still there"
+
+
+def test_a_torn_last_line_never_counted(run: Path, ask: Asking) -> None:
+    journal = run / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes() + b'{"schema": "record.v1", "trial": {"id"')
+    assert ask("SELECT count(*) FROM trials", run) == [(len(records(GOLDEN)),)]
+
+
+def test_a_run_that_cannot_be_read_is_told_and_left_out(run: Path, ask: Asking, tmp_path: Path) -> None:
+    damaged = Path(shutil.copytree(GOLDEN, tmp_path / "damaged"))
+    lines = (damaged / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (damaged / "journal.jsonl").write_bytes(b"".join([*lines[:3], b"rubbish\n", *lines[3:]]))
+    without = Path(shutil.copytree(GOLDEN, tmp_path / "without"))
+    (without / "manifest.json").unlink()
+    gone = tmp_path / "gone"
+    assert ask("SELECT count(DISTINCT run) FROM trials", run, damaged, without, gone) == [(1,)]
+    told = "\n".join(ask.said)
+    assert "line 4 cannot be read: it is not JSON" in told
+    assert told.count("left out: ") == 3
+    assert not [path for path in (ask.home / "query").iterdir() if path.name.startswith(".")]
+
+
+def test_without_any_run_the_tables_are_there_and_empty(ask: Asking, run: Path) -> None:
+    empty = query.ask("SELECT * FROM responses", [], ask.home, ask.said.append)
+    full = query.ask("SELECT * FROM responses LIMIT 1", [run], ask.home, ask.said.append)
+    assert (empty.rows, empty.columns) == ((), full.columns)
+    assert ask("SELECT count(*) FROM runs") == [(0,)]
+
+
+@pytest.mark.parametrize("sql", ["selec", "SELECT nothing FROM trials", "SELECT * FROM trial", "", "SELECT 1/"])
+def test_what_cannot_be_answered_is_told_with_what_could(sql: str, run: Path, ask: Asking) -> None:
+    with pytest.raises(BadInput) as refused:
+        ask(sql, run)
+    assert "trials(run, trial, block" in (refused.value.remedy or "") or "SELECT" in (refused.value.remedy or "")
+    assert "\n" not in refused.value.what
+
+
+def test_the_command(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "home"))
+    commands_query.ask("SELECT block, treatment, warnings, created FROM trials JOIN runs USING (run)", [run], True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["schema"] == "query.v1"
+    assert [column["name"] for column in told["columns"]] == ["block", "treatment", "warnings", "created"]
+    assert told["rows"][0][1] in ({"environment": "base"}, {"environment": "slow"})
+    commands_query.ask(None, [run], False)
+    assert "responses  value" in capsys.readouterr().out
+    commands_query.ask("SELECT i FROM range(150) r(i)", [run], False)
+    out = capsys.readouterr().out
+    assert "and 50 more rows: a LIMIT shows fewer" in out
+    commands_query.ask("SELECT count(*) AS n FROM trials", [], False)
+    assert capsys.readouterr().out.split() == ["n", "0"]
