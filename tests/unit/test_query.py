@@ -73,6 +73,17 @@ def test_a_journal_is_read_once_and_again_when_it_has_grown(run: Path, ask: Aski
     assert len(list((ask.home / "query").iterdir())) == 1, "what was kept of the shorter one is still there"
 
 
+def test_what_is_kept_and_not_whole_is_made_again(run: Path, ask: Asking) -> None:
+    before = ask("SELECT count(*) FROM runs", run)
+    (kept,) = (ask.home / "query").iterdir()
+    (kept / "runs.parquet").unlink()
+    assert ask("SELECT count(*) FROM runs", run) == before
+    (kept / "runs.parquet").write_bytes(b"rubbish")
+    with pytest.raises(BadInput, match="what is kept of journals cannot be read") as refused:
+        ask("SELECT count(*) FROM runs", run)
+    assert "remove that folder" in (refused.value.remedy or "")
+
+
 def test_a_torn_last_line_never_counted(run: Path, ask: Asking) -> None:
     journal = run / "journal.jsonl"
     journal.write_bytes(journal.read_bytes() + b'{"schema": "record.v1", "trial": {"id"')

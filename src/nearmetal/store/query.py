@@ -79,7 +79,12 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None])
     import duckdb
 
     with duckdb.connect() as database:
-        _make_tables(database, list(_kept_of(runs, cache / "query", say)))
+        kept = cache / "query"
+        try:
+            _make_tables(database, list(_kept_of(runs, kept, say)))
+        except duckdb.Error as error:
+            what = f"what is kept of journals cannot be read: {_in_one_line(error)}"
+            raise BadInput(what, str(kept), "remove that folder: it is made again") from None
         try:
             asked = database.sql(sql)
             if asked is None:
@@ -87,8 +92,11 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None])
             columns = tuple(zip(asked.columns, map(str, asked.types), strict=True))
             return Answer(columns, tuple(asked.fetchall()))
         except duckdb.Error as error:
-            told = " ".join(line.strip() for line in str(error).splitlines() if line.strip() and "^" not in line)
-            raise BadInput(told, "", f"the tables are: {'; '.join(_described(database))}") from None
+            raise BadInput(_in_one_line(error), "", f"the tables are: {'; '.join(_described(database))}") from None
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(line.strip() for line in str(error).splitlines() if line.strip() and "^" not in line)
 
 
 def _described(database: "Database") -> Iterator[str]:
@@ -126,13 +134,14 @@ def _kept(run: RunFolder, folder: Path, say: Callable[[str], None]) -> Path:
     place = str(run.path.resolve())
     key = hashlib.sha256(place.encode()).hexdigest()[:16]
     status = run.journal.stat()
-    kept = folder / f"{key}-{status.st_size}-{status.st_mtime_ns}"
-    if not kept.is_dir():
+    kept = folder / f"{key}-{status.st_size}-{status.st_mtime_ns}-{_shape()}"
+    if not all((kept / f"{name}.parquet").exists() for name in _TABLES):
         say(f"reading {run.path.name}")
         unfinished = folder / f".{kept.name}.{os.getpid()}"
         unfinished.mkdir()
         try:
             _convert(run, place, unfinished)
+            _remove(kept)
             unfinished.replace(kept)
         finally:
             _remove(unfinished)
@@ -140,6 +149,11 @@ def _kept(run: RunFolder, folder: Path, say: Callable[[str], None]) -> Path:
             if old != kept:
                 _remove(old)
     return kept
+
+
+def _shape() -> str:
+    """Tables of another version of nearmetal are not taken for these."""
+    return hashlib.sha256(repr((_LINE, _MANIFEST, _TABLES)).encode()).hexdigest()[:8]
 
 
 def _convert(run: RunFolder, place: str, to: Path) -> None:
