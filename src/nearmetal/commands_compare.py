@@ -7,8 +7,9 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from nearmetal.analysis.apart import AFTER, BEFORE
 from nearmetal.analysis.results import FairnessRow
-from nearmetal.analysis.two_runs import AFTER, BEFORE, Change, Compared, Ran
+from nearmetal.analysis.two_runs import Change, Compared, Ran
 from nearmetal.analysis.two_runs import compare as compared
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.printing import console_for, print_json

@@ -14,6 +14,8 @@ from scipy import special
 
 from nearmetal.analysis.contrasts import LOG_RESOLUTION
 from nearmetal.analysis.diagnostics import about_series, autocorrelation, position_p, student_p, trend_p
+from nearmetal.analysis.rank_sum import rank_sum
+from nearmetal.analysis.sequential import looks
 from nearmetal.analysis.signed_rank import enough, signed_rank
 
 LEVEL = 0.05
@@ -160,3 +162,21 @@ def test_the_trend_is_that_of_every_pair(blocks: int) -> None:
     score = sum(np.sign(values[j] - values[i]) for j in range(blocks) for i in range(j))
     spread = math.sqrt(blocks * (blocks - 1) * (2 * blocks + 5) / 18)
     assert trend_p(values) == pytest.approx(2 * special.ndtr(-max(0, abs(score) - 1) / spread))
+
+
+@pytest.mark.parametrize("noise", ["normal", "stalling"])
+def test_looking_while_it_runs_does_not_find_more(noise: str) -> None:
+    """Any of the looks of a sequential design, each at a level of its own."""
+    differences = simulated.MODELS[noise](RUNS, 40, np.random.default_rng(6))
+    planned = looks(8, 40, LEVEL)
+    found = [
+        any((signed_rank(row[: look.blocks], look.level, LOG_RESOLUTION).p or 1) <= look.level for look in planned)
+        for row in differences
+    ]
+    assert least(0.02) <= np.mean(found) <= most(LEVEL)
+
+
+def test_two_runs_that_do_not_differ_are_seldom_called_different() -> None:
+    before, after = (simulated.drifting(RUNS, blocks, np.random.default_rng(blocks)) for blocks in (8, 20))
+    found = [rank_sum(one, other, LEVEL, LOG_RESOLUTION).p for one, other in zip(before, after, strict=True)]
+    assert np.mean([p is not None and p <= LEVEL for p in found]) <= most(LEVEL)
