@@ -33,6 +33,7 @@ from nearmetal.study_text import did_you_mean
 from nearmetal.units import show_elapsed
 
 if TYPE_CHECKING:
+    from nearmetal.report.reading import ReportInput
     from nearmetal.report.write import Format
 
 
@@ -246,20 +247,22 @@ def _watcher(study: Study, plan: Plan, console: Console) -> Any:
 
 def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> int:
     """Write the report, show the verdicts, say what came of how many trials, and how to go on."""
+    from nearmetal.report.reading import read as read_run
     from nearmetal.report.terminal import counts_line
     from nearmetal.report.write import write
 
     if not (folder.path / "manifest.json").exists():
         click.echo("interrupted before anything was measured; there is nothing to go on with: run it again", err=True)
         return ExitCode.INTERRUPTED
-    analysis = _analysis(folder)
+    told = read_run(folder)
+    analysis = told.analysis
     console = console_for(as_json)
     if as_json:
         from nearmetal.analysis.summary import summary
 
-        print_json(summary(analysis, str(folder.path), folder.manifest().study.name))
+        print_json(summary(analysis, str(folder.path), told.manifest.study.name))
     else:
-        _print_verdicts(analysis)
+        _print_verdicts(told)
         console.print(counts_line(analysis).append(took))
     # Last: a disk that is full takes the report, not the verdicts.
     page = write(folder)
@@ -281,11 +284,13 @@ def _analysis(folder: RunFolder) -> Any:
     return analyse(manifest, journal.records(folder.journal), journal.events(folder.journal), manifest.plan.primaries)
 
 
-def _print_verdicts(analysis: Any) -> None:
-    from nearmetal.report.terminal import verdict_table
+def _print_verdicts(report: "ReportInput") -> None:
+    from nearmetal.report.terminal import verdict_table, why_lines
 
     console = console_for(False)
-    console.print(verdict_table(analysis, console.width))
+    console.print(verdict_table(report.analysis, console.width))
+    if lines := why_lines(report):
+        console.print(lines)
 
 
 # ── Runs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -319,20 +324,20 @@ def report(path: Path, form: "Format", output: Path | None) -> None:
 
 
 def show(path: Path, as_json: bool) -> None:
+    from nearmetal.report.reading import read as read_run
+    from nearmetal.report.terminal import counts_line
+
     folder = RunFolder.open(path)
-    analysis = _analysis(folder)
+    told = read_run(folder)
     if as_json:
         from nearmetal.analysis.summary import summary
 
-        print_json(summary(analysis, str(folder.path), folder.manifest().study.name))
+        print_json(summary(told.analysis, str(folder.path), told.manifest.study.name))
         return
-    from nearmetal.report.terminal import counts_line
-
-    manifest = folder.manifest()
     console = console_for(False)
-    console.print(f"{manifest.study.name} of {manifest.created}: ", end="")
-    console.print(counts_line(analysis))
-    _print_verdicts(analysis)
+    console.print(f"{told.manifest.study.name} of {told.manifest.created}: ", end="")
+    console.print(counts_line(told.analysis))
+    _print_verdicts(told)
 
 
 def list_runs(folder: Path | None, as_json: bool) -> None:

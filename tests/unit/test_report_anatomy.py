@@ -5,17 +5,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from nearmetal.analysis.attribution import attributed
+from nearmetal.analysis.attribution import Attributed, attributed
 from nearmetal.analysis.responses import arms_of, key_of
 from nearmetal.analysis.results import Verdict
+from nearmetal.analysis.traits import TRAITS
 from nearmetal.report.anatomy import seen
 from nearmetal.report.anatomy_injected import wilson
-from nearmetal.report.blocks import Chart, Notice, Section, Statements, Table
+from nearmetal.report.blocks import Chart, Notice, Paragraph, Section, Statements, Table
 from nearmetal.report.cells import for_people
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.anatomy import plugin as anatomy
 from nearmetal.report.sections.why import plugin as why
+from nearmetal.report.terminal import why_lines
+from nearmetal.report.why_figures import clause
 from nearmetal.report.write import render, write
 from tests import plausible_captures, plausible_run
 
@@ -191,8 +195,62 @@ def test_each_verdict_is_told_with_what_goes_along(report: ReportInput) -> None:
     section = why.render(report)
     assert section is not None
     (said,) = [block for block in section.blocks if isinstance(block, Statements)]
-    assert [item.about for item in said.items] == ["web, docker vs host", "web, qemu vs host"]
-    assert "interrupts in the server for each request" in said.items[1].text
+    # Both differ: the head of the chapter tells of both, the larger difference first.
+    assert [item.about for item in said.items] == ["web", "web"]
+    assert said.items[0].text.startswith("qemu carries 0.10")
+    named = said.items[0].text.partition("; most unlike: ")[2].split("; ")
+    assert len(named) == 2 and " × the interrupts in the server for each request (" in named[0]
+    assert said.items[0].detail.endswith(" that were observed surely differ")
+    assert "; most unlike: " in said.items[1].text and said.items[1].text.startswith("docker carries 0.97")
+
+
+def test_the_three_largest_differences_stand_at_the_head_and_the_others_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speeds = {"docker": 0.97, "qemu": 0.1, "podman": 0.5, "libvirt": 0.8}
+    source = plausible_run.SOURCE.replace('"docker", "qemu"', ", ".join(f'"{name}"' for name in speeds))
+    monkeypatch.setattr(plausible_run, "SOURCE", source)
+    for name, speed in speeds.items():
+        monkeypatch.setitem(plausible_run.SPEED, name, speed)
+        for given in (plausible_captures.SLOWER, plausible_run.READY, plausible_run.OVERHEAD):
+            monkeypatch.setitem(given, name, 1 / speed)
+        monkeypatch.setitem(plausible_captures.SIZES, name, plausible_captures.SIZES["host"])
+    told = read(plausible_captures.make(tmp_path / "run", 10))
+    section = why.render(told)
+    assert section is not None
+    head, more, rest = section.blocks[:3]
+    assert isinstance(head, Statements) and isinstance(more, Paragraph) and isinstance(rest, Statements)
+    assert [item.text.split(" ")[0] for item in head.items] == ["qemu", "podman", "libvirt"]
+    # One more of this workload, and the four of the other, of which nothing was observed.
+    assert more.text == "These differ most; 5 more are different."
+    assert [item.about for item in rest.items] == ["web, docker vs host"]
+    said = in_terminal(told)
+    assert said.splitlines()[1].startswith("  web, qemu vs host: most unlike: ")
+    assert said.splitlines()[-1].rstrip() == "5 more are different: see the report"
+
+
+def in_terminal(report: ReportInput, width: int = 1000) -> str:
+    lines = why_lines(report)
+    assert lines is not None
+    console = Console(width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(lines)
+    return capture.get()
+
+
+def test_a_terminal_tells_what_goes_along_where_anything_was_observed(report: ReportInput, tmp_path: Path) -> None:
+    assert max(map(len, in_terminal(report, 60).splitlines())) <= 60
+    assert why_lines(read(plausible_run.make(tmp_path / "run", 8))) is None
+
+
+def test_a_difference_says_of_what_it_is_and_a_ratio_too() -> None:
+    traits = {trait.name: trait for trait in TRAITS}
+    ratio = Attributed(traits["packets"], 8, 9.5, 1.0, "ratio", 9.5, (9.2, 9.8))
+    assert clause(ratio) == "9.50 × the packets for each request (9.20 to 9.80)"
+    count = Attributed(traits["acks"], 8, 0.0, 1.0, "difference", -1.0, (-1.2, -0.9))
+    assert clause(count) == "−1 bare ACKs of the client for each request (−1.2 to −0.9)"
+    time = Attributed(traits["transfer"], 8, 8e-5, 0.0, "difference", 8e-5, None)
+    assert clause(time) == "+80 µs in the time in which a reply comes in"
 
 
 def test_each_verdict_has_a_table_of_its_own_with_what_neither_side_had(report: ReportInput) -> None:
@@ -246,7 +304,8 @@ def test_a_treatment_like_its_reference_is_said_not_to_differ(tmp_path: Path, mo
     monkeypatch.setitem(plausible_run.SPEED, "docker", plausible_run.SPEED["host"])
     section = why.render(read(plausible_captures.make(tmp_path / "run", 8)))
     assert section is not None
-    (said,) = [block for block in section.blocks if isinstance(block, Statements)]
+    head, said = [block for block in section.blocks if isinstance(block, Statements)]
+    assert [item.text.split(" ")[0] for item in head.items] == ["qemu"]
     assert said.items[0].text == "nothing that was observed surely differs between docker and host"
     assert said.items[0].detail.startswith("0 figures of ")
 
@@ -302,6 +361,9 @@ def test_a_guest_ahead_of_its_host_gets_a_box(tmp_path: Path, monkeypatch: pytes
     assert {one.verdict for one in told.analysis.contrasts if one.primary} == {Verdict.DIFFERENT}
     section = why.render(told)
     assert section is not None
+    (head,) = [block for block in section.blocks if isinstance(block, Statements)]
+    assert head.items[0].detail.startswith("not plausible by itself, see below; ")
+    assert "not plausible by itself: see the report" in in_terminal(told)
     boxes = [block for block in section.blocks if isinstance(block, Notice) and block.tone == "warning"]
     assert len(boxes) == 2  # both workloads
     assert boxes[0].text.startswith("A virtual machine is ahead of its host, which is not plausible by itself: qemu ")

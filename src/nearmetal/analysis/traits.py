@@ -246,7 +246,7 @@ TRAITS = (
     Trait("interrupt_time", "time of the server's CPUs in interrupts for each request", "s", _time(("irq", "soft"))),
     Trait("user_time", "time of the server's CPUs in programs for each request", "s", _time(("usr", "nice"))),
     Trait("steal", "share of the time of the server's CPUs that was stolen", "share", _share("steal"), _SOME_TIME),
-    Trait("clock", "how far the clocks of both ends are apart", "s", _clocks_apart, _CLOSE),
+    Trait("clock", "time by which the clocks of both ends differ", "s", _clocks_apart, _CLOSE),
     Trait("idle", "share of the time of the server's CPUs that was idle", "share", _share("idle"), _SOME_TIME),
     Trait("cpu_per_event", "CPU time of the host for each event", "s", _response("cpu_per_event")),
 )

@@ -10,6 +10,9 @@ from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Tone
+from nearmetal.report.reading import ReportInput
+from nearmetal.report.why_found import largest_of, more_different
+from nearmetal.report.why_implausible import is_implausible
 from nearmetal.report.words import Labels
 
 STYLES: dict[Tone, str] = {
@@ -50,6 +53,26 @@ def verdict_table(analysis: Analysis, width: int) -> RenderableType:
     parts.append(_small_print(primary))
     parts += [Text(f"! {line}", style="yellow", overflow="fold") for line in _warned(primary)]
     return Group(*parts)
+
+
+def why_lines(report: ReportInput) -> RenderableType | None:
+    """What goes along with the largest differences, in a sentence each; None where nothing was observed."""
+    head = largest_of(report)
+    if not head:
+        return None
+    table = Table.grid(padding=(0, 1, 0, 0), expand=False)
+    table.add_column(width=1)
+    table.add_column(overflow="fold")
+    for one in head:
+        about = f"{words.workload(one.contrast.workload)}, {report.labels.versus(one.contrast)}"
+        doubt = "; not plausible by itself: see the report" if is_implausible(one.contrast, report) else ""
+        table.add_row("", Text(f"{about}: {one.most_unlike}{doubt}"))
+    more = more_different(len(head), report)
+    return Group(
+        Text("Why? What goes along with the largest differences", style="bold"),
+        table,
+        *([Text(f"{more}: see the report", style="dim")] if more else []),
+    )
 
 
 def counts_line(analysis: Analysis) -> Text:

@@ -13,6 +13,16 @@ def told(one: Attributed) -> str:
     return f"{figures.ratio(one.estimate, one.interval)} ×{spread}"
 
 
+def clause(one: Attributed) -> str:
+    """ "2.1 × the packets for each request (1.9 to 2.3)", "+0.4 super-segments for each request (+0.2 to +0.5)"."""
+    change, bracket, spread = told(one).partition(" (")
+    if one.scale == "ratio":
+        what = f"the {one.trait.title}"
+    else:
+        what = f"in the {one.trait.title}" if one.trait.unit else one.trait.title
+    return f"{change} {what}{bracket}{spread}"
+
+
 def plainly(one: Attributed) -> tuple[Value, ...]:
     """For programs: estimate, low and high end of the interval, scale, unit, blocks."""
     low, high = one.interval or (None, None)

@@ -1,12 +1,11 @@
 """What goes along with each verdict: what else differs between its two sides, ranked, and what does not add up."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from nearmetal.analysis.attribution import Attributed, attributed, nil
-from nearmetal.analysis.responses import Arms, arms_of, pairs_of
+from nearmetal.analysis.attribution import Attributed
+from nearmetal.analysis.responses import arms_of
 from nearmetal.analysis.results import Contrast
-from nearmetal.analysis.traits import OF_CPUS, Trait
+from nearmetal.analysis.traits import OF_CPUS
 from nearmetal.model import Assignment
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import (
@@ -24,6 +23,7 @@ from nearmetal.report.blocks import (
 )
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.why_figures import plainly, told, verdict
+from nearmetal.report.why_found import Explained, different, explain, is_observed, largest, more_different
 from nearmetal.report.why_implausible import GUESTS, box, is_implausible, kind
 from nearmetal.report.why_machines import clocks, foreign_time, unobserved, untold_exits
 
@@ -38,14 +38,6 @@ _LEAD = (
 )
 
 
-@dataclass(frozen=True)
-class _Explained:
-    contrast: Contrast
-    found: Sequence[Attributed]
-    nil: Sequence[Trait]
-    """What did not happen on either side."""
-
-
 class Why:
     name = "why"
     title = "Why?"
@@ -53,41 +45,49 @@ class Why:
 
     def render(self, report: ReportInput) -> Section | None:
         primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
-        if not _is_observed(report):
+        if not is_observed(report):
             primary = [contrast for contrast in primary if is_implausible(contrast, report)]
         if not primary:
             return None
         arms = arms_of(report.records, report.manifest.study.design.repeats)
         alpha = report.manifest.study.design.alpha
-        explained = [_explained(one, arms, alpha) for one in primary]
+        explained = [explain(one, arms, alpha) for one in primary]
         boxes = [box(one.contrast, one.found, report) for one in explained if is_implausible(one.contrast, report)]
-        explained = [one for one in explained if any(_was_observed(found) for found in one.found)]
+        explained = [one for one in explained if one.observed]
         if not explained and not boxes:
             return None
-        blocks: list[Block] = list(boxes)
+        head = _head(explained, report)
+        blocks: list[Block] = [*_short(head, report), *boxes]
         if explained:
-            blocks.append(Statements(tuple(_statement(one, report) for one in explained)))
+            rest = [one for one in explained if one not in head]
+            blocks += [Statements(tuple(_statement(one, report) for one in rest))] if rest else []
             blocks += [_how(report), *_tables(explained, report), _data(explained, report)]
             blocks += [Notice(text) for text in _beside(explained, report)]
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
 
-def _is_observed(report: ReportInput) -> bool:
-    return any(name in record.observers for record in report.records for name in ("capture", "usage"))
+def _head(explained: Sequence[Explained], report: ReportInput) -> list[Explained]:
+    of = {id(one.contrast): one for one in explained}
+    return largest(of[id(contrast)] for contrast in different(report) if id(contrast) in of)
 
 
-def _explained(contrast: Contrast, arms: Arms, alpha: float) -> _Explained:
-    pairs = pairs_of(arms, contrast.treatment, contrast.reference, contrast.workload)
-    found = [one for one in attributed(pairs, alpha) if one.trait.name != contrast.response]
-    return _Explained(contrast, found, nil(pairs))
+def _short(head: Sequence[Explained], report: ReportInput) -> list[Block]:
+    """The sentences that matter: the largest differences, and what is most unlike between the two sides of each."""
+    if not head:
+        return []
+    said = Statements(tuple(_largest(one, report) for one in head))
+    more = more_different(len(head), report)
+    return [said, Paragraph(f"These differ most; {more}.")] if more else [said]
 
 
-def _was_observed(one: Attributed) -> bool:
-    """Every trial has what it cost the host; a chapter of its own tells that already."""
-    return one.trait.name != "cpu_per_event"
+def _largest(one: Explained, report: ReportInput) -> Statement:
+    text = f"{words.sentence(one.contrast, report.labels)}; {one.most_unlike}"
+    doubt = "not plausible by itself, see below; " if is_implausible(one.contrast, report) else ""
+    about = words.workload(one.contrast.workload)
+    return Statement(about, text, words.verdict(one.contrast), f"{doubt}{_detail(one.found)}")
 
 
-def _statement(one: _Explained, report: ReportInput) -> Statement:
+def _statement(one: Explained, report: ReportInput) -> Statement:
     sure = [found for found in one.found if found.differs]
     named = [f"{found.trait.title}, {told(found)}" for found in sure[:_TOLD]]
     treatment, reference, _ = report.labels.sides(one.contrast)
@@ -124,7 +124,7 @@ def _how(report: ReportInput) -> Paragraph:
     )
 
 
-def _tables(explained: Sequence[_Explained], report: ReportInput) -> list[Table]:
+def _tables(explained: Sequence[Explained], report: ReportInput) -> list[Table]:
     """One for each verdict, for people."""
     return [
         Table(
@@ -152,7 +152,7 @@ def _compared(one: Attributed) -> tuple[Value, Value, Value]:
     return one.trait.title, _quantity(one.treatment, unit), _quantity(one.reference, unit)
 
 
-def _data(explained: Sequence[_Explained], report: ReportInput) -> Table:
+def _data(explained: Sequence[Explained], report: ReportInput) -> Table:
     """All of them, for programs."""
     columns = (
         Column("workload"),
@@ -181,7 +181,7 @@ def _quantity(value: float, unit: str) -> Value:
     return Quantity(value, unit) if unit else round(value, 4)
 
 
-def _beside(explained: Sequence[_Explained], report: ReportInput) -> list[str]:
+def _beside(explained: Sequence[Explained], report: ReportInput) -> list[str]:
     """What no row of the table can tell."""
     sides = [side for one in explained for side in (one.contrast.treatment, one.contrast.reference)]
     exits = untold_exits(report) if any(kind(side, report) in GUESTS for side in sides) else ""
@@ -189,7 +189,7 @@ def _beside(explained: Sequence[_Explained], report: ReportInput) -> list[str]:
     return [text for text in (*differing, foreign_time(_of_cpus(explained), report), exits, unobserved(report)) if text]
 
 
-def _of_cpus(explained: Sequence[_Explained]) -> list[Assignment]:
+def _of_cpus(explained: Sequence[Explained]) -> list[Assignment]:
     """The sides whose rows tell what CPUs did."""
     told = [one for one in explained if any(found.trait.name in OF_CPUS for found in one.found)]
     return [side for one in told for side in (one.contrast.treatment, one.contrast.reference)]

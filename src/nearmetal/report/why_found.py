@@ -1,0 +1,87 @@
+"""What goes along with verdicts, found once for the chapter and for the terminal; and which verdicts matter most. Pure.
+
+The largest differences that were asked for, each with what is most unlike between its sides, are what an operator reads
+who reads nothing else.
+"""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from nearmetal.analysis.attribution import Attributed, attributed, nil
+from nearmetal.analysis.responses import Arms, arms_of, pairs_of
+from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.analysis.traits import Trait
+from nearmetal.report.reading import ReportInput
+from nearmetal.report.why_figures import clause
+
+_LARGEST = 3
+"""So many verdicts are told at the head."""
+_UNLIKE = 2
+"""So much of what is most unlike is named of each."""
+
+
+@dataclass(frozen=True)
+class Explained:
+    contrast: Contrast
+    found: Sequence[Attributed]
+    nil: Sequence[Trait]
+    """What did not happen on either side."""
+
+    @property
+    def observed(self) -> bool:
+        """Every trial has what it cost the host; a chapter of its own tells that already."""
+        return any(one.trait.name != "cpu_per_event" for one in self.found)
+
+    @property
+    def most_unlike(self) -> str:
+        """ "most unlike: 9.5 × the packets for each request (9.2 to 9.8); 3.1 × the interrupts …"."""
+        named = [clause(one) for one in self.found if one.differs][:_UNLIKE]
+        return f"most unlike: {'; '.join(named)}" if named else "nothing that was observed surely differs"
+
+
+def explain(contrast: Contrast, arms: Arms, alpha: float) -> Explained:
+    pairs = pairs_of(arms, contrast.treatment, contrast.reference, contrast.workload)
+    found = [one for one in attributed(pairs, alpha) if one.trait.name != contrast.response]
+    return Explained(contrast, found, nil(pairs))
+
+
+def is_observed(report: ReportInput) -> bool:
+    return any(name in record.observers for record in report.records for name in ("capture", "usage"))
+
+
+def different(report: ReportInput) -> list[Contrast]:
+    """What the study asked for and found different, the largest difference first."""
+    primary = (one for one in report.analysis.contrasts if one.primary and one.verdict is Verdict.DIFFERENT)
+    return sorted(primary, key=_size, reverse=True)
+
+
+def largest(explained: Iterable[Explained]) -> list[Explained]:
+    """The first few that anything was observed of."""
+    return list(islice((one for one in explained if one.observed), _LARGEST))
+
+
+def largest_of(report: ReportInput) -> list[Explained]:
+    """The same, of a run: nothing is compared that is not told."""
+    if not is_observed(report):
+        return []
+    design = report.manifest.study.design
+    arms = arms_of(report.records, design.repeats)
+    return largest(explain(one, arms, design.alpha) for one in different(report))
+
+
+def more_different(told: int, report: ReportInput) -> str:
+    """ "4 more are different"; "" when these were all."""
+    more = len(different(report)) - told
+    return f"{more} more {'is' if more == 1 else 'are'} different" if more > 0 else ""
+
+
+def _size(contrast: Contrast) -> float:
+    """From 0 to 2, on either scale: the difference as a share of the mean. For ranking alone."""
+    if contrast.ratio is not None:
+        return 2 * abs(contrast.ratio - 1) / (contrast.ratio + 1)
+    sides = [(pair.treatment, pair.reference) for pair in contrast.pairs]
+    treatment, reference = (statistics.median(side) for side in zip(*sides, strict=True)) if sides else (0.0, 0.0)
+    total = abs(treatment) + abs(reference)
+    return 2 * abs(treatment - reference) / total if total else 0.0
