@@ -246,9 +246,9 @@ def test_a_terminal_tells_what_goes_along_where_anything_was_observed(report: Re
 def test_a_difference_says_of_what_it_is_and_a_ratio_too() -> None:
     traits = {trait.name: trait for trait in TRAITS}
     ratio = Attributed(traits["packets"], 8, 9.5, 1.0, "ratio", 9.5, (9.2, 9.8))
-    assert clause(ratio) == "9.50 × the packets for each request (9.20 to 9.80)"
+    assert clause(ratio) == "9.5 × the packets for each request (9.2 to 9.8)"
     count = Attributed(traits["acks"], 8, 0.0, 1.0, "difference", -1.0, (-1.2, -0.9))
-    assert clause(count) == "−1 bare ACKs of the client for each request (−1.2 to −0.9)"
+    assert clause(count) == "−1.0 bare ACKs of the client for each request (−1.2 to −0.9)"
     time = Attributed(traits["transfer"], 8, 8e-5, 0.0, "difference", 8e-5, None)
     assert clause(time) == "+80 µs in the time in which a reply comes in"
 

@@ -1,6 +1,7 @@
 """What the report says: the right words for a result, with as many digits as it has."""
 
 import pytest
+from hypothesis import given, strategies
 from rich.console import Console
 
 from nearmetal.analysis.results import Analysis, Contrast, TrialCounts, Verdict
@@ -96,22 +97,61 @@ def test_true_and_one_are_different_levels() -> None:
 @pytest.mark.parametrize(
     ("value", "spread", "text"),
     [
-        (0.97, (0.95, 0.99), "0.97"),
-        (0.9703, (0.9652, 0.9811), "0.970"),
-        (0.1, (0.0987, 0.1012), "0.100"),
-        (1.04, (1.0013, 1.06), "1.040"),
-        (1.04, (1.0, 1.06), "1.04"),
-        (12.34, (11.0, 14.0), "12.3"),
-        (1.0, (1.0, 1.0), "1.000"),
-        (0.5, None, "0.50"),
-        (float("nan"), None, "not a number"),
-        (float("inf"), None, "without limit"),
+        (0.97, (0.95, 0.99), "0.97 × (0.95 to 0.99)"),
+        (0.9703, (0.9652, 0.9811), "0.970 × (0.965 to 0.981)"),
+        (0.1, (0.0987, 0.1012), "0.100 × (0.099 to 0.101)"),
+        (8.34, (6.65, 9.49), "8.3 × (6.7 to 9.5)"),
+        (0.69, (0.55, 1.204), "0.69 × (0.55 to 1.20)"),
+        (9.99, (9.91, 10.1), "9.99 × (9.91 to 10.10)"),
+        (12.34, (11.0, 14.0), "12.3 × (11.0 to 14.0)"),
+        (10.7, (9.8, 12.2), "10.7 × (9.8 to 12.2)"),
+        (1.08, (0.88, 1.34), "1.08 × (0.88 to 1.34)"),
+        (9.5, (9.2, 9.8), "9.5 × (9.2 to 9.8)"),
+        (1234.5, (1100.2, 1400.0), "1,234 × (1,100 to 1,400)"),
+        # No more than anyone can use, however narrow the interval.
+        (6.9965, (6.9948, 6.9965), "6.997 × (6.995 to 6.997)"),
+        (0.70001, (0.7, 0.70001), "0.700 × (0.700 to 0.700)"),
+        (0.0000412, (0.0000301, 0.0000504), "0.000041 × (0.000030 to 0.000050)"),
+        # No end is written as 1, or 0, that is not.
+        (1.04, (1.0013, 1.06), "1.040 × (1.001 to 1.060)"),
+        (1.04, (1.0, 1.06), "1.04 × (1.00 to 1.06)"),
+        (1.00023, (1.00011, 1.00035), "1.0002 × (1.0001 to 1.0004)"),
+        (1.0000002, (1.0000001, 1.0000004), "1.000 × (1.000 to 1.000)"),
+        (0.3, (0.04, 2.0), "0.30 × (0.04 to 2.00)"),
+        (1.0, (1.0, 1.0), "1.000 × (1.000 to 1.000)"),
+        (0.5, None, "0.50 ×"),
+        (2.834, None, "2.83 ×"),
+        (60.52, None, "60.5 ×"),
     ],
 )
-def test_a_ratio_has_the_digits_its_interval_deserves(
+def test_a_ratio_and_its_interval_have_the_digits_that_the_interval_deserves(
     value: float, spread: tuple[float, float] | None, text: str
 ) -> None:
-    assert figures.ratio(value, spread) == text
+    assert words.estimate(contrast(ratio=value, interval=spread)) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(float("nan"), "not a number"), (float("inf"), "without limit")])
+def test_what_is_no_number_is_said_in_words(value: float, text: str) -> None:
+    assert figures.ratio(value) == text
+    assert figures.interval(1.0, (0.5, value)) == f"0.50 to {text}"
+
+
+@given(
+    value=strategies.floats(min_value=1e-12, max_value=1e12),
+    below=strategies.floats(min_value=1e-9, max_value=1),
+    above=strategies.floats(min_value=1, max_value=1e9),
+)
+def test_an_interval_has_two_digits_of_its_width_at_most_unless_it_ends_beside_0_or_1(
+    value: float, below: float, above: float
+) -> None:
+    low, high = value * below, value * above
+    said = figures.interval(value, (low, high))
+    decimals = {len(end.partition(".")[2]) for end in said.split(" to ")}
+    assert len(decimals) == 1
+    (places,) = decimals
+    width = (high - low) * 10**places
+    coarser = [round(end, places - 1) for end in (low, high)]
+    assert places == 0 or width < 100 * (1 + 1e-9) or {0.0, 1.0} & set(coarser)
 
 
 @pytest.mark.parametrize(
@@ -153,10 +193,16 @@ def test_quantities_have_a_unit_that_fits(value: float, unit: str, text: str) ->
 @pytest.mark.parametrize(
     ("value", "spread", "unit", "text"),
     [
-        (6_239_027.2, (6_060_769.3, 6_459_228.2), "B", "+5.95 MiB (+5.78 to +6.16)"),
+        (6_239_027.2, (6_060_769.3, 6_459_228.2), "B", "+6.0 MiB (+5.8 to +6.2)"),
         (0.0, (0.0, 0.0), "share", "0 points (0 to 0)"),
         (-0.5, None, "s", "−500 ms"),
         (-979e-6, (-1.104e-3, -835e-6), "s", "−979 µs (−1,104 to −835)"),
+        (3.4, (3.27, 3.55), "", "+3.4 (+3.3 to +3.5)"),
+        (3.0, (0.04, 6.1), "", "+3.00 (+0.04 to +6.10)"),
+        (0.0, (-0.00025, 0.0005), "", "0 (−0.0003 to +0.0005)"),
+        (-1.0, (-1.0, -1.0), "", "−1 (−1 to −1)"),
+        (-3.8e-6, (-2.76e-5, 3.5e-5), "share", "−0.0004 points (−0.0028 to +0.0035)"),
+        (float("nan"), None, "", "+nan"),
     ],
 )
 def test_differences_name_their_unit_once(

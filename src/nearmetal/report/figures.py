@@ -32,40 +32,70 @@ def common_decimals(values: Iterable[float]) -> int:
 
 
 def ratio(value: float, spread: tuple[float, float] | None = None) -> str:
-    """A ratio with as many decimals as its interval deserves: 0.97, 0.0984, 12.3."""
+    """A ratio with as many decimals as its interval deserves: 0.97, 0.098, 12.3."""
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else "without limit"
-    if abs(value) >= 10:
-        return f"{value:,.1f}"
-    return f"{value:.{_decimals(value, spread)}f}"
+    return f"{value:,.{_decimals(value, spread, neutral=1)}f}"
 
 
-def _decimals(value: float, spread: tuple[float, float] | None) -> int:
-    """Two to four: as many as the interval is narrow, and enough that no end is written as 0, or one beside 1 as 1."""
-    ends = spread if spread and all(map(math.isfinite, spread)) else ()
-    width = abs(ends[1] - ends[0]) if ends else abs(value) / 10
-    narrow = math.ceil(-math.log10(width / 2)) if width > 0 else 3
-    small = max((-math.floor(math.log10(abs(end))) for end in (value / 10, *ends) if end), default=2)
-    least = min(4, max(2, narrow, small))
-    return next((digits for digits in range(least, 4) if all(end == 1 or round(end, digits) != 1 for end in ends)), 4)
+def interval(value: float, spread: tuple[float, float]) -> str:
+    """The interval of a ratio, with the same decimals: "0.95 to 0.99"."""
+    decimals = _decimals(value, spread, neutral=1)
+    return " to ".join(f"{end:,.{decimals}f}" if math.isfinite(end) else ratio(end) for end in spread)
 
 
-def interval(spread: tuple[float, float]) -> str:
-    return f"{ratio(spread[0], spread)} to {ratio(spread[1], spread)}"
+def _decimals(value: float, spread: tuple[float, float] | None, neutral: float) -> int:
+    """Those of an estimate and of both ends of its interval, whose width is 2 to 20 units of the last place.
+
+    They are more where that would not tell the estimate, as long as the width has two digits at most. Nobody needs more
+    than four digits of the largest, three below 1, and one less without an interval. But no end is written as 0 or as
+    `neutral` that is not: an interval tells on which side of it both ends lie, and one decimal more is given for it.
+    """
+    if not spread or not all(map(math.isfinite, (value, *spread))):
+        return max(0, _most(value) - 1)
+    most, half = _most(max(map(abs, (value, *spread)))), abs(spread[1] - spread[0]) / 2
+    fits = max(math.ceil(-math.log10(half)), min(_telling(value), 1 - _magnitude(2 * half))) if half else most
+    places = range(max(0, min(most, fits)), most + 2)
+    told = (digits for digits in places if all(_is_told(end, digits, neutral) for end in spread))
+    return next(told, max(0, most))
+
+
+def _most(value: float) -> int:
+    magnitude = _magnitude(value)
+    return 3 - magnitude - (magnitude < 0)
+
+
+def _telling(value: float) -> int:
+    """Decimals that tell about a hundredth of a value or, below 1, two digits of it."""
+    return 2 - round(math.log10(abs(value))) if abs(value) >= 1 else 1 - _magnitude(value)
+
+
+def _magnitude(value: float) -> int:
+    """0 of 1 to 9.99, -1 of 0.1 to 0.999; 0 of what has none."""
+    return math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
+
+
+def _is_told(end: float, digits: int, neutral: float) -> bool:
+    return all(end == at or round(end, digits) != at for at in (0, neutral))
 
 
 def difference(value: float, spread: tuple[float, float] | None, unit: str) -> str:
-    """ "+5.95 MiB (+5.78 to +6.16)", with its interval where there is one; a share becomes percentage points."""
+    """ "+5.9 MiB (+5.8 to +6.2)", with its interval where there is one; a share becomes percentage points."""
     divisor, name = axis(unit, [value, *(spread or ())])
     named = {"%": "points", "per second": "per second"}.get(name, name)
-    text = f"{_signed(value / divisor)} {named}".rstrip()
-    return text if spread is None else f"{text} ({_signed(spread[0] / divisor)} to {_signed(spread[1] / divisor)})"
+    change, *ends = _signed(value / divisor, *(end / divisor for end in spread or ()))
+    text = f"{change} {named}".rstrip()
+    return f"{text} ({' to '.join(ends)})" if ends else text
 
 
-def _signed(value: float) -> str:
-    if not value:
-        return "0"
-    return (f"{value:+,.0f}" if abs(value) >= 999.5 else f"{value:+.3g}").replace("-", "−")
+def _signed(value: float, *ends: float) -> list[str]:
+    """A difference and its ends, without the zeros in which all of them end."""
+    numbers = (value, *ends)
+    if not all(map(math.isfinite, numbers)):
+        return [f"{number:+.3g}".replace("-", "−") for number in numbers]
+    most = _decimals(value, (ends[0], ends[1]) if ends else None, neutral=0)
+    decimals = next(few for few in range(most + 1) if all(round(n, few) == round(n, most) for n in numbers))
+    return [f"{n:+,.{decimals}f}".replace("-", "−") if round(n, decimals) else "0" for n in numbers]
 
 
 def probability(p: float) -> str:

@@ -9,7 +9,7 @@ def told(one: Attributed) -> str:
     """ "2.1 × (1.9 to 2.3)", "+0.4 (+0.2 to +0.5)"."""
     if one.scale == "difference":
         return figures.difference(one.estimate, one.interval, one.trait.unit)
-    spread = "" if one.interval is None else f" ({figures.interval(one.interval)})"
+    spread = "" if one.interval is None else f" ({figures.interval(one.estimate, one.interval)})"
     return f"{figures.ratio(one.estimate, one.interval)} ×{spread}"
 
 

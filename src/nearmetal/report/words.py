@@ -150,7 +150,7 @@ def estimate(contrast: Contrast) -> str:
     if contrast.ratio is None:
         return "no estimate"
     text = f"{figures.ratio(contrast.ratio, contrast.interval)} ×"
-    return text if contrast.interval is None else f"{text} ({figures.interval(contrast.interval)})"
+    return text if contrast.interval is None else f"{text} ({figures.interval(contrast.ratio, contrast.interval)})"
 
 
 def sentence(contrast: Contrast, labels: Labels) -> str:
@@ -170,7 +170,7 @@ def _clause(contrast: Contrast, reference: str) -> str:
     pattern = _CLAUSES.get(contrast.response, "has {ratio} × the {response} of {reference}")
     ratio = figures.ratio(contrast.ratio, contrast.interval)
     clause = pattern.format(ratio=ratio, response=name, reference=reference)
-    return clause if contrast.interval is None else f"{clause} ({figures.interval(contrast.interval)})"
+    return clause if contrast.interval is None else f"{clause} ({figures.interval(contrast.ratio, contrast.interval)})"
 
 
 def tone(contrast: Contrast) -> Tone:
