@@ -31,6 +31,14 @@ def test_one_group_for_each_code_and_wording() -> None:
         (["blocks 3, 4 and 5", "blocks 1, 4 and 5"], "blocks 1 to 3, 4 and 5"),
         (["nm-e756a8-3: refused", "nm-e756a8-11: refused"], "the machine: refused"),
         (["nm-e756a8-3: refused", "nm-e756a8-3: refused"], "nm-e756a8-3: refused"),
+        (
+            ["in 1 of 16 trials, all of the reference: it was interrupted", "in 2 of 16 trials: it was interrupted"],
+            "in 1 to 2 of 16 trials: it was interrupted",
+        ),
+        (
+            2 * ["in 1 of 16 trials, all of the reference: interrupted"],
+            "in 1 of 16 trials, all of the reference: interrupted",
+        ),
     ],
 )
 def test_what_differs_becomes_a_range(texts: list[str], told: str) -> None:

@@ -59,6 +59,15 @@ def test_warnings_of_trials_are_summed_up_for_their_contrast() -> None:
     assert warning == Warned(code="steal", text="in 3 of 16 trials, all of the treatment: 0 to 2 %")
 
 
+@pytest.mark.parametrize("bad", [1, 2])
+def test_one_block_of_a_later_attempt_has_the_wording_of_several(bad: int) -> None:
+    records = [
+        record(arm, block, {"throughput": ratio(1.0)}, attempt=int(block < bad)) for block in range(8) for arm in PAIR
+    ]
+    (warning,) = only(run(manifest(), records)).warnings
+    assert warning.text == f"a later attempt counts for {bad} of 8 blocks"
+
+
 def test_a_trial_that_warns_twice_of_the_same_is_one_trial() -> None:
     of = manifest()
     twice = (Warned(code="late", text="client 0 was late"), Warned(code="late", text="client 1 was late"))

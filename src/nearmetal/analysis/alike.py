@@ -11,9 +11,10 @@ About = TypeVar("About")
 """What a warning is about: a trial, a contrast, a treatment."""
 
 _NUMBER = r"(?<![\w.,:/-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w:/-]|[.,]\d)"
-_VARYING = re.compile(rf"\bnm-[0-9a-f]+-\d+\b|{_NUMBER}(?: to {_NUMBER})?")
-"""A name that the lab makes up for a machine; or a number that stands for itself, no part of a name or an address; or a
-range of such."""
+_SIDE = r"\btrials(?:, all of the (?:treatment|reference))?(?=: )"
+_VARYING = re.compile(rf"\bnm-[0-9a-f]+-\d+\b|{_SIDE}|{_NUMBER}(?: to {_NUMBER})?")
+"""A name that the lab makes up for a machine; whose trials a comparison's warning counts; or a number that stands for
+itself, no part of a name or an address; or a range of such."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,10 @@ def wording(text: str) -> str:
 
 
 def merged(texts: Sequence[str]) -> str:
-    """Texts of one wording as one: numbers that differ become a range, machines that differ "the machine"."""
+    """Texts of one wording as one: numbers that differ become a range, machines that differ "the machine".
+
+    Where not all tell of trials of the same side, none is named.
+    """
     if len(set(texts)) == 1:
         return texts[0]
     varying = zip(*([match[0] for match in _VARYING.finditer(text)] for text in texts), strict=True)
@@ -64,6 +68,6 @@ def _range(found: Sequence[str]) -> str:
     if len(set(found)) == 1:
         return found[0]
     if not found[0][0].isdigit():
-        return "the machine"
+        return "trials" if found[0].startswith("trials") else "the machine"
     ends = sorted((end for text in found for end in text.split(" to ")), key=lambda end: float(end.replace(",", "")))
     return f"{ends[0]} to {ends[-1]}"

@@ -197,8 +197,7 @@ def _problem(values: Sequence[tuple[Value, Value]]) -> str | None:
 def _missing(blocks: int, response: str) -> tuple[Warned, ...]:
     if not blocks:
         return ()
-    where = "1 block that is" if blocks == 1 else f"{blocks} blocks that are"
-    return (Warned(code="response-missing", text=f"{response} is missing in {where} otherwise ok"),)
+    return (Warned(code="response-missing", text=f"{response} is missing in {blocks} of the blocks that are ok"),)
 
 
 def _differences(values: Sequence[tuple[Value, Value]], kind: ResponseKind) -> NDArray[np.float64]:

@@ -207,8 +207,7 @@ def _blocks(pairs: Sequence[tuple[Replicate, Replicate]], planned: int) -> Itera
         yield Warned(code="blocks-missing", text=text)
     again = sum(treatment.attempt > 0 for treatment, _ in pairs)
     if again:
-        count = "counts" if again == 1 else "count"
-        yield Warned(code="blocks-repeated", text=f"{again} of {len(pairs)} blocks {count} by a later attempt")
+        yield Warned(code="blocks-repeated", text=f"a later attempt counts for {again} of {len(pairs)} blocks")
 
 
 def _one_boot(records: Sequence[TrialRecord]) -> Iterable[Warned]:
