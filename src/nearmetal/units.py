@@ -128,6 +128,11 @@ def show_elapsed(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+def show_share(value: float, decimals: int | None = None) -> str:
+    """ "2 %", "98.8 %" from a share: three digits at most, or so many decimals."""
+    return f"{value * 100:.3g} %" if decimals is None else f"{value * 100:.{decimals}f} %"
+
+
 def show(value: float, unit: str) -> str:
     """A value in one of the responses' units ("s", "B", "bit/s", "1/s", "share", …), for people."""
     if unit == "s":
@@ -135,7 +140,7 @@ def show(value: float, unit: str) -> str:
     if unit == "B":
         return show_size(value)
     if unit == "share":
-        return f"{value * 100:.3g} %"
+        return show_share(value)
     for prefix, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= factor * 10:
             scaled = _three_digits(value / factor)

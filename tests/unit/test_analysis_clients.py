@@ -146,7 +146,8 @@ def test_a_run_tells_them_with_the_evidence() -> None:
     (warning,) = about_clients(arms_of(records, 1), {"tcp": "bandwidth"}, 0.02)
     assert warning.code == "odd-client"
     assert warning.text == (
-        "environment=host, tcp: bandwidth of client 3 (of 1 to 5) was 30.0% below the median client's, in 9 of 9 blocks"
+        "environment=host, tcp: bandwidth of client 3 (of 1 to 5) was 30.0 % below the median client's, "
+        "in 9 of 9 blocks"
     )
 
 

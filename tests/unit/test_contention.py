@@ -63,7 +63,7 @@ def test_what_others_use_of_the_trials_cpus_is_warned_of() -> None:
     assert busy["others"] == pytest.approx(0.1)
     (warning,) = warnings({"local": busy})
     assert warning.code == "busy-host"
-    assert "10.0%" in warning.text
+    assert "10.0 %" in warning.text
 
 
 def test_a_machine_without_cpus_of_its_own_may_run_on_all() -> None:
@@ -76,7 +76,7 @@ def test_stolen_time_is_warned_of() -> None:
     assert stolen["stolen"] == pytest.approx(0.03)
     (warning,) = warnings({"far": stolen})
     assert warning.code == "steal"
-    assert "the host far was itself denied 3.0% of the time" in warning.text
+    assert "the host far was itself denied 3.0 % of the time" in warning.text
 
 
 @pytest.mark.parametrize(("spent", "crowded"), [((None, 1.0), False), ((1.0, None), False), ((1.0, 1.0), True)])

@@ -1,6 +1,8 @@
 """Quantities: what is written is what is kept, and what is shown can be read."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -106,3 +108,17 @@ def test_a_size_that_is_shown_is_near_what_it_was(mebibytes: int) -> None:
 )
 def test_how_long_something_took(seconds: float, shown: str) -> None:
     assert units.show_elapsed(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("share", "decimals", "text"),
+    [(0.02, None, "2 %"), (0.98765, None, "98.8 %"), (0.69, 1, "69.0 %"), (0.996, 0, "100 %")],
+)
+def test_a_share_is_written_with_a_space(share: float, decimals: int | None, text: str) -> None:
+    assert units.show_share(share, decimals) == text
+
+
+def test_no_text_writes_a_share_without_one() -> None:
+    """Python's own format for percentages has none; study files and tools have, where it is syntax."""
+    sources = (Path(units.__file__).parent).rglob("*.py")
+    assert not [str(path) for path in sources if re.search(r":[^{}\"']*%\}", path.read_text())]

@@ -207,7 +207,7 @@ def test_a_burst_and_a_coarse_clock_are_told() -> None:
     assert codes(measured("several-calls", rate=250, calls=5, connections=100)) == []
     late, coarse = measured("errors", connections=200).warnings
     assert "opened 2 connections in one go" in late.text
-    assert (coarse.code, "4.2 ms are rounded by up to 1.2%" in coarse.text) == ("coarse-clock", True)
+    assert (coarse.code, "4.2 ms are rounded by up to 1.2 %" in coarse.text) == ("coarse-clock", True)
 
 
 def test_httperf_without_descriptors_makes_the_trial_invalid() -> None:

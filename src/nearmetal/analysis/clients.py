@@ -25,7 +25,7 @@ from nearmetal import factors
 from nearmetal.analysis.diagnostics import ALARM_EXPLORATORY, ALARM_PRIMARY
 from nearmetal.analysis.responses import Arm, Arms
 from nearmetal.model import Response, Scale, Warned
-from nearmetal.units import show
+from nearmetal.units import show, show_share
 
 FEWEST = 3
 """Clients. Of two that differ, neither is the odd one."""
@@ -140,7 +140,7 @@ def _about(arm: Arm, workload: str, name: str, primary: bool, margin: float) -> 
     kind = told[0][0]
     where = f"{factors.key(arm.first[0].records[0].trial.treatment)}, {workload}"
     for odd in odd_clients(trials, kind.scale, margin, ALARM_PRIMARY if primary else ALARM_EXPLORATORY):
-        size = f"{abs(odd.deviation):.1%}" if kind.scale == "ratio" else show(abs(odd.deviation), kind.unit)
+        size = show_share(abs(odd.deviation), 1) if kind.scale == "ratio" else show(abs(odd.deviation), kind.unit)
         text = (
             f"{where}: {name} of client {odd.client + 1} (of 1 to {len(trials[0])}) was {size} "
             f"{'above' if odd.deviation > 0 else 'below'} the median client's, in {odd.agreeing} of {odd.trials} blocks"

@@ -13,6 +13,7 @@ from typing import Any
 from nearmetal.errors import NearmetalError
 from nearmetal.lab import cpus
 from nearmetal.model import Cost, Machine, Site, Stage, Warned
+from nearmetal.units import show_share
 
 SHORTEST = 1.0
 """Seconds: the kernel counts in hundredths, so that shares of less than this are too coarse to be judged."""
@@ -162,9 +163,11 @@ def _warnings(site: str, told: Mapping[str, Any]) -> list[Warned]:
     host = "the host" if site == "local" else f"the host {site}"
     warned = []
     if (told["stolen"] or 0.0) > MOST_STOLEN:
-        text = f"{host} was itself denied {told['stolen']:.1%} of the time of the CPUs in use (steal)"
+        stolen = show_share(told["stolen"], 1)
+        text = f"{host} was itself denied {stolen} of the time of the CPUs in use (steal)"
         warned.append(Warned(code="steal", text=text))
     if (told["others"] or 0.0) > MOST_OTHERS:
-        text = f"{host} spent {told['others']:.1%} of the time of the CPUs in use on programs that are not the trial's"
+        others = show_share(told["others"], 1)
+        text = f"{host} spent {others} of the time of the CPUs in use on programs that are not the trial's"
         warned.append(Warned(code="busy-host", text=text))
     return warned

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from nearmetal.model import Warned
-from nearmetal.units import show_duration
+from nearmetal.units import show_duration, show_share
 from nearmetal.workloads._httperf_output import Figures, figure
 from nearmetal.workloads._httperf_parameters import HttperfParameters
 from nearmetal.workloads._httperf_responses import latency
@@ -73,4 +73,4 @@ def warnings(clients: Sequence[Figures], given: HttperfParameters) -> list[Warne
 
 
 def _share(part: float, whole: float) -> str:
-    return f"{part / whole:.1%}" if whole > 0 else "all"
+    return show_share(part / whole, 1) if whole > 0 else "all"

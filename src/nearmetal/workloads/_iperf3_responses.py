@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
 from nearmetal.model import Response, ResponseKind, Warned
-from nearmetal.units import show
+from nearmetal.units import show, show_share
 from nearmetal.workloads._iperf3_output import Run, Way
 from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
 
@@ -85,13 +85,13 @@ def _about(client: int, which: str, way: Way, given: Iperf3Parameters) -> list[W
             return []
         text = (
             f"{which} (client {client}) offered {show(given.rate, 'bit/s')} and sent "
-            f"{show(way.sent.bits_per_second, 'bit/s')}, with {way.sender_cpu:.0%} of a processor"
+            f"{show(way.sent.bits_per_second, 'bit/s')}, with {show_share(way.sender_cpu, 0)} of a processor"
         )
         return [Warned(code="rate-not-reached", text=text)]
     if busy:
         text = (
-            f"{which} (client {client}) used {way.sender_cpu:.0%} of a processor to send, and iperf3 sends from one "
-            "thread: what was measured may be its capacity and not the network's"
+            f"{which} (client {client}) used {show_share(way.sender_cpu, 0)} of a processor to send, and iperf3 sends "
+            "from one thread: what was measured may be its capacity and not the network's"
         )
         return [Warned(code="client-limited" if which == "the client" else "server-limited", text=text)]
     return []

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from math import sqrt
 
 from nearmetal.model import Warned
-from nearmetal.units import show_duration
+from nearmetal.units import show_duration, show_share
 from nearmetal.workloads._load_document import LoadDocument
 
 LATE = 5e-3
@@ -77,7 +77,7 @@ def warnings(documents: Sequence[LoadDocument], threads: int, closed: bool) -> l
             found.append(
                 Warned(
                     code="client-limited",
-                    text=f"client {client} used {share:.0%} of the processors of its {threads} thread(s): "
+                    text=f"client {client} used {show_share(share, 0)} of the processors of its {threads} thread(s): "
                     "what was measured may be the client's capacity and not the server's",
                 )
             )

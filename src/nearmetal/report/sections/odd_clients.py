@@ -102,9 +102,9 @@ def _table(found: Sequence[tuple[Cell, OddClient]], report: ReportInput) -> Tabl
 
 
 def _deviation(odd: OddClient, cell: Cell) -> str:
-    """ "−30 %", "+2.1 points"."""
+    """ "−30.0 %", "+2.1 points"."""
     if cell.scale == "ratio":
-        return f"{odd.deviation:+.1%}".replace("%", " %").replace("-", "−")
+        return f"{odd.deviation * 100:+.1f} %".replace("-", "−")
     return figures.difference(odd.deviation, None, cell.unit)
 
 
