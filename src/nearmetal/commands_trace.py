@@ -1,6 +1,7 @@
 """What `nearmetal trace` does: captures in words, a request as a ladder, a page, lines for notebooks."""
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from nearmetal.trace.summary import Summary, summary
 
 def trace(captures: Sequence[Path], number: int | None, html: Path | None, requests: Path | None, as_json: bool) -> int:
     """The exit code. BadInput for what cannot be opened, or is no capture."""
+    captures = [analyser.STDIN if str(capture) == "-" else capture for capture in captures]
     _check(captures, html, requests)
     with _lines(requests) as lines:
         with console_for(as_json).status("reading " + " and ".join(words.plain(one.name) for one in captures)):
@@ -52,8 +54,10 @@ def _check(captures: Sequence[Path], html: Path | None, requests: Path | None) -
         what = f"{len(captures)} captures are more than the two ends of one traffic"
         raise BadInput(what, remedy="name one capture, or the client's and the server's")
     for capture in captures:
-        if str(capture) == "-" or capture.is_relative_to("/dev/fd") or capture == Path("/dev/stdin"):
-            what = "cannot read what another program pipes in"
+        if capture == analyser.STDIN and os.isatty(0):
+            raise BadInput("nothing is piped in here", str(capture), "tcpdump -w - … | nearmetal trace -")
+        if len(captures) > 1 and (capture.is_fifo() or capture.is_socket()):
+            what = "two captures are read twice, and what another program pipes in can be read once"
             raise BadInput(what, str(capture), "write it to a file: tcpdump -w FILE")
     if len({capture.resolve() for capture in captures}) < len(captures):
         raise BadInput(

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -99,8 +101,7 @@ def test_parquet_without_its_library_is_told_before_anything_is_read(
         (("/dev/null",), "the file is empty"),
         ((__file__,), "capture"),
         (("/tmp",), "folder"),
-        (("-",), "pipes in"),
-        (("/dev/stdin",), "pipes in"),
+        (("-", "-"), "one capture twice"),
         ((CLIENT, SERVER, CLIENT), "3 captures"),
         ((CLIENT, CLIENT), "one capture twice"),
         ((CLIENT, "--request", "4711"), "there is no request 4711"),
@@ -123,6 +124,48 @@ def test_bad_input_is_one_message_with_a_remedy(trace: Run, words: tuple[str, ..
     assert (status, out) == (2, "")
     assert said in err and "remedy: " in err and err.count("nearmetal: ") == 1
     assert Path(CLIENT).read_bytes() == before
+
+
+def piped(*words: str, capture: str = CLIENT) -> "subprocess.CompletedProcess[str]":
+    """`nearmetal trace WORDS` at the end of a pipe."""
+    command = [sys.executable, "-m", "nearmetal", "trace", *words]
+    with subprocess.Popen(["cat", capture], stdout=subprocess.PIPE) as cat:
+        return subprocess.run(command, stdin=cat.stdout, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin", "/dev/fd/0"])
+def test_what_is_piped_in_is_read_as_a_file_is(trace: Run, name: str) -> None:
+    ended = piped(name, "--json")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    found, known = json.loads(ended.stdout), json.loads(trace(CLIENT, "--json")[1])
+    assert [one.pop("file") for one in found["captures"]] == ["/dev/fd/0" if name == "/dev/fd/0" else "/dev/stdin"]
+    del known["captures"][0]["file"]
+    assert found == known
+
+
+def test_what_is_piped_in_by_another_descriptor_is_read_too() -> None:
+    command = f"{sys.executable} -m nearmetal trace <(cat {CLIENT}) --request 1"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "SYN leaves" in ended.stdout
+
+
+@pytest.mark.parametrize("words", [("-", SERVER), (SERVER, "/dev/stdin")])
+def test_of_two_captures_none_is_piped_in(words: tuple[str, ...]) -> None:
+    ended = piped(*words)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "two captures are read twice" in ended.stderr and "remedy: write it to a file" in ended.stderr
+
+
+def test_a_terminal_is_not_waited_for(trace: Run) -> None:
+    ours, theirs = os.openpty()
+    try:
+        command = [sys.executable, "-m", "nearmetal", "trace", "-"]
+        ended = subprocess.run(command, stdin=theirs, capture_output=True, text=True, timeout=60)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert ended.returncode == 2 and "nothing is piped in" in ended.stderr
 
 
 def test_a_full_disk_is_not_the_captures_fault() -> None:

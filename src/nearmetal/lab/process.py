@@ -39,14 +39,19 @@ async def start(
 async def run(
     argv: Sequence[str],
     *,
-    stdin: bytes = b"",
+    stdin: bytes | int = b"",
     env: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
     timeout: float = LIMITS.command,
 ) -> Completed:
-    """Run to the end. TimedOut when it does not come; then, and when cancelled, the whole group is killed."""
-    process = await start(argv, env=env)
+    """Run to the end. TimedOut when it does not come; then, and when cancelled, the whole group is killed.
+
+    `stdin` is what it reads there, or the descriptor that it reads from.
+    """
+    source, written = (stdin, None) if isinstance(stdin, int) else (asyncio.subprocess.PIPE, stdin)
+    process = await start(argv, env=env, pass_fds=pass_fds, stdin=source)
     try:
-        stdout, stderr = await asyncio.wait_for(process.communicate(stdin), timeout)
+        stdout, stderr = await asyncio.wait_for(process.communicate(written), timeout)
     except TimeoutError:
         raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {timeout:g} s") from None
     finally:

@@ -12,6 +12,8 @@ from nearmetal.lab import probe, process
 Document = dict[str, Any]
 """A `trace.v1`, see docs/trace.md."""
 
+STDIN = Path("/dev/stdin")
+
 PATIENCE = 600.0
 """Seconds: at a gigabyte a second and more, enough for any capture that a disk holds."""
 _WRONG_INPUT = 2
@@ -28,11 +30,16 @@ class Traced:
 async def analyse(captures: Sequence[Path], requests: Path | None = None) -> Traced:
     """One capture, or both ends of the same traffic; to `requests` goes a line for each request.
 
-    BadInput for a file that cannot be opened. ToolFailed when the probe tells nothing that can be read.
+    A capture can be what is piped in here, by the path that it has in /dev: the probe is given it. BadInput for a file
+    that cannot be opened. ToolFailed when the probe tells nothing that can be read.
     """
     wanted = [] if requests is None else ["--requests", str(requests)]
+    piped = [number for capture in captures if (number := descriptor(capture)) is not None]
     ended = await process.run(
-        [str(probe.path()), "trace", "--json", *wanted, "--", *map(str, captures)], timeout=PATIENCE
+        [str(probe.path()), "trace", "--json", *wanted, "--", *map(str, captures)],
+        stdin=0 if 0 in piped else b"",
+        pass_fds=[number for number in piped if number],
+        timeout=PATIENCE,
     )
     said = ended.stderr.decode("utf-8", "replace").strip().removeprefix("nearmetal-probe: ")
     try:
@@ -45,6 +52,12 @@ async def analyse(captures: Sequence[Path], requests: Path | None = None) -> Tra
             raise BadInput(said, remedy=remedy) from None
         raise ToolFailed(f"the probe told nothing of the captures: {said[-300:] or 'no word'}", "trace") from None
     return Traced(document, said or None if ended.status else None)
+
+
+def descriptor(capture: Path) -> int | None:
+    """Of what this process has open already: 0 of /dev/stdin, 63 of /dev/fd/63."""
+    name = "0" if capture == STDIN else capture.name if capture.parent == Path("/dev/fd") else ""
+    return int(name) if name.isdecimal() else None
 
 
 def as_text(document: Mapping[str, Any]) -> str:
