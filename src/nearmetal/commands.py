@@ -30,6 +30,7 @@ from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.study import read
 from nearmetal.study_text import did_you_mean
+from nearmetal.tables import Column, fitted
 from nearmetal.units import show_elapsed
 
 if TYPE_CHECKING:
@@ -107,10 +108,9 @@ def list_studies(as_json: bool) -> None:
     if as_json:
         print_json({"schema": "studies.v1", "studies": found})
         return
-    table = Table("study", "question", box=None, pad_edge=False)
-    for one in found:
-        table.add_row(one["name"], one["question"])
-    console_for(False).print(table)
+    console = console_for(False)
+    rows = [(one["name"], one["question"]) for one in found]
+    console.print(fitted((Column("study"), Column("question", flows=True)), rows, console.width))
 
 
 def show_plan(opened: Opened, available: bool, as_json: bool) -> int:

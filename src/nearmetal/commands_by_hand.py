@@ -124,16 +124,22 @@ async def _state(kept: "Kept") -> Literal["starting", "up", "lost"]:
 
 
 def print_machines(listed: "Sequence[MachineUp]") -> None:
-    from rich.table import Table
+    from nearmetal.tables import Column, fitted
 
-    table = Table("machine", "environment", "state", "CPUs", "memory", "address", "made", box=None, pad_edge=False)
-    # Half an address is of no use; of the rest a beginning tells enough.
-    table.columns[5].no_wrap = True
-    for one in listed:
-        made = one.made[:16].replace("T", " ")
-        memory = show_size(one.machine.memory)
-        table.add_row(one.name, one.environment, one.state, str(one.machine.vcpus), memory, one.address, made)
+    titles = ("machine", "environment", "state", "CPUs", "memory", "address", "made")
+    rows = [
+        (
+            one.name,
+            one.environment,
+            one.state,
+            str(one.machine.vcpus),
+            show_size(one.machine.memory),
+            one.address,
+            one.made[:16].replace("T", " "),
+        )
+        for one in listed
+    ]
     console = console_for(False)
-    console.print(table)
+    console.print(fitted([Column(title) for title in titles], rows, console.width))
     if any(one.state == "lost" for one in listed):
         console.print("lost: it ended by itself, or its keeper died, and it too; remove the rest by: nearmetal clean")

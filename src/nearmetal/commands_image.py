@@ -4,7 +4,6 @@ import shlex
 from pathlib import Path
 
 import click
-from rich.table import Table
 
 from nearmetal.by_hand.kept import everything
 from nearmetal.config import Paths
@@ -13,6 +12,7 @@ from nearmetal.interrupts import until_interrupted
 from nearmetal.lab import image, machine
 from nearmetal.lab.vagrant import box as vagrant_box
 from nearmetal.printing import console_for, print_json
+from nearmetal.tables import Column, fitted
 from nearmetal.units import show_size
 
 
@@ -65,13 +65,18 @@ def ls(as_json: bool) -> None:
     if not built:
         click.echo("no image is built; `nearmetal image build` builds one, and so does a run that needs it")
         return
-    table = Table("image", "digest", "", "made", "size", box=None, pad_edge=False)
-    for one in built:
-        state = "current" if one in current else "old"
-        made = f"{one.made:%Y-%m-%d %H:%M}"
-        table.add_row(one.name, one.digest[:12], state, made, show_size(one.occupied))
+    rows = [
+        (
+            one.name,
+            one.digest[:12],
+            "current" if one in current else "old",
+            f"{one.made:%Y-%m-%d %H:%M}",
+            show_size(one.occupied),
+        )
+        for one in built
+    ]
     console = console_for(False)
-    console.print(table)
+    console.print(fitted([Column(title) for title in ("image", "digest", "", "made", "size")], rows, console.width))
     console.print(f"in {built[0].folder.parent}", soft_wrap=True)
     if len(current) < len(built):
         console.print("machines are made of the current one; remove an old one by: nearmetal image rm DIGEST")

@@ -9,15 +9,18 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.printing import console_for
 from nearmetal.report import words
 from nearmetal.store.folder import write_whole
+from nearmetal.tables import Column, fitted
 from nearmetal.trace import analyser, chosen, events, ladder, page, parquet
 from nearmetal.trace.chosen import Chosen
-from nearmetal.trace.summary import Summary, summary
+from nearmetal.trace.summary import summary
+
+_WORDS = ("", "problem")
+"""Titles of columns with words, which may be broken into lines: what a row tells of, and what went wrong."""
 
 
 def trace(captures: Sequence[Path], number: int | None, html: Path | None, requests: Path | None, as_json: bool) -> int:
@@ -123,7 +126,11 @@ def _page(captures: Sequence[Path], document: analyser.Document, picked: Chosen 
 def _tell(console: Console, document: analyser.Document, picked: Chosen | None) -> None:
     for one in summary(document):
         console.print(words.plain(one.caption), style="bold")
-        console.print(_table(one))
+        columns = [
+            Column(title, one.is_of_numbers(index), flows=title in _WORDS) for index, title in enumerate(one.columns)
+        ]
+        rows = [tuple(map(words.plain, row)) for row in one.rows]
+        console.print(fitted(columns, rows, console.width, style=""))
         console.print()
     if picked is not None:
         console.print(f"Request {picked.number}: {words.plain(ladder.heading(picked.line))}")
@@ -131,12 +138,3 @@ def _tell(console: Console, document: analyser.Document, picked: Chosen | None) 
             console.print(line)
     for warning in document["warnings"]:
         console.print(f"warning: {words.plain(warning)}")
-
-
-def _table(one: Summary) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="")
-    for index, name in enumerate(one.columns):
-        table.add_column(name, justify="right" if one.is_of_numbers(index) else "left")
-    for row in one.rows:
-        table.add_row(*map(words.plain, row))
-    return table

@@ -126,6 +126,17 @@ def test_bad_input_is_one_message_with_a_remedy(trace: Run, words: tuple[str, ..
     assert Path(CLIENT).read_bytes() == before
 
 
+@pytest.mark.parametrize("width", [40, 60])
+def test_tables_fit_a_narrow_terminal_and_are_whole(trace: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+    wide = trace(CLIENT, SERVER)[1]
+    monkeypatch.setenv("COLUMNS", str(width))
+    narrow = trace(CLIENT, SERVER)[1]
+    assert max(map(len, narrow.splitlines())) <= width
+    tables = wide.partition("\nRequest ")[0].split()
+    assert set(tables) <= set(narrow.split()), set(tables) - set(narrow.split())
+
+
 def piped(*words: str, capture: str = CLIENT) -> "subprocess.CompletedProcess[str]":
     """`nearmetal trace WORDS` at the end of a pipe."""
     command = [sys.executable, "-m", "nearmetal", "trace", *words]

@@ -114,6 +114,7 @@ _SIZES = ("", "median", "90 %", "99 %", "largest", "of")
 
 
 def _captures(document: Mapping[str, Any]) -> Summary:
+    is_any_bad = any(one["problem"] for one in document["captures"])
     rows = tuple(
         (
             PurePath(one["file"]).name,
@@ -121,11 +122,12 @@ def _captures(document: Mapping[str, Any]) -> Summary:
             f"{one['packets']:,}",
             figures.quantity(one["bytes"], "B"),
             _length(one),
-            str(one["problem"] or "–"),
+            *([str(one["problem"] or "–")] if is_any_bad else []),
         )
         for one in document["captures"]
     )
-    return Summary(_found(document), ("capture", "end", "packets", "bytes", "lasts", "problem"), rows)
+    problem = ("problem",) if is_any_bad else ()
+    return Summary(_found(document), ("capture", "end", "packets", "bytes", "lasts", *problem), rows)
 
 
 def _length(one: Mapping[str, Any]) -> str:

@@ -1,0 +1,66 @@
+"""Tables of commands, in terminals of any width: every word of a heading and of a cell is there."""
+
+import re
+
+import pytest
+from rich.console import Console
+
+from nearmetal.tables import Column, fitted
+
+COLUMNS = (Column("image"), Column("digest"), Column(""), Column("size", is_of_numbers=True))
+ROWS = (("lab", "c7ce62bc4dca", "current", "890 MiB"), ("later-kernel", "8ef1c1bc4dca", "old", "13.4 MiB"))
+
+
+def printed(columns: tuple[Column, ...], rows: tuple[tuple[str, ...], ...], width: int) -> list[str]:
+    console = Console(width=width, color_system=None, markup=False)
+    with console.capture() as capture:
+        console.print(fitted(columns, rows, width))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def test_a_row_is_a_line_where_that_fits() -> None:
+    assert printed(COLUMNS, ROWS, 46) == [
+        "image         digest                     size",
+        "lab           c7ce62bc4dca  current   890 MiB",
+        "later-kernel  8ef1c1bc4dca  old      13.4 MiB",
+    ]
+
+
+def test_its_name_stands_above_the_rest_where_it_does_not() -> None:
+    assert printed(COLUMNS, ROWS, 40) == [
+        "  digest                     size",
+        "lab",
+        "  c7ce62bc4dca  current   890 MiB",
+        "later-kernel",
+        "  8ef1c1bc4dca  old      13.4 MiB",
+    ]
+
+
+def test_everything_has_a_line_of_its_own_where_that_does_not_fit_either() -> None:
+    assert printed(COLUMNS, ROWS[:1], 30) == ["lab", "  digest: c7ce62bc4dca", "  current", "  size: 890 MiB"]
+
+
+def test_words_flow_beside_what_does_not_and_below_it() -> None:
+    columns = (Column("study"), Column("question", flows=True))
+    rows = (("virtual-vs-physical", "Do virtual networks carry HTTP as physical ones do?"),)
+    assert printed(columns, rows, 50) == [
+        "study                question",
+        "virtual-vs-physical  Do virtual networks carry",
+        "                     HTTP as physical ones do?",
+    ]
+    assert printed(columns, rows, 30) == [
+        "virtual-vs-physical",
+        "  Do virtual networks carry",
+        "  HTTP as physical ones do?",
+    ]
+
+
+@pytest.mark.parametrize("width", range(8, 60))
+def test_nothing_is_cut(width: int) -> None:
+    lines = printed(COLUMNS, ROWS, width)
+    assert max(map(len, lines)) <= width
+    letters = re.sub(r"\s", "", "".join(lines))
+    for row in ROWS:
+        for cell in row:
+            assert cell.replace(" ", "") in letters
+    assert "…" not in letters
