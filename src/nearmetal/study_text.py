@@ -1,7 +1,9 @@
 """The text of a study file: where in it something is wrong, and what, in words for who wrote it. Pure."""
 
 import difflib
+import re
 import tomllib
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args
 
@@ -12,6 +14,8 @@ from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath, line_of, locate
 from nearmetal.model import Study
+from nearmetal.model.study import SSH_TARGET
+from nearmetal.model.words import NAME
 
 DEEPEST = 32
 """Tables within tables. No study needs a tenth of it, and the parsers below this one do not survive thousands."""
@@ -97,6 +101,16 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
+_NAME_RULE = "letters, digits and . _ - only, at most 100"
+
+
+def as_name(text: str, otherwise: str = "") -> str:
+    """What a name may be, and the one that comes nearest to a text that is none; `otherwise` where nothing is left."""
+    plain = unicodedata.normalize("NFKD", text[:_LONGEST]).encode("ascii", "ignore").decode()
+    near = re.sub(r"[^A-Za-z0-9._]+", "-", plain).strip("-")[:100] or otherwise
+    return f'{_NAME_RULE}, such as "{near}"' if near else _NAME_RULE
+
+
 def did_you_mean(word: str, choices: Iterable[str], what: str) -> str:
     choices = list(choices)
     near = difflib.get_close_matches(word[:_SHOWN], choices, n=1)
@@ -173,6 +187,8 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: StudyText) 
         )
     if path == ("workloads",):
         return where.wrong(path, "the study has no list of workloads", "begin each with [[workloads]], name and kind")
+    if path[-1] == "name" and first["type"] in ("string_pattern_mismatch", "string_too_long"):
+        return where.wrong(path, f"`{name}` cannot be {shown(first['input'])}", as_name(first["input"], "my-study"))
     if first["type"] == "string_type" and isinstance(first["input"], int | float):
         return where.wrong(path, f"`{name}` cannot be {shown(first['input'])}", _as_text(path, first["input"], where))
     return where.wrong(path, *told(f"`{name}`", first))
@@ -233,6 +249,11 @@ _MEANT: dict[KeyPath, str] = {
 }
 """What a key is for, where a number for a text tells that something else may have been meant."""
 
+_PATTERNS = {
+    NAME: f"a text of {_NAME_RULE}",
+    SSH_TARGET: 'where an SSH server answers, such as "user@10.0.0.2"',
+}
+
 _TYPES = {
     "int": "a whole number",
     "float": "a number",
@@ -263,7 +284,7 @@ def in_words(error: ErrorDetails) -> str:
     if kind == "literal_error":
         return f"one of {context['expected']}"
     if kind == "string_pattern_mismatch":
-        return f"a text that matches {context['pattern']}"
+        return _PATTERNS.get(context["pattern"], f"a text that matches {context['pattern']}")
     if kind == "string_too_short":
         return f"a text of at least {context['min_length']} character{'s' * (context['min_length'] > 1)}"
     plain = kind.removesuffix("_type").removesuffix("_parsing").removesuffix("_attributes")

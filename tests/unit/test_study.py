@@ -84,7 +84,7 @@ BAD: list[tuple[str, str, str, str]] = [
         "[environments.base]",
         "`environments.base.kind` is",
     ),
-    ("[environments.base]", '[environments."ba se"]', '[environments."ba', "cannot be a name"),
+    ("[environments.base]", '[environments."ba se"]', '[environments."ba', 'such as "ba-se"'),
     ("[environments.base]", '[environments."bäse"]', '[environments."b', "cannot be a name"),
     (
         'environment = ["base", "slow"]',
@@ -139,7 +139,7 @@ BAD: list[tuple[str, str, str, str]] = [
     ('environment = "base", workers = 1', 'enviroment = "base"', "reference", "did you mean `environment`"),
     ('environment = "base", workers = 1', 'environment = "slow"', "reference", "the factor `nic` comes in"),
     ('environment = "base", workers = 1', "workers = true", "reference", "none of its levels"),
-    ('name = "web"', 'name = "we b"', 'name = "we b', "a text that matches"),
+    ('name = "web"', 'name = "we b"', 'name = "we b', 'letters, digits and . _ - only, at most 100, such as "we-b"'),
     ('name = "web"', "", "[[workloads]]", "`workloads.0.name` is missing"),
     ('kind = "http"', 'kind = "htp"', 'kind = "htp"', "did you mean `http`"),
     ('duration = "1s"', 'duratoin = "1s"', "duratoin", "did you mean `duration`"),
@@ -150,7 +150,7 @@ BAD: list[tuple[str, str, str, str]] = [
     ('duration = "1s"', "path = '/{page}'", "path", "the placeholder {page} has no factor"),
     ('duration = "1s"', "path = '/{nic}'", "path", "has no level where"),
     ('primary = "throughput"', 'primary = "thruput"', "primary", "did you mean `throughput`"),
-    ('primary = "throughput"', 'primary = "{workers}"', "primary", "a text that matches"),
+    ('primary = "throughput"', 'primary = "{workers}"', "primary", "it must be a text of letters, digits and"),
     (
         'primary = "throughput"',
         '[[workloads]]\nname = "web"\nkind = "http"',
@@ -159,7 +159,10 @@ BAD: list[tuple[str, str, str, str]] = [
     ),
     ("[[workloads]]", "[workloads]", "[workloads]", "begin each with [[workloads]]"),
     ('name = "good"', "", "", "`name` is missing"),
-    ('name = "good"', 'name = "a/b"', "name", "a text that matches"),
+    ('name = "good"', 'name = "a/b"', "name", 'such as "a-b"'),
+    ('name = "good"', 'name = "Büro, 2. Versuch!"', "name", 'such as "Buro-2.-Versuch"'),
+    ('name = "good"', 'name = ""', "name", 'such as "my-study"'),
+    ('name = "good"', f'name = "{"x" * 101}"', "name", f'such as "{"x" * 100}"'),
     ('name = "good"', 'name = "good', "name", "this is not TOML"),
     ('name = "good"', 'name = "good"\nname = "x"', 'name = "x"', "this is not TOML"),
     ('name = "good"', 'name = "\\u001b[2J"', "name", "control character"),
@@ -168,8 +171,8 @@ BAD: list[tuple[str, str, str, str]] = [
     ("[quick.design]\nblocks = 2", "[quick.design]\nblocks = 'x'", "blocks = 'x'", "`design.blocks` cannot be 'x'"),
     ("[quick.design]\nblocks = 2", "[quick]\nblocks = 2", "blocks = 2", "unknown key `blocks`"),
     ("[design]", "[hosts.local]\nssh = 'a'\n[design]", "[hosts.local]", "this host itself"),
-    ("[design]", "[hosts.far]\nssh = '-oProxyCommand=x'\n[design]", "ssh", "a text that matches"),
-    ("[design]", "[hosts.far]\nssh = 'a b'\n[design]", "ssh", "a text that matches"),
+    ("[design]", "[hosts.far]\nssh = '-oProxyCommand=x'\n[design]", "ssh", 'such as "user@10.0.0.2"'),
+    ("[design]", "[hosts.far]\nssh = 'a b'\n[design]", "ssh", "where an SSH server answers"),
 ]
 
 

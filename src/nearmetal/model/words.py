@@ -16,7 +16,8 @@ Assignment = Mapping[str, Level]
 Whole = Annotated[int, Field(strict=True, ge=1)]
 """A number of things. Strict, so that neither true nor "4" passes for one."""
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=100)]
+NAME = r"^[A-Za-z0-9._-]+$"
+Name = Annotated[str, Field(pattern=NAME, max_length=100)]
 Provision = Literal["boot", "restart", "restore", "reuse"]
 Scale = Literal["ratio", "difference"]
 Better = Literal["higher", "lower"]
