@@ -20,6 +20,9 @@ from nearmetal.study_checks.workloads import workload_of
 from nearmetal.study_text import StudyText, did_you_mean, explained, parse, refuse_what_nothing_takes, shown
 from nearmetal.units import AS_WRITTEN
 
+_PRETENDED = "mock"
+"""The kind of environment whose machines are none."""
+
 __all__ = ["digest", "primaries", "provision_of", "read", "workload_of"]
 
 
@@ -177,5 +180,12 @@ def _checked(raw: dict[str, Any], where: StudyText) -> Study:
         study: Study = Study.model_validate(raw, context=AS_WRITTEN)
     except ValidationError as error:
         raise explained(error, raw, where) from None
+    if "environment" not in study.clients.model_fields_set and _is_pretended(study):
+        study = study.model_copy(update={"clients": study.clients.model_copy(update={"environment": _PRETENDED})})
     check(study, where)
     return study
+
+
+def _is_pretended(study: Study) -> bool:
+    """Whether none of its machines under test is real: then a real client has nobody to talk to."""
+    return all(study.environment(str(level)).kind == _PRETENDED for level in study.factors["environment"].levels)

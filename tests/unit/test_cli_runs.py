@@ -196,6 +196,18 @@ def test_what_is_lacking_is_told_before_an_image_is_built(tmp_path: Path, monkey
     assert not (tmp_path / "fresh" / "cache" / "images").exists()
 
 
+def test_pretended_machines_have_pretended_clients_and_need_no_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "fresh"))
+    study = tmp_path / "study.toml"
+    study.write_text(mock_run.STUDY.replace('[clients]\nenvironment = "mock"\n', ""))
+    ended = nearmetal("run", str(study), "-o", str(tmp_path / "run"))
+    assert ended.returncode == 0, ended.stderr
+    assert "4 trials ok" in ended.stdout
+    assert not (tmp_path / "fresh" / "cache").exists()
+
+
 def test_a_picture_is_not_written_into_a_terminal(study: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert nearmetal("run", str(study), "-o", str(run)).returncode == 0

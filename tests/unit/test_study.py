@@ -331,3 +331,19 @@ def test_the_digest_is_of_what_is_asked_not_of_how_it_is_written() -> None:
     good = study.read(GOOD, "s.toml")
     assert study.digest(same) == study.digest(good)
     assert study.digest(study.read(GOOD, "s.toml", ["design.seed=2"])) != study.digest(good)
+
+
+@pytest.mark.parametrize(
+    ("levels", "more", "clients"),
+    [
+        ("['mock']", "", "mock"),
+        ("['slow']", "[environments.slow]\nkind = 'mock'", "mock"),
+        ("['mock']", "[clients]\ncount = 2", "mock"),
+        ("['mock', 'host']", "", "host"),
+        ("['mock']", "[clients]\nenvironment = 'host'", "host"),
+    ],
+)
+def test_clients_are_pretended_where_every_machine_under_test_is(levels: str, more: str, clients: str) -> None:
+    workload = "[[workloads]]\nname = 'w'\nkind = 'http'\n"
+    read = study.read(f"name = 'x'\n[factors]\nenvironment = {levels}\n{more}\n{workload}", "x.toml")
+    assert read.clients.environment == clients
