@@ -38,6 +38,7 @@ def _study() -> dict[str, Any]:
     factors["additionalProperties"] = {
         "anyOf": [factors["additionalProperties"], {"type": "array", "items": level, "minItems": 1}]
     }
+    schema["$defs"]["EnvironmentSpec"]["required"].remove("kind")  # where the table is called after it
     return {**schema, "properties": {**schema["properties"], "quick": {"type": "object"}}}
 
 

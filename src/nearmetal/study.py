@@ -176,6 +176,7 @@ def _checked(raw: dict[str, Any], where: StudyText) -> Study:
             'say where to measure: [factors] environment = ["host", "docker"]',
         )
     raw["factors"] = {name: value if isinstance(value, dict) else {"levels": value} for name, value in given.items()}
+    _name_kinds(raw.get("environments"))
     try:
         study: Study = Study.model_validate(raw, context=AS_WRITTEN)
     except ValidationError as error:
@@ -184,6 +185,13 @@ def _checked(raw: dict[str, Any], where: StudyText) -> Study:
         study = study.model_copy(update={"clients": study.clients.model_copy(update={"environment": _PRETENDED})})
     check(study, where)
     return study
+
+
+def _name_kinds(environments: object) -> None:
+    """A table of [environments] without a kind is of the kind that it is called after, where there is one."""
+    for name, table in environments.items() if isinstance(environments, dict) else ():
+        if isinstance(table, dict) and name in plugins.names("environments"):
+            table.setdefault("kind", name)
 
 
 def _is_pretended(study: Study) -> bool:

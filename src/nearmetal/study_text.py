@@ -228,9 +228,7 @@ def path_of(error: ErrorDetails, raw: Mapping[str, Any]) -> KeyPath:
 def _example(path: KeyPath) -> str:
     """A key that is missing, as it might be written."""
     if path[:1] == ("environments",) and path[-1] == "kind":
-        kinds = plugins.names("environments")
-        likely = path[1] if path[1] in kinds else "host"
-        return f'kind = "{likely}", or another of {", ".join(kinds)}'
+        return f'kind = "host", or another of {", ".join(plugins.names("environments"))}'
     return _EXAMPLES.get(path[-1], f"{path[-1]} = …")
 
 

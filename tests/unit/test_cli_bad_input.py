@@ -81,7 +81,7 @@ def test_a_name_that_is_too_long_for_a_file(refused: Refused) -> None:
 
 @pytest.mark.parametrize(
     "override",
-    ["nonsense", "=", "machine.vcpus=0", "machine.nothing=1", "a.b.c=1", "environments.docker.runtime=runsc"],
+    ["nonsense", "=", "machine.vcpus=0", "machine.nothing=1", "a.b.c=1", "environments.metal.runtime=runsc"],
 )
 def test_what_cannot_be_set(refused: Refused, folder: Path, override: str) -> None:
     assert "--set" in refused("plan", str(folder / "good.toml"), "--set", override)

@@ -333,6 +333,16 @@ def test_the_digest_is_of_what_is_asked_not_of_how_it_is_written() -> None:
     assert study.digest(study.read(GOOD, "s.toml", ["design.seed=2"])) != study.digest(good)
 
 
+def test_a_table_called_after_a_kind_is_of_that_kind_unless_it_names_another() -> None:
+    text = GOOD.replace("[environments.slow]\nkind", "[environments.mock]\nspeed = 0.9\n[environments.host]\nkind")
+    text = text.replace('"slow"', '"mock", "host"', 1).replace('environment = "slow"', 'environment = "host"')
+    read = study.read(text, "s.toml")
+    assert (read.environment("mock").kind, read.environment("mock").options) == ("mock", {"speed": 0.9})
+    assert (read.environment("host").kind, read.environment("host").options) == ("mock", {"speed": 0.5})
+    set_by_hand = study.read(GOOD, "s.toml", ["environments.mock.speed=0.7"])
+    assert set_by_hand.environment("mock").options == {"speed": 0.7}
+
+
 @pytest.mark.parametrize(
     ("levels", "more", "clients"),
     [
