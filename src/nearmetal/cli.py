@@ -300,14 +300,15 @@ def copy(source: str, destination: str) -> None:
 
 @cli.command()
 @click.argument("name")
-def down(name: str) -> int:
+@_json_option
+def down(name: str, as_json: bool) -> int:
     """Remove a machine that is up.
 
     And all that was made for it.
     """
     from nearmetal import commands_by_hand
 
-    return commands_by_hand.down(name)
+    return commands_by_hand.down(name, as_json)
 
 
 # ── This host ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -52,10 +52,14 @@ def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bo
         console.print(f"  ssh -F {shlex.quote(str(file()))} {kept.name}", soft_wrap=True)
 
 
-def down(name: str) -> int:
+def down(name: str, as_json: bool) -> int:
+    from nearmetal.by_hand.documents import Down
     from nearmetal.by_hand.down import down as end
 
     left = asyncio.run(end(name))
+    if as_json:
+        print_json(Down(name=name, left=tuple(left)).model_dump(mode="json"))
+        return ExitCode.HOST_CANNOT if left else ExitCode.DONE
     for what in left:
         click.echo(f"still there (nearmetal clean tries again): {what}", err=True)
     if not left:

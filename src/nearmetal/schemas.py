@@ -1,4 +1,4 @@
-"""JSON Schemas of what nearmetal reads and writes: the study file, the records, the manifest, machines that are up.
+"""JSON Schemas of what nearmetal reads and writes: the study file, records, the manifest, analyses, machines by hand.
 
     python -m nearmetal.schemas FOLDER      write them, each as NAME.json
 
@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nearmetal.analysis.results import Analysis
 from nearmetal.analysis.two_runs import Compared
-from nearmetal.by_hand.documents import Ls, Up
+from nearmetal.by_hand.documents import Down, Ls, Up
 from nearmetal.model import Study, TrialRecord
 from nearmetal.run import events
 from nearmetal.store.folder import Manifest
@@ -24,8 +25,10 @@ def documents() -> Mapping[str, Any]:
         "study.v1": _study(),
         "record.v1": TrialRecord.model_json_schema(mode="serialization"),
         "manifest.v1": Manifest.model_json_schema(mode="serialization"),
+        "analysis.v1": Analysis.model_json_schema(mode="serialization"),
         "up.v1": Up.model_json_schema(mode="serialization"),
         "compare.v1": Compared.model_json_schema(mode="serialization"),
+        "down.v1": Down.model_json_schema(mode="serialization"),
         "ls.v1": Ls.model_json_schema(mode="serialization"),
         "event.v1": {"anyOf": [kind.model_json_schema(mode="serialization") for kind in _events()]},
     }

@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from nearmetal import schemas
+from nearmetal import commands_by_hand, schemas
 from nearmetal.by_hand import kept
 from nearmetal.by_hand.copying import Remote, place
 from nearmetal.by_hand.wanted import wanted
@@ -53,10 +53,24 @@ def test_a_machine_is_up_until_down() -> None:
     assert (told["schema"], told["name"], told["state"]) == ("up.v1", "one", "up")
     assert told["machine"]["memory"] == 2**30
     assert [(one["name"], one["state"], one["environment"]) for one in listed()] == [("one", "up", "mock")]
-    assert nearmetal("down", "one").returncode == 0
+    ended = nearmetal("down", "one", "--json")
+    assert (ended.returncode, json.loads(ended.stdout)) == (0, {"schema": "down.v1", "name": "one", "left": []})
     assert listed() == []
     assert not list(Paths.default().state.glob("ledgers/*"))
     assert "no machine 'one' is up" in refused(2, "down", "one")
+
+
+def test_what_down_could_not_remove_is_told_scripts_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def leaving(name: str) -> list[str]:
+        return ["bridge nm-1: busy"]
+
+    monkeypatch.setattr("nearmetal.by_hand.down.down", leaving)
+    assert commands_by_hand.down("one", as_json=True) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert told["left"] == ["bridge nm-1: busy"]
+    jsonschema.validate(told, schemas.documents()["down.v1"])
 
 
 def test_names_are_found_by_themselves_and_refused_when_taken() -> None:

@@ -137,6 +137,7 @@ def test_tables_for_programs_hold_the_plain_numbers(folder: RunFolder, report: R
         assert (float(row["low"]), float(row["high"])) == contrast.interval
         assert row["verdict"].startswith(contrast.verdict)
     assert json.loads((folder.report / "analysis.json").read_text()) == report.analysis.model_dump(mode="json")
+    assert json.loads(render(folder, "json"))["schema"] == "analysis.v1"
 
 
 def test_bad_trials_are_told_with_their_reasons(folder: RunFolder) -> None:

@@ -9,6 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from nearmetal import schemas, studies
+from nearmetal.report.write import render
 from nearmetal.store.folder import RunFolder
 from tests.golden.make_run import FOLDER
 
@@ -32,6 +33,7 @@ def test_a_golden_run_meets_the_schemas() -> None:
     run = RunFolder(FOLDER)
     meets = {name: Draft202012Validator(schema) for name, schema in schemas.documents().items()}
     meets["manifest.v1"].validate(json.loads((FOLDER / "manifest.json").read_text()))
+    meets["analysis.v1"].validate(json.loads(render(run, "json")))
     for line in map(json.loads, run.journal.read_text().splitlines()):
         event = {key: value for key, value in line.items() if key not in ("schema", "event")}
         is_record = line["schema"] == "record.v1"

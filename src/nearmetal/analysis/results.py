@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
 
 from nearmetal.model import Better, Frozen, Level, Scale, Warned
 
@@ -99,8 +102,11 @@ class TrialCounts(Frozen):
 
 
 class Analysis(Frozen):
-    """Everything that is concluded from one run."""
+    """Everything that is concluded from one run: `analysis.v1`."""
 
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+    schema_: Annotated[Literal["analysis.v1"], Field(alias="schema")] = "analysis.v1"
     trials: TrialCounts
     contrasts: tuple[Contrast, ...]
     cells: tuple[Cell, ...]

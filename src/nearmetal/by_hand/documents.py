@@ -1,4 +1,4 @@
-"""What `nearmetal up --json` and `nearmetal ls --json` print."""
+"""What `nearmetal up`, `nearmetal down` and `nearmetal ls` print with `--json`."""
 
 from typing import Annotated, Literal
 
@@ -36,6 +36,16 @@ class Up(MachineUp):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
     schema_: Annotated[Literal["up.v1"], Field(alias="schema")] = "up.v1"
+
+
+class Down(Frozen):
+    """`down.v1`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+    schema_: Annotated[Literal["down.v1"], Field(alias="schema")] = "down.v1"
+    name: str
+    left: tuple[str, ...]
+    """What could not be removed; `nearmetal clean` tries again."""
 
 
 class Ls(Frozen):
