@@ -4,45 +4,46 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from nearmetal.config import Paths
 from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures, words
 from nearmetal.store import query, runs
+from nearmetal.tables import Column, fitted
 
 _WHAT_THERE_IS = """
 SELECT table_name AS "table", column_name AS "column", data_type AS type FROM duckdb_columns() WHERE NOT internal"""
+_NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE"}
 _SHOWN = 100
 """Rows for people; scripts get all."""
 
 
-def ask(sql: str | None, named: Sequence[Path], as_json: bool) -> None:
+def ask(sql: str | None, only: Sequence[Path], as_json: bool) -> None:
     """Answer, or say what can be asked for."""
     query.require()
     paths = Paths.default()
-    places = _places(named, paths)
+    places = _places(only, paths)
     beside = console_for(True)
     found = query.ask(sql or _WHAT_THERE_IS, places, paths.cache, lambda text: beside.print(text, style="dim"))
     if as_json:
-        columns = [{"name": name, "type": kind} for name, kind in found.columns]
+        named = [{"name": name, "type": kind} for name, kind in found.columns]
         rows = [[_plain(value) for value in row] for row in found.rows]
-        print_json({"schema": "query.v1", "columns": columns, "rows": rows})
+        print_json({"schema": "query.v1", "columns": named, "rows": rows})
         return
     console = console_for(False)
-    table = Table(*(words.plain(name) for name, _ in found.columns), box=None, pad_edge=False)
-    for row in found.rows[:_SHOWN]:
-        table.add_row(*(Text(_shown(value)) for value in row))
-    console.print(table)
+    if not found.rows:
+        console.print("no rows")
+        return
+    columns = [Column(words.plain(name), kind in _NUMBERS, flows=kind not in _NUMBERS) for name, kind in found.columns]
+    shown = [[_shown(value) for value in row] for row in found.rows[:_SHOWN]]
+    console.print(fitted(columns, shown, console.width))
     more = len(found.rows) - _SHOWN
     if more > 0:
         console.print(f"and {figures.count(more, 'more row')}: a LIMIT shows fewer, --json all", style="yellow")
 
 
-def _places(named: Sequence[Path], paths: Paths) -> list[Path]:
-    if named:
-        return [place for path in named for place in runs.inside(path)]
+def _places(only: Sequence[Path], paths: Paths) -> list[Path]:
+    if only:
+        return [place for path in only for place in runs.inside(path)]
     usual = runs.inside(paths.runs) if paths.runs.is_dir() else []
     return list({path.resolve(): path for path in [*usual, *runs.remembered(paths.state)]}.values())
 
