@@ -49,7 +49,8 @@ impl Ahead {
 
     /// Memory that is taken.
     pub fn size(&self) -> usize {
-        self.held + self.ranges.capacity() * size_of::<Range>()
+        let content = self.ranges.iter().map(|range| range.bytes.capacity());
+        content.sum::<usize>() + self.ranges.capacity() * size_of::<Range>()
     }
 
     pub fn first(&self) -> Option<&Range> {
@@ -169,6 +170,10 @@ impl Ahead {
     fn pop(&mut self) -> Range {
         let range = self.ranges.remove(0);
         self.held -= range.bytes.len();
+        // Holes that are filled leave nothing behind.
+        if self.ranges.is_empty() {
+            self.ranges = Vec::new();
+        }
         range
     }
 }

@@ -129,6 +129,10 @@ pub struct Exchanges {
 
 /// Requests that wait for their response; more are given up.
 const MOST_WAITING: usize = 256;
+/// Each connection may have so many: the last that was done, and the one after it.
+const OF_EACH: usize = 2;
+/// Room for more is given back when it is not needed any more.
+const ROOMY: usize = 8;
 
 impl Exchanges {
     /// Whether too many wait for another one to be added.
@@ -151,7 +155,7 @@ impl Exchanges {
 
     #[inline]
     fn another(&mut self) -> &mut Exchange {
-        if self.queue.capacity() == 0 {
+        if self.queue.len() == self.queue.capacity() && self.queue.len() < OF_EACH {
             self.queue.reserve_exact(1);
         }
         self.queue.push(Exchange {
@@ -302,14 +306,14 @@ impl Exchanges {
         }
     }
 
-    /// Exchanges beyond those of which each connection may have one: the last that was done, and the one after it.
+    /// Exchanges beyond those that each connection may have.
     pub fn waiting(&self) -> usize {
-        self.queue.len().saturating_sub(2)
+        self.queue.len().saturating_sub(OF_EACH)
     }
 
-    /// Memory that is taken by those.
+    /// Memory that is taken by room for those.
     pub fn size(&self) -> usize {
-        self.waiting() * size_of::<Exchange>()
+        self.queue.capacity().saturating_sub(OF_EACH) * size_of::<Exchange>()
     }
 
     /// Nothing is to come any more: what there is room for is given back.
@@ -345,6 +349,17 @@ impl Exchanges {
     /// The oldest exchange is told.
     pub fn drop_oldest(&mut self) {
         self.queue.drain(..self.queue.len().min(1));
+        if self.queue.capacity() > ROOMY && self.queue.len() <= OF_EACH {
+            self.give_back();
+        }
+    }
+
+    /// Give the room for many back, whole: of what shrinks where it is, a piece stays that makes the rest no good for others.
+    #[cold]
+    fn give_back(&mut self) {
+        let mut few = Vec::with_capacity(OF_EACH);
+        few.append(&mut self.queue);
+        self.queue = few;
     }
 }
 
