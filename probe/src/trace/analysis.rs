@@ -1,5 +1,7 @@
 //! One capture, packet by packet: whose each is, and what it does to its connection.
 
+use std::rc::Rc;
+
 use super::capture::{Packet, Taker};
 use super::connection::{Connection, Protocol};
 use super::counts::Counts;
@@ -47,16 +49,18 @@ pub struct Analysis {
     /// The connection of the packet before: the next one is often of the same.
     recent: Option<(Key, usize)>,
     /// Whose connections are followed; None for everybody's.
-    hosts: Option<Hosts>,
+    hosts: Option<Rc<Hosts>>,
     pub gathered: Gathered,
     pub strangers: Strangers,
     pub sums: Sums,
 }
 
 /// What connections may keep for later, for each that is followed at most: together with themselves less than 64 MB.
-const MOST_KEPT: usize = 512;
+const MOST_KEPT: usize = 384;
 /// So much they may grow until somebody looks how much they keep.
-const GROWTH: usize = 256;
+const GROWTH: usize = 128;
+/// In the end, so many are closed until somebody takes what they told.
+const CLOSED_AT_ONCE: usize = 64;
 
 impl Analysis {
     /// Follow `most` connections at a time.
@@ -72,7 +76,7 @@ impl Analysis {
     }
 
     /// Follow the connections of these hosts alone.
-    pub fn limit_to(&mut self, hosts: Option<Hosts>) {
+    pub fn limit_to(&mut self, hosts: Option<Rc<Hosts>>) {
         self.hosts = hosts;
     }
 
@@ -221,7 +225,7 @@ impl Analysis {
             kept -= connection.kept();
             connection.forget_kept(&mut self.gathered.finished);
             self.sums.evicted += 1;
-            if kept <= MOST_KEPT * most / 2 {
+            if kept <= MOST_KEPT * most / 4 * 3 {
                 break;
             }
         }
@@ -232,12 +236,16 @@ impl Analysis {
         self.table.all().iter().map(|one| one.kept()).sum()
     }
 
-    /// The capture is at its end: what is open is told as it is.
-    pub fn finish(&mut self) {
+    /// The capture is at its end: what is open is told as it is, of some connections at a time. False when those were all.
+    pub fn finish(&mut self) -> bool {
         self.recent = None;
-        for connection in self.table.empty() {
-            self.close(connection);
+        for _ in 0..CLOSED_AT_ONCE {
+            match self.table.take() {
+                Some(connection) => self.close(connection),
+                None => return false,
+            }
         }
+        true
     }
 }
 

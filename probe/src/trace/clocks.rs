@@ -143,7 +143,7 @@ pub struct Compared {
 }
 
 /// Read both captures once.
-pub fn compare<R: Read>([first, second]: &mut [Capture<R>; 2]) -> Compared {
+pub fn compare<R: Read>([mut first, mut second]: [Capture<R>; 2]) -> Compared {
     let mut remembered = Remembered {
         packets: HashMap::new(),
         thinned: 0,
@@ -160,7 +160,7 @@ pub fn compare<R: Read>([first, second]: &mut [Capture<R>; 2]) -> Compared {
         first: capture.facts.first.unwrap_or_default(),
         last: capture.facts.last,
     };
-    spans[0] = span(first);
+    spans[0] = span(&first);
     let width = (since(spans[0].first, spans[0].last) / WINDOWS as u64).max(1);
     let mut windows: Vec<Window> = (0..=WINDOWS as u64)
         .map(|number| Window {
@@ -193,7 +193,7 @@ pub fn compare<R: Read>([first, second]: &mut [Capture<R>; 2]) -> Compared {
             }
         }
     }
-    spans[1] = span(second);
+    spans[1] = span(&second);
     let clocks = estimate(&windows, packets);
     Compared {
         hosts: clocks.map(|_| hosts.shared(others)),

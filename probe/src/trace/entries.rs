@@ -61,7 +61,7 @@ fn as_json(document: &Document) -> String {
 pub fn both(first: &[u8], second: &[u8]) -> Document {
     let names = ["one".to_owned(), "other".to_owned()];
     let open = || [Capture::open(first), Capture::open(second)];
-    let compared = clocks::compare(&mut open());
+    let compared = clocks::compare(open());
     let document = two::side_by_side(&names, open(), compared, Requests::new(None));
     sane(document)
 }

@@ -12,8 +12,8 @@ pub struct Hosts {
     is_full: bool,
 }
 
-/// More pairs are not told apart: whoever speaks to whom then counts as seen.
-const MOST: usize = 1 << 16;
+/// More pairs are not told apart: whoever speaks to whom then counts as seen. So many fill a hash table of 2^16 places.
+const MOST: usize = 7 << 13;
 
 impl Hosts {
     #[inline]

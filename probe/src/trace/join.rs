@@ -12,7 +12,7 @@ use super::fates::Fates;
 use super::finished::Finished;
 use super::key::{End, Ends, Key};
 use super::lane::{self, Alone, Lane};
-use super::pairs::{Joined, Met, Mishaps, Waiting};
+use super::pairs::{Joined, Kept, Met, Mishaps, Waiting};
 use super::tcp::{self, Segment};
 use crate::load::statistics::{Durations, Summary};
 
@@ -75,6 +75,9 @@ pub struct JoinSpreads<T> {
     pub total_ns: T,
 }
 
+/// A request, and what the other end adds to it.
+pub type Told = (Kept, Option<Joined>);
+
 /// A connection between the captures: its two directions, by the end that sends.
 struct Path {
     /// The end that asks.
@@ -90,8 +93,11 @@ pub struct Join {
     clocks: Clocks,
     /// While both captures were running, by the clock of the first.
     common: Span,
-    paths: HashMap<Key, Path>,
-    on_the_way: usize,
+    paths: HashMap<Key, Box<Path>>,
+    /// Memory that is taken by what is on the way of all of them, or was.
+    kept: usize,
+    /// Whether some connections are not followed.
+    passes_over: bool,
     there: (Fates, Durations),
     back: (Fates, Durations),
     /// Packets that were not followed.
@@ -106,9 +112,10 @@ pub struct Join {
     spreads: JoinSpreads<Durations>,
 }
 
-/// Connections that are followed between captures at a time, and packets on their way.
+/// Connections that are followed between captures at a time.
 const MOST_PATHS: usize = 8192;
-const MOST_ON_THE_WAY: usize = 200_000;
+/// What they may keep, all of them together.
+const MOST_KEPT: usize = 6 << 20;
 /// Payload of a full segment when no SYN tells.
 const USUAL_PIECE: u32 = 1448;
 const SILENT: Time = 10_000_000_000;
@@ -130,7 +137,8 @@ impl Join {
             clocks,
             common,
             paths: HashMap::new(),
-            on_the_way: 0,
+            kept: 0,
+            passes_over: false,
             there: Default::default(),
             back: Default::default(),
             refused: 0,
@@ -166,12 +174,15 @@ impl Join {
         }
         let mut segment = dissected.segment;
         segment.time = time;
-        let path = self.paths.entry(dissected.key).or_insert_with(|| Path {
-            client,
-            lanes: Ends::default(),
-            mss: None,
-            last_seen: time,
-            done: Ends::default(),
+        let path = self.paths.entry(dissected.key);
+        let path = path.or_insert_with(|| {
+            Box::new(Path {
+                client,
+                lanes: Ends::default(),
+                mss: None,
+                last_seen: time,
+                done: Ends::default(),
+            })
         });
         path.last_seen = time;
         path.note_end(dissected.from, &segment);
@@ -183,24 +194,27 @@ impl Join {
             true => &mut self.there,
             false => &mut self.back,
         };
-        let before = lane.remembered();
+        let before = lane.size();
         match is_from_client == is_at_client {
             true => lane.leaves(&segment, piece, self.common.leaving(time), delays),
             false => lane.arrives(&segment, self.common.arriving(time), delays),
         }
         fates.add(&std::mem::take(&mut lane.fates));
-        self.on_the_way = (self.on_the_way + lane.remembered()).saturating_sub(before);
+        self.kept = (self.kept + lane.size()).saturating_sub(before);
+        if self.kept > MOST_KEPT {
+            self.make_room();
+        }
     }
 
     /// Whether a packet's connection is followed, or can be from now on.
     ///
     /// Once some are not followed, only those are taken in that are seen to begin: of others, packets were passed over.
     fn has_room(&mut self, key: &Key, now: Time, begins: bool) -> bool {
-        let is_full = |join: &Join, is_known: bool| {
-            join.on_the_way >= MOST_ON_THE_WAY || (!is_known && join.paths.len() >= MOST_PATHS)
-        };
-        let is_known = self.paths.contains_key(key);
-        if is_full(self, is_known) && now.saturating_sub(self.looked) > BETWEEN_LOOKS {
+        if self.paths.contains_key(key) {
+            return true;
+        }
+        let is_full = |join: &Join| join.paths.len() >= MOST_PATHS;
+        if is_full(self) && now.saturating_sub(self.looked) > BETWEEN_LOOKS {
             self.looked = now;
             self.forget(|path| {
                 let silent = match *path.done.get(End::Low) && *path.done.get(End::High) {
@@ -210,10 +224,37 @@ impl Join {
                 now.saturating_sub(path.last_seen) > silent
             });
         }
-        let is_known = self.paths.contains_key(key);
-        let has_room = !is_full(self, is_known) && (is_known || begins || self.refused == 0);
+        let has_room = !is_full(self) && (begins || !self.passes_over);
+        self.passes_over |= !has_room;
         self.refused += u64::from(!has_room);
         has_room
+    }
+
+    /// Bound what is kept for all connections together: of each less, and of those that keep most nothing any more.
+    #[cold]
+    fn make_room(&mut self) {
+        let mut sizes = Vec::with_capacity(self.paths.len());
+        for (key, path) in &mut self.paths {
+            for end in [End::Low, End::High] {
+                path.lanes.of(end).shed();
+            }
+            sizes.push((path.size(), *key));
+        }
+        self.kept = sizes.iter().map(|(size, _)| size).sum();
+        sizes.sort_unstable_by_key(|(size, _)| std::cmp::Reverse(*size));
+        for (size, key) in sizes {
+            if self.kept <= MOST_KEPT / 4 * 3 {
+                break;
+            }
+            self.kept -= size;
+            self.passes_over = true;
+            if let Some(mut path) = self.paths.remove(&key) {
+                self.there.0.add(&path.lanes.of(path.client).give_up());
+                self.back
+                    .0
+                    .add(&path.lanes.of(path.client.other()).give_up());
+            }
+        }
     }
 
     /// Settle and drop connections.
@@ -229,7 +270,7 @@ impl Join {
             let client = path.client;
             for (end, sums) in [(client, &mut self.there), (client.other(), &mut self.back)] {
                 let lane = path.lanes.of(end);
-                self.on_the_way = self.on_the_way.saturating_sub(lane.remembered());
+                self.kept = self.kept.saturating_sub(lane.size());
                 let (fates, delays) = sums;
                 // Timestamps take twelve bytes of a segment, and nearly every stack has them.
                 fates.add(&lane.close(piece(path.mss, 12), unsettled_from, delays));
@@ -238,7 +279,7 @@ impl Join {
     }
 
     /// An exchange that is done at one end: what can be told by it.
-    pub fn told(&mut self, place: Place, finished: Finished) -> Vec<(Finished, Option<Joined>)> {
+    pub fn told(&mut self, place: Place, finished: Finished) -> Vec<Told> {
         let is_client = place == self.clocks.client;
         let [client, server] = &mut self.waiting;
         let (own, other) = if is_client {
@@ -246,9 +287,8 @@ impl Join {
         } else {
             (server, client)
         };
-        match own.meet(other, finished) {
-            Met::Both(pair) => {
-                let (this, other) = *pair;
+        match own.meet(other, Box::new(finished)) {
+            Met::Both(this, other) => {
                 let (client, server) = if is_client {
                     (this, other)
                 } else {
@@ -257,7 +297,11 @@ impl Join {
                 let joined = self.pair(&client, &server);
                 vec![(client, Some(joined))]
             }
-            Met::GivenUp(alone) => self.alone(is_client, alone),
+            Met::GivenUp { own, other } => {
+                let mut told = self.alone(is_client, own);
+                told.extend(self.alone(!is_client, other));
+                told
+            }
         }
     }
 
@@ -283,7 +327,7 @@ impl Join {
     }
 
     /// Requests that one end alone has; those of the client's are told as they are.
-    fn alone(&mut self, is_client: bool, alone: Vec<Finished>) -> Vec<(Finished, Option<Joined>)> {
+    fn alone(&mut self, is_client: bool, alone: Vec<Kept>) -> Vec<Told> {
         let asked = alone
             .iter()
             .filter(|finished| finished.exchange.is_asked())
@@ -297,7 +341,7 @@ impl Join {
     }
 
     /// The end of both captures: the requests that found no other.
-    pub fn finish(&mut self) -> Vec<(Finished, Option<Joined>)> {
+    pub fn finish(&mut self) -> Vec<Told> {
         self.forget(|_| true);
         let [client, server] = &mut self.waiting;
         let (client, server) = (client.take(), server.take());
@@ -355,6 +399,14 @@ impl Span {
 }
 
 impl Path {
+    /// Memory that is taken by what it keeps.
+    fn size(&self) -> usize {
+        [End::Low, End::High]
+            .map(|end| self.lanes.get(end).size())
+            .iter()
+            .sum()
+    }
+
     fn note_end(&mut self, from: End, segment: &Segment) {
         if segment.has(tcp::RST) {
             (*self.done.of(from), *self.done.of(from.other())) = (true, true);
@@ -373,11 +425,16 @@ impl Path {
 
     fn mishaps(&mut self, client: &Finished, server: &Finished) -> Mishaps {
         let piece = piece(self.mss, 12);
-        let (from, to) = client.request_numbers();
-        let request = self.lanes.get(self.client).mishaps(from, to, piece);
-        let (from, to) = server.response_numbers();
-        let response = self.lanes.get(self.client.other()).mishaps(from, to, piece);
-        Mishaps { request, response }
+        let mut told = |end, (from, to)| {
+            let lane = self.lanes.of(end);
+            let mishaps = lane.mishaps(from, to, piece);
+            lane.forget_mishaps(to);
+            mishaps
+        };
+        Mishaps {
+            request: told(self.client, client.request_numbers()),
+            response: told(self.client.other(), server.response_numbers()),
+        }
     }
 }
 

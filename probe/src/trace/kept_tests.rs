@@ -26,7 +26,7 @@ fn kept(talks: impl Iterator<Item = Talk>) -> (usize, usize) {
         told += analysis.gathered.finished.drain(..).count();
         most = most.max(analysis.kept());
     }
-    analysis.finish();
+    while analysis.finish() {}
     (most, told + analysis.gathered.finished.len())
 }
 

@@ -81,17 +81,34 @@ pub struct Lane {
 /// No network holds a packet back for longer.
 const LONGEST_WAY: Time = 2_000_000_000;
 const MOST_ON_THE_WAY: usize = 1 << 13;
-/// What has arrived is remembered for a while, to know it when it arrives again.
-const MOST_HERE: usize = 32;
+/// What has arrived is remembered for a while, to know it when it arrives again. With the next one they fill a power of two.
+const MOST_HERE: usize = 31;
 const MOST_MISHAPS: usize = 256;
+/// Where memory is short, so many of the last packets that arrived are remembered, and of the last mishaps.
+const FEW_HERE: usize = 4;
+const FEW_MISHAPS: usize = 16;
 /// Clocks that were compared differ by less, and so does the time at which a busy kernel stamps a packet.
 pub const PATIENCE: Time = 50_000_000;
 const MOST_WAITING: usize = 1 << 10;
 
 impl Lane {
-    /// Packets that are remembered.
-    pub fn remembered(&self) -> usize {
-        self.sent.len() + self.waiting.len()
+    /// Memory that is taken.
+    pub fn size(&self) -> usize {
+        self.sent.capacity() * size_of::<Sent>()
+            + self.waiting.capacity() * size_of::<Arrived>()
+            + self.mishaps.capacity() * size_of::<(u32, Mishap)>()
+    }
+
+    /// Keep less of what is over: mishaps, and what has arrived.
+    pub fn shed(&mut self) {
+        let surplus = self.mishaps.len().saturating_sub(FEW_MISHAPS);
+        self.mishaps.drain(..surplus);
+        while self.sent.len() > FEW_HERE && self.sent.front().is_some_and(|sent| sent.is_here) {
+            self.sent.pop_front();
+        }
+        self.sent.shrink_to_fit();
+        self.waiting.shrink_to_fit();
+        self.mishaps.shrink_to_fit();
     }
 
     /// A packet leaves. `piece` is the payload of a full segment on the wire.
@@ -123,6 +140,7 @@ impl Lane {
             self.sent.pop_front();
             self.settle(&oldest, piece);
         }
+        give_back(&mut self.sent);
     }
 
     fn is_awaited(&self, mark: &Mark) -> bool {
@@ -159,6 +177,7 @@ impl Lane {
             }
             self.tell(&arrived, is_again, delays);
         }
+        give_back(&mut self.waiting);
     }
 
     /// Find what left of it: whether that is all.
@@ -279,6 +298,25 @@ impl Lane {
         std::mem::take(&mut self.fates)
     }
 
+    /// It is followed no more: what is on its way, or has not left yet, cannot be told.
+    pub fn give_up(&mut self) -> Fates {
+        let mut fates = std::mem::take(&mut self.fates);
+        let left = self.sent.iter().filter(|sent| !sent.is_here);
+        let left = left.filter(|sent| sent.alone == Alone::Telling).count() as u64;
+        let arrived = self.waiting.iter();
+        let arrived = arrived.filter(|one| matches!(one.alone, Alone::Telling | Alone::Unsettled));
+        let arrived = arrived.count() as u64;
+        fates.arrived += arrived;
+        fates.unsettled += left + arrived;
+        fates
+    }
+
+    /// Nobody will ask for mishaps of bytes before this one.
+    pub fn forget_mishaps(&mut self, before: u32) {
+        self.mishaps
+            .retain(|(sequence, _)| !is_before(*sequence, before));
+    }
+
     /// How many segments of these bytes were lost, and how many overtaken, as far as it is known and remembered.
     pub fn mishaps(&self, from: u32, to: u32, piece: u32) -> (u32, u32) {
         let length = to.wrapping_sub(from);
@@ -304,7 +342,18 @@ impl Lane {
     }
 }
 
-/// Orders count up and begin anew.
+/// Room that many took is given back when few are left, whole: of what shrinks where it is, a piece stays that makes the rest
+/// no good for others.
+fn give_back<T>(queue: &mut VecDeque<T>) {
+    const FEW: usize = MOST_HERE + 1;
+    if queue.capacity() > 2 * FEW && queue.len() <= FEW {
+        let mut few = VecDeque::with_capacity(FEW);
+        few.append(queue);
+        *queue = few;
+    }
+}
+
+/// Orders count up and begin anew, as sequence numbers do.
 fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }

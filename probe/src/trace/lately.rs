@@ -28,6 +28,10 @@ impl Lately {
         }
     }
 
+    pub fn room(&self) -> usize {
+        self.entries.len() * ALIKE
+    }
+
     /// The place of the connection and the end that packets come from in which this stands.
     #[inline]
     pub fn find(&self, wire: Wire) -> Option<(usize, End)> {

@@ -26,6 +26,8 @@ mod finished;
 mod foreign;
 mod gathered;
 mod head;
+#[cfg(test)]
+mod heap;
 mod history;
 mod hosts;
 mod ip;
@@ -59,6 +61,8 @@ pub mod entries;
 mod hostile_tests;
 #[cfg(test)]
 mod kept_tests;
+#[cfg(test)]
+mod memory_tests;
 #[cfg(test)]
 mod short_way_tests;
 #[cfg(test)]
@@ -125,9 +129,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             of_one(&names, capture, requests()?)?
         }
         [first, second] => {
-            let mut captures = [open(first)?, open(second)?];
+            let captures = [open(first)?, open(second)?];
             let requests = requests()?;
-            let compared = clocks::compare(&mut captures);
+            let compared = clocks::compare(captures);
             let again = [open(first)?, open(second)?];
             two::side_by_side(&names, again, compared, requests)?
         }
@@ -210,7 +214,9 @@ fn read_by<R: Read>(
             break;
         }
     }
-    analysis.finish();
+    while analysis.finish() {
+        tell(&mut analysis, &mut requests)?;
+    }
     tell(&mut analysis, &mut requests)?;
     requests.flush().context("cannot write requests")?;
     let name = names.first().map_or("", String::as_str);

@@ -68,32 +68,36 @@ impl Joined {
     }
 }
 
+/// A request that is kept, and passed on as it is: many of them are not to be moved about.
+pub type Kept = Box<Finished>;
+
 /// Requests that one end has told and the other has not yet.
 #[derive(Default)]
-pub struct Waiting(HashMap<(Key, u32), Finished>);
+pub struct Waiting(HashMap<(Key, u32), Kept>);
 
-/// A pair comes within a round trip; so many wait at most.
+/// A pair comes within a round trip; so many wait at most, of both ends together.
 const MOST_WAITING: usize = 1 << 13;
 
 impl Waiting {
-    /// The other end's, if it was told; else this one waits. Gives all that waited in vain when there are too many.
-    pub fn meet(&mut self, waiting: &mut Waiting, finished: Finished) -> Met {
+    /// The other end's, if it was told; else this one waits. Of the end that has more of them, all that waited in vain are given
+    /// up when there are too many.
+    pub fn meet(&mut self, waiting: &mut Waiting, finished: Kept) -> Met {
         let key = (finished.key, finished.sequence);
-        match waiting.0.remove(&key) {
-            Some(other) => Met::Both(Box::new((finished, other))),
-            None if self.0.len() >= MOST_WAITING => {
-                let given_up = self.take();
-                self.0.insert(key, finished);
-                Met::GivenUp(given_up)
-            }
-            None => match self.0.insert(key, finished) {
-                Some(before) => Met::GivenUp(vec![before]),
-                None => Met::GivenUp(Vec::new()),
-            },
+        if let Some(other) = waiting.0.remove(&key) {
+            return Met::Both(finished, other);
         }
+        let (mut own, mut other) = (Vec::new(), Vec::new());
+        if self.0.len() + waiting.0.len() >= MOST_WAITING {
+            match self.0.len() < waiting.0.len() {
+                true => other = waiting.take(),
+                false => own = self.take(),
+            }
+        }
+        own.extend(self.0.insert(key, finished));
+        Met::GivenUp { own, other }
     }
 
-    pub fn take(&mut self) -> Vec<Finished> {
+    pub fn take(&mut self) -> Vec<Kept> {
         let mut all: Vec<_> = std::mem::take(&mut self.0).into_values().collect();
         all.sort_by_key(|finished| finished.exchange.request.first);
         all
@@ -103,7 +107,7 @@ impl Waiting {
 /// What comes of a request that one end tells.
 pub enum Met {
     /// This one and the other end's.
-    Both(Box<(Finished, Finished)>),
-    /// Those that waited in vain for long enough.
-    GivenUp(Vec<Finished>),
+    Both(Kept, Kept),
+    /// Those that waited in vain for long enough, of the end that tells and of the other.
+    GivenUp { own: Vec<Kept>, other: Vec<Kept> },
 }

@@ -10,6 +10,8 @@ pub struct Table {
     /// Open addressing: a place plus one, 0 where there is none.
     slots: Vec<u32>,
     lately: Lately,
+    /// Those that are taken out in the end.
+    leaving: std::vec::IntoIter<Connection>,
     seed: u64,
     most: usize,
     hand: usize,
@@ -26,7 +28,8 @@ impl Table {
         Table {
             connections: Vec::new(),
             slots: vec![0; FEWEST_SLOTS],
-            lately: Lately::new(FEWEST_SLOTS * ROOM_LATELY, seed),
+            lately: Lately::new(FEWEST_SLOTS, seed),
+            leaving: Vec::new().into_iter(),
             seed,
             most: most.max(1),
             hand: 0,
@@ -59,6 +62,11 @@ impl Table {
     }
 
     pub fn came_lately(&mut self, wire: Wire, place: usize, from: End) {
+        // Only here, for of two captures nobody asks for it.
+        let room = self.slots.len() * ROOM_LATELY;
+        if self.lately.room() < room {
+            self.lately = Lately::new(room, self.seed);
+        }
         self.lately.note(wire, place, from);
     }
 
@@ -76,7 +84,6 @@ impl Table {
         self.connections.push(connection);
         if (place + 1) * 2 > self.slots.len() {
             self.slots = vec![0; self.slots.len() * 2];
-            self.lately = Lately::new(self.slots.len() * ROOM_LATELY, self.seed);
             for place in 0..self.connections.len() {
                 self.enter(place);
             }
@@ -112,10 +119,13 @@ impl Table {
         &mut self.connections
     }
 
-    /// Take all connections out, in the order of their places.
-    pub fn empty(&mut self) -> Vec<Connection> {
-        self.slots.fill(0);
-        std::mem::take(&mut self.connections)
+    /// Take one connection after the other out, in the order of their places; no more come in.
+    pub fn take(&mut self) -> Option<Connection> {
+        if !self.connections.is_empty() {
+            self.slots.fill(0);
+            self.leaving = std::mem::take(&mut self.connections).into_iter();
+        }
+        self.leaving.next()
     }
 
     fn enter(&mut self, place: usize) {

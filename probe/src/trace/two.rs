@@ -1,9 +1,11 @@
 //! Two captures of the same traffic, from beginning to end.
 
 use std::io::Read;
+use std::rc::Rc;
 
 use anyhow::Context;
 
+use super::PACKETS_AT_ONCE;
 use super::analysis::{Analysis, dissect};
 use super::capture::{Capture, Time};
 use super::clocks::{Clocks, Compared, Place};
@@ -12,7 +14,11 @@ use super::head::Kind;
 use super::hosts::Hosts;
 use super::join::Join;
 use super::requests::Requests;
-use super::{MOST_CONNECTIONS, PACKETS_AT_ONCE};
+
+/// Connections that are followed at a time in each capture: so many in both, and all that the join keeps, take less than 64 MB.
+const MOST_CONNECTIONS: usize = 4096;
+/// Exchanges for which room is kept until they are told.
+const FEW_TOLD: usize = 64;
 
 /// A capture that is being read, beside another.
 struct Reading<R> {
@@ -24,8 +30,8 @@ struct Reading<R> {
 }
 
 impl<R: Read> Reading<R> {
-    fn new(place: Place, capture: Capture<R>, hosts: Option<Hosts>, join: &Join) -> Reading<R> {
-        let mut analysis = Analysis::new(MOST_CONNECTIONS / 2, fastrand::u64(..));
+    fn new(place: Place, capture: Capture<R>, hosts: Option<Rc<Hosts>>, join: &Join) -> Reading<R> {
+        let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));
         analysis.limit_to(hosts);
         let mut reading = Reading {
             place,
@@ -62,6 +68,7 @@ impl<R: Read> Reading<R> {
                     .context("cannot write requests")?;
             }
         }
+        self.analysis.gathered.finished.shrink_to(FEW_TOLD);
         Ok(())
     }
 
@@ -83,6 +90,7 @@ pub fn side_by_side<R: Read>(
         hosts,
     } = compared;
     let is_common = clocks.is_some();
+    let hosts = hosts.map(Rc::new);
     let clocks = clocks.unwrap_or_else(|| Clocks::unrelated(spans));
     let client_place = clocks.client;
     let mut join = Join::new(clocks, spans);
@@ -107,9 +115,14 @@ pub fn side_by_side<R: Read>(
             }
         }
     }
-    for reading in [&mut *first, &mut *second] {
-        reading.analysis.finish();
-        reading.tell(&mut join, &mut requests)?;
+    // Of both by turns, so that few wait for the other end's.
+    let mut are_open = true;
+    while are_open {
+        are_open = false;
+        for reading in [&mut *first, &mut *second] {
+            are_open |= reading.analysis.finish();
+            reading.tell(&mut join, &mut requests)?;
+        }
     }
     for (finished, joined) in join.finish() {
         requests
