@@ -90,6 +90,8 @@ pub struct Exchange {
     pub response: Message,
     /// When the server had acknowledged the whole request.
     pub acked: Option<Time>,
+    /// Up to here the client had heard the server when it asked.
+    pub heard: u64,
     /// Sent before the response to the one before was complete.
     pub is_pipelined: bool,
 }
@@ -142,7 +144,7 @@ impl Exchanges {
 
     /// A request begins.
     #[inline(always)]
-    pub fn ask(&mut self, start: u64, time: Time) {
+    pub fn ask(&mut self, start: u64, heard: u64, time: Time) {
         let is_pipelined = self
             .queue
             .iter()
@@ -150,6 +152,7 @@ impl Exchanges {
         self.pipelines |= is_pipelined;
         let exchange = self.another();
         exchange.is_pipelined = is_pipelined;
+        exchange.heard = heard;
         begin(&mut exchange.request, start, time);
     }
 
@@ -208,6 +211,30 @@ impl Exchanges {
         if let Some(message) = current.filter(|message| !message.is_complete) {
             message.end_at_least(start);
         }
+    }
+
+    /// The capture missed these bytes behind a message whose end only shows by what comes next: whether another one began
+    /// among them, as far as can be told. A client that waits for each response had heard it to its end, and no farther,
+    /// when it asked again. If `asks_unseen`, it did ask again, but the capture missed that too.
+    pub fn miss(&mut self, kind: Kind, (start, next): (u64, u64), asks_unseen: bool) -> bool {
+        let mut asked = self.queue.iter();
+        let waits = kind == Kind::Response && !self.pipelines;
+        let waiting = asked.find(|one| one.is_asked() && one.response.first.is_none());
+        let heard = waiting.filter(|_| waits).map(|asked| asked.heard);
+        let asks_unseen = waits && (asks_unseen || self.missed_request);
+        let Some(current) = self.current(kind) else {
+            return false;
+        };
+        let message = current.message(kind);
+        let end = heard.filter(|end| (start..=next).contains(end));
+        if end != Some(start) {
+            message.last = None;
+        }
+        if let Some(end) = end {
+            message.end = end;
+        }
+        message.is_complete |= end.is_some() || asks_unseen;
+        end.map_or(asks_unseen, |end| end < next)
     }
 
     /// The capture missed what may have been the begin of such a message.

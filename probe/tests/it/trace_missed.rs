@@ -157,3 +157,33 @@ fn an_unfinished_response_has_the_bytes_that_were_seen() {
     assert!(found[0]["response_last"].is_null());
     assert_eq!(document["each_request"]["response_bytes"]["max"], 2800);
 }
+
+#[test]
+fn requests_whose_heads_are_cut_keep_their_times_whatever_the_capture_missed() {
+    let talk = talk();
+    let pcap = Pcap {
+        snap: 96,
+        ..Pcap::default()
+    };
+    for missed in 1..8 {
+        for at in 3..talk.packets.len() - missed {
+            let mut packets = talk.packets.clone();
+            drop(packets.drain(at..at + missed));
+            let (_, found) = trace_requests(&[&pcap.file(&packets)]);
+            for request in &found {
+                let context = format!("{missed} packets missed from {at} on: {request}");
+                let begin = time(request, "request_first");
+                let asked = talk.packets.iter().find(|packet| packet.time == begin);
+                let (first, last) = times(&talk, number(asked.unwrap()).unwrap());
+                for (event, expected) in [("response_first", first), ("response_last", last)] {
+                    let told = &request[event];
+                    // Of what is said to go on, as far as anybody can tell, the end is no end.
+                    let goes_on = flags(request).contains(&"unfinished");
+                    let is_true = told.is_null() || *told == expected;
+                    assert!(is_true || goes_on, "{event}, {context}");
+                }
+                assert!(!flags(request).contains(&"pipelined"), "{context}");
+            }
+        }
+    }
+}

@@ -30,7 +30,7 @@ impl Connection {
                 let (passed, head) = reader.begin(kind, &piece);
                 heads.begun += 1;
                 if ends_another {
-                    self.ended(from, kind, at, Some(time));
+                    self.ended_by_next(from, kind, time);
                 }
                 self.begun(kind, at, time, finished);
                 (passed, head.map(Found::Head))
@@ -68,7 +68,7 @@ impl Connection {
         let ends_another = reader.is_open();
         let head = reader.begin_cut(kind, &piece);
         if ends_another {
-            self.ended(from, kind, at, Some(time));
+            self.ended_by_next(from, kind, time);
         }
         self.begun(kind, at, time, finished);
         let end = at.wrapping_add(piece.length);
@@ -110,7 +110,8 @@ impl Connection {
                 if self.exchanges.are_full() {
                     self.give_up_oldest(finished);
                 }
-                self.exchanges.ask(at, time);
+                let heard = self.ways.get(self.client.other()).stream.acked();
+                self.exchanges.ask(at, heard, time);
             }
             Kind::Response => self.exchanges.answer(at, time),
         }
@@ -173,6 +174,20 @@ impl Connection {
         }
     }
 
+    /// The message ended where it was last seen, for another one begins behind it.
+    #[inline(always)]
+    fn ended_by_next(&mut self, from: End, kind: Kind, time: Time) {
+        let Some(exchange) = self.exchanges.current(kind) else {
+            return;
+        };
+        let message = exchange.message(kind);
+        (message.is_complete, message.is_guessed) = (true, true);
+        if kind == Kind::Request {
+            let acked = self.ways.get(from).stream.acked();
+            self.exchanges.acknowledged(acked, time);
+        }
+    }
+
     pub(super) fn end(&mut self, from: End, segment: &Segment) {
         self.handshake.fin.get_or_insert(segment.time);
         let way = self.ways.of(from);
@@ -193,9 +208,12 @@ impl Connection {
     pub(super) fn complete_by_end(&mut self, from: End) {
         let kind = self.kind(from);
         let way = self.ways.get(from);
-        if way.has_finished && way.reader.is_open() && way.stream.ahead.is_empty() {
+        let is_whole = way.stream.ahead.is_empty() && Some(way.stream.edge()) >= way.ends_at;
+        if way.has_finished && way.reader.is_open() {
             if let Some(exchange) = self.exchanges.current(kind) {
-                exchange.message(kind).is_complete = true;
+                let message = exchange.message(kind);
+                message.is_complete |= is_whole;
+                message.last = message.last.filter(|_| is_whole);
             }
         }
     }

@@ -228,6 +228,12 @@ impl Connection {
             self.ended(from, kind, next, None);
         } else if way.reader.is_lost() {
             self.exchanges.lose(kind, start);
+        } else if way.reader.is_open() {
+            let other = &self.ways.get(from.other()).stream;
+            let asks_unseen = other.acked() > other.edge();
+            if self.exchanges.miss(kind, (start, next), asks_unseen) {
+                self.ways.of(from).reader.lose();
+            }
         }
         let reader = &self.ways.get(from).reader;
         if reader.is_lost() || reader.is_open() {
