@@ -7,7 +7,7 @@ import pytest
 from nearmetal.model import TrialStatus
 from nearmetal.report.write import render
 from nearmetal.run import looks
-from nearmetal.run.events import Event, LookTaken, TrialEnded
+from nearmetal.run.events import BlockEnded, Event, LookTaken, TrialEnded, Withdrawn
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import events as journaled
@@ -68,10 +68,38 @@ async def test_what_has_stopped_does_not_go_on(tmp_path: Path) -> None:
 
 
 async def test_a_treatment_that_is_withdrawn_is_not_waited_for(tmp_path: Path) -> None:
-    broken = SEQUENTIAL.replace("speed = 0.5", 'fault = "create"\nfault_on = [1, 2, 3]')
+    broken = SEQUENTIAL.replace("speed = 0.5", 'label = "s"\nfault = "create"\nfault_on = [1, 2, 3]')
     events, records = await mock_run.run(tmp_path / "run", broken)
+    assert any(isinstance(event, Withdrawn) for event in events)
     assert looked(events) == [(8, 0, True)]
     assert sum(record.status is TrialStatus.OK for record in records) > 0
+
+
+WITHDRAWN_LATE = mock_run.STUDY.replace("blocks = 2", "blocks = { min = 8, max = 16 }").replace(
+    """[factors]
+environment = ["base", "slow"]""",
+    """[environments.bad]
+kind = "mock"
+label = "b"
+noise = 0.3
+fault = "create"
+fault_on = [10, 11, 12]
+[factors]
+environment = ["base", "slow", "bad"]""",
+)
+"""After the first look, before the second; all else is decided at the first."""
+
+
+async def test_what_was_withdrawn_after_a_look_does_not_change_what_it_found(tmp_path: Path) -> None:
+    def interrupt(event: Event) -> None:
+        if isinstance(event, BlockEnded) and event.block == 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await mock_run.run(tmp_path / "run", WITHDRAWN_LATE, interrupt)
+    events, records = await mock_run.resume(tmp_path / "run")
+    assert looked(events) == [(12, 0, True)]
+    assert {record.trial.block for record in records} == set(range(12))
 
 
 async def test_a_look_is_none_where_the_plan_has_none(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ async def run(folder: RunFolder, lab: Lab, listeners: tuple[Callable[[Event], No
     manifest = folder.manifest()
     before = list(records(folder.journal))
     seen = list(before)
-    looked = {event["blocks"] for event in events(folder.journal) if event["event"] == "LookTaken"}
+    # What a look found stands: treatments withdrawn after it were still open then.
+    stops = {event["blocks"]: event["stops"] for event in events(folder.journal) if event["event"] == "LookTaken"}
     progress = Progress.of(before)
     journal = Journal(folder.journal)
     keeper = _FactsKeeper(folder)
@@ -46,10 +47,11 @@ async def run(folder: RunFolder, lab: Lab, listeners: tuple[Callable[[Event], No
         stream.emit(_beginning(folder, manifest.plan.blocks, before))
         for planned in manifest.plan.blocks:
             await _run_block_until_whole(folder, planned, progress, lab, stream)
-            look = look_after(planned.index + 1, manifest, seen, progress.withdrawn)
-            if look and look.blocks not in looked:
+            ran = planned.index + 1
+            if ran not in stops and (look := look_after(ran, manifest, seen, progress.withdrawn)):
+                stops[ran] = look.stops
                 stream.emit(look)
-            if look and look.stops:
+            if stops.get(ran):
                 break
         interrupted = False
     finally:
