@@ -10,6 +10,7 @@ from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.sequential import correlation_of, looks
 from nearmetal.analysis.signed_rank import signed_rank
+from nearmetal.run.looks import look_after
 from nearmetal.store.folder import Manifest
 from tests.analysed import PRIMARIES, codes, manifest, only, wobble
 from tests.analysed import whole_run as made_up
@@ -123,6 +124,18 @@ def test_blocks_after_the_last_look_do_not_count() -> None:
     of = manifest(blocks=SEQUENTIAL)
     ratio: Of = lambda block: 1 + wobble(block, 0.1)  # noqa: E731
     assert conclude(of, ratio, 12, ran=15).pairs == conclude(of, ratio, 12).pairs
+
+
+@pytest.mark.parametrize(("value", "stops"), [(0.0, True), (100.0, False)])
+def test_what_no_more_blocks_could_decide_is_not_waited_for(value: float, stops: bool) -> None:
+    """One value that has no ratio leaves a contrast undecided, however many follow."""
+    of = manifest(blocks=SEQUENTIAL)
+    noisy = made_up(
+        of, lambda block, arm, _: value if (arm, block) == ("docker", 0) else 100 * (1 + wobble(block, 0.1))
+    )
+    look = look_after(8, of, [record for record in noisy if record.trial.block < 8], [])
+    assert look is not None
+    assert (look.decided, look.stops) == (0, stops)
 
 
 def test_before_the_first_look_there_is_an_estimate_and_no_verdict() -> None:

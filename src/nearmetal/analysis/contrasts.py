@@ -184,6 +184,10 @@ _PROBLEMS = {
 }
 
 
+NEVER_DECIDED = frozenset(_PROBLEMS)
+"""Reasons that more blocks do not cure."""
+
+
 def _problem(values: Sequence[tuple[Value, Value]]) -> str | None:
     problems: set[str] = set()
     for value in (value for pair in values for value in pair):

@@ -98,7 +98,7 @@ class LookTaken(Event):
     blocks: int
     decided: int
     undecided: int
-    """Those left out that can no more be measured."""
+    """Those left out that no more blocks could decide."""
     stops: bool
     """Nothing is left to decide."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from nearmetal import factors as words
-from nearmetal.analysis.contrasts import matched_contrasts
+from nearmetal.analysis.contrasts import NEVER_DECIDED, matched_contrasts
 from nearmetal.analysis.responses import arms_of_study
 from nearmetal.analysis.results import Verdict
 from nearmetal.model import Assignment, TrialRecord
@@ -27,6 +27,7 @@ def look_after(
         contrast
         for contrast in primary
         if contrast.verdict is Verdict.UNDECIDED
+        and contrast.reason not in NEVER_DECIDED
         and not gone & {words.key(contrast.treatment), words.key(contrast.reference)}
     ]
     return LookTaken(
