@@ -119,7 +119,7 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     missing = asyncio.run(session.what_is_missing(study))
     plan = planning.make(study, [treatment for treatment, _ in missing] if available else ())
     seconds = estimate(study, plan)
-    needed = planning.enough_blocks(len(plan.contrasts), study.design.alpha)
+    needed = planning.enough_blocks(len(plan.contrasts), study.design.alpha, bool(plan.looks))
     refused = bool(missing) and not (available and plan.treatments)
     status = ExitCode.HOST_CANNOT if refused else ExitCode.DONE
     if as_json:
@@ -173,12 +173,10 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
 def _when_decided(plan: Plan, needed: int) -> str:
     """At what level, and after how many blocks."""
     at = f"each at level {plan.level:.4g}; "
-    if not plan.looks:
-        enough = len(plan.blocks) >= needed
+    enough = len(plan.blocks) >= needed
+    if not enough or not plan.looks:
         few = "" if enough else f", and with {len(plan.blocks)} every verdict is undecided"
         return f"{at}that takes at least {figures.count(needed, 'block')}{few}"
-    if plan.looks[-1].boundary is None:
-        return f"{at}too few blocks: every verdict is undecided"
     after = figures.listing(str(look.blocks) for look in plan.looks)
     return f"{at}looked at after {after} blocks, until all are decided"
 

@@ -101,6 +101,10 @@ def contrasts_of(study: Study, treatments: Sequence[Assignment]) -> Iterable[Con
                     yield ContrastPlan(workload=workload.name, treatment=treatment, reference=other)
 
 
-def enough_blocks(contrasts: int, alpha: float) -> int:
+def enough_blocks(contrasts: int, alpha: float, sequential: bool = False) -> int:
     """The fewest blocks with which any of m contrasts can be decided: n >= 1 + log2(m / alpha)."""
+    if sequential:
+        from nearmetal.analysis.sequential import SPENT  # loads scipy, as above
+
+        alpha *= SPENT
     return math.ceil(1 + math.log2(max(1, contrasts) / alpha))

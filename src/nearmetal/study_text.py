@@ -189,6 +189,9 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: StudyText) 
         return where.wrong(path, "the study has no list of workloads", "begin each with [[workloads]], name and kind")
     if path[-1] == "name" and first["type"] in ("string_pattern_mismatch", "string_too_long"):
         return where.wrong(path, f"`{name}` cannot be {shown(first['input'])}", as_name(first["input"], "my-study"))
+    if path == ("design", "blocks") and first["type"] not in _BOUNDS:
+        what = f"`{name}` cannot be {shown(first['input'])}"
+        return where.wrong(path, what, f"it must be a whole number, or as in {_example((*path, 'max'))}")
     if first["type"] == "string_type" and isinstance(first["input"], int | float):
         return where.wrong(path, f"`{name}` cannot be {shown(first['input'])}", _as_text(path, first["input"], where))
     return where.wrong(path, *told(f"`{name}`", first))

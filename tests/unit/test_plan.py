@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearmetal import factors, plan
+from nearmetal.analysis.sequential import looks
 from nearmetal.errors import BadInput
 from nearmetal.model import BlockPlan, Plan, Study
 from nearmetal.run.estimate import estimate
@@ -206,6 +207,13 @@ def test_one_at_a_time_compares_each_with_the_reference() -> None:
     found = made(GOOD, "design.crossing=one-at-a-time")
     assert ("environment=base workers=4", "environment=base workers=1") in compared(found)
     assert len(found.treatments) == 4
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.05 / 2, 1 / 32, 1 / 33, 0.031, 0.032, 0.033, 0.0001])
+def test_a_sequential_verdict_takes_as_many_blocks_as_its_last_look(alpha: float) -> None:
+    enough = plan.enough_blocks(1, alpha, sequential=True)
+    assert looks(1, enough, alpha)[-1].boundary is not None
+    assert looks(1, enough - 1, alpha)[-1].boundary is None
 
 
 @pytest.mark.parametrize(("contrasts", "blocks"), [(0, 6), (1, 6), (2, 7), (4, 8), (18, 10)])

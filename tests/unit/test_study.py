@@ -29,6 +29,8 @@ BAD: list[tuple[str, str, str, str]] = [
     ("blocks = 6", "blocks = { min = 8, mox = 16 }", "blocks", "did you mean `max`"),
     ("blocks = 6", "blocks = { min = 8 }", "blocks", "`design.blocks.max` is missing"),
     ("blocks = 6", "blocks = { min = 8, max = 7 }", "blocks", "min = 8 is more than max = 7"),
+    ("blocks = 6", 'blocks = "8"', "blocks", "a whole number, or as in blocks = { min = 8, max = 40 }"),
+    ("blocks = 6", "blocks = [8, 40]", "blocks", "a whole number, or as in blocks = { min = 8, max = 40 }"),
     ("blocks = 6", "blocks = { min = 0, max = 7 }", "blocks", "`design.blocks.min` cannot be 0"),
     ("blocks = 6", "blocks = 0", "blocks = 0", "it must be at least 1"),
     ("blocks = 6", "blocks = -1", "blocks = -1", "it must be at least 1"),

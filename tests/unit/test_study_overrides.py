@@ -34,6 +34,8 @@ def test_a_mistake_on_the_command_line_is_not_blamed_on_the_file() -> None:
     error = refused(GOOD, overrides=["machine.vcps=1"])
     assert error.where == "s.toml, --set machine.vcps=1"
     assert "did you mean `vcpus`" in error.remedy
+    sequential = GOOD.replace("blocks = 6", "blocks = { min = 6, max = 12 }")
+    assert refused(sequential, overrides=["design.blocks.min=30"]).where == "s.toml, --set design.blocks.min=30"
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ from nearmetal.model import Look
 Floats = NDArray[np.float64]
 
 USUAL = (8, 12, 16, 24, 32, 40)
-_SPENT = 0.95
-"""Of the level; the rest is held back for what the normal approximation leaves out."""
+SPENT = 0.95
+"""Of the level, by the last look; the rest is held back for what the normal approximation leaves out."""
 _NODES = 160
 """Of Gauss and Legendre between a look's boundaries: enough for twelve digits."""
 
@@ -40,7 +40,7 @@ def looks(first: int, last: int, level: float) -> tuple[Look, ...]:
     path = _Path()
     for blocks in _schedule(first, last):
         two_sided = two_sided_distinct(blocks)
-        most = _SPENT * level * blocks / last
+        most = SPENT * level * blocks / last
         # The rank sum of one sign: the smaller it is, the more extreme.
         allowed = bisect_right(range(len(two_sided)), most, key=lambda t: path.spent_with(blocks, float(two_sided[t])))
         if allowed:

@@ -22,12 +22,16 @@ def check_reference(study: Study, where: StudyText) -> None:
             raise where.wrong(("reference", name), what, f"levels: {listed(study.factors[name].levels)}")
 
 
+_BLOCKS = ("design", "blocks")
+
+
 def check_size(study: Study, where: StudyText) -> None:
     blocks = study.design.blocks
     if not isinstance(blocks, int):
         if blocks.min > blocks.max:
             what = f"min = {blocks.min} is more than max = {blocks.max}"
-            raise where.wrong(("design", "blocks"), what, "swap the two")
+            path = next((path for end in ("min", "max") if (path := (*_BLOCKS, end)) in where.overrides), _BLOCKS)
+            raise where.wrong(path, what, "swap the two, or change one")
         blocks = blocks.max
     each = blocks * study.design.repeats * len(study.workloads)
     most = MOST_TRIALS // each
