@@ -102,6 +102,16 @@ async def test_what_was_withdrawn_after_a_look_does_not_change_what_it_found(tmp
     assert {record.trial.block for record in records} == set(range(12))
 
 
+async def test_the_report_says_when_no_look_could_decide_anything(tmp_path: Path) -> None:
+    events, _ = await mock_run.run(
+        tmp_path / "run", SEQUENTIAL.replace("{ min = 6, max = 12 }", "{ min = 1, max = 2 }")
+    )
+    assert looked(events) == [(2, 1, False)]
+    text = render(RunFolder(tmp_path / "run"), "md")
+    assert isinstance(text, str)
+    assert "one at the end, and with at most 2 blocks it cannot decide anything" in text
+
+
 async def test_a_look_is_none_where_the_plan_has_none(tmp_path: Path) -> None:
     _, records = await mock_run.run(tmp_path / "run", SEQUENTIAL)
     assert looks.look_after(7, RunFolder(tmp_path / "run").manifest(), records, []) is None
@@ -112,7 +122,8 @@ async def test_the_report_says_when_it_looked_and_what_a_look_had_to_see(tmp_pat
     text = render(RunFolder(tmp_path / "run"), "md")
     assert isinstance(text, str)
     assert "8 blocks (look 1)" in text
-    assert r"8 (\|W+ − W−\| ≥ 32) and 12 (\|W+ − W−\| ≥ 54)" in text
+    assert r"8 (\|W+ − W−\| ≥ 32, p ≤ 0.023) and 12 (\|W+ − W−\| ≥ 54, p ≤ 0.034)" in text
+    assert "their p and intervals only describe" in text
     assert "planned blocks have both sides" not in text and "planned blocks were begun" not in text
     page = render(RunFolder(tmp_path / "run"), "html")
     assert "8 of at most 12 blocks" in page

@@ -30,8 +30,8 @@ def check_size(study: Study, where: StudyText) -> None:
     if not isinstance(blocks, int):
         if blocks.min > blocks.max:
             what = f"min = {blocks.min} is more than max = {blocks.max}"
-            path = next((path for end in ("min", "max") if (path := (*_BLOCKS, end)) in where.overrides), _BLOCKS)
-            raise where.wrong(path, what, "swap the two, or change one")
+            set_alone = (end for end in ("min", "max") if (*_BLOCKS, end) in where.overrides)
+            raise where.wrong((*_BLOCKS, *islice(set_alone, 1)), what, "swap the two, or change one")
         blocks = blocks.max
     each = blocks * study.design.repeats * len(study.workloads)
     most = MOST_TRIALS // each

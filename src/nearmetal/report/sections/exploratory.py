@@ -10,6 +10,11 @@ _LEAD = (
     "them as hints for the next study, not as findings."
 )
 
+_AFTER_LOOKS = (
+    " The study did not stop for their sake, but may have stopped because of something that goes with them: their p "
+    "and intervals only describe."
+)
+
 _DRAWN = 40
 """More contrasts than this are told by the table alone."""
 
@@ -34,7 +39,8 @@ class Exploratory:
             description = "Ratios of the exploratory responses to the reference; the table has the same figures."
             blocks.append(Chart(self.name, caption, description, (ratio_panel("ratios", "", ratios, report),)))
         blocks.append(contrast_table(self.name, "All exploratory comparisons", contrasts, report, folded=bool(blocks)))
-        return Section(self.name, self.title, _LEAD, tuple(blocks))
+        lead = _LEAD + (_AFTER_LOOKS if report.manifest.plan.looks else "")
+        return Section(self.name, self.title, lead, tuple(blocks))
 
 
 def _in_order(report: ReportInput) -> list[tuple[str, str]]:

@@ -36,6 +36,7 @@ class Method:
         lead = (
             "Every treatment ran every workload once in each block, in random order. Within a block, treatment and "
             "reference are compared; what all blocks say together is the verdict."
+            + (" All, that is, up to the look that decides it." if manifest.plan.looks else "")
         )
         blocks: list[Block] = [Terms(_design(report))]
         if _fact(manifest.host, "virtualization", "hypervisor_flag") is True:
@@ -97,11 +98,15 @@ def _looks(report: ReportInput) -> Iterable[str]:
     if not looks:
         return
     known = [look for look in looks if look.boundary is not None]
-    after = figures.listing(f"{look.blocks} (|W+ − W−| ≥ {look.boundary})" for look in known)
+    if not known:
+        yield f"one at the end, and with at most {looks[-1].blocks} blocks it cannot decide anything."
+        return
+    after = figures.listing(f"{look.blocks} (|W+ − W−| ≥ {look.boundary}, p ≤ {look.level:.2g})" for look in known)
     yield (
         f"fixed before the run, after these numbers of planned blocks: {after}. The study ends when every primary "
         "comparison is decided; one that is decided keeps what it said then. Boundaries spend the level evenly over "
-        "the blocks, and intervals hold at all looks together, so that to stop early does not pay. Comparisons that "
+        "the blocks, and intervals hold at all looks together, so that to stop early does not pay; p is of its look "
+        "alone, and held against that look's own bound. Comparisons that "
         "were not fixed beforehand use all blocks, and as the study did not stop for them, they only describe."
     )
 
