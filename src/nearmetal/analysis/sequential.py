@@ -7,8 +7,8 @@ that level each, all looks together are wrong no more often than the study's lev
 cover the truth together (repeated intervals: C. Jennison and B. W. Turnbull, Group Sequential Methods, 2000, ch. 9).
 
 How looks depend on each other is taken to be normal, with the signed-rank statistic's own correlation; each look's own
-distribution is exact. Such tails come out a little short, so that a twentieth of the level is held back:
-`validation/stopping.py` holds the whole against simulation.
+distribution is exact. The correlation is that of blocks which are all equally noisy. Such tails come out a little
+short, so that a twentieth of the level is held back: `validation/stopping.py` holds the whole against simulation.
 """
 
 import math
