@@ -124,6 +124,7 @@ async def test_the_report_says_when_it_looked_and_what_a_look_had_to_see(tmp_pat
     assert "8 blocks (look 1)" in text
     assert r"8 (\|W+ − W−\| ≥ 32, p ≤ 0.023) and 12 (\|W+ − W−\| ≥ 54, p ≤ 0.034)" in text
     assert "their p and intervals only describe" in text
+    assert "a verdict rests on those before the look" in text
     assert "planned blocks have both sides" not in text and "planned blocks were begun" not in text
     page = render(RunFolder(tmp_path / "run"), "html")
     assert "8 of at most 12 blocks" in page
