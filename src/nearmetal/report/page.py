@@ -29,21 +29,13 @@ def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tup
     template = environment.get_template("report.html.j2")
     return template.render(
         manifest=report.manifest,
-        blocks=_blocks(report),
+        blocks=report.blocks,
         trials=report.analysis.trials,
         sections=sections,
         legend=report.colours,
         drawings={key: Markup(picture.svg) for key, picture in pictures.items()},  # ours, and escaped when drawn
         style=Markup(style()),
     )
-
-
-def _blocks(report: ReportInput) -> str:
-    """Those that are planned; of a sequential run, how many of the most it took."""
-    planned = figures.count(len(report.manifest.plan.blocks), "block")
-    if not report.manifest.plan.looks:
-        return planned
-    return f"{len({record.trial.block for record in report.records})} of at most {planned}"
 
 
 def _harmless(value: object) -> object:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from nearmetal import plugins
 from nearmetal.analysis.results import Analysis
 from nearmetal.model import Assignment, TrialRecord
-from nearmetal.report import palette
+from nearmetal.report import figures, palette
 from nearmetal.report.blocks import Section
 from nearmetal.report.words import Labels
 from nearmetal.store.folder import Manifest, RunFolder
@@ -33,6 +33,13 @@ class ReportInput:
     @cached_property
     def labels(self) -> Labels:
         return Labels.of(self.manifest.plan.treatments)
+
+    @property
+    def blocks(self) -> str:
+        """Those that are planned; of a sequential run, how many of the most it took."""
+        plan = self.manifest.plan
+        planned = figures.count(len(plan.blocks), "block")
+        return f"{len({record.trial.block for record in self.records})} of at most {planned}" if plan.looks else planned
 
     @cached_property
     def colours(self) -> dict[str, str]:

@@ -59,10 +59,9 @@ def _design(report: ReportInput) -> tuple[tuple[str, str], ...]:
     manifest = report.manifest
     design, plan = manifest.study.design, manifest.plan
     contrasts = len(plan.contrasts)
-    blocks = f"at most {len(plan.blocks)}" if plan.looks else str(len(plan.blocks))
     return (
         ("Run", f"{words.plain(manifest.run)}, made {words.plain(manifest.created)}"),
-        ("Blocks", f"{blocks}. The unit of statistics is the boot: {_PROVISIONS[design.provision]}."),
+        ("Blocks", f"{report.blocks}. The unit of statistics is the boot: {_PROVISIONS[design.provision]}."),
         *(("Looks", text) for text in _looks(report)),
         (
             "Order",

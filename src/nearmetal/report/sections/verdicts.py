@@ -220,14 +220,14 @@ def contrast_table(
         Column("unit", where="data"),
         Column("low", numeric=True, where="data"),
         Column("high", numeric=True, where="data"),
-        Column("naive_low", numeric=True, where="data"),
-        Column("naive_high", numeric=True, where="data"),
         Column("level", numeric=True, where="data"),
         Column("p", numeric=True),
         Column("blocks", numeric=True),
-        Column("look", numeric=True, where="data"),
         Column("verdict"),
         Column("reason", where="data"),
+        Column("look", numeric=True, where="data"),
+        Column("naive_low", numeric=True, where="data"),
+        Column("naive_high", numeric=True, where="data"),
     )
     return Table(name, caption, columns, tuple(_row(contrast, report) for contrast in contrasts), folded)
 
@@ -248,14 +248,14 @@ def _row(contrast: Contrast, report: ReportInput) -> tuple[Value, ...]:
         contrast.unit,
         low,
         high,
-        naive_low,
-        naive_high,
         contrast.level,
         None if contrast.p is None else Quantity(contrast.p, "p"),
         contrast.blocks,
-        contrast.look,
         words.verdict(contrast),
         contrast.reason,
+        contrast.look,
+        naive_low,
+        naive_high,
     )
 
 
