@@ -105,8 +105,8 @@ def _looks(report: ReportInput) -> Iterable[str]:
         f"fixed before the run, after these numbers of planned blocks: {after}. The study ends when every primary "
         "comparison is decided; one that is decided keeps what it said then. Boundaries spend the level evenly over "
         "the blocks, and intervals hold at all looks together, so that to stop early does not pay; p is of its look "
-        "alone, and held against that look's own bound. Comparisons that "
-        "were not fixed beforehand use all blocks, and as the study did not stop for them, they only describe."
+        "alone, and held against that look's own bound. Comparisons that were not fixed beforehand, and intervals of "
+        "one treatment by itself, use all blocks and know of no looks: they only describe."
     )
 
 
