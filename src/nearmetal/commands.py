@@ -261,7 +261,7 @@ def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> in
         print_json(summary(analysis, str(folder.path), told.manifest.study.name))
     else:
         _print_verdicts(told)
-        console.print(counts_line(analysis).append(took))
+        console.print(counts_line(analysis.trials).append(took))
     # Last: a disk that is full takes the report, not the verdicts.
     page = write(folder)
     if not as_json:
@@ -334,7 +334,7 @@ def show(path: Path, as_json: bool) -> None:
         return
     console = console_for(False)
     console.print(f"{told.manifest.study.name} of {told.manifest.created}: ", end="")
-    console.print(counts_line(told.analysis))
+    console.print(counts_line(told.analysis.trials))
     _print_verdicts(told)
 
 

@@ -1,5 +1,6 @@
 """`nearmetal compare`: two runs of a study, what changed from one to the other, and what else was not the same."""
 
+import datetime
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,13 +9,14 @@ from rich.padding import Padding
 from rich.text import Text
 
 from nearmetal.analysis.apart import AFTER, BEFORE
+from nearmetal.analysis.responses import count
 from nearmetal.analysis.results import FairnessRow
-from nearmetal.analysis.two_runs import Change, Compared, Ran
+from nearmetal.analysis.two_runs import NOTHING_BEFORE, Change, Compared, Ran
 from nearmetal.analysis.two_runs import compare as compared
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures, words
-from nearmetal.report.terminal import SIGNS, STYLES
+from nearmetal.report.terminal import SIGNS, STYLES, counts_line
 from nearmetal.report.words import Labels
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
@@ -26,7 +28,7 @@ _LONGEST = 60
 
 
 def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json: bool) -> int:
-    """GATE_NOT_MET where a gate is asked for and something is surely worse, by more than the margin."""
+    """GATE_NOT_MET where a gate is asked for and something is surely worse, by more than the margin, or gone."""
     if before.resolve() == after.resolve():
         raise BadInput("both are the same run", str(after), "name two runs; `nearmetal ls` lists them")
     folders = [RunFolder.open(before), RunFolder.open(after)]
@@ -38,27 +40,52 @@ def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json
             f"{before} and {after}",
             "name two runs that share a treatment, a workload of the same name and its primary response",
         )
+    if all(change.reason == NOTHING_BEFORE for change in found.changes):
+        raise BadInput(
+            "no good trial of what both runs were to measure",
+            str(before),
+            "`nearmetal show` says what became of its trials",
+        )
+    is_missed = bool(found.worse or found.gone)
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
         _print(found, ran, console_for(False))
         if gate:
-            console_for(False).print(_of_gate(found), style="bold red" if found.worse else "bold green")
-    return ExitCode.GATE_NOT_MET if gate and found.worse else ExitCode.DONE
+            console_for(False).print(_of_gate(found), style="bold red" if is_missed else "bold green")
+    return ExitCode.GATE_NOT_MET if gate and is_missed else ExitCode.DONE
 
 
 def _of_gate(found: Compared) -> str:
-    asked = "reference" if any(change.of == "contrast" for change in found.changes) else "self alone, before"
-    if not found.worse:
-        return f"gate met: nothing is surely worse against its {asked}, by more than the margin"
-    number = figures.count(found.worse, "comparison")
-    return f"gate not met: {number} surely worse against its {asked}, by more than the margin"
+    of, name = ("contrast", "comparison") if any(map(_is_of_costs, found.changes)) else ("treatment", "treatment")
+    missed = []
+    if found.worse:
+        missed.append(f"{figures.count(found.worse, name)} surely worse than before, by more than the margin")
+    if found.gone:
+        missed.append(f"{figures.count(found.gone, name)} without a good trial after")
+    if missed:
+        return f"gate not met: {'; '.join(missed)}"
+    unknown = sum(change.of == of and not _has_estimate(change) for change in found.changes)
+    rest = f"; of {figures.count(unknown, name)} nothing can be said" if unknown else ""
+    return f"gate met: no {name} is surely worse than before, by more than the margin{rest}"
+
+
+def _is_of_costs(change: Change) -> bool:
+    return change.of == "contrast"
+
+
+def _has_estimate(change: Change) -> bool:
+    return change.ratio is not None or change.difference is not None
 
 
 def _print(found: Compared, ran: Sequence[Ran], console: Console) -> None:
     for when, run, name in zip((BEFORE, AFTER), ran, (found.before, found.after), strict=True):
         manifest = run.manifest
-        console.print(f"{when}: {name}, {words.plain(manifest.study.name)} of {manifest.created}", soft_wrap=True)
+        line = Text(f"{when}: {words.plain(name)}, {words.plain(manifest.study.name)} of {manifest.created}: ")
+        console.print(line.append_text(counts_line(count(run.records))), soft_wrap=True)
+    began = [datetime.datetime.fromisoformat(run.manifest.created) for run in ran]
+    if began[1] < began[0]:
+        console.print("! the run named second is the older of the two", style="yellow")
     _print_apart(found.apart, console)
     labels = Labels.of([side for change in found.changes for side in (change.treatment, change.reference)])
     has_several = len({change.workload for change in found.changes}) > 1
@@ -107,19 +134,29 @@ def _print_change(change: Change, what: str, console: Console) -> None:
 
 
 def _said(change: Change) -> str:
-    if change.ratio is None and change.difference is None:
+    if not _has_estimate(change):
         return f"cannot be compared; {words.reason(change)}"
-    became = " what it was" if change.scale == "ratio" and change.of == "treatment" else ""
-    reason = f"; {words.reason(change)}" if change.reason else ""
-    estimate = words.estimate(change)
-    number, bracket, interval = estimate.partition(" (")
-    return f"{number}{became}{bracket}{interval}{reason}"
+    number, bracket, interval = words.estimate(change).partition(" (")
+    became = f"{number} what it was" if change.scale == "ratio" else f"changed by {number}"
+    return f"{became}{bracket}{interval}{_why_undecided(change)}"
+
+
+def _why_undecided(change: Change) -> str:
+    if change.reason == "no-margin" and not _is_of_costs(change):
+        return "; it was 0, so a margin in percent means nothing"
+    return f"; {words.reason(change)}" if change.reason else ""
 
 
 def _small_print(changes: Sequence[Change]) -> str:
-    sizes = sorted({(change.blocks_before, change.blocks) for change in changes})
-    before, after = sizes[0]
-    blocks = f"{before} and {after} blocks" if len(sizes) == 1 else "blocks differ between comparisons"
+    having = [change for change in changes if _has_estimate(change)]
+    if not having:
+        return "nothing can be compared"
+    before, after = (_range(sizes) for sizes in zip(*((one.blocks_before, one.blocks) for one in having), strict=True))
+    blocks = f"{before} and {after} blocks"
     if all(change.interval is None for change in changes):
         return blocks
     return f"{blocks}; in brackets the {figures.percent(1 - changes[0].level)} interval"
+
+
+def _range(sizes: Sequence[int]) -> str:
+    return str(min(sizes)) if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"

@@ -181,12 +181,72 @@ def test_a_gate_is_for_what_is_surely_worse(runs: tuple[Path, Path], capsys: pyt
     text = told(capsys)
     assert "nothing else is known to differ between the two" in text
     assert "▼ different, worse slow: throughput 0.9" in text
-    assert "▼ different, worse slow vs base: throughput 0.9" in text
+    assert "▼ different, worse slow vs base: throughput 0.90 × what it was (0.8" in text
     assert commands_compare.compare(before, after, None, gate=True, as_json=False) == 5
-    assert "gate not met: 1 comparison surely worse against its reference" in told(capsys)
+    assert "gate not met: 1 comparison surely worse than before, by more than the margin" in told(capsys)
     assert commands_compare.compare(before, after, 0.2, gate=True, as_json=False) == 0
     assert commands_compare.compare(after, before, None, gate=True, as_json=False) == 0
-    assert "gate met" in told(capsys)
+    text = told(capsys)
+    assert "gate met: no comparison is surely worse than before, by more than the margin" in text
+    assert "! the run named second is the older of the two" not in text
+
+
+def change_records(run: Path, change: Callable[[dict[str, Any]], object], environment: str = "slow") -> None:
+    lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line["schema"] == "record.v1" and line["trial"]["treatment"]["environment"] == environment:
+            change(line)
+    (run / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_what_has_no_good_trial_any_more_fails_a_gate(
+    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = runs
+    change_records(after, lambda line: line.update(status="failed", reason="it broke", responses={}))
+    assert commands_compare.compare(before, after, None, gate=True, as_json=False) == 5
+    text = told(capsys)
+    assert "16 trials ok after: " in text and "8 trials ok, 8 failed" in text
+    assert "slow vs base: throughput cannot be compared; the run after has no good trial of it" in text
+    assert "8 and 8 blocks; in brackets" in text
+    assert "gate not met: 1 comparison without a good trial after" in text
+    assert commands_compare.compare(after, before, None, gate=True, as_json=False) == 0
+    text = told(capsys)
+    assert "slow vs base: throughput cannot be compared; the run before has no good trial of it" in text
+    assert "by more than the margin; of 1 comparison nothing can be said" in text
+
+
+def test_what_has_no_ratio_is_no_reason_for_a_gate_to_be_silent(
+    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = runs
+    change_records(after, lambda line: line["responses"]["throughput"].update(value=0.0))
+    assert commands_compare.compare(before, after, None, gate=True, as_json=False) == 0
+    assert "of 1 comparison nothing can be said" in told(capsys)
+
+
+def test_names_do_not_steer_a_terminal_and_an_older_run_is_told(
+    runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = runs
+    hostile = after.rename(tmp_path / "after\x1b[31m\u202e[red]")
+    manifest = json.loads((hostile / "manifest.json").read_text())
+    (hostile / "manifest.json").write_text(json.dumps({**manifest, "created": "2020-01-01T00:00:00+00:00"}))
+    assert commands_compare.compare(before, hostile, None, gate=False, as_json=False) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "\u202e" not in out and "[red]" in out
+    assert "! the run named second is the older of the two" in out
+
+
+def test_differences_are_told_as_changes(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    as_difference = {"value": 0.0, "unit": "", "scale": "difference"}
+    for run in runs:
+        for environment in ("base", "slow"):
+            change_records(run, lambda line: line["responses"]["throughput"].update(as_difference), environment)
+    assert commands_compare.compare(*runs, None, gate=False, as_json=False) == 0
+    text = told(capsys)
+    assert "slow: throughput changed by 0 (0 to 0); it was 0, so a margin in percent means nothing" in text
+    assert "slow vs base: throughput changed by 0 (0 to 0); the reference is 0, so a margin" in text
 
 
 def test_a_host_that_is_slower_as_a_whole_does_not_fail_a_gate(
@@ -222,6 +282,7 @@ def test_runs_that_cannot_be_compared_are_refused(runs: tuple[Path, Path], tmp_p
     with pytest.raises(BadInput, match="not a run's folder"):
         commands_compare.compare(before, tmp_path, None, gate=False, as_json=False)
     (after / "journal.jsonl").write_text("")
-    with pytest.raises(BadInput, match="nothing in common"):
-        commands_compare.compare(before, after, None, gate=False, as_json=False)
-    assert RunFolder.open(after).manifest().study.name == "golden"
+    assert commands_compare.compare(before, after, None, gate=True, as_json=False) == 5
+    with pytest.raises(BadInput, match="no good trial of what both runs were to measure") as refused:
+        commands_compare.compare(after, before, None, gate=True, as_json=False)
+    assert (refused.value.where, RunFolder.open(after).manifest().study.name) == (str(after), "golden")

@@ -223,7 +223,7 @@ def printed(analysis: Analysis, width: int) -> str:
     console = Console(width=width, color_system=None, force_terminal=False)
     with console.capture() as capture:
         console.print(terminal.verdict_table(analysis, width))
-        console.print(terminal.counts_line(analysis))
+        console.print(terminal.counts_line(analysis.trials))
     return capture.get()
 
 

@@ -22,6 +22,9 @@ from nearmetal.store.folder import Manifest
 
 Floats = np.typing.NDArray[np.float64]
 
+NOTHING_BEFORE, NOTHING_AFTER = "nothing-before", "nothing-after"
+"""Reasons: both runs were to measure it, and one of them has no good trial of it."""
+
 
 @dataclass(frozen=True)
 class Ran:
@@ -60,10 +63,12 @@ class Compared(Frozen):
     worse: int
     """What a gate asks for: how many stand surely worse to their reference than they did, by more than the margin.
     Where the runs share no reference, how many treatments are worse by themselves."""
+    gone: int
+    """Of those that a gate asks for, how many the run before had measured and the run after has not."""
 
 
 def compare(before: Ran, after: Ran, names: tuple[str, str], margin: float | None = None) -> Compared:
-    """Every primary response that both runs have, each at the same share of the later study's alpha.
+    """Every primary response that both runs were to measure, each at the same share of the later study's alpha.
 
     Equivalent is what lies within `margin`, a share; None for the later study's own.
     """
@@ -79,6 +84,7 @@ def compare(before: Ran, after: Ran, names: tuple[str, str], margin: float | Non
         apart=tuple(apart(before.manifest, after.manifest)),
         changes=changes,
         worse=sum(is_worse(change) for change in asked),
+        gone=sum(change.reason == NOTHING_AFTER for change in asked),
     )
 
 
@@ -104,6 +110,7 @@ class _Samples:
 
 def _found(before: Ran, after: Ran) -> Iterator[_Samples]:
     was, now = before.arms(), after.arms()
+    treated = {key_of(treatment) for treatment in before.manifest.plan.treatments}
     primaries = {
         workload: response
         for workload, response in after.manifest.plan.primaries.items()
@@ -111,6 +118,8 @@ def _found(before: Ran, after: Ran) -> Iterator[_Samples]:
     }
     for workload, response in primaries.items():
         for treatment in after.manifest.plan.treatments:
+            if key_of(treatment) not in treated:
+                continue
             arms = [arms.get((key_of(treatment), workload), Arm()).first for arms in (was, now)]
             sides = [[(one, None) for one in arm] for arm in arms]
             if one := _samples("treatment", workload, response, treatment, treatment, sides):
@@ -137,15 +146,17 @@ def _samples(
     reference: Assignment,
     runs: Sequence[Sequence[tuple[Replicate, Replicate | None]]],
 ) -> _Samples | None:
-    """None where a run has nothing of it."""
+    """None where neither run has anything of it."""
     having = [[pair for pair in run if all(one is None or response in one.values for one in pair)] for run in runs]
-    if not all(having):
+    if not any(having):
         return None
     values = [one.values[response] for run in having for pair in run for one in pair if one is not None]
     kind = values[0].kind
     problems = {value.problem for value in values if value.problem}
     if any(value.kind != kind for value in values):
         problems.add("units-differ")
+    if not all(having):
+        problems = {NOTHING_AFTER if having[0] else NOTHING_BEFORE}
 
     def on_scale(one: Replicate | None) -> float:
         if one is None:
@@ -165,7 +176,7 @@ def _samples(
         before=np.array(samples[0]),
         after=np.array(samples[1]),
         problem=min(problems, default=None),
-        typical=float(np.median(base)),
+        typical=float(np.median(base)) if base else 0.0,
     )
 
 

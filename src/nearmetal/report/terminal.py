@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nearmetal.analysis.alike import grouped
-from nearmetal.analysis.results import Analysis, Contrast
+from nearmetal.analysis.results import Analysis, Contrast, TrialCounts
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Tone
 from nearmetal.report.reading import ReportInput
@@ -75,9 +75,8 @@ def why_lines(report: ReportInput) -> RenderableType | None:
     )
 
 
-def counts_line(analysis: Analysis) -> Text:
+def counts_line(counts: TrialCounts) -> Text:
     """ "58 trials ok, 1 invalid, 1 lost": nothing is said of what did not happen."""
-    counts = analysis.trials
     line = Text(f"{figures.count(counts.ok, 'trial')} ok")
     for number, what in ((counts.invalid, "invalid"), (counts.failed, "failed"), (counts.lost, "lost")):
         if number:
