@@ -1,6 +1,8 @@
 """`nearmetal query`: questions in SQL to the runs that are known."""
 
+import math
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,11 @@ def ask(sql: str | None, only: Sequence[Path], as_json: bool) -> None:
     paths = Paths.default()
     places = _places(only, paths)
     beside = console_for(True)
-    found = query.ask(sql or _WHAT_THERE_IS, places, paths.cache, lambda text: beside.print(text, style="dim"))
+
+    def say(text: str) -> None:
+        beside.print(words.plain(text), style="dim")
+
+    found = query.ask(sql or _WHAT_THERE_IS, places, paths.cache, say, None if as_json else _SHOWN)
     if as_json:
         named = [{"name": name, "type": kind} for name, kind in found.columns]
         rows = [[_plain(value) for value in row] for row in found.rows]
@@ -33,12 +39,17 @@ def ask(sql: str | None, only: Sequence[Path], as_json: bool) -> None:
     if not found.rows:
         console.print("no rows")
         return
-    columns = [Column(words.plain(name), kind in _NUMBERS, flows=kind not in _NUMBERS) for name, kind in found.columns]
-    shown = [[_shown(value) for value in row] for row in found.rows[:_SHOWN]]
+    columns = [_column(words.plain(name), kind) for name, kind in found.columns]
+    shown = [[_shown(value) for value in row] for row in found.rows]
     console.print(fitted(columns, shown, console.width))
-    more = len(found.rows) - _SHOWN
+    more = found.total - len(found.rows)
     if more > 0:
         console.print(f"and {figures.count(more, 'more row')}: a LIMIT shows fewer, --json all", style="yellow")
+
+
+def _column(title: str, kind: str) -> Column:
+    is_of_numbers = kind.removeprefix("U") in _NUMBERS or kind.startswith("DECIMAL")
+    return Column(title, is_of_numbers, flows=not is_of_numbers)
 
 
 def _places(only: Sequence[Path], paths: Paths) -> list[Path]:
@@ -49,6 +60,8 @@ def _places(only: Sequence[Path], paths: Paths) -> list[Path]:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, dict):
@@ -59,7 +72,11 @@ def _shown(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: moments and the like as texts."""
+    """As JSON has it: moments, and what is no finite number, as texts."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, dict):
         return {str(name): _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

@@ -135,3 +135,61 @@ def test_the_command(
     assert "and 50 more rows: a LIMIT shows fewer" in out
     commands_query.ask("SELECT count(*) AS n FROM trials", [], False)
     assert capsys.readouterr().out.split() == ["n", "0"]
+
+
+def as_json(sql: str, run: Path, capsys: pytest.CaptureFixture[str]) -> list[Any]:
+    commands_query.ask(sql, [run], True)
+    rows = json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))["rows"]
+    assert len(rows) == 1
+    return list(rows[0])
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "home"))
+
+
+@pytest.mark.usefixtures("home")
+def test_moments_are_by_utc_wherever_it_is_asked(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And with a time zone they need no library that DuckDB does not bring."""
+    monkeypatch.setenv("TZ", "America/Los_Angeles")
+    moment = "TIMESTAMPTZ '2026-01-01 00:00:00+02'"
+    row = as_json(
+        f"SELECT {moment}, [{moment}], {moment} = TIMESTAMP '2025-12-31 22:00:00', 1 AS a, 2 AS a", run, capsys
+    )
+    assert row == ["2025-12-31 22:00:00+00", "['2025-12-31 22:00:00+00']", True, 1, 2]
+
+
+@pytest.mark.usefixtures("home")
+def test_scripts_get_json_that_any_reader_reads(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = as_json("SELECT 'inf'::DOUBLE, [-'inf'::DOUBLE], 'nan'::DOUBLE, 1.5, NULL, true", run, capsys)
+    assert row == ["inf", ["-inf"], "nan", 1.5, None, True]
+
+
+@pytest.mark.usefixtures("home")
+def test_of_many_rows_people_get_the_first(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without all of them in memory."""
+    commands_query.ask("SELECT i FROM range(20_000_000_000) r(i) LIMIT 3_000_000_000", [run], False)
+    assert "and 2,999,999,900 more rows" in capsys.readouterr().out
+    commands_query.ask("SELECT i FROM range(100) r(i)", [run], False)
+    assert "more row" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("sql", ["DROP VIEW runs; FROM nothing", "SELECT INTERVAL 10000000 YEARS"])
+def test_what_cannot_be_told_is_refused(sql: str, run: Path, ask: Asking) -> None:
+    with pytest.raises(BadInput) as refused:
+        ask(sql, run)
+    assert refused.value.remedy
+
+
+@pytest.mark.usefixtures("home")
+def test_names_of_runs_do_not_steer_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a\x1b[31m\u202e'\"b", "c\x1b[31m"):
+        shutil.copytree(GOLDEN, tmp_path / name)
+    (tmp_path / "c\x1b[31m" / "manifest.json").write_text("[]")
+    commands_query.ask("SELECT run, name, true AS so FROM runs", [tmp_path], False)
+    told = capsys.readouterr()
+    assert "left out" in told.err and "true" in told.out
+    assert not any(mark in told.out + told.err for mark in ("\x1b", "\u202e"))

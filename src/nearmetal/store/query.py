@@ -18,6 +18,7 @@ from nearmetal.store.folder import RunFolder
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Database
+    from duckdb import DuckDBPyRelation as Relation
 
 _ADDRESS = (
     "STRUCT(id VARCHAR, block INTEGER, attempt INTEGER, position INTEGER, repeat INTEGER,"
@@ -53,13 +54,17 @@ _TABLES = {"runs": "SELECT * FROM manifest", "trials": _TRIALS, "responses": _RE
 _MANIFEST = ("run VARCHAR", "name VARCHAR", "study VARCHAR", "question VARCHAR", "created TIMESTAMP", "blocks INTEGER")
 """`run` is the folder, as in the other tables; `created` is by UTC."""
 
+_ZONED = "TIMESTAMP WITH TIME ZONE"
+
 
 @dataclass(frozen=True)
 class Answer:
-    """A result: names and types of its columns, and its rows as plain values."""
+    """A result: names and types of its columns, and its rows as plain values. Moments with a time zone are texts."""
 
     columns: tuple[tuple[str, str], ...]
     rows: tuple[tuple[Any, ...], ...]
+    total: int
+    """Rows there are, of which `rows` may be the first."""
 
 
 def require() -> None:
@@ -71,17 +76,20 @@ def require() -> None:
         raise HostCannot("questions are answered by duckdb, which is not installed", remedy=remedy) from None
 
 
-def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None]) -> Answer:
+def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None], most: int | None = None) -> Answer:
     """The answer to a question. BadInput, with the tables and their columns, when it cannot be understood.
 
-    A run that cannot be read is told, and left out.
+    A run that cannot be read is told, and left out. Of many rows only `most` are fetched.
     """
     import duckdb
 
     with duckdb.connect() as database:
         kept = cache / "query"
         try:
+            # `created` is by UTC: what it is compared with has to be, wherever this is asked.
+            database.execute("SET TimeZone = 'UTC'")
             _make_tables(database, list(_kept_of(runs, kept, say)))
+            tables = list(_described(database))
         except duckdb.Error as error:
             what = f"what is kept of journals cannot be read: {_in_one_line(error)}"
             raise BadInput(what, str(kept), "remove that folder: it is made again") from None
@@ -90,9 +98,26 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None])
             if asked is None:
                 raise BadInput("this asks for nothing", sql, "begin with SELECT, or FROM")
             columns = tuple(zip(asked.columns, map(str, asked.types), strict=True))
-            return Answer(columns, tuple(asked.fetchall()))
+            rows = _fetched(asked, None if most is None else most + 1)
+            is_cut = most is not None and len(rows) > most
+            total = asked.aggregate("count(*)").fetchall()[0][0] if is_cut else len(rows)
+            return Answer(columns, rows[:most], total)
         except duckdb.Error as error:
-            raise BadInput(_in_one_line(error), "", f"the tables are: {'; '.join(_described(database))}") from None
+            raise BadInput(_in_one_line(error), "", f"the tables are: {'; '.join(tables)}") from None
+        except OverflowError as error:
+            raise BadInput(
+                f"a value is beyond what can be told: {error}", "", "ask for it as text, ::VARCHAR"
+            ) from None
+
+
+def _fetched(asked: "Relation", most: int | None) -> tuple[tuple[Any, ...], ...]:
+    """Moments with a time zone as texts: DuckDB hands them over by a library, pytz, that it does not bring."""
+    if any(_ZONED in str(kind) for kind in asked.types):
+        places = enumerate(map(str, asked.types), start=1)
+        asked = asked.project(
+            ", ".join(f"#{place}::VARCHAR" if _ZONED in kind else f"#{place}" for place, kind in places)
+        )
+    return tuple((asked if most is None else asked.limit(most)).fetchall())
 
 
 def _in_one_line(error: Exception) -> str:
