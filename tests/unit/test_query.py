@@ -5,10 +5,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from nearmetal import commands_query
-from nearmetal.errors import BadInput
+from nearmetal.errors import BadInput, HostCannot
 from nearmetal.store import query
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run"
@@ -82,6 +83,16 @@ def test_what_is_kept_and_not_whole_is_made_again(run: Path, ask: Asking) -> Non
     with pytest.raises(BadInput, match="what is kept of journals cannot be read") as refused:
         ask("SELECT count(*) FROM runs", run)
     assert "remove that folder" in (refused.value.remedy or "")
+
+
+def test_a_disk_that_is_full_is_called_so(run: Path, ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise duckdb.IOException('Could not write to file "x": No space left on device')
+
+    monkeypatch.setattr(query, "_convert", full)
+    with pytest.raises(HostCannot, match="its disk is full"):
+        ask("FROM runs", run)
+    assert not list((ask.home / "query").iterdir())
 
 
 def test_a_torn_last_line_never_counted(run: Path, ask: Asking) -> None:

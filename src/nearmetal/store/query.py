@@ -5,6 +5,7 @@ that a journal that has grown is read again, and a million trials are asked in l
 """
 
 import datetime
+import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -91,6 +92,8 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None],
             _make_tables(database, list(_kept_of(runs, kept, say)))
             tables = list(_described(database))
         except duckdb.Error as error:
+            if os.strerror(errno.ENOSPC) in str(error):
+                raise HostCannot("its disk is full", str(kept), "make room there") from None
             what = f"what is kept of journals cannot be read: {_in_one_line(error)}"
             raise BadInput(what, str(kept), "remove that folder: it is made again") from None
         try:
