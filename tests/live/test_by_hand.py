@@ -194,8 +194,12 @@ def test_what_exec_started_ends_with_it_even_when_it_is_killed(machine: dict[str
     words = command("exec", "m", "--", "sh", "-c", f"trap '' TERM; sleep {length} & echo there; wait; sleep {length}")
     with subprocess.Popen(words, stdout=subprocess.PIPE) as running:
         assert running.stdout is not None and running.stdout.readline() == b"there\n"
-        assert sleeping(length)
+        until = time.monotonic() + 30
+        while not sleeping(length) and time.monotonic() < until:  # the shell may speak before its child is a sleep
+            time.sleep(0.1)
+        began = sleeping(length)
         running.kill()
+    assert began
     until = time.monotonic() + 30
     while sleeping(length):
         assert time.monotonic() < until, "it goes on"

@@ -76,9 +76,10 @@ class Iperf3:
             await asyncio.sleep(SETTLED)
             ended = await stage.together(commands, given.whole + SLACK)
         try:
-            found = self.measurement(ended, [client.name for client in stage.clients], again)
+            # First: what another one in its place said may be nothing that can be read.
             for index in range(len(self._serving)):
                 await self._still_serving(index)
+            found = self.measurement(ended, [client.name for client in stage.clients], again)
         except ToolFailed as error:
             blamed = _lossy(stage) if any(map(failed, ended)) else ""
             raise ToolFailed(f"{error.what}{blamed}", error.where, error.remedy, _said(ended)) from None
