@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, Value, key_of, pairs_of
 from nearmetal.analysis.results import Contrast, Pair, Verdict
-from nearmetal.analysis.signed_rank import SignedRank, signed_rank
+from nearmetal.analysis.signed_rank import Centre, signed_rank
 from nearmetal.model import ContrastPlan, Plan, ResponseKind, Warned
 
 LOG_RESOLUTION = 1e-12
@@ -56,10 +56,9 @@ def matched_contrasts(
     results = []
     for planned in plan.contrasts:
         pairs = _pairs(planned, arms)
-        primary = primaries[planned.workload]
-        present = _present(pairs)
-        kind = present.pop(primary, None) or _kind_elsewhere(primary, planned.workload, arms)
-        results.append(_primary(plan, planned, primary, kind, pairs, margin, looked))
+        response = primaries[planned.workload]
+        results.append(_primary(plan, planned, response, arms, pairs, margin, looked))
+        present = {name: kind for name, kind in _present(pairs).items() if name != response}
         results += _exploratory(planned, present, pairs, Criterion(alpha, margin, False))
     for planned in _of_boots(plan, arms):
         pairs = _pairs(planned, arms)
@@ -67,9 +66,18 @@ def matched_contrasts(
     return results
 
 
+def primary_contrasts(plan: Plan, arms: Arms, margin: float, looked: int) -> list[Contrast]:
+    """The primary ones alone, which is all that a look has to see."""
+    return [
+        _primary(plan, one, plan.primaries[one.workload], arms, _pairs(one, arms), margin, looked).contrast
+        for one in plan.contrasts
+    ]
+
+
 def _primary(
-    plan: Plan, planned: ContrastPlan, response: str, kind: ResponseKind, pairs: Pairs, margin: float, looked: int
+    plan: Plan, planned: ContrastPlan, response: str, arms: Arms, pairs: Pairs, margin: float, looked: int
 ) -> Matched:
+    kind = _present(pairs).get(response) or _kind_elsewhere(response, planned.workload, arms)
     at_once = Criterion(plan.level, margin, True)
     if not plan.looks:
         return _contrast(planned, response, kind, pairs, at_once)
@@ -231,21 +239,22 @@ def _result(
     if not len(differences):
         return _Result(Verdict.UNDECIDED, "too-few-blocks")
     if kind.scale == "ratio":
-        found = _as_ratio(signed_rank(differences, criterion.level, LOG_RESOLUTION))
-        equivalence: tuple[float, float] | None = (1 / (1 + criterion.margin), 1 + criterion.margin)
+        found = as_ratio(signed_rank(differences, criterion.level, LOG_RESOLUTION))
+        equivalence: tuple[float, float] | None = equivalence_of_ratios(criterion.margin)
     else:
         found = signed_rank(differences, criterion.level, _resolution(values))
-        equivalence = _equivalence_of_differences(values, criterion.margin)
+        base = statistics.median(reference.value for _, reference in values)
+        equivalence = equivalence_of_differences(criterion.margin, base)
     verdict, reason = judge(found.interval, equivalence, neutral=1.0 if kind.scale == "ratio" else 0.0)
     return _Result(verdict, reason, found.estimate, found.interval, equivalence, found.p)
 
 
-def _as_ratio(logs: SignedRank) -> SignedRank:
+def as_ratio(logs: Centre) -> Centre:
     interval = None
     if logs.interval is not None:
         low, high = np.exp(logs.interval)
         interval = (float(low), float(high))
-    return SignedRank(float(np.exp(logs.estimate)), interval, logs.p)
+    return Centre(float(np.exp(logs.estimate)), interval, logs.p)
 
 
 def _resolution(values: Sequence[tuple[Value, Value]]) -> float:
@@ -253,9 +262,13 @@ def _resolution(values: Sequence[tuple[Value, Value]]) -> float:
     return (max(abs(value.value) for pair in values for value in pair) or 1.0) * LOG_RESOLUTION
 
 
-def _equivalence_of_differences(values: Sequence[tuple[Value, Value]], margin: float) -> tuple[float, float] | None:
+def equivalence_of_ratios(margin: float) -> tuple[float, float]:
+    return 1 / (1 + margin), 1 + margin
+
+
+def equivalence_of_differences(margin: float, base: float) -> tuple[float, float] | None:
     """The margin is a share, so a difference is held against that share of the reference's median."""
-    bound = margin * abs(statistics.median(reference.value for _, reference in values))
+    bound = margin * abs(base)
     return (-bound, bound) if bound else None
 
 

@@ -10,13 +10,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from nearmetal.analysis.signed_rank import Floats, SignedRank, counted
+from nearmetal.analysis.signed_rank import Centre, Floats, counted
 
 MOST_EXACT = 60
 """Values of a sample up to which the null distribution is computed exactly; beyond, a normal one is as good."""
 
 
-def rank_sum(first: Floats, second: Floats, level: float, resolution: float) -> SignedRank:
+def rank_sum(first: Floats, second: Floats, level: float, resolution: float) -> Centre:
     """By how much `second` lies above `first`: estimate, interval of confidence 1 - level, and two-sided p of no shift.
 
     Differences closer than `resolution` (> 0, in their unit) are one value. Interval and p are None with too few
@@ -29,9 +29,9 @@ def rank_sum(first: Floats, second: Floats, level: float, resolution: float) -> 
     estimate = float(shifts[(len(shifts) - 1) // 2] + shifts[len(shifts) // 2]) / 2 * resolution
     two_sided = _two_sided(*sorted((len(first), len(second))))
     if two_sided[0] > level:
-        return SignedRank(estimate, None, None)
+        return Centre(estimate, None, None)
     (low, high), p = counted(shifts, two_sided, level)
-    return SignedRank(estimate, (low * resolution, high * resolution), p)
+    return Centre(estimate, (low * resolution, high * resolution), p)
 
 
 @lru_cache(maxsize=8)

@@ -16,13 +16,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from nearmetal.analysis.signed_rank import two_sided_distinct
+from nearmetal.analysis.signed_rank import Floats, two_sided_distinct
 from nearmetal.model import Look
-
-Floats = NDArray[np.float64]
 
 USUAL = (8, 12, 16, 24, 32, 40)
 SPENT = 0.95

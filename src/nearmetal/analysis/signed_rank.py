@@ -38,15 +38,15 @@ _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
 
 @dataclass(frozen=True, slots=True)
-class SignedRank:
-    """What n differences say of their centre, in their unit. `interval` and `p` are None when n is too small."""
+class Centre:
+    """What values say of where they lie, in their unit. `interval` and `p` are None when n is too small."""
 
     estimate: float
     interval: tuple[float, float] | None
     p: float | None
 
 
-def signed_rank(differences: Floats, level: float, resolution: float) -> SignedRank:
+def signed_rank(differences: Floats, level: float, resolution: float) -> Centre:
     """Estimate, interval of confidence 1 - level, and two-sided p for a centre of 0.
 
     Differences closer than `resolution` (> 0, in their unit) are one value: it keeps rounding in the last bits from
@@ -59,10 +59,10 @@ def signed_rank(differences: Floats, level: float, resolution: float) -> SignedR
     sums = np.sort(_pairwise_sums(steps))
     estimate = float(sums[(len(sums) - 1) // 2] + sums[len(sums) // 2]) / 4 * resolution
     if not enough(n, level):
-        return SignedRank(estimate, None, None)
+        return Centre(estimate, None, None)
     distinct = len(set(steps.tolist())) == n
     (low, high), p = inverted_distinct(sums, n, level) if distinct else inverted(steps, sums, level)
-    return SignedRank(estimate, (low / 2 * resolution, high / 2 * resolution), p)
+    return Centre(estimate, (low / 2 * resolution, high / 2 * resolution), p)
 
 
 def enough(blocks: int, level: float) -> bool:

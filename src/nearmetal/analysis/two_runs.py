@@ -7,20 +7,25 @@ measured in the same blocks, so whatever made the host slower as a whole drops o
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field
 
 from nearmetal.analysis.apart import apart
-from nearmetal.analysis.contrasts import LOG_RESOLUTION, judge
+from nearmetal.analysis.contrasts import (
+    LOG_RESOLUTION,
+    as_ratio,
+    equivalence_of_differences,
+    equivalence_of_ratios,
+    judge,
+)
 from nearmetal.analysis.rank_sum import rank_sum
 from nearmetal.analysis.responses import Arm, Arms, Replicate, arms_of_study, key_of, pairs_of
 from nearmetal.analysis.results import Contrast, FairnessRow, Verdict
-from nearmetal.model import Assignment, Frozen, ResponseKind, TrialRecord
+from nearmetal.analysis.signed_rank import Floats
+from nearmetal.model import Assignment, ContrastPlan, Frozen, ResponseKind, TrialRecord
 from nearmetal.store.folder import Manifest
-
-Floats = np.typing.NDArray[np.float64]
 
 NOTHING_BEFORE, NOTHING_AFTER = "nothing-before", "nothing-after"
 """Reasons: both runs were to measure it, and one of them has no good trial of it."""
@@ -134,7 +139,7 @@ def _found(before: Ran, after: Ran) -> Iterator[_Samples]:
                 yield one
 
 
-def _identity(contrast: Any) -> tuple[str, str, str]:
+def _identity(contrast: ContrastPlan) -> tuple[str, str, str]:
     return contrast.workload, key_of(contrast.treatment), key_of(contrast.reference)
 
 
@@ -185,18 +190,18 @@ def _samples(
 
 def _change(one: _Samples, level: float, margin: float) -> Change:
     is_ratio = one.kind.scale == "ratio"
-    estimate = interval = p = equivalence = None
+    found, equivalence = None, None
     verdict, reason = Verdict.UNDECIDED, one.problem
     if reason is None:
-        size = max(float(np.abs(one.before).max()), float(np.abs(one.after).max())) or 1.0
-        found = rank_sum(one.before, one.after, level, LOG_RESOLUTION if is_ratio else size * LOG_RESOLUTION)
-        estimate, interval, p = found.estimate, found.interval, found.p
-        bound = margin * abs(one.typical)
-        equivalence = (1 / (1 + margin), 1 + margin) if is_ratio else (-bound, bound) if bound else None
         if is_ratio:
-            estimate = float(np.exp(estimate))
-            interval = None if interval is None else (float(np.exp(interval[0])), float(np.exp(interval[1])))
-        verdict, reason = judge(interval, equivalence, neutral=1.0 if is_ratio else 0.0)
+            found = as_ratio(rank_sum(one.before, one.after, level, LOG_RESOLUTION))
+            equivalence = equivalence_of_ratios(margin)
+        else:
+            size = max(float(np.abs(one.before).max()), float(np.abs(one.after).max())) or 1.0
+            found = rank_sum(one.before, one.after, level, size * LOG_RESOLUTION)
+            equivalence = equivalence_of_differences(margin, one.typical)
+        verdict, reason = judge(found.interval, equivalence, neutral=1.0 if is_ratio else 0.0)
+    estimate = found.estimate if found else None
     return Change(
         of=one.of,
         workload=one.workload,
@@ -212,9 +217,9 @@ def _change(one: _Samples, level: float, margin: float) -> Change:
         level=level,
         ratio=estimate if is_ratio else None,
         difference=None if is_ratio else estimate,
-        interval=interval,
+        interval=found.interval if found else None,
         equivalence=equivalence,
-        p=p,
+        p=found.p if found else None,
         verdict=verdict,
         reason=reason,
     )

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from nearmetal.analysis.signed_rank import SignedRank, signed_rank
+from nearmetal.analysis.signed_rank import Centre, signed_rank
 from nearmetal.lab.hearing import Heard, heard, listening
 from nearmetal.lab.site import must
 from nearmetal.model import Commands
@@ -51,7 +51,7 @@ async def rounds(count: int, without: Listen, isolated: Listen) -> list[Pair]:
     return pairs
 
 
-def differences(pairs: Sequence[Pair]) -> dict[str, SignedRank]:
+def differences(pairs: Sequence[Pair]) -> dict[str, Centre]:
     """Of each response of the workload `noise`, in its unit: isolated less not isolated. Those told every time."""
     told = [(values(pair.without), values(pair.isolated)) for pair in pairs]
     names = [name for name in KINDS if all(name in one for both in told for one in both)]
@@ -61,7 +61,7 @@ def differences(pairs: Sequence[Pair]) -> dict[str, SignedRank]:
     }
 
 
-def verdict(lost: SignedRank) -> Verdict:
+def verdict(lost: Centre) -> Verdict:
     """About the share of time that is lost; undecided as long as its interval holds 0."""
     if lost.interval is None or lost.interval[0] <= 0 <= lost.interval[1]:
         return "undecided"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from nearmetal import factors as words
-from nearmetal.analysis.contrasts import NEVER_DECIDED, matched_contrasts
+from nearmetal.analysis.contrasts import NEVER_DECIDED, primary_contrasts
 from nearmetal.analysis.responses import arms_of_study
 from nearmetal.analysis.results import Verdict
 from nearmetal.model import Assignment, TrialRecord
@@ -20,8 +20,7 @@ def look_after(
     if number is None:
         return None
     arms = arms_of_study(records, design)
-    matched = matched_contrasts(plan, arms, plan.primaries, design.alpha, design.margin, blocks)
-    primary = [one.contrast for one in matched if one.contrast.primary]
+    primary = primary_contrasts(plan, arms, design.margin, blocks)
     gone = {words.key(treatment) for treatment in withdrawn}
     open_still = [
         contrast
