@@ -10,7 +10,7 @@ use super::analysis::{Analysis, Sums};
 use super::capture::{Capture, Time};
 use super::counts::Counts;
 use super::head::Kind;
-use super::join::JoinDocument;
+use super::join_document::JoinDocument;
 use super::link;
 use super::requests::{Requests, Spreads};
 use super::shapes::Shapes;

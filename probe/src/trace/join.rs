@@ -2,78 +2,17 @@
 
 use std::collections::HashMap;
 
-use schemars::JsonSchema;
-use serde::Serialize;
-
 use super::analysis::Dissected;
 use super::capture::Time;
 use super::clocks::{Clocks, Place, Span};
 use super::fates::Fates;
 use super::finished::Finished;
+use super::join_document::{Between, JoinDocument, JoinSpreads};
 use super::key::{End, Ends, Key};
 use super::lane::{self, Alone, Lane};
 use super::pairs::{Joined, Kept, Met, Mishaps, Waiting};
 use super::tcp::{self, Segment};
-use crate::load::statistics::{Durations, Summary};
-
-/// What two captures show together.
-#[derive(Serialize, JsonSchema)]
-pub struct JoinDocument {
-    /// By how much the second capture's clock is ahead of the first one's, at the first packet that both have.
-    pub offset_ns: i64,
-    /// The offset is true within this, however unlike the two ways are. Null if all common packets went the same way.
-    pub uncertainty_ns: Option<u64>,
-    /// By how much the second clock gains, in millionths.
-    pub drift_ppm: f64,
-    /// Packets of both captures that were compared for it.
-    pub compared: u64,
-    /// Whether the packets tell which capture is the client's end. If not, the first one is taken for it.
-    pub is_end_known: bool,
-    /// From the client's end to the server's, and back.
-    pub there: Between,
-    pub back: Between,
-    /// Requests that were found at both ends; and those that were found at one end alone.
-    pub requests: u64,
-    pub only_at_client: u64,
-    pub only_at_server: u64,
-    /// Packets that were not followed between the captures, because there were too many connections at once.
-    pub unfollowed_packets: u64,
-    pub each_request: JoinSpreads<Summary>,
-}
-
-/// What became of the packets of one direction between the captures.
-#[derive(Serialize, JsonSchema)]
-pub struct Between {
-    /// As seen at the sender's end while the other capture was running, or seen to arrive; super-segments count once.
-    pub left: u64,
-    /// As seen at the receiver's end while the other capture was running, or seen to leave.
-    pub arrived: u64,
-    /// Segments with payload, as large as the wire carries them.
-    pub lost: u64,
-    /// Packets without payload: acknowledgements, SYN, FIN.
-    pub lost_bare: u64,
-    /// Overtaken between the captures, with payload and without.
-    pub reordered: u64,
-    pub reordered_bare: u64,
-    /// Arrived twice.
-    pub duplicated: u64,
-    /// Arrived, but the capture at the sender's end missed them.
-    pub unsent: u64,
-    /// Of what left or arrived while both captures were running: too near to the begin or the end of it to tell.
-    pub unsettled: u64,
-    /// From leaving to arriving, by the compared clocks.
-    pub delay_ns: Summary,
-}
-
-/// Where the time of requests went: see `joined` of a request's line.
-#[derive(Default, Serialize, JsonSchema)]
-pub struct JoinSpreads<T> {
-    pub client_ns: T,
-    pub network_ns: T,
-    pub server_ns: T,
-    pub transfer_ns: T,
-    pub total_ns: T,
-}
+use crate::load::statistics::Durations;
 
 /// A request, and what the other end adds to it.
 pub type Told = (Kept, Option<Joined>);
@@ -358,8 +297,8 @@ impl Join {
             drift_ppm: drift * 1e6,
             compared: self.clocks.packets,
             is_end_known: self.clocks.is_sure,
-            there: between(&self.there),
-            back: between(&self.back),
+            there: Between::of(&self.there),
+            back: Between::of(&self.back),
             requests: self.pairs,
             only_at_client: self.only_at_client,
             only_at_server: self.only_at_server,
@@ -435,21 +374,6 @@ impl Path {
             request: told(self.client, client.request_numbers()),
             response: told(self.client.other(), server.response_numbers()),
         }
-    }
-}
-
-fn between((fates, delays): &(Fates, Durations)) -> Between {
-    Between {
-        left: fates.left,
-        arrived: fates.arrived,
-        lost: fates.lost,
-        lost_bare: fates.lost_bare,
-        reordered: fates.reordered,
-        reordered_bare: fates.reordered_bare,
-        duplicated: fates.duplicated,
-        unsent: fates.unsent,
-        unsettled: fates.unsettled,
-        delay_ns: delays.summary(),
     }
 }
 

@@ -32,6 +32,7 @@ mod history;
 mod hosts;
 mod ip;
 mod join;
+mod join_document;
 mod key;
 mod lane;
 mod lately;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::capture::NO_FORMAT;
 use super::document::{CaptureDocument, Document, Side};
-use super::join::{Between, JoinDocument};
+use super::join_document::{Between, JoinDocument};
 use crate::load::figures::{bytes, count, duration};
 use crate::load::layout::wrapped;
 use crate::load::statistics::Summary;
