@@ -14,7 +14,7 @@ from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath, line_of, locate
 from nearmetal.model import Study
-from nearmetal.model.study import SSH_TARGET
+from nearmetal.model.study import LOGIN, SSH_TARGET
 from nearmetal.model.words import NAME
 
 DEEPEST = 32
@@ -253,6 +253,7 @@ _MEANT: dict[KeyPath, str] = {
 _PATTERNS = {
     NAME: f"a text of {_NAME_RULE}",
     SSH_TARGET: 'where an SSH server answers, such as "user@10.0.0.2"',
+    LOGIN: 'the name of a user there, such as "root"',
 }
 
 _TYPES = {

@@ -149,7 +149,7 @@ def test_any_document_is_read_or_refused(document: object, path: str) -> None:
         ({"json": ""}, "at least 1 character"),
         ({"argv": [], "match": "(a)"}, "at least 1 item"),
         ({"argv": [""], "match": "(a)"}, "the first word names the program"),
-        ({"argv": ["a\0b"], "match": "(a)"}, "should match pattern"),
+        ({"argv": ["a\0b"], "match": "(a)"}, "holds a NUL"),
         ({"argv": "sh -c x", "match": "(a)"}, "valid tuple"),
         ({"response": "ready", "match": "(a)"}, "has a response 'ready' already"),
         ({"response": "a b", "match": "(a)"}, "should match pattern"),

@@ -53,6 +53,8 @@ def test_levels_come_with_their_types() -> None:
         ({"path": "/a\r\nX: y"}, "is not a path"),
         ({"path": "/a#b"}, "is not a path"),
         ({"paths": ["/a", "b"]}, "is not a path"),
+        ({"server": "probe", "writes": "10 x 1000"}, "is no number of writes"),
+        ({"server": "probe", "writes": "0x1000"}, "is no number of writes"),
         ({"path": "/a", "paths": ["/b"]}, "exclude each other"),
         ({"url": "http://$server/", "path": "/a"}, "the path stands in the URL"),
         ({"url": "http://$server/", "server": "probe"}, "exclude each other"),

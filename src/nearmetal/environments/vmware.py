@@ -48,22 +48,23 @@ from nearmetal.model import (
     Recorder,
     Site,
 )
-from nearmetal.model.study import SshTarget
+from nearmetal.model.study import LoginName, SshTarget
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9][A-Za-z0-9_.-]*)(:[0-9]{1,5})?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _THUMBPRINT = re.compile(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}")
 
 
 class Options(Frozen):
     server: Annotated[str, Field(max_length=300)]
     user: Annotated[str, Field(min_length=1)]
-    password_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = "NEARMETAL_VMWARE_PASSWORD"
+    password_env: str = "NEARMETAL_VMWARE_PASSWORD"
     ca_file: str | None = None
     thumbprint: str | None = None
     insecure: StrictBool = False
     vm: Annotated[str, Field(min_length=1)] | None = None
     template: Annotated[str, Field(min_length=1)] | None = None
-    login: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")] = "root"
+    login: LoginName = "root"
     port: Annotated[int, Field(ge=1, le=65535)] = 22
     address: IPvAnyAddress | None = None
     data: IPvAnyAddress | None = None
@@ -77,6 +78,14 @@ class Options(Frozen):
         if not _SERVER.fullmatch(server):
             raise ValueError(f'{server!r} is no server; write it as "vcenter.example.org", or with ":8443"')
         return server
+
+    @field_validator("password_env")
+    @classmethod
+    def _password_env(cls, name: str) -> str:
+        if not _VARIABLE.fullmatch(name):
+            # Not with the value, which may be the password itself.
+            raise ValueError("names no environment variable; the password is in that variable, not in this file")
+        return name
 
     @field_validator("thumbprint")
     @classmethod

@@ -87,6 +87,11 @@ SshTarget = Annotated[str, Field(pattern=SSH_TARGET, max_length=300)]
 """Where an SSH server answers: "user@10.0.0.2". Never an option of some program."""
 
 
+LOGIN = r"^[A-Za-z_][A-Za-z0-9_.-]*$"
+LoginName = Annotated[str, Field(pattern=LOGIN)]
+"""A user of a machine. Never an option of some program."""
+
+
 class HostSpec(Frozen):
     ssh: SshTarget
     trunk: IPvAnyAddress | None = None

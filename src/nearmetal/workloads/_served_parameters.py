@@ -12,6 +12,7 @@ from nearmetal.workloads._parameters import LONGEST, Time
 from nearmetal.workloads._stage import SERVER
 
 _PATH = re.compile(r"/[!-~]*")
+_WRITES = re.compile(r"[1-9][0-9]{0,3}x[1-9][0-9]{0,5}")
 
 
 def check_path(path: str) -> str:
@@ -25,7 +26,7 @@ class ServedParameters(Frozen):
     server: Literal["lighttpd", "probe"] | None = None
     url: str | None = None
     body: Annotated[Bytes, Field(le=2**30)] = 402
-    writes: Annotated[str, Field(pattern=r"^[1-9]\d{0,3}x[1-9]\d{0,5}$")] | None = None
+    writes: str | None = None
     """"10x1000": the content in ten writes of a thousand bytes each."""
     path: str | None = None
     warmup: Annotated[Seconds, Field(le=LONGEST)] = 1.0
@@ -35,6 +36,13 @@ class ServedParameters(Frozen):
     @classmethod
     def _is_path(cls, value: str | None) -> str | None:
         return None if value is None else check_path(value)
+
+    @field_validator("writes")
+    @classmethod
+    def _are_writes(cls, value: str | None) -> str | None:
+        if value is not None and not _WRITES.fullmatch(value):
+            raise ValueError(f'{value!r} is no number of writes; write it like "10x1000": ten of a thousand bytes')
+        return value
 
     @field_validator("url")
     @classmethod

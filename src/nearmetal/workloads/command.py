@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from nearmetal.errors import ToolFailed
 from nearmetal.factors import show
@@ -28,7 +28,13 @@ def _word(value: object) -> object:
     return show(value) if isinstance(value, bool | int | float) else value
 
 
-Word = Annotated[str, BeforeValidator(_word), Field(pattern=r"^[^\x00]*$")]
+def _without_nul(word: str) -> str:
+    if "\0" in word:
+        raise ValueError(f"{word!r} holds a NUL, which no word of a command line can")
+    return word
+
+
+Word = Annotated[str, BeforeValidator(_word), AfterValidator(_without_nul)]
 
 
 class CommandParameters(Frozen):

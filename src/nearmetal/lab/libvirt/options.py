@@ -6,6 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, IPvAnyAddress, model_validator
 
 from nearmetal.model import Frozen, HostSpec
+from nearmetal.model.study import LoginName
 
 _OF_OURS = ("machine",)
 _OF_YOURS = ("login", "data", "key", "host_key")
@@ -15,7 +16,7 @@ class Options(Frozen):
     uri: str | None = None
     machine: str = "q35"
     domain: Annotated[str, Field(min_length=1)] | None = None
-    login: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")] = "root"
+    login: LoginName = "root"
     data: IPvAnyAddress | None = None
     key: str | None = None
     host_key: str | None = None
