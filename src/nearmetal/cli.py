@@ -53,6 +53,8 @@ def _remedy(error: OSError) -> str:
 
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "free some space; what a run has recorded is safe, go on with `nearmetal resume`"
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return "move what lies there out of the way: a folder belongs there"
     if error.errno == errno.EROFS or (error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() == 0):
         return "name a place that can be written to"
     if error.errno in (errno.EACCES, errno.EPERM):

@@ -136,6 +136,7 @@ def test_a_terminal_is_told_in_lines_that_fit(folder: Path) -> None:
         (errno.EACCES, 1000, "run nearmetal as root"),
         (errno.EPERM, 0, "name a place that can be written to"),
         (errno.EROFS, 1000, "name a place that can be written to"),
+        (errno.ENOTDIR, 0, "move what lies there out of the way: a folder belongs there"),
         (errno.ENOSPC, 0, "free some space"),
     ],
 )
