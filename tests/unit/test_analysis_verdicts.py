@@ -77,7 +77,7 @@ def test_too_few_blocks_for_the_family(contrasts: int, blocks: int) -> None:
 
 def test_a_planned_contrast_without_a_single_trial_is_still_told() -> None:
     contrast = only(run(manifest(), []))
-    assert (contrast.verdict, contrast.reason, contrast.blocks) == (Verdict.UNDECIDED, "too-few-blocks", 0)
+    assert (contrast.verdict, contrast.reason, contrast.blocks) == (Verdict.UNDECIDED, "no-blocks", 0)
     assert contrast.response == "throughput" and contrast.ratio is None
 
 

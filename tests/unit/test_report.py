@@ -279,7 +279,7 @@ def test_a_run_without_a_single_trial_says_so(folder: RunFolder, tmp_path: Path)
     text = Tags(write(empty).read_text()).text
     assert "No trial ended well, so nothing can be concluded" in text
     assert "4 undecided" in text
-    assert "too few blocks to tell" in text
+    assert "no block has a good trial of both" in text
     with pytest.raises(BadInput, match="no contrast"):
         render(empty, "png")
 

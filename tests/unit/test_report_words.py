@@ -51,9 +51,9 @@ def test_a_difference_in_plain_words() -> None:
 
 
 def test_nothing_to_go_by_is_said_plainly() -> None:
-    found = contrast(ratio=None, interval=None, p=None, verdict=Verdict.UNDECIDED, reason="too-few-blocks", blocks=0)
+    found = contrast(ratio=None, interval=None, p=None, verdict=Verdict.UNDECIDED, reason="no-blocks", blocks=0)
     assert words.sentence(found, LABELS) == "docker cannot be compared with host in throughput"
-    assert words.small_print(found) == "0 blocks, too few blocks to tell"
+    assert words.small_print(found) == "0 blocks, no block has a good trial of both"
     assert words.estimate(found) == "no estimate"
 
 

@@ -237,7 +237,7 @@ def _result(
 ) -> _Result:
     """Estimate, interval, p and verdict. Nothing to go by: undecided."""
     if not len(differences):
-        return _Result(Verdict.UNDECIDED, "too-few-blocks")
+        return _Result(Verdict.UNDECIDED, "no-blocks")
     if kind.scale == "ratio":
         found = as_ratio(signed_rank(differences, criterion.level, LOG_RESOLUTION))
         equivalence: tuple[float, float] | None = equivalence_of_ratios(criterion.margin)

@@ -62,6 +62,7 @@ _CLAUSES = {
 
 _REASONS = {
     "too-few-blocks": "too few blocks to tell",
+    "no-blocks": "no block has a good trial of both",
     "not-looked-yet": "not looked at yet",
     "not-positive": "a value is not positive, so it has no ratio",
     "not-finite": "a value is not a number",
