@@ -122,6 +122,8 @@ def test_true_and_one_are_different_levels() -> None:
         (0.5, None, "0.50 ×"),
         (2.834, None, "2.83 ×"),
         (60.52, None, "60.5 ×"),
+        (1e300, None, "1e+300 ×"),
+        (5e-324, None, "4.94e-324 ×"),
     ],
 )
 def test_a_ratio_and_its_interval_have_the_digits_that_the_interval_deserves(

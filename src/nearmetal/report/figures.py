@@ -33,15 +33,25 @@ def common_decimals(values: Iterable[float]) -> int:
 
 def ratio(value: float, spread: tuple[float, float] | None = None) -> str:
     """A ratio with as many decimals as its interval deserves: 0.97, 0.098, 12.3."""
+    return _plainly(value, _decimals(value, spread, neutral=1))
+
+
+def _plainly(value: float, decimals: int) -> str:
+    """With so many decimals, unless nobody would count its zeros: 3e+300."""
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else "without limit"
-    return f"{value:,.{_decimals(value, spread, neutral=1)}f}"
+    is_usual = not value or _SMALLEST <= abs(value) < _LARGEST
+    return f"{value:,.{decimals}f}" if is_usual else f"{value:.3g}"
+
+
+_SMALLEST, _LARGEST = 1e-24, 1e24
+"""Ratios beyond are of a value that is not what it seems: they are told, at no great length."""
 
 
 def interval(value: float, spread: tuple[float, float]) -> str:
     """The interval of a ratio, with the same decimals: "0.95 to 0.99"."""
     decimals = _decimals(value, spread, neutral=1)
-    return " to ".join(f"{end:,.{decimals}f}" if math.isfinite(end) else ratio(end) for end in spread)
+    return " to ".join(_plainly(end, decimals) for end in spread)
 
 
 def _decimals(value: float, spread: tuple[float, float] | None, neutral: float) -> int:
