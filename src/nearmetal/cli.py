@@ -235,6 +235,20 @@ def query(sql: str | None, runs: tuple[Path, ...], as_json: bool) -> None:
     commands_query.ask(sql, runs, as_json)
 
 
+@cli.command()
+@click.argument("run", required=False, type=click.Path(path_type=Path))
+@click.option("--port", type=click.IntRange(0, 65535), help="Of 127.0.0.1; else one that is free.")
+@_json_option
+def dashboard(run: Path | None, port: int | None, as_json: bool) -> int:
+    """Show runs in a browser, as they go on.
+
+    Serves on 127.0.0.1 until Ctrl-C. Without a RUN, all that are known on this host.
+    """
+    from nearmetal import commands_dashboard
+
+    return commands_dashboard.dashboard(run, port, as_json)
+
+
 # ── Machines to work in by hand ───────────────────────────────────────────────────────────────────────────────────
 
 

@@ -347,8 +347,7 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
     from nearmetal.by_hand.documents import Ls
 
     paths = Paths.default()
-    usual = runs.inside(paths.runs) if paths.runs.is_dir() else []
-    places = runs.inside(folder) if folder else [*usual, *runs.remembered(paths.state)]
+    places = runs.inside(folder) if folder else runs.known(paths.runs, paths.state)
     listed, unreadable = runs.listing(places)
     machines = commands_by_hand.machines()
     if as_json:

@@ -55,8 +55,7 @@ def _column(title: str, kind: str) -> Column:
 def _places(only: Sequence[Path], paths: Paths) -> list[Path]:
     if only:
         return [place for path in only for place in runs.inside(path)]
-    usual = runs.inside(paths.runs) if paths.runs.is_dir() else []
-    return list({path.resolve(): path for path in [*usual, *runs.remembered(paths.state)]}.values())
+    return runs.known(paths.runs, paths.state)
 
 
 def _shown(value: Any) -> str:

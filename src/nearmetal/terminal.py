@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from nearmetal.factors import key, show
 from nearmetal.model import TrialStatus
 from nearmetal.report.figures import count
+from nearmetal.run.estimate import left as time_left
 from nearmetal.run.events import (
     BlockEnded,
     BlockStarted,
@@ -68,9 +69,8 @@ class Watcher:
             self._bar.stop()
 
     def _left(self) -> str:
-        measured = self._done - self._before
-        each = (time.monotonic() - self._began) / measured if measured else self._estimate
-        left = show_elapsed(each * max(0, self._trials - self._done))
+        elapsed, measured = time.monotonic() - self._began, self._done - self._before
+        left = show_elapsed(time_left(self._trials - self._done, elapsed, measured, self._estimate))
         return f"at most ~{left} left" if self._looks else f"~{left} left"
 
     def __call__(self, event: Event) -> None:

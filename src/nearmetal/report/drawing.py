@@ -47,11 +47,12 @@ class Picture:
 
 def draw(spec: Spec) -> Picture:
     """Draw a Vega-Lite specification. Nothing is loaded: a specification that names an address is an error."""
-    svg = _svg(spec)
-    return Picture(svg, _png(svg))
+    picture = svg(spec)
+    return Picture(picture, _png(picture))
 
 
-def _svg(spec: Spec) -> str:
+def svg(spec: Spec) -> str:
+    """The same without a PNG."""
     import vl_convert
 
     return _unique(vl_convert.vegalite_to_svg(dict(spec), allowed_base_urls=[]))
@@ -117,7 +118,7 @@ def _drawn_by(process: subprocess.Popen[bytes], orders: Sequence[tuple[Spec, boo
 def _main() -> None:
     draw({"mark": "point", "data": {"values": []}})  # the engine starts while the specifications are on their way
     orders = json.load(sys.stdin.buffer)
-    pictures = (draw(spec) if png else Picture(_svg(spec)) for spec, png in orders)
+    pictures = (draw(spec) if png else Picture(svg(spec)) for spec, png in orders)
     drawn = [(picture.svg, base64.b64encode(picture.png).decode()) for picture in pictures]
     sys.stdout.write(json.dumps(drawn))
 

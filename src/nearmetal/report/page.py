@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
 from nearmetal.report import cells, figures, palette, words
@@ -15,27 +15,35 @@ from nearmetal.report.reading import ReportInput
 
 def html(report: ReportInput, sections: Sequence[Section], pictures: Mapping[tuple[str, str, bool], Picture]) -> str:
     """The page. `pictures` holds a drawing for (chart's name, panel's name, whether it is the narrow one)."""
-    environment = Environment(
-        loader=PackageLoader("nearmetal.report"),
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            manifest=report.manifest,
+            blocks=report.blocks,
+            trials=report.analysis.trials,
+            sections=sections,
+            legend=report.colours,
+            drawings={key: Markup(picture.svg) for key, picture in pictures.items()},  # ours, and escaped when drawn
+            style=Markup(style()),
+        )
+    )
+
+
+def environment(*packages: str) -> Environment:
+    """Templates of these packages, and the report's: whatever they write is escaped, unless it is markup of ours."""
+    found = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in (*packages, "nearmetal.report")]),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
         finalize=_harmless,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["people"] = cells.for_people
-    environment.filters["breakable"] = breakable
-    environment.globals |= {"shown": cells.shown, "repeated": cells.repeated, "count": figures.count}
-    template = environment.get_template("report.html.j2")
-    return template.render(
-        manifest=report.manifest,
-        blocks=report.blocks,
-        trials=report.analysis.trials,
-        sections=sections,
-        legend=report.colours,
-        drawings={key: Markup(picture.svg) for key, picture in pictures.items()},  # ours, and escaped when drawn
-        style=Markup(style()),
-    )
+    found.filters["people"] = cells.for_people
+    found.filters["breakable"] = breakable
+    found.globals |= {"shown": cells.shown, "repeated": cells.repeated, "count": figures.count}
+    return found
 
 
 def _harmless(value: object) -> object:

@@ -64,6 +64,7 @@ _REASONS = {
     "too-few-blocks": "too few blocks to tell",
     "no-blocks": "no block has a good trial of both",
     "not-looked-yet": "not looked at yet",
+    "not-ended-yet": "the run has not ended",
     "not-positive": "a value is not positive, so it has no ratio",
     "not-finite": "a value is not a number",
     "censored": "a value is only known to lie beyond what was tried",

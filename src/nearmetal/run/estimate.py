@@ -23,6 +23,11 @@ def estimate(study: Study, plan: Plan) -> float:
     return seconds * len(plan.blocks)
 
 
+def left(trials: int, elapsed: float, measured: int, before: float) -> float:
+    """Seconds that so many trials still take, at the pace of those measured; of none yet, at `before` seconds each."""
+    return max(0, trials) * (elapsed / measured if measured else before)
+
+
 def _taken(spec: WorkloadSpec) -> float:
     workload = workload_of(spec)
     return workload.duration + (workload.preparing if isinstance(workload, Preparing) else 0.0)

@@ -28,6 +28,7 @@ from nearmetal.run.missing import Missing, cannot_run
 from nearmetal.run.progress import Progress
 from nearmetal.run.versions import versions
 from nearmetal.store import runs
+from nearmetal.store.claim import claimed
 from nearmetal.store.folder import Manifest, RunFolder
 from nearmetal.study import provision_of
 
@@ -107,12 +108,13 @@ async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event],
 
 async def _run(folder: RunFolder, open_site: OpenSite, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
     runs.remember(folder.path, Paths.default().state)
-    await _prepare_environments(folder.manifest(), open_site)
-    token = clean.new_token()
-    host_boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
-        lab = Lab(token, ledger, open_site, host_boot_id, shape.mtu(folder.manifest().study))
-        return await runner.run(folder, lab, listeners)
+    with claimed(folder.journal):
+        await _prepare_environments(folder.manifest(), open_site)
+        token = clean.new_token()
+        host_boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
+            lab = Lab(token, ledger, open_site, host_boot_id, shape.mtu(folder.manifest().study))
+            return await runner.run(folder, lab, listeners)
 
 
 async def _put_right(say: Say) -> None:

@@ -50,6 +50,12 @@ def remembered(state: Path) -> list[Path]:
     return [Path(place) for place in places if isinstance(place, str) and _is_run(Path(place))]
 
 
+def known(usual: Path, state: Path) -> list[Path]:
+    """Runs that lie where runs are put by themselves, and those elsewhere that the index knows. Each once."""
+    places = [*(inside(usual) if usual.is_dir() else []), *remembered(state)]
+    return list({path.resolve(): path for path in places}.values())
+
+
 def inside(folder: Path) -> list[Path]:
     """Runs that lie directly in a folder, or the folder itself when it is one. BadInput when there is no folder."""
     if not folder.is_dir():

@@ -1,0 +1,59 @@
+"""`nearmetal dashboard`: runs in a browser, while they go on."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import click
+
+from nearmetal.config import Paths
+from nearmetal.errors import ExitCode, HostCannot
+from nearmetal.interrupts import until_interrupted
+from nearmetal.printing import console_for, print_json
+from nearmetal.store import runs
+from nearmetal.store.folder import RunFolder
+
+_LAST_IN_LINE = 19
+"""Of the kernel's priorities: what is measured on this host comes first."""
+
+
+def dashboard(run: Path | None, port: int | None, as_json: bool) -> int:
+    """Serve until interrupted, which is how it is meant to end: 0 then."""
+    _require()
+    if run is not None:
+        RunFolder.open(run).manifest()
+    from nearmetal.dashboard import server
+    from nearmetal.dashboard.access import new_token
+
+    paths = Paths.default()
+    listening = server.listen(port)
+    token = new_token()
+    os.nice(_LAST_IN_LINE)
+    _say(f"http://{server.HOST}:{listening.getsockname()[1]}/?token={token}", listening.getsockname()[1], as_json)
+
+    async def serving() -> None:
+        only = None if run is None else run.resolve()
+        shown = server.Dashboard(lambda: runs.known(paths.runs, paths.state), only)
+        await server.serve(shown, token, listening)
+
+    with listening:
+        until_interrupted(serving())
+    return ExitCode.DONE
+
+
+def _require() -> None:
+    """HostCannot where a library is lacking."""
+    lacking = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
+    if lacking:
+        what = f"the dashboard is served by {' and '.join(lacking)}, which is not installed"
+        raise HostCannot(what, remedy='pip install "nearmetal[dashboard]"')
+
+
+def _say(address: str, port: int, as_json: bool) -> None:
+    if as_json:
+        print_json({"schema": "dashboard.v1", "url": address, "port": port, "process": os.getpid()})
+        return
+    click.echo(address)
+    beside = console_for(True)
+    beside.print(f"From another machine: ssh -L {port}:127.0.0.1:{port} THIS-HOST, then the same address there.")
+    beside.print("Ctrl-C ends it; the runs go on.")

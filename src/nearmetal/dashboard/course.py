@@ -1,0 +1,250 @@
+"""How a run goes, folded from its journal line by line: what is done, what goes on now, what went wrong. Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from nearmetal import plan as planning
+from nearmetal.analysis.alike import wording
+from nearmetal.factors import Identity, identity
+from nearmetal.model import Assignment, Plan, Study, TrialPlan, TrialRecord, TrialStatus
+
+
+class Row(NamedTuple):
+    """A treatment under a workload: one trial, or as many as there are repeats, in each block."""
+
+    treatment: Identity
+    workload: str
+
+
+class Ended(NamedTuple):
+    """A trial that has its record."""
+
+    attempt: int
+    repeat: int
+    status: TrialStatus
+    reason: str
+    seconds: float
+
+
+class Fate(StrEnum):
+    """What became of a row's place in a block, as far as the journal tells."""
+
+    TO_COME = "to come"
+    RUNNING = "running"
+    OK = "ok"
+    INVALID = "invalid"
+    FAILED = "failed"
+    LOST = "lost"
+    WITHDRAWN = "withdrawn"
+    NOT_NEEDED = "not needed"
+
+
+_WORST = (TrialStatus.LOST, TrialStatus.FAILED, TrialStatus.INVALID)
+
+
+@dataclass
+class Trouble:
+    """Something that went wrong, once or more often in the same words."""
+
+    kind: str
+    """A trial's status, "withdrawn", "left behind", or "warning"."""
+    about: Row | None
+    text: str
+    """As it was said last."""
+    times: int = 0
+    block: int | None = None
+    """Where it happened last."""
+    order: int = 0
+    """Among all lines of the journal: the larger, the newer."""
+
+
+@dataclass(frozen=True)
+class Now:
+    """The boot that goes on."""
+
+    block: int
+    attempt: int
+    treatment: Assignment
+    since_ns: int
+    trials: tuple[TrialPlan, ...]
+    """Those that had no record when it began, in their order."""
+
+
+@dataclass
+class Course:
+    """Takes in a journal's lines in their order. `study` and `plan` are those of the run's manifest.
+
+    `records` are what an analysis of the primary contrasts takes, and no more of each; `events` are the journal's.
+    """
+
+    study: Study
+    plan: Plan
+    records: list[TrialRecord] = field(default_factory=list)
+    events: list[Mapping[str, Any]] = field(default_factory=list)
+    counts: Counter[TrialStatus] = field(default_factory=Counter)
+    now: Now | None = None
+    phase: str = ""
+    """The last of RunStarted, RunResumed and RunEnded; "" before."""
+    interrupted: bool = False
+    """By the last RunEnded."""
+    troubles: dict[tuple[str, Row | None, str], Trouble] = field(default_factory=dict)
+    withdrawn: dict[Identity, str] = field(default_factory=dict)
+    """Treatment to the reason."""
+    looks: list[Mapping[str, Any]] = field(default_factory=list)
+    lines: int = 0
+    began_ns: int = 0
+    """When it began, or went on after an interruption."""
+    last_ns: int = 0
+    """When the last event was written."""
+    _before: int = 0
+    _measured: int = 0
+    _cells: dict[tuple[Row, int], list[Ended]] = field(default_factory=lambda: defaultdict(list))
+    _attempts: dict[int, int] = field(default_factory=dict)
+    _ids: set[str] = field(default_factory=set)
+
+    # ── Taking in ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def take(self, line: TrialRecord | Mapping[str, Any]) -> None:
+        """A record or an event, as the journal has it. An event of a kind that is not known changes nothing."""
+        self.lines += 1
+        if isinstance(line, TrialRecord):
+            self._record(line)
+            return
+        self.events.append(line)
+        self.last_ns = max(self.last_ns, int(line.get("at_ns", 0)))
+        self._measured = len(self.records) - self._before
+        match line["event"]:
+            case "RunStarted" | "RunResumed" as phase:
+                self.phase, self.interrupted, self.now = phase, False, None
+                self.began_ns, self._before, self._measured = self.last_ns, len(self.records), 0
+            case "RunEnded":
+                self.phase, self.interrupted, self.now = "RunEnded", bool(line["interrupted"]), None
+            case "BlockStarted":
+                self._attempts[line["block"]] = line["attempt"]
+                self.now = None
+            case "BootStarted":
+                self._attempts[line["block"]] = line["attempt"]
+                self.now = self._boot(line["block"], line["attempt"], line["treatment"])
+            case "BootEnded" | "BlockEnded":
+                self.now = None
+            case "LookTaken":
+                self.looks.append(line)
+            case "Withdrawn":
+                self.withdrawn[identity(line["treatment"])] = line["reason"]
+                self._note("withdrawn", Row(identity(line["treatment"]), ""), line["reason"], None)
+            case "LeftBehind":
+                self._note("left behind", None, line["what"], None)
+
+    def _boot(self, block: int, attempt: int, treatment: Assignment) -> Now:
+        """Boots of a treatment have one order, whatever other treatments are left of their block."""
+        boots = planning.block(self.study, [treatment], self.plan.study, block, attempt).boots
+        left = (tuple(trial for trial in boot.trials if trial.id not in self._ids) for boot in boots)
+        return Now(block, attempt, treatment, self.last_ns, next((trials for trials in left if trials), ()))
+
+    def _record(self, record: TrialRecord) -> None:
+        trial = record.trial
+        row = Row(identity(trial.treatment), trial.workload)
+        self._ids.add(trial.id)
+        self.counts[record.status] += 1
+        self._attempts[trial.block] = max(trial.attempt, self._attempts.get(trial.block, 0))
+        seconds = sum(record.phases_ns.values()) / 1e9
+        ended = Ended(trial.attempt, trial.repeat, record.status, record.reason or "", seconds)
+        self._cells[row, trial.block].append(ended)
+        if record.status is not TrialStatus.OK:
+            self._note(record.status.value, row, record.reason or "no reason was told", trial.block)
+        for warning in record.warnings:
+            self._note("warning", row, warning.text, trial.block)
+        self.records.append(lean(record, self.plan.primaries))
+
+    def _note(self, kind: str, about: Row | None, text: str, block: int | None) -> None:
+        trouble = self.troubles.setdefault((kind, about, wording(text)), Trouble(kind, about, text))
+        trouble.text, trouble.block, trouble.order = text, block, self.lines
+        trouble.times += 1
+
+    # ── What it says ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def blocks(self) -> int:
+        """How many there are to run: those planned, or fewer where a look has decided all."""
+        stops = (look["blocks"] for look in self.looks if look["stops"])
+        return int(next(stops, len(self.plan.blocks)))
+
+    @property
+    def is_over(self) -> bool:
+        """It has come to its end. A journal without events of the run itself has where nothing is to come."""
+        if self.phase:
+            return self.phase == "RunEnded" and not self.interrupted
+        return bool(self.records) and not self.to_come()
+
+    def rows(self) -> list[tuple[Assignment, str]]:
+        """Treatment and workload of each row, by workload, in the order of the study."""
+        workloads = [workload.name for workload in self.study.workloads]
+        return [(treatment, workload) for workload in workloads for treatment in self.plan.treatments]
+
+    def ended(self, row: Row, block: int) -> Sequence[Ended]:
+        """What ended there, of all attempts, the oldest first."""
+        return self._cells.get((row, block), ())
+
+    def attempt(self, block: int) -> int:
+        """The latest that was begun, from 0 on."""
+        return self._attempts.get(block, 0)
+
+    def has_begun(self, block: int) -> bool:
+        return block in self._attempts
+
+    def fate(self, row: Row, block: int) -> Fate:
+        """By its latest attempt, in which repeats count as bad when one of them is."""
+        latest = [one for one in self.ended(row, block) if one.attempt == self.attempt(block)]
+        statuses = {one.status for one in latest}
+        if bad := next((status for status in _WORST if status in statuses), None):
+            return Fate(bad.value)
+        if len(latest) == self.study.design.repeats:
+            return Fate.OK
+        if row.treatment in self.withdrawn:
+            return Fate.WITHDRAWN
+        if block >= self.blocks:
+            return Fate.NOT_NEEDED
+        return Fate.RUNNING if (row, block) == self.running() else Fate.TO_COME
+
+    def to_come(self) -> int:
+        """Trials without a record, those of repeated blocks included as far as they were begun."""
+        repeats = self.study.design.repeats
+        return sum(
+            repeats - sum(one.attempt == self.attempt(block) for one in self.ended(row, block))
+            for row in (Row(identity(treatment), workload) for treatment, workload in self.rows())
+            if row.treatment not in self.withdrawn
+            for block in range(self.blocks)
+        )
+
+    def running(self) -> tuple[Row, int] | None:
+        """Row and block of the trial that is to end next in the boot that goes on; None where none does."""
+        if self.now is None:
+            return None
+        trial = next((trial for trial in self.now.trials if trial.id not in self._ids), None)
+        return None if trial is None else (Row(identity(self.now.treatment), trial.workload), self.now.block)
+
+    def pace(self) -> tuple[float, int]:
+        """Seconds from when this session began to its last event, and the trials that ended in them."""
+        return (self.last_ns - self.began_ns) / 1e9, self._measured
+
+    def newest_troubles(self) -> Iterator[Trouble]:
+        """The newest first."""
+        return iter(sorted(self.troubles.values(), key=lambda trouble: -trouble.order))
+
+
+def lean(record: TrialRecord, primaries: Mapping[str, str]) -> TrialRecord:
+    """A record with no more than primary contrasts and their warnings are made of: thousands of them stay in memory."""
+    primary = primaries.get(record.trial.workload)
+    accel = record.readback.get("resources", {}).get("accel")
+    return record.model_copy(
+        update={
+            "responses": {name: response for name, response in record.responses.items() if name == primary},
+            "readback": {} if accel is None else {"resources": {"accel": accel}},
+            "observers": {},
+            "phases_ns": {},
+            "artifacts": (),
+        }
+    )

@@ -1,0 +1,72 @@
+"""A file that another process appends lines to, read as it grows."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+Mark = tuple[int, int, int, int]
+"""Of a file: device, inode, size, time of the last change in ns."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What has come since the last reading."""
+
+    lines: Sequence[bytes]
+    """Whole ones, each with its end; a last line that is still being written has not come yet."""
+    anew: bool
+    """They begin another file than the one read so far: what that one said does not hold any more."""
+
+
+class Follower:
+    """Reads what has been appended since, from the file's beginning on. A file that is not there has no lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: tuple[int, int] | None = None
+        self._offset = 0
+        self._seen: Mark | None = None
+
+    def has_changed(self) -> bool:
+        """Whether a reading might find anything: a look at the folder's entry, and none into the file."""
+        return mark(self.path) != self._seen
+
+    def read(self) -> Growth:
+        """OSError when the file is there and cannot be read."""
+        try:
+            file = self.path.open("rb")
+        except (FileNotFoundError, NotADirectoryError):
+            return self._gone()
+        with file:
+            status = os.fstat(file.fileno())
+            anew = self._is_another(status)
+            if anew:
+                self._offset = 0
+            self._file = (status.st_dev, status.st_ino)
+            self._seen = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+            file.seek(self._offset)
+            content = file.read()
+        whole = content.rfind(b"\n") + 1
+        self._offset += whole
+        return Growth(content[:whole].splitlines(keepends=True), anew)
+
+    def _is_another(self, status: os.stat_result) -> bool:
+        """Replaced, or cut to less than was read: an append-only file never is."""
+        return self._file is not None and (
+            self._file != (status.st_dev, status.st_ino) or status.st_size < self._offset
+        )
+
+    def _gone(self) -> Growth:
+        was_there = self._file is not None
+        self._file, self._seen, self._offset = None, None, 0
+        return Growth((), was_there)
+
+
+def mark(path: Path) -> Mark | None:
+    """What tells a file from what it was; None of one that is not there, or may not be seen."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)

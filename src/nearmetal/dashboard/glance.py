@@ -1,0 +1,194 @@
+"""A run at a glance, as the page has it: words, counts and shares, ready to be written. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nearmetal.dashboard.course import Course, Ended, Fate, Row, Trouble
+from nearmetal.factors import identity
+from nearmetal.model import TrialStatus
+from nearmetal.report import figures, words
+from nearmetal.run.estimate import left
+from nearmetal.units import show_duration, show_elapsed
+
+SIGNS = {
+    Fate.TO_COME: "",
+    Fate.RUNNING: "▶",
+    Fate.OK: "✓",
+    Fate.INVALID: "!",
+    Fate.FAILED: "×",
+    Fate.LOST: "?",
+    Fate.WITHDRAWN: "–",
+    Fate.NOT_NEEDED: "",
+}
+"""Beside its colour each fate has a sign."""
+
+_BAD = (TrialStatus.INVALID, TrialStatus.FAILED, TrialStatus.LOST)
+_MOST_TROUBLES = 30
+
+
+@dataclass(frozen=True)
+class Square:
+    """A place of the grid: a treatment under a workload in one block."""
+
+    fate: Fate
+    sign: str
+    said: str
+    """The whole of it in words."""
+    again: bool
+    """Whether its block was repeated."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A row of the grid, by block."""
+
+    label: str
+    summary: str
+    squares: tuple[Square, ...]
+
+
+@dataclass(frozen=True)
+class Told:
+    """Something wrong: what it is called, what it is about, what was said, and how often."""
+
+    kind: str
+    tone: str
+    about: str
+    text: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the bar: of which fate, how many trials, from where to where in per cent."""
+
+    fate: Fate
+    count: int
+    start: float
+    width: float
+
+
+def state(course: Course, is_measured: bool) -> str:
+    """ "running", "ended", "interrupted" or "not begun"."""
+    if is_measured:
+        return "running"
+    if course.is_over:
+        return "ended"
+    return "interrupted" if course.phase or course.records else "not begun"
+
+
+# ── How far ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def bar(course: Course) -> tuple[Part, ...]:
+    """Trials that are ok, then those that are not, then those to come."""
+    to_come = course.to_come()
+    total = len(course.records) + to_come
+    parts, start = [], 0.0
+    for fate in (Fate.OK, Fate.INVALID, Fate.FAILED, Fate.LOST, Fate.TO_COME):
+        count = to_come if fate is Fate.TO_COME else course.counts[TrialStatus(fate.value)]
+        if count:
+            width = 100 * count / total
+            parts.append(Part(fate, count, start, width))
+            start += width
+    return tuple(parts)
+
+
+def how_far(course: Course) -> str:
+    """ "31 of 64 trials, block 4 of 8"; of a sequential run, "of at most 40"."""
+    done, to_come = len(course.records), course.to_come()
+    most = "at most " if course.plan.looks and not course.is_over else ""
+    trials = f"{done:,} of {most}{figures.count(done + to_come, 'trial')}" if to_come else figures.count(done, "trial")
+    begun = max((block for block in range(len(course.plan.blocks)) if course.has_begun(block)), default=-1) + 1
+    if to_come and begun:
+        return f"{trials}, block {begun} of {most}{course.blocks}"
+    return f"{trials}, {most}{figures.count(course.blocks, 'block')}"
+
+
+def bad(course: Course) -> str:
+    """ "2 failed, 1 lost", or ""."""
+    return ", ".join(f"{course.counts[status]:,} {status}" for status in _BAD if course.counts[status])
+
+
+def time_left(course: Course, expected: float | None, now_ns: int) -> str:
+    """ "about 12 min 10 s left", or "" where nothing can be said. `expected`: seconds a trial takes by the plan."""
+    to_come = course.to_come()
+    elapsed, measured = course.pace()
+    if not to_come or (not measured and expected is None):
+        return ""
+    seconds = left(to_come, elapsed, measured, expected or 0.0)
+    # What has passed since is taken off, but no more than a trial's: one that hangs does not bring the end nearer.
+    seconds -= min((now_ns - course.last_ns) / 1e9, seconds / to_come)
+    return f"{'at most ' if course.plan.looks else ''}about {show_elapsed(seconds)} left"
+
+
+def doing(course: Course, labels: words.Labels) -> str:
+    """ "web on qemu, workers 4, in block 3 (attempt 2)", or "" between boots."""
+    running = course.running()
+    if course.now is None or running is None:
+        return ""
+    row, block = running
+    again = f" (attempt {course.now.attempt + 1})" if course.now.attempt else ""
+    return f"{words.workload(row.workload)} on {labels.treatment(course.now.treatment)}, in block {block + 1}{again}"
+
+
+# ── The grid ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def strips(course: Course, labels: words.Labels, is_measured: bool) -> Iterator[tuple[str, list[Strip]]]:
+    """By workload, a strip for each treatment."""
+    for workload in course.study.workloads:
+        of_workload = [
+            _strip(course, Row(identity(treatment), workload.name), labels.treatment(treatment), is_measured)
+            for treatment in course.plan.treatments
+        ]
+        yield words.workload(workload.name), of_workload
+
+
+def _strip(course: Course, row: Row, label: str, is_measured: bool) -> Strip:
+    squares = tuple(_square(course, row, block, is_measured) for block in range(len(course.plan.blocks)))
+    of = {fate: sum(square.fate is fate for square in squares) for fate in Fate}
+    summary = ", ".join(f"{count} {fate}" for fate, count in of.items() if count)
+    return Strip(label, f"{label}: {summary}", squares)
+
+
+def _square(course: Course, row: Row, block: int, is_measured: bool) -> Square:
+    fate = course.fate(row, block)
+    if fate is Fate.RUNNING and not is_measured:
+        fate = Fate.TO_COME
+    ended = course.ended(row, block)
+    said = "; ".join([f"block {block + 1}: {fate}", *map(_said, ended)])
+    return Square(fate, SIGNS[fate], said, course.attempt(block) > 0 and bool(ended))
+
+
+def _said(one: Ended) -> str:
+    attempt = f"attempt {one.attempt + 1} " if one.attempt else ""
+    reason = f": {words.plain(one.reason)}" if one.reason else ""
+    return f"{attempt}{one.status} after {show_duration(one.seconds)}{reason}"
+
+
+# ── What went wrong ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def troubles(course: Course, labels: words.Labels) -> tuple[list[Told], int]:
+    """The newest first, and how many more there are."""
+    newest = list(course.newest_troubles())
+    by_identity = {identity(treatment): treatment for treatment in course.plan.treatments}
+
+    def told(trouble: Trouble) -> Told:
+        about = ""
+        if trouble.about is not None:
+            treatment = by_identity.get(trouble.about.treatment)
+            name = labels.treatment(treatment) if treatment is not None else "a treatment"
+            about = f"{name}, {words.workload(trouble.about.workload)}" if trouble.about.workload else name
+        tone = "unknown" if trouble.kind == "warning" else "worse"
+        return Told(trouble.kind, tone, about, words.plain(trouble.text), _where(trouble))
+
+    return [told(trouble) for trouble in newest[:_MOST_TROUBLES]], max(0, len(newest) - _MOST_TROUBLES)
+
+
+def _where(trouble: Trouble) -> str:
+    last = "" if trouble.block is None else f"block {trouble.block + 1}"
+    if trouble.times == 1:
+        return last
+    return f"{trouble.times:,} times" + (f", last in {last}" if last else "")

@@ -1,0 +1,113 @@
+"""What several browsers look at, looked up once for all of them: only while somebody looks, and never too often."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+Parts = Mapping[str, str]
+"""Parts of a page: the element's id to what stands in it, as HTML."""
+
+_OFTEN = 0.5
+"""Seconds between two looks."""
+_SHARE = 20
+"""A look that took a second of CPU time is followed by this many without one: what is measured has the CPU."""
+_STILL_HERE = 15.0
+"""Seconds of silence after which a browser is told that there is nothing to tell."""
+
+
+@dataclass
+class Live:
+    """Parts of a page, kept up to date. `looks` give parts that have changed, each by itself, the quickest first.
+
+    They run in `worker`, one at a time. OSError and errors of ours are theirs to turn into parts.
+    """
+
+    looks: Sequence[Callable[[], Parts]]
+    worker: Executor
+    closing: asyncio.Event
+    """Set when the server ends: nobody is told anything more."""
+    version: int = 0
+    _parts: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _task: "asyncio.Task[None] | None" = None
+    _watchers: int = 0
+
+    async def current(self) -> tuple[int, Parts]:
+        """All parts, as they are now."""
+        await self._look()
+        return self.version, self.since(-1)
+
+    def since(self, version: int) -> Parts:
+        """Those that have changed since a version."""
+        return {name: text for name, (of, text) in self._parts.items() if of > version}
+
+    async def changes(self, seen: int) -> AsyncIterator[tuple[int, Parts] | None]:
+        """Versions after the one seen, with what is new in them; None after a while without any. Ends when closing."""
+        if seen > self.version:  # of another server's life
+            seen = -1
+        self._enter()
+        try:
+            while not self.closing.is_set():
+                if new := self.since(seen):
+                    seen = self.version
+                    yield seen, new
+                elif not await self._changes_within(_STILL_HERE, seen):
+                    yield None
+        finally:
+            self._leave()
+
+    async def close(self) -> None:
+        """Wake up whoever waits; `closing` is set."""
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _enter(self) -> None:
+        self._watchers += 1
+        if self._task is None:
+            self._task = asyncio.create_task(self._keep_looking())
+
+    def _leave(self) -> None:
+        self._watchers -= 1
+        if not self._watchers and self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _changes_within(self, seconds: float, seen: int) -> bool:
+        async with self._changed:
+            waiting = self._changed.wait_for(lambda: self.version > seen or self.closing.is_set())
+            try:
+                await asyncio.wait_for(waiting, seconds)
+            except TimeoutError:
+                return False
+        return True
+
+    async def _keep_looking(self) -> None:
+        while True:
+            took = await self._look()
+            await asyncio.sleep(max(_OFTEN, _SHARE * took))
+
+    async def _look(self) -> float:
+        """Seconds of CPU time that it took."""
+        took = 0.0
+        async with self._looking:
+            for look in self.looks:
+                parts, spent = await asyncio.get_running_loop().run_in_executor(self.worker, _timed, look)
+                took += spent
+                await self._publish(parts)
+        return took
+
+    async def _publish(self, parts: Parts) -> None:
+        new = {name: text for name, text in parts.items() if self._parts.get(name, (0, None))[1] != text}
+        if new:
+            self.version += 1
+            self._parts |= {name: (self.version, text) for name, text in new.items()}
+            async with self._changed:
+                self._changed.notify_all()
+
+
+def _timed(look: Callable[[], Parts]) -> tuple[Parts, float]:
+    began = time.thread_time()
+    return look(), time.thread_time() - began

@@ -1,0 +1,178 @@
+"""A run and the list of runs as pages: what has been made out of them, written as HTML."""
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment
+from markupsafe import Markup, escape
+
+from nearmetal.dashboard import glance
+from nearmetal.dashboard.course import Course, Fate
+from nearmetal.dashboard.glance import Strip
+from nearmetal.dashboard.live import Parts
+from nearmetal.errors import NearmetalError
+from nearmetal.report import page as report_page
+from nearmetal.report.blocks import LONG, Chart, Section
+from nearmetal.report.drawing import Spec
+from nearmetal.report.reading import ReportInput
+from nearmetal.report.words import Labels
+from nearmetal.store.folder import Manifest
+
+_FATES = (Fate.OK, Fate.RUNNING, Fate.TO_COME, Fate.INVALID, Fate.FAILED, Fate.LOST, Fate.WITHDRAWN)
+_FEW = 20
+"""Blocks up to which a row has room for all of them on any screen, each with its number above."""
+_SLOT = re.compile("<!--(strip-[0-9]+-[0-9]+)-->")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A run as it was looked at."""
+
+    path: Path
+    number: str
+    """What stands for it in addresses."""
+    course: Course
+    labels: Labels
+    state: str
+    time_left: str
+    has_report: bool
+
+
+@dataclass(frozen=True)
+class Item:
+    """A run in the list."""
+
+    number: str
+    name: str
+    folder: str
+    study: str
+    created: str
+    state: str
+    bar: tuple[glance.Part, ...]
+    how_far: str
+    bad: str
+
+
+# ── Parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def parts(seen: Seen) -> Parts:
+    """Everything of a run's page that its journal changes, but for the verdicts."""
+    course, is_measured = seen.course, seen.state == "running"
+    troubles, more = glance.troubles(course, seen.labels)
+    grid = list(glance.strips(course, seen.labels, is_measured))
+    now, planned = course.now if is_measured else None, len(course.plan.blocks)
+    return {
+        "state": _render(
+            "state.html.j2",
+            seen=seen,
+            bar=glance.bar(course),
+            how_far=glance.how_far(course),
+            bad=glance.bad(course),
+            doing=glance.doing(course, seen.labels) if now else "",
+            since=0.0 if now is None else max(0.0, (time.time_ns() - now.since_ns) / 1e9),
+        ),
+        "troubles": _render("troubles.html.j2", troubles=troubles, more=more),
+        "grid": _render(
+            "grid.html.j2", grid=grid, fates=_FATES, signs=glance.SIGNS, long=LONG, blocks=planned, few=planned <= _FEW
+        ),
+        **{
+            f"strip-{row}-{place}": squares(strip)
+            for row, (_, strips) in enumerate(grid)
+            for place, strip in enumerate(strips)
+        },
+    }
+
+
+def squares(strip: Strip) -> str:
+    """Its squares. By hand: there may be ten thousand of them, and a template takes its time with each."""
+    shown = (
+        f'<li class="{square.fate.value.replace(" ", "-")}{" again" if square.again else ""}" aria-hidden="true"'
+        f' title="{escape(square.said)}">{square.sign}</li>'
+        for square in strip.squares
+    )
+    return f'<li class="unseen">{escape(strip.summary)}</li>{"".join(shown)}'
+
+
+def verdicts(section: Section, told: ReportInput, draw: Callable[[Spec], str]) -> Parts:
+    """The chapter of verdicts, and the colours that stand for environments."""
+    drawings = {
+        (chart.name, panel.name, narrow): Markup(draw(spec))  # ours, and escaped when drawn
+        for chart in section.blocks
+        if isinstance(chart, Chart)
+        for panel in chart.panels
+        for narrow, spec in ((False, panel.spec), (True, panel.narrow))
+        if spec is not None
+    }
+    return {"verdicts": _render("verdicts.html.j2", section=section, drawings=drawings, legend=told.colours)}
+
+
+def unreadable(path: Path, error: Exception) -> Parts:
+    """What is left to say of a run whose folder cannot be read."""
+    if isinstance(error, NearmetalError):
+        what, remedy = error.what, error.remedy
+    else:
+        what, remedy = str(getattr(error, "strerror", None) or error), ""
+    gone = not path.is_dir()
+    what = "The run's folder is not there any more." if gone else f"The run cannot be read: {what}"
+    text = _render("unreadable.html.j2", what=what, remedy="" if gone else remedy, path=str(path))
+    return {"state": text, "troubles": "", "grid": "", "verdicts": ""}
+
+
+def listed(items: Sequence[Item]) -> Parts:
+    return {"runs": _render("runs.html.j2", items=items)}
+
+
+# ── Pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def run(manifest: Manifest | None, path: Path, version: int, parts: Parts, *, is_one_of_many: bool) -> str:
+    """A run's page, with its parts as they are now."""
+    name = path.name if manifest is None else manifest.study.name
+    question = "" if manifest is None else manifest.study.question
+    return _render(
+        "run.html.j2",
+        title=name,
+        question=question,
+        path=str(path),
+        parts=_whole(parts),
+        version=version,
+        is_one_of_many=is_one_of_many,
+    )
+
+
+def runs(version: int, parts: Parts) -> str:
+    """The list's page."""
+    return _render("list.html.j2", title="Runs", parts=_whole(parts), version=version)
+
+
+def style() -> str:
+    """The report's style sheet, and what the dashboard has besides."""
+    return f"{report_page.style()}\n{_file('dashboard.css')}"
+
+
+def script() -> str:
+    return _file("live.js")
+
+
+def _whole(parts: Parts) -> Mapping[str, Markup]:
+    """Parts with those that stand in others put into their slots. All of them are markup of ours."""
+    return {name: Markup(_SLOT.sub(lambda slot: parts.get(slot[1], ""), text)) for name, text in parts.items()}
+
+
+def _render(name: str, **what: object) -> str:
+    return _environment().get_template(name).render(**what)
+
+
+@cache
+def _environment() -> Environment:
+    return report_page.environment("nearmetal.dashboard")
+
+
+def _file(name: str) -> str:
+    return (files("nearmetal.dashboard") / "templates" / name).read_text("utf-8")

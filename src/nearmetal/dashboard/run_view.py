@@ -1,0 +1,134 @@
+"""One run, looked at again and again: its folder followed, and the parts of its page that have changed."""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nearmetal.dashboard import glance, page
+from nearmetal.dashboard.course import Course
+from nearmetal.dashboard.following import Follower
+from nearmetal.dashboard.live import Parts
+from nearmetal.dashboard.so_far import so_far
+from nearmetal.errors import BadInput, NearmetalError
+from nearmetal.model import TrialRecord
+from nearmetal.report.drawing import svg
+from nearmetal.report.words import Labels
+from nearmetal.run.estimate import estimate
+from nearmetal.store import journal
+from nearmetal.store.claim import is_claimed
+from nearmetal.store.folder import Manifest, RunFolder
+
+_RECORD = b'{"schema":"record.v1",'
+"""How the journal begins a record."""
+
+
+def number_of(path: Path) -> str:
+    """What stands for a run in an address: never its path."""
+    return hashlib.sha256(str(path.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+class RunView:
+    """What is known of a run so far. Its methods are called one at a time.
+
+    A folder that cannot be read, or is not there any more, is told in the page's own words.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.folder = RunFolder(path)
+        self.manifest: Manifest | None = None
+        self.course: Course | None = None
+        self._follower = Follower(self.folder.journal)
+        self._seen: object = None
+        self._expected: float | None = None
+        self._compared: object = None
+
+    @property
+    def is_measured(self) -> bool:
+        try:
+            return is_claimed(self.folder.journal)
+        except OSError:
+            return False
+
+    @property
+    def has_report(self) -> bool:
+        return self.folder.page.is_file()
+
+    def state(self) -> Parts:
+        """How far it is, what goes on and what went wrong; nothing where nothing has changed since the last time."""
+        seen = (self.is_measured, self.has_report, self.folder.path.is_dir())
+        if seen == self._seen and self.course is not None and not self._follower.has_changed():
+            return {}
+        self._seen = seen
+        try:
+            self._follow()
+        except (OSError, NearmetalError) as error:
+            self.course = None
+            return page.unreadable(self.folder.path, error)
+        return self._parts(seen[0])
+
+    def verdicts(self) -> Parts:
+        """What the blocks say that have ended since the last time."""
+        if self.course is None or self.manifest is None:
+            return {}
+        course = self.course
+        ended = [event for event in course.events if event["event"] in ("BlockEnded", "LookTaken", "RunEnded")]
+        compared = (id(course), len(ended), course.is_over, len(course.withdrawn))
+        if compared == self._compared:
+            return {}
+        self._compared = compared
+        section, told = so_far(self.manifest, course, self.folder)
+        return page.verdicts(section, told, svg)
+
+    def _follow(self) -> None:
+        growth = self._follower.read()
+        if growth.anew or self.course is None or self.manifest is None:
+            self.manifest = RunFolder.open(self.folder.path).manifest()
+            self.course = Course(self.manifest.study, self.manifest.plan)
+            self._expected = _expected(self.manifest)
+            self._seen = None
+            if not growth.anew:  # what was read before is told again
+                self._follower = Follower(self.folder.journal)
+                growth = self._follower.read()
+        for line in growth.lines:
+            self.course.take(self._parsed(line))
+
+    def _parsed(self, line: bytes) -> TrialRecord | Mapping[str, Any]:
+        """Validated while it is parsed. The journal's own readers say what is wrong with a line that is not so."""
+        try:
+            if line.startswith(_RECORD):
+                return TrialRecord.model_validate_json(line)
+            event = json.loads(line)
+            if event["schema"] == "event.v1" and isinstance(event["event"], str):
+                return dict(event)
+        except (ValueError, RecursionError, KeyError, TypeError):
+            pass
+        list(journal.records(self.folder.journal))
+        raise BadInput("a line of the journal is neither a record nor an event", str(self.folder.journal))
+
+    def _parts(self, is_measured: bool) -> Parts:
+        if self.course is None or self.manifest is None:
+            return {}
+        labels = Labels.of(self.manifest.plan.treatments)
+        return page.parts(
+            page.Seen(
+                path=self.folder.path,
+                number=number_of(self.folder.path),
+                course=self.course,
+                labels=labels,
+                state=glance.state(self.course, is_measured),
+                time_left=glance.time_left(self.course, self._expected, time.time_ns()) if is_measured else "",
+                has_report=self.has_report,
+            )
+        )
+
+
+def _expected(manifest: Manifest) -> float | None:
+    """Seconds that a trial takes by the plan; None where a plugin that it names is not installed here."""
+    trials = sum(len(boot.trials) for block in manifest.plan.blocks for boot in block.boots)
+    try:
+        return estimate(manifest.study, manifest.plan) / max(1, trials)
+    except NearmetalError:
+        return None

@@ -1,0 +1,182 @@
+"""What is served at which address, and until when. On 127.0.0.1 alone."""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from nearmetal.dashboard import page
+from nearmetal.dashboard.access import Access
+from nearmetal.dashboard.list_view import ListView
+from nearmetal.dashboard.live import Live, Parts
+from nearmetal.dashboard.run_view import RunView, number_of
+from nearmetal.errors import HostCannot
+
+HOST = "127.0.0.1"
+_RETRY = "retry: 2000\n\n"
+"""Milliseconds after which a browser that lost its connection tries again."""
+_POLICY_OF_REPORTS = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
+"""A report is made to be read from a file, with its style in it. It has no script, and gets to run none."""
+_LINGER = 3
+"""Seconds in which answers that have begun may end."""
+
+
+def listen(port: int | None) -> socket.socket:
+    """A port of this host's own, or any that is free. HostCannot when it is taken or may not be had."""
+    try:
+        return socket.create_server((HOST, port or 0))
+    except OSError as error:
+        where = f"{HOST}:{port}"
+        remedy = "name another by --port, or none to take one that is free"
+        raise HostCannot(f"this port cannot be had: {error.strerror}", where, remedy) from None
+
+
+class Dashboard:
+    """One run, or all that are known: `places` says which there are now."""
+
+    def __init__(self, places: Callable[[], Sequence[Path]], only: Path | None) -> None:
+        self._places = places
+        self._only = only
+        self._closing = asyncio.Event()
+        self._worker = ThreadPoolExecutor(1, "looking")
+        self._list = self._live(ListView(places).runs)
+        self._views: dict[str, tuple[RunView, Live]] = {}
+
+    def app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/", self._home),
+                Route("/events", self._home_events),
+                Route("/runs/{number}", self._run),
+                Route("/runs/{number}/events", self._run_events),
+                Route("/runs/{number}/report", self._report),
+                Route("/style.css", lambda _: Response(page.style(), media_type="text/css")),
+                Route("/live.js", lambda _: Response(page.script(), media_type="text/javascript")),
+            ]
+        )
+
+    async def close(self) -> None:
+        """Whoever is being told something is told no more."""
+        self._closing.set()
+        for live in (self._list, *(live for _, live in self._views.values())):
+            await live.close()
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    # ── What is answered ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _home(self, request: Request) -> Response:
+        if self._only is not None:
+            return RedirectResponse(f"/runs/{number_of(self._only)}", 303)
+        return HTMLResponse(page.runs(*await self._list.current()))
+
+    async def _home_events(self, request: Request) -> Response:
+        return self._events(request, self._list)
+
+    async def _run(self, request: Request) -> Response:
+        found = self._find(request)
+        if found is None:
+            return _not_found()
+        view, live = found
+        version, parts = await live.current()
+        is_one_of_many = self._only is None
+        return HTMLResponse(page.run(view.manifest, view.folder.path, version, parts, is_one_of_many=is_one_of_many))
+
+    async def _run_events(self, request: Request) -> Response:
+        found = self._find(request)
+        return _not_found() if found is None else self._events(request, found[1])
+
+    async def _report(self, request: Request) -> Response:
+        found = self._find(request)
+        content = found and _regular(found[0].folder.page)
+        if content is None:
+            return _not_found()
+        return HTMLResponse(content, headers={"Content-Security-Policy": _POLICY_OF_REPORTS})
+
+    def _events(self, request: Request, live: Live) -> Response:
+        told = request.headers.get("last-event-id") or request.query_params.get("seen") or ""
+        seen = int(told) if told.isdecimal() and len(told) < 10 else -1
+        return StreamingResponse(_as_events(live, seen), media_type="text/event-stream")
+
+    def _find(self, request: Request) -> tuple[RunView, Live] | None:
+        """By its number, which is looked for among the runs that are known: no address names a path."""
+        number = request.path_params["number"]
+        if number not in self._views:
+            places = [self._only] if self._only is not None else self._places()
+            path = next((path for path in places if number_of(path) == number), None)
+            if path is None:
+                return None
+            view = RunView(path)
+            self._views[number] = (view, self._live(view.state, view.verdicts))
+        return self._views[number]
+
+    def _live(self, *looks: Callable[[], Parts]) -> Live:
+        return Live(looks, self._worker, self._closing)
+
+
+async def _as_events(live: Live, seen: int) -> AsyncIterator[str]:
+    yield _RETRY
+    async for change in live.changes(seen):
+        if change is None:
+            yield ": nothing new\n\n"
+        else:
+            version, parts = change
+            yield f"id: {version}\ndata: {json.dumps(parts)}\n\n"
+
+
+def _not_found() -> Response:
+    return PlainTextResponse("There is no such page.\n", 404)
+
+
+def _regular(path: Path) -> bytes | None:
+    """What a file holds; None where there is none, or where a run's folder has something else in its place."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()
+
+
+# ── Serving ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """None of its own: who serves says when to end."""
+        yield
+
+
+async def serve(dashboard: Dashboard, token: str, listening: socket.socket) -> None:
+    """Until cancelled. Connections are closed then, and the port is free again."""
+    port = listening.getsockname()[1]
+    server = _Server(
+        uvicorn.Config(
+            Access(dashboard.app(), token, port),
+            http="h11",
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_LINGER,
+        )
+    )
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        await asyncio.shield(serving)
+    finally:
+        await dashboard.close()
+        server.should_exit = True
+        await serving

@@ -1,0 +1,86 @@
+"""What a run says before its end: the report's chapter of verdicts, of the blocks that have ended. Pure."""
+
+from collections.abc import Iterable
+
+from nearmetal.analysis.analyse import analyse
+from nearmetal.analysis.results import Analysis, Contrast, Verdict
+from nearmetal.dashboard.course import Course
+from nearmetal.model import Warned
+from nearmetal.report import figures
+from nearmetal.report.blocks import Block, Chart, Notice, Section, Table
+from nearmetal.report.reading import ReportInput
+from nearmetal.report.sections.verdicts import Verdicts
+from nearmetal.store.folder import Manifest, RunFolder
+
+_GOES_WITHOUT_SAYING = frozenset({"unfinished", "withdrawn", "blocks-missing"})
+"""Warnings of a run that has not ended, which the page tells elsewhere: there is more to come."""
+
+
+def so_far(manifest: Manifest, course: Course, folder: RunFolder) -> tuple[Section, ReportInput]:
+    """The chapter, and what it was made from. Statements and pictures: the tables are the report's."""
+    analysis = analyse(manifest, course.records, course.events, manifest.plan.primaries)
+    told = ReportInput(manifest, _without_verdicts(analysis, course), tuple(course.records), folder)
+    if not any(contrast.blocks for contrast in told.analysis.contrasts if contrast.primary):
+        return _nothing_yet(course), told
+    section = Verdicts().render(told)
+    kept: list[Block] = [block for block in section.blocks if not isinstance(block, Table)]
+    # The picture comes first: it is what changes.
+    blocks = sorted(kept, key=lambda block: not isinstance(block, Chart))
+    if not course.is_over:
+        blocks.insert(0, _caveat(course))
+    title = "Verdicts" if course.is_over else "Verdicts so far"
+    return Section("verdicts", title, section.lead, tuple(blocks)), told
+
+
+def _without_verdicts(analysis: Analysis, course: Course) -> Analysis:
+    """A study of fixed blocks has no verdict before the last of them: its interval is shown, and decides nothing."""
+    if course.is_over:
+        return analysis
+    contrasts = tuple(_before_the_end(contrast, bool(course.plan.looks)) for contrast in analysis.contrasts)
+    return analysis.model_copy(update={"contrasts": contrasts, "warnings": _worth_telling(analysis.warnings)})
+
+
+def _before_the_end(contrast: Contrast, is_looked_at: bool) -> Contrast:
+    """What a look has decided stands; without looks nothing is decided."""
+    update: dict[str, object] = {"warnings": _worth_telling(contrast.warnings)}
+    if not is_looked_at:
+        update |= {"verdict": Verdict.UNDECIDED, "reason": contrast.reason or "not-ended-yet"}
+    return contrast.model_copy(update=update)
+
+
+def _worth_telling(warnings: Iterable[Warned]) -> tuple[Warned, ...]:
+    return tuple(warning for warning in warnings if warning.code not in _GOES_WITHOUT_SAYING)
+
+
+def _caveat(course: Course) -> Notice:
+    alpha = figures.percent(course.study.design.alpha)
+    if course.plan.looks:
+        return Notice(
+            f"This study looks at its verdicts after {_looks(course)} blocks, fixed beforehand. What a look has "
+            f"decided stands: all looks together are wrong no more often than {alpha}. {_next(course)}"
+        )
+    planned = figures.count(len(course.plan.blocks), "block")
+    return Notice(
+        f"There is no verdict before the last of {planned}. Until then an interval shows how the measurement firms up "
+        f"and decides nothing: who stops a run when its interval looks good is wrong more often than {alpha}."
+    )
+
+
+def _looks(course: Course) -> str:
+    return figures.listing(str(look.blocks) for look in course.plan.looks)
+
+
+def _next(course: Course) -> str:
+    taken = {look["blocks"] for look in course.looks}
+    coming = next((look.blocks for look in course.plan.looks if look.blocks not in taken), None)
+    return "" if coming is None else f"The next look is after block {coming}."
+
+
+def _nothing_yet(course: Course) -> Section:
+    if not course.plan.contrasts:
+        text = "Nothing is compared: the study has no treatment beside its reference."
+    elif course.is_over:
+        text = "No block has a good trial of both sides of a comparison."
+    else:
+        text = "A comparison takes a block in which both of its sides were measured. None has ended yet."
+    return Section("verdicts", "Verdicts", text, ())

@@ -1,0 +1,50 @@
+"""Who measures a run now: its journal bears a lock that everybody who may read it can see, and nobody takes by looking.
+
+The kernel lets go of it when its holder dies, however it dies: what `kill -9` left is seen to be interrupted.
+"""
+
+import errno
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nearmetal.errors import HostCannot
+
+_FLOCK = "hhqqi4x"
+"""The kernel's `struct flock`: type, whence, start, length (0: all of it), process."""
+
+
+@contextmanager
+def claimed(journal: Path) -> Iterator[None]:
+    """Hold a run's journal, which may not be there yet. HostCannot when another process holds it.
+
+    On a file system without such locks nothing is held, and nobody sees who measures.
+    """
+    descriptor = os.open(journal, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise HostCannot(
+                    "this run is measured by another process", str(journal), "wait until it ends"
+                ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_claimed(journal: Path) -> bool:
+    """Whether a process holds the journal. OSError when it cannot be opened for reading."""
+    descriptor = os.open(journal, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+        found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
