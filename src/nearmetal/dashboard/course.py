@@ -1,6 +1,6 @@
 """How a run goes, folded from its journal line by line: what is done, what goes on now, what went wrong. Pure."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -42,6 +42,19 @@ class Fate(StrEnum):
     NOT_NEEDED = "not needed"
 
 
+class Place(NamedTuple):
+    """A row's part of a block."""
+
+    fate: Fate
+    ended: Sequence[Ended]
+    """Of all attempts, the oldest first."""
+    attempt: int
+    """The block's latest, from 0 on."""
+    to_come: int
+    """Trials that have no record of it yet."""
+
+
+WARNING = "warning"
 _WORST = (TrialStatus.LOST, TrialStatus.FAILED, TrialStatus.INVALID)
 
 
@@ -50,10 +63,11 @@ class Trouble:
     """Something that went wrong, once or more often in the same words."""
 
     kind: str
-    """A trial's status, "withdrawn", "left behind", or "warning"."""
-    about: Row | None
+    """A trial's status, "withdrawn", "left behind", or a warning."""
     text: str
     """As it was said last."""
+    rows: dict[Row, None] = field(default_factory=dict)
+    """Whom it befell, in the order in which it did."""
     times: int = 0
     block: int | None = None
     """Where it happened last."""
@@ -90,7 +104,7 @@ class Course:
     """The last of RunStarted, RunResumed and RunEnded; "" before."""
     interrupted: bool = False
     """By the last RunEnded."""
-    troubles: dict[tuple[str, Row | None, str], Trouble] = field(default_factory=dict)
+    troubles: dict[tuple[str, str], Trouble] = field(default_factory=dict)
     withdrawn: dict[Identity, str] = field(default_factory=dict)
     """Treatment to the reason."""
     looks: list[Mapping[str, Any]] = field(default_factory=list)
@@ -101,7 +115,9 @@ class Course:
     """When the last event was written."""
     _before: int = 0
     _measured: int = 0
-    _cells: dict[tuple[Row, int], list[Ended]] = field(default_factory=lambda: defaultdict(list))
+    _ended: dict[Row, dict[int, list[Ended]]] = field(default_factory=dict)
+    _counted: tuple[int, int] = (-1, 0)
+    """After how many lines, how many trials were to come."""
     _attempts: dict[int, int] = field(default_factory=dict)
     _ids: set[str] = field(default_factory=set)
 
@@ -152,15 +168,17 @@ class Course:
         self._attempts[trial.block] = max(trial.attempt, self._attempts.get(trial.block, 0))
         seconds = sum(record.phases_ns.values()) / 1e9
         ended = Ended(trial.attempt, trial.repeat, record.status, record.reason or "", seconds)
-        self._cells[row, trial.block].append(ended)
+        self._ended.setdefault(row, {}).setdefault(trial.block, []).append(ended)
         if record.status is not TrialStatus.OK:
             self._note(record.status.value, row, record.reason or "no reason was told", trial.block)
         for warning in record.warnings:
-            self._note("warning", row, warning.text, trial.block)
+            self._note(WARNING, row, warning.text, trial.block)
         self.records.append(lean(record, self.plan.primaries))
 
-    def _note(self, kind: str, about: Row | None, text: str, block: int | None) -> None:
-        trouble = self.troubles.setdefault((kind, about, wording(text)), Trouble(kind, about, text))
+    def _note(self, kind: str, row: Row | None, text: str, block: int | None) -> None:
+        trouble = self.troubles.setdefault((kind, wording(text)), Trouble(kind, text))
+        if row is not None:
+            trouble.rows[row] = None
         trouble.text, trouble.block, trouble.order = text, block, self.lines
         trouble.times += 1
 
@@ -184,40 +202,47 @@ class Course:
         workloads = [workload.name for workload in self.study.workloads]
         return [(treatment, workload) for workload in workloads for treatment in self.plan.treatments]
 
-    def ended(self, row: Row, block: int) -> Sequence[Ended]:
-        """What ended there, of all attempts, the oldest first."""
-        return self._cells.get((row, block), ())
-
-    def attempt(self, block: int) -> int:
-        """The latest that was begun, from 0 on."""
-        return self._attempts.get(block, 0)
-
     def has_begun(self, block: int) -> bool:
         return block in self._attempts
 
-    def fate(self, row: Row, block: int) -> Fate:
-        """By its latest attempt, in which repeats count as bad when one of them is."""
-        latest = [one for one in self.ended(row, block) if one.attempt == self.attempt(block)]
-        statuses = {one.status for one in latest}
-        if bad := next((status for status in _WORST if status in statuses), None):
+    def places(self, row: Row) -> list[Place]:
+        """What became of a row in each of the blocks that are planned."""
+        ended, running, blocks = self._ended.get(row, {}), self.running(), self.blocks
+        is_withdrawn, running_in = (
+            row.treatment in self.withdrawn,
+            running[1] if running and running[0] == row else None,
+        )
+        places = []
+        for block in range(len(self.plan.blocks)):
+            attempt, here = self._attempts.get(block, 0), ended.get(block, ())
+            latest = {one.repeat: one.status for one in here if one.attempt == attempt}
+            if fate := self._ended_as(latest):
+                pass
+            elif is_withdrawn:
+                fate = Fate.WITHDRAWN
+            elif block >= blocks:
+                fate = Fate.NOT_NEEDED
+            else:
+                fate = Fate.RUNNING if block == running_in else Fate.TO_COME
+            is_expected = not is_withdrawn and block < blocks
+            to_come = self.study.design.repeats - len(latest) if is_expected else 0
+            places.append(Place(fate, here, attempt, to_come))
+        return places
+
+    def _ended_as(self, latest: Mapping[int, TrialStatus]) -> Fate | None:
+        """By its latest attempt: bad as soon as one of its repeats is, and good when all of them are."""
+        if not latest:
+            return None
+        if bad := next((status for status in _WORST if status in latest.values()), None):
             return Fate(bad.value)
-        if len(latest) == self.study.design.repeats:
-            return Fate.OK
-        if row.treatment in self.withdrawn:
-            return Fate.WITHDRAWN
-        if block >= self.blocks:
-            return Fate.NOT_NEEDED
-        return Fate.RUNNING if (row, block) == self.running() else Fate.TO_COME
+        return Fate.OK if len(latest) == self.study.design.repeats else None
 
     def to_come(self) -> int:
         """Trials without a record, those of repeated blocks included as far as they were begun."""
-        repeats = self.study.design.repeats
-        return sum(
-            repeats - sum(one.attempt == self.attempt(block) for one in self.ended(row, block))
-            for row in (Row(identity(treatment), workload) for treatment, workload in self.rows())
-            if row.treatment not in self.withdrawn
-            for block in range(self.blocks)
-        )
+        if self._counted[0] != self.lines:
+            rows = (Row(identity(treatment), workload) for treatment, workload in self.rows())
+            self._counted = (self.lines, sum(place.to_come for row in rows for place in self.places(row)))
+        return self._counted[1]
 
     def running(self) -> tuple[Row, int] | None:
         """Row and block of the trial that is to end next in the boot that goes on; None where none does."""
@@ -231,8 +256,8 @@ class Course:
         return (self.last_ns - self.began_ns) / 1e9, self._measured
 
     def newest_troubles(self) -> Iterator[Trouble]:
-        """The newest first."""
-        return iter(sorted(self.troubles.values(), key=lambda trouble: -trouble.order))
+        """The newest first, and warnings after all that is worse."""
+        return iter(sorted(self.troubles.values(), key=lambda trouble: (trouble.kind == WARNING, -trouble.order)))
 
 
 def lean(record: TrialRecord, primaries: Mapping[str, str]) -> TrialRecord:

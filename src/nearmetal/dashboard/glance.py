@@ -1,10 +1,11 @@
 """A run at a glance, as the page has it: words, counts and shares, ready to be written. Pure."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from nearmetal.dashboard.course import Course, Ended, Fate, Row, Trouble
-from nearmetal.factors import identity
+from nearmetal.dashboard.course import WARNING, Course, Ended, Fate, Place, Row, Trouble
+from nearmetal.factors import Identity, identity
 from nearmetal.model import TrialStatus
 from nearmetal.report import figures, words
 from nearmetal.run.estimate import left
@@ -24,6 +25,8 @@ SIGNS = {
 
 _BAD = (TrialStatus.INVALID, TrialStatus.FAILED, TrialStatus.LOST)
 _MOST_TROUBLES = 30
+_NAMED = 3
+"""Whom a trouble befell are named up to here."""
 
 
 @dataclass(frozen=True)
@@ -146,19 +149,16 @@ def strips(course: Course, labels: words.Labels, is_measured: bool) -> Iterator[
 
 
 def _strip(course: Course, row: Row, label: str, is_measured: bool) -> Strip:
-    squares = tuple(_square(course, row, block, is_measured) for block in range(len(course.plan.blocks)))
-    of = {fate: sum(square.fate is fate for square in squares) for fate in Fate}
-    summary = ", ".join(f"{count} {fate}" for fate, count in of.items() if count)
+    squares = tuple(_square(block, place, is_measured) for block, place in enumerate(course.places(row)))
+    of = Counter(square.fate for square in squares)
+    summary = ", ".join(f"{of[fate]} {fate}" for fate in Fate if of[fate])
     return Strip(label, f"{label}: {summary}", squares)
 
 
-def _square(course: Course, row: Row, block: int, is_measured: bool) -> Square:
-    fate = course.fate(row, block)
-    if fate is Fate.RUNNING and not is_measured:
-        fate = Fate.TO_COME
-    ended = course.ended(row, block)
-    said = "; ".join([f"block {block + 1}: {fate}", *map(_said, ended)])
-    return Square(fate, SIGNS[fate], said, course.attempt(block) > 0 and bool(ended))
+def _square(block: int, place: Place, is_measured: bool) -> Square:
+    fate = Fate.TO_COME if place.fate is Fate.RUNNING and not is_measured else place.fate
+    said = "; ".join([f"block {block + 1}: {fate}", *map(_said, place.ended)])
+    return Square(fate, SIGNS[fate], said, place.attempt > 0 and bool(place.ended))
 
 
 def _said(one: Ended) -> str:
@@ -173,18 +173,28 @@ def _said(one: Ended) -> str:
 def troubles(course: Course, labels: words.Labels) -> tuple[list[Told], int]:
     """The newest first, and how many more there are."""
     newest = list(course.newest_troubles())
-    by_identity = {identity(treatment): treatment for treatment in course.plan.treatments}
+    names = {identity(treatment): labels.treatment(treatment) for treatment in course.plan.treatments}
+    told = [
+        Told(
+            trouble.kind,
+            "unknown" if trouble.kind == WARNING else "worse",
+            _befallen(trouble, names),
+            words.plain(trouble.text),
+            _where(trouble),
+        )
+        for trouble in newest[:_MOST_TROUBLES]
+    ]
+    return told, len(newest) - len(told)
 
-    def told(trouble: Trouble) -> Told:
-        about = ""
-        if trouble.about is not None:
-            treatment = by_identity.get(trouble.about.treatment)
-            name = labels.treatment(treatment) if treatment is not None else "a treatment"
-            about = f"{name}, {words.workload(trouble.about.workload)}" if trouble.about.workload else name
-        tone = "unknown" if trouble.kind == "warning" else "worse"
-        return Told(trouble.kind, tone, about, words.plain(trouble.text), _where(trouble))
 
-    return [told(trouble) for trouble in newest[:_MOST_TROUBLES]], max(0, len(newest) - _MOST_TROUBLES)
+def _befallen(trouble: Trouble, names: Mapping[Identity, str]) -> str:
+    """ "qemu, workers 1, web; docker, workers 1, web; and 4 more"."""
+    named = [
+        ", ".join(filter(None, (names.get(row.treatment, "a treatment"), words.plain(row.workload))))
+        for row in list(trouble.rows)[:_NAMED]
+    ]
+    more = len(trouble.rows) - len(named)
+    return "; ".join([*named, *([f"and {more} more"] if more else [])])
 
 
 def _where(trouble: Trouble) -> str:

@@ -8,49 +8,55 @@ from nearmetal.dashboard import glance, page
 from nearmetal.dashboard.following import mark
 from nearmetal.dashboard.live import Parts
 from nearmetal.dashboard.run_view import RunView, number_of
+from nearmetal.errors import NearmetalError
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """What a run said when it was looked at."""
+    """What a run said when it was looked at; and what follows it, while it is measured."""
 
     seen: object
     item: page.Item
+    view: RunView | None
 
 
 class ListView:
-    """Runs are read again only when they have changed, and no more of them is kept than a line of the list."""
+    """Runs are read again only when they have changed, and of those that rest a line of the list is kept alone."""
 
     def __init__(self, places: Callable[[], Sequence[Path]]) -> None:
         self._places = places
         self._kept: dict[Path, _Kept] = {}
 
     def runs(self) -> Parts:
-        kept: dict[Path, _Kept] = {}
-        for path in self._places():
-            view = RunView(path)
-            seen = (mark(view.folder.journal), mark(path / "manifest.json"), view.is_measured)
-            known = self._kept.get(path)
-            kept[path] = known if known and known.seen == seen else _Kept(seen, _item(view))
-        self._kept = kept
-        items = sorted((one.item for one in kept.values()), key=lambda item: item.created, reverse=True)
+        self._kept = {path: self._looked_at(path, self._kept.get(path)) for path in self._places()}
+        items = sorted((one.item for one in self._kept.values()), key=lambda item: item.created, reverse=True)
         items.sort(key=lambda item: item.state != "running")
         return page.listed(items)
 
+    def _looked_at(self, path: Path, before: _Kept | None) -> _Kept:
+        view = (before and before.view) or RunView(path)
+        is_measured = view.is_measured
+        seen = (mark(view.folder.journal), mark(path / "manifest.json"), is_measured)
+        if before and before.seen == seen:
+            return before
+        return _Kept(seen, _item(view, is_measured), view if is_measured else None)
 
-def _item(view: RunView) -> page.Item:
-    view.state()
+
+def _item(view: RunView, is_measured: bool) -> page.Item:
     path = view.folder.path
-    if view.course is None or view.manifest is None:
-        return page.Item(number_of(path), path.name, str(path.parent), "", "", "cannot be read", (), "", "")
-    course, manifest = view.course, view.manifest
+    number, name, folder = number_of(path), path.name, str(path.parent)
+    try:
+        course = view.follow()
+    except (OSError, NearmetalError):
+        return page.Item(number, name, folder, state="cannot be read")
+    assert view.manifest is not None  # what follow() begins with
     return page.Item(
-        number=number_of(path),
-        name=path.name,
-        folder=str(path.parent),
-        study=manifest.study.name,
-        created=manifest.created,
-        state=glance.state(course, view.is_measured),
+        number=number,
+        name=name,
+        folder=folder,
+        state=glance.state(course, is_measured),
+        study=course.study.name,
+        created=view.manifest.created,
         bar=glance.bar(course),
         how_far=glance.how_far(course),
         bad=glance.bad(course),

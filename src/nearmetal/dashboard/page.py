@@ -26,6 +26,8 @@ from nearmetal.store.folder import Manifest
 _FATES = (Fate.OK, Fate.RUNNING, Fate.TO_COME, Fate.INVALID, Fate.FAILED, Fate.LOST, Fate.WITHDRAWN)
 _FEW = 20
 """Blocks up to which a row has room for all of them on any screen, each with its number above."""
+_AT_A_GLANCE = 1000
+"""More squares than this are folded."""
 _SLOT = re.compile("<!--(strip-[0-9]+-[0-9]+)-->")
 
 
@@ -50,12 +52,12 @@ class Item:
     number: str
     name: str
     folder: str
-    study: str
-    created: str
     state: str
-    bar: tuple[glance.Part, ...]
-    how_far: str
-    bad: str
+    study: str = ""
+    created: str = ""
+    bar: tuple[glance.Part, ...] = ()
+    how_far: str = ""
+    bad: str = ""
 
 
 # ── Parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -79,7 +81,13 @@ def parts(seen: Seen) -> Parts:
         ),
         "troubles": _render("troubles.html.j2", troubles=troubles, more=more),
         "grid": _render(
-            "grid.html.j2", grid=grid, fates=_FATES, signs=glance.SIGNS, long=LONG, blocks=planned, few=planned <= _FEW
+            "grid.html.j2",
+            grid=grid,
+            fates=_FATES,
+            signs=glance.SIGNS,
+            blocks=planned,
+            size="few" if planned <= _FEW else "many",
+            is_long=len(course.rows()) > LONG or len(course.rows()) * planned > _AT_A_GLANCE,
         ),
         **{
             f"strip-{row}-{place}": squares(strip)
@@ -110,6 +118,11 @@ def verdicts(section: Section, told: ReportInput, draw: Callable[[Spec], str]) -
         if spec is not None
     }
     return {"verdicts": _render("verdicts.html.j2", section=section, drawings=drawings, legend=told.colours)}
+
+
+def without_verdicts(path: Path) -> Parts:
+    """What is said where nothing can be concluded."""
+    return {"verdicts": _render("no_verdicts.html.j2", path=str(path))}
 
 
 def unreadable(path: Path, error: Exception) -> Parts:

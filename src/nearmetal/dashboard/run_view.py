@@ -23,6 +23,8 @@ from nearmetal.store.folder import Manifest, RunFolder
 
 _RECORD = b'{"schema":"record.v1",'
 """How the journal begins a record."""
+_CHANGES_VERDICTS = frozenset({"BlockEnded", "LookTaken", "RunEnded"})
+"""Events after which there is more to compare than before."""
 
 
 def number_of(path: Path) -> str:
@@ -63,72 +65,90 @@ class RunView:
             return {}
         self._seen = seen
         try:
-            self._follow()
+            course = self.follow()
         except (OSError, NearmetalError) as error:
-            self.course = None
             return page.unreadable(self.folder.path, error)
-        return self._parts(seen[0])
+        return self._parts(course, seen[0])
 
     def verdicts(self) -> Parts:
         """What the blocks say that have ended since the last time."""
         if self.course is None or self.manifest is None:
             return {}
         course = self.course
-        ended = [event for event in course.events if event["event"] in ("BlockEnded", "LookTaken", "RunEnded")]
-        compared = (id(course), len(ended), course.is_over, len(course.withdrawn))
+        ended = sum(event["event"] in _CHANGES_VERDICTS for event in course.events)
+        compared = (id(course), ended, course.is_over, len(course.withdrawn))
         if compared == self._compared:
             return {}
         self._compared = compared
-        section, told = so_far(self.manifest, course, self.folder)
-        return page.verdicts(section, told, svg)
+        try:
+            section, told = so_far(self.manifest, course, self.folder)
+            return page.verdicts(section, told, svg)
+        except (NearmetalError, ValueError, KeyError):
+            return page.without_verdicts(self.folder.path)
 
-    def _follow(self) -> None:
+    def follow(self) -> Course:
+        """The run as it is now. OSError and BadInput when its folder cannot be read; the next call begins anew."""
+        try:
+            return self._follow()
+        except (OSError, NearmetalError):
+            self.course = None
+            raise
+
+    def _follow(self) -> Course:
+        if self.course is None:
+            self._follower = Follower(self.folder.journal)
+            self.course = self._begin()
         growth = self._follower.read()
-        if growth.anew or self.course is None or self.manifest is None:
-            self.manifest = RunFolder.open(self.folder.path).manifest()
-            self.course = Course(self.manifest.study, self.manifest.plan)
-            self._expected = _expected(self.manifest)
-            self._seen = None
-            if not growth.anew:  # what was read before is told again
-                self._follower = Follower(self.folder.journal)
-                growth = self._follower.read()
+        if growth.anew:
+            self.course = self._begin()
         for line in growth.lines:
-            self.course.take(self._parsed(line))
+            try:
+                self.course.take(self._parsed(line))
+            except (KeyError, TypeError, ValueError, RecursionError):
+                raise self._damaged() from None
+        return self.course
+
+    def _begin(self) -> Course:
+        self.manifest = RunFolder.open(self.folder.path).manifest()
+        self._expected = _expected(self.manifest)
+        return Course(self.manifest.study, self.manifest.plan)
 
     def _parsed(self, line: bytes) -> TrialRecord | Mapping[str, Any]:
-        """Validated while it is parsed. The journal's own readers say what is wrong with a line that is not so."""
-        try:
-            if line.startswith(_RECORD):
-                return TrialRecord.model_validate_json(line)
-            event = json.loads(line)
-            if event["schema"] == "event.v1" and isinstance(event["event"], str):
-                return dict(event)
-        except (ValueError, RecursionError, KeyError, TypeError):
-            pass
-        list(journal.records(self.folder.journal))
-        raise BadInput("a line of the journal is neither a record nor an event", str(self.folder.journal))
+        """Validated while it is parsed: that takes a third of the time."""
+        if line.startswith(_RECORD):
+            return TrialRecord.model_validate_json(line)
+        event = json.loads(line)
+        if event["schema"] == "event.v1":
+            return dict(event)
+        raise KeyError("schema")
 
-    def _parts(self, is_measured: bool) -> Parts:
-        if self.course is None or self.manifest is None:
-            return {}
-        labels = Labels.of(self.manifest.plan.treatments)
+    def _damaged(self) -> BadInput:
+        """The journal's own readers say what is wrong with which of its lines."""
+        try:
+            list(journal.records(self.folder.journal))
+        except BadInput as error:
+            return error
+        return BadInput("a line of the journal is neither a record nor an event", str(self.folder.journal))
+
+    def _parts(self, course: Course, is_measured: bool) -> Parts:
+        labels = Labels.of(course.plan.treatments)
         return page.parts(
             page.Seen(
                 path=self.folder.path,
                 number=number_of(self.folder.path),
-                course=self.course,
+                course=course,
                 labels=labels,
-                state=glance.state(self.course, is_measured),
-                time_left=glance.time_left(self.course, self._expected, time.time_ns()) if is_measured else "",
+                state=glance.state(course, is_measured),
+                time_left=glance.time_left(course, self._expected, time.time_ns()) if is_measured else "",
                 has_report=self.has_report,
             )
         )
 
 
 def _expected(manifest: Manifest) -> float | None:
-    """Seconds that a trial takes by the plan; None where a plugin that it names is not installed here."""
+    """Seconds that a trial takes by the plan; None where what it names is not here, or not as it was."""
     trials = sum(len(boot.trials) for block in manifest.plan.blocks for boot in block.boots)
     try:
         return estimate(manifest.study, manifest.plan) / max(1, trials)
-    except NearmetalError:
+    except (NearmetalError, ValueError):
         return None

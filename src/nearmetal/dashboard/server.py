@@ -38,7 +38,7 @@ def listen(port: int | None) -> socket.socket:
     except OSError as error:
         where = f"{HOST}:{port}"
         remedy = "name another by --port, or none to take one that is free"
-        raise HostCannot(f"this port cannot be had: {error.strerror}", where, remedy) from None
+        raise HostCannot(f"this port cannot be had: {os.strerror(error.errno or 0)}", where, remedy) from None
 
 
 class Dashboard:

@@ -25,7 +25,7 @@
     one.textContent = `for ${shown(Math.floor((performance.now() - one.dataset.from) / 1000))}`;
   });
 
-  source.onopen = () => { foot.textContent = "Follows the run as it goes on."; document.body.classList.remove("lost"); };
+  source.onopen = () => { foot.textContent = "Follows what goes on."; document.body.classList.remove("lost"); };
   source.onmessage = (event) => {
     for (const [id, html] of Object.entries(JSON.parse(event.data))) put(id, html);
     const titled = document.querySelector("[data-title]");
