@@ -1,9 +1,8 @@
 """Who may see the dashboard: whoever has its token. Around everything that is served, and before any of it runs."""
 
 import secrets
-from html import escape
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse
@@ -71,7 +70,7 @@ class Access:
 
         A page and no redirection: a cookie that other sites' links must not carry is left out of the latter.
         """
-        onward = f'<meta http-equiv="refresh" content="0;url={escape("/" + path.lstrip("/"))}">'
+        onward = f'<meta http-equiv="refresh" content="0;url={quote("/" + path.lstrip("/"))}">'
         response = HTMLResponse(_PAGE.format(head=onward, title="nearmetal dashboard", text="One moment."))
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/")
         return response

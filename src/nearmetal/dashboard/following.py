@@ -1,5 +1,6 @@
 """A file that another process appends lines to, read as it grows."""
 
+import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ class Follower:
             content = file.read()
         whole = content.rfind(b"\n") + 1
         self._offset += whole
-        return Growth(content[:whole].splitlines(keepends=True), anew)
+        return Growth(io.BytesIO(content[:whole]).readlines(), anew)
 
     def _is_another(self, status: os.stat_result) -> bool:
         """Replaced, or cut to less than was read: an append-only file never is."""

@@ -157,8 +157,10 @@ def _strip(course: Course, row: Row, label: str, is_measured: bool) -> Strip:
 
 def _square(block: int, place: Place, is_measured: bool) -> Square:
     fate = Fate.TO_COME if place.fate is Fate.RUNNING and not is_measured else place.fate
-    said = "; ".join([f"block {block + 1}: {fate}", *map(_said, place.ended)])
-    return Square(fate, SIGNS[fate], said, place.attempt > 0 and bool(place.ended))
+    said = [_said(one) for one in place.ended]
+    if fate not in [one.status.value for one in place.ended if one.attempt == place.attempt]:
+        said.append(f"attempt {place.attempt + 1} {fate}" if said else str(fate))
+    return Square(fate, SIGNS[fate], f"block {block + 1}: {'; '.join(said)}", place.attempt > 0 and bool(place.ended))
 
 
 def _said(one: Ended) -> str:

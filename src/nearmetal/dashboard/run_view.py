@@ -118,9 +118,9 @@ class RunView:
         if line.startswith(_RECORD):
             return TrialRecord.model_validate_json(line)
         event = json.loads(line)
-        if event["schema"] == "event.v1":
-            return dict(event)
-        raise KeyError("schema")
+        if event["schema"] != "event.v1" or not isinstance(event["event"], str):
+            raise ValueError("this is no event")
+        return dict(event)
 
     def _damaged(self) -> BadInput:
         """The journal's own readers say what is wrong with which of its lines."""

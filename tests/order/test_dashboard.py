@@ -1,0 +1,145 @@
+"""The dashboard beside a run that another process measures: what a browser is told, from its beginning to its end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.dashboard_server import PATIENCE, Dashboard, dashboard
+from tests.order import mock_run
+
+from nearmetal.dashboard.run_view import number_of
+
+STUDY = (
+    mock_run.STUDY.replace('"slow"]', '"slow", "bad"]').replace("blocks = 2", "blocks = 8")
+    + '[environments.bad]\nkind = "mock"\nfault = "spawn"\nfault_on = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]\n'
+)
+"""One of its treatments fails until it is withdrawn."""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    file = tmp_path / "study.toml"
+    file.write_text(STUDY)
+    return file
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "runs" / "first"
+
+
+def nearmetal(*words: object) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "nearmetal", *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ))
+
+
+def held_after(folder: Path, trials: int, *words: object) -> "subprocess.Popen[bytes]":
+    """A run that was stopped in its middle, after some trials at least: nothing of it depends on who is quick."""
+    running = nearmetal(*words)
+    end = time.monotonic() + PATIENCE
+    while _records(folder) < trials:
+        assert running.poll() is None, "it has ended"
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    running.send_signal(signal.SIGSTOP)
+    return running
+
+
+def _records(folder: Path) -> int:
+    journal = folder / "journal.jsonl"
+    return journal.read_bytes().count(b'{"schema":"record.v1"') if journal.exists() else 0
+
+
+@pytest.fixture
+def served(folder: Path) -> Iterator[Dashboard]:
+    with dashboard() as found:
+        yield found
+
+
+def test_a_run_from_its_beginning_over_an_interruption_to_its_end(study: Path, folder: Path, served: Dashboard) -> None:
+    assert "There is no run yet" in served.page("/")
+    running = held_after(folder, 3, "run", study, "-o", folder)
+    try:
+        listed = served.until("/events?seen=1", "runs", "running")
+        place = f"/runs/{number_of(folder)}"
+        assert place in listed
+        page = served.page(place)
+        assert '<span class="state running">' in page
+        assert f"{_records(folder)} of " in page
+
+        running.kill()
+        running.wait()
+        assert "nearmetal resume" in served.until(f"{place}/events", "state", "interrupted")
+
+        running = held_after(folder, 7, "resume", folder)
+        assert "resume" not in served.until(f"{place}/events", "state", "running")
+        pushed = served.told(f"{place}/events")
+        assert "running" in next(parts["state"] for parts in pushed if "state" in parts)
+        running.send_signal(signal.SIGCONT)
+        after = next(parts for parts in pushed if '<span class="state ended">' in parts.get("state", ""))
+        assert "strip-0-0" in after, "what goes on in between is pushed"
+        assert running.wait(PATIENCE) == 1
+    finally:
+        running.kill()
+        running.wait()
+    served.until(f"{place}/events", "state", f"{place}/report")
+    page = served.page(place)
+    assert "withdrawn" in page
+    assert "`lighttpd` does not start" in page
+    assert "different, worse" in page
+    report = served.ask(f"{place}/report")
+    assert report.read() == (folder / "report.html").read_bytes()
+    policy = report.headers["Content-Security-Policy"]
+    assert "script" not in policy and "default-src 'none'" in policy
+
+
+def test_only_what_is_known_has_an_address(study: Path, folder: Path, served: Dashboard, tmp_path: Path) -> None:
+    assert nearmetal("run", study, "-o", folder).wait(PATIENCE) == 1
+    number = number_of(folder)
+    for path in (
+        "/runs/000000000000",
+        "/runs/../../etc/passwd",
+        f"/runs/{number}/manifest.json",
+        "/runs/..%2f..%2fetc%2fpasswd",
+        "/journal.jsonl",
+        f"/runs/{number_of(tmp_path)}",
+    ):
+        assert served.ask(path).status == 404, path
+    (folder / "report.html").unlink()
+    (folder / "report.html").symlink_to("/etc/passwd")
+    assert served.ask(f"/runs/{number}/report").status == 404
+    with dashboard(str(folder)) as alone:
+        assert f"/runs/{number}" in alone.ask("/").headers["Location"]
+        assert alone.ask("/runs/000000000000").status == 404
+        assert "All runs" not in alone.page("/")
+
+
+def test_who_has_no_token_is_told_nothing(study: Path, folder: Path, served: Dashboard) -> None:
+    served.cookie, cookie = "", served.cookie
+    for path in ("/", "/events", "/style.css", f"/runs/{number_of(folder)}", "/nothing"):
+        assert served.ask(path).status == 403
+    served.cookie = cookie
+    assert served.ask("/", {"Host": f"evil.example:{served.port}"}).status == 403
+    assert served.ask("/style.css").status == served.ask("/live.js").status == 200
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_it_ends_when_told_to_and_leaves_nothing(number: int, folder: Path, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    with dashboard() as served:
+        pushed = served.told("/events")
+        assert "There is no run" in next(pushed)["runs"]
+        assert served.end(number) == 0
+        assert list(pushed) == []
+        assert served.process.stderr is not None
+        assert served.process.stderr.read() == ""
+    assert sorted(tmp_path.rglob("*")) == before
+    again = subprocess.run(
+        [sys.executable, "-c", f"import socket; socket.create_server(('127.0.0.1', {served.port}))"], check=False
+    )
+    assert again.returncode == 0, "the port is free"

@@ -1,0 +1,59 @@
+"""Who measures a run now is seen by all who may read its journal, and by looking nobody takes it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nearmetal.errors import HostCannot
+from nearmetal.store.claim import claimed, is_claimed
+
+_HOLD = """
+import sys, time
+from pathlib import Path
+from nearmetal.store.claim import claimed
+with claimed(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_what_is_held_is_seen_however_often_and_is_free_afterwards(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.jsonl"
+    with claimed(journal):
+        assert all(is_claimed(journal) for _ in range(3))
+        with pytest.raises(HostCannot, match="another process"), claimed(journal):
+            pass
+        assert is_claimed(journal)
+    assert not is_claimed(journal)
+    with claimed(journal):
+        assert is_claimed(journal)
+
+
+def test_a_reader_and_writer_of_the_same_process_do_not_let_go_of_it(tmp_path: Path) -> None:
+    """As locks by process would: the runner reads its own journal."""
+    journal = tmp_path / "journal.jsonl"
+    with claimed(journal):
+        journal.write_text("a line\n")
+        assert journal.read_text() == "a line\n"
+        assert is_claimed(journal)
+
+
+def test_it_is_free_when_its_holder_was_killed(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.jsonl"
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(journal)], stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        assert is_claimed(journal)
+        holder.kill()
+    assert not is_claimed(journal)
+
+
+def test_a_journal_that_is_not_there_is_not_made_by_looking(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        is_claimed(tmp_path / "journal.jsonl")
+    assert not (tmp_path / "journal.jsonl").exists()

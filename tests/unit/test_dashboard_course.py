@@ -1,0 +1,233 @@
+"""A journal folded line by line: what is done, what goes on, what went wrong."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearmetal import plan as planning
+from nearmetal.dashboard import glance
+from nearmetal.dashboard.course import Course, Fate, Row
+from nearmetal.factors import identity
+from nearmetal.model import BlockPlan, Study, TrialAddress, TrialRecord, TrialStatus
+from nearmetal.report.words import Labels
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import events, records
+from nearmetal.study import read
+from tests.golden.make_run import FOLDER
+from tests.order import mock_run
+
+TWO_WORKLOADS = mock_run.STUDY + '\n[[workloads]]\nname = "again"\nkind = "http"\nduration = "1s"\n'
+
+
+def study(text: str = mock_run.STUDY) -> Study:
+    return read(text, "order.toml")
+
+
+@pytest.fixture
+def course() -> Course:
+    """Of two treatments, `base` and `slow`, in two blocks; nothing has happened."""
+    return new()
+
+
+def new(text: str = mock_run.STUDY) -> Course:
+    return Course(study(text), planning.make(study(text)))
+
+
+def event(name: str, at: float = 0.0, **what: Any) -> dict[str, Any]:
+    return {"schema": "event.v1", "event": name, "at_ns": int(at * 1e9), **what}
+
+
+def attempt(course: Course, block: int, number: int) -> BlockPlan:
+    return planning.block(course.study, course.plan.treatments, course.plan.study, block, number)
+
+
+def ended(block: BlockPlan, **statuses: TrialStatus) -> Iterator[TrialRecord]:
+    """A record of each trial of a block, by environment."""
+    for boot in block.boots:
+        for trial in boot.trials:
+            status = statuses.get(str(boot.treatment["environment"]), TrialStatus.OK)
+            yield TrialRecord(
+                trial=TrialAddress(
+                    block=block.index, attempt=block.attempt, treatment=boot.treatment, **trial.model_dump()
+                ),
+                site="local",
+                boot=None,
+                status=status,
+                reason=None if status is TrialStatus.OK else f"nm-0a1b2c-{block.attempt} went away",
+                phases_ns={"measure": 2_000_000_000},
+            )
+
+
+def row(environment: str, workload: str = "web") -> Row:
+    return Row(identity({"environment": environment}), workload)
+
+
+def fates(course: Course, environment: str, workload: str = "web") -> list[Fate]:
+    return [place.fate for place in course.places(row(environment, workload))]
+
+
+# ── The golden run ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_golden_run_has_ended_with_every_trial_in_its_place() -> None:
+    folder = RunFolder(FOLDER)
+    manifest = folder.manifest()
+    course = Course(manifest.study, manifest.plan)
+    of_trials = {record.trial.id: record for record in records(folder.journal)}
+    for line in map(json.loads, Path(folder.journal).read_text().splitlines()):
+        course.take(of_trials[line["trial"]["id"]] if line["schema"] == "record.v1" else line)
+    assert course.is_over
+    assert course.to_come() == 0
+    assert course.now is None
+    assert course.counts == {TrialStatus.OK: len(of_trials)}
+    assert [fates(course, name) for name in ("base", "slow")] == [[Fate.OK] * 8] * 2
+    assert len(course.events) == len(list(events(folder.journal)))
+    assert glance.state(course, is_measured=False) == "ended"
+    assert glance.how_far(course) == "16 trials, 8 blocks"
+    assert glance.troubles(course, Labels.of(manifest.plan.treatments)) == ([], 0)
+
+
+def test_what_an_analysis_of_the_primary_contrasts_takes_is_kept_and_no_more() -> None:
+    folder = RunFolder(FOLDER)
+    manifest = folder.manifest()
+    course = Course(manifest.study, manifest.plan)
+    for record in records(folder.journal):
+        course.take(record)
+    kept = course.records[0]
+    assert list(kept.responses) == ["throughput"]
+    assert not kept.phases_ns and not kept.artifacts and not kept.observers
+
+
+# ── While it goes on ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_before_anything_happens_everything_is_to_come(course: Course) -> None:
+    assert fates(course, "base") == [Fate.TO_COME, Fate.TO_COME]
+    assert course.to_come() == 4
+    assert glance.state(course, is_measured=False) == "not begun"
+    assert glance.state(course, is_measured=True) == "running"
+    assert glance.time_left(course, None, 0) == ""
+    assert glance.time_left(course, 30.0, 0) == "about 2 min 0 s left"
+
+
+def test_the_boot_that_goes_on_is_told_with_its_trial(course: Course) -> None:
+    course.take(event("RunStarted"))
+    course.take(event("BlockStarted", block=0, attempt=0, trials=2))
+    course.take(event("BootStarted", at=5, block=0, attempt=0, treatment={"environment": "slow"}))
+    labels = Labels.of(course.plan.treatments)
+    assert course.running() == (row("slow"), 0)
+    assert fates(course, "slow") == [Fate.RUNNING, Fate.TO_COME]
+    assert glance.doing(course, labels) == "web on slow, in block 1"
+    strip = dict(glance.strips(course, labels, is_measured=True))["web"][1]
+    assert (strip.squares[0].sign, strip.summary) == ("▶", "slow: 1 to come, 1 running")
+    dead = dict(glance.strips(course, labels, is_measured=False))["web"][1]
+    assert dead.squares[0].fate is Fate.TO_COME
+    course.take(event("BootEnded", block=0, attempt=0, treatment={"environment": "slow"}, phases_ns={}))
+    assert course.running() is None
+
+
+def test_of_several_boots_of_a_treatment_the_one_is_meant_whose_turn_it_is() -> None:
+    course = new(TWO_WORKLOADS)
+    boots = [boot for boot in course.plan.blocks[0].boots if boot.treatment == {"environment": "slow"}]
+    order = [boot.trials[0].workload for boot in boots]
+    started = event("BootStarted", block=0, attempt=0, treatment={"environment": "slow"})
+    course.take(started)
+    assert course.running() == (row("slow", order[0]), 0)
+    for record in ended(attempt(course, 0, 0)):
+        if record.trial.treatment == {"environment": "slow"} and record.trial.workload == order[0]:
+            course.take(record)
+    assert course.running() is None, "its trial is over, and the next boot has not begun"
+    course.take(started)
+    assert course.running() == (row("slow", order[1]), 0)
+
+
+def test_the_time_left_is_by_the_pace_of_this_session_alone(course: Course) -> None:
+    course.take(event("RunStarted", at=0))
+    first, second = ended(attempt(course, 0, 0))
+    course.take(first)
+    course.take(event("RunEnded", at=1000, interrupted=True))
+    assert glance.state(course, is_measured=False) == "interrupted"
+    course.take(event("RunResumed", at=5000, finished=1))
+    course.take(second)
+    course.take(event("BootEnded", at=5010, block=0, attempt=0, treatment={"environment": "base"}, phases_ns={}))
+    assert course.to_come() == 2
+    assert glance.time_left(course, None, int(5010e9)) == "about 20 s left"
+    assert glance.time_left(course, None, int(5014e9)) == "about 16 s left"
+    hangs = glance.time_left(course, None, int(9000e9))
+    assert hangs == "about 10 s left", "a trial that hangs does not bring the end nearer than the others take"
+    assert glance.how_far(course) == "2 of 4 trials, block 1 of 2"
+
+
+# ── What goes wrong ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_block_that_is_repeated_is_shown_by_its_latest_attempt(course: Course) -> None:
+    for record in ended(attempt(course, 0, 0), slow=TrialStatus.FAILED):
+        course.take(record)
+    assert fates(course, "slow") == [Fate.FAILED, Fate.TO_COME]
+    assert course.to_come() == 2
+    course.take(event("BlockEnded", block=0, attempt=0, whole=False))
+    course.take(event("BlockStarted", block=0, attempt=1, trials=2))
+    assert fates(course, "base") == fates(course, "slow") == [Fate.TO_COME, Fate.TO_COME]
+    assert course.to_come() == 4, "both of it again, and the second block"
+    for record in ended(attempt(course, 0, 1)):
+        course.take(record)
+    assert fates(course, "slow") == [Fate.OK, Fate.TO_COME]
+    strips = dict(glance.strips(course, Labels.of(course.plan.treatments), is_measured=True))["web"]
+    square = strips[1].squares[0]
+    assert square.again
+    assert square.said == ("block 1: failed after 2 s: nm-0a1b2c-0 went away; attempt 2 ok after 2 s")
+    assert [(part.fate, part.count) for part in glance.bar(course)] == [
+        (Fate.OK, 3),
+        (Fate.FAILED, 1),
+        (Fate.TO_COME, 2),
+    ]
+
+
+def test_what_is_withdrawn_is_not_to_come_any_more(course: Course) -> None:
+    for number in range(3):
+        for record in ended(attempt(course, 0, number), slow=TrialStatus.LOST):
+            course.take(record)
+    course.take(event("Withdrawn", treatment={"environment": "slow"}, reason="it never came up"))
+    assert fates(course, "slow") == [Fate.LOST, Fate.WITHDRAWN]
+    assert course.to_come() == 1
+    told, more = glance.troubles(course, Labels.of(course.plan.treatments))
+    assert [(one.kind, one.about, one.where) for one in told] == [
+        ("withdrawn", "slow", ""),
+        ("lost", "slow, web", "3 times, last in block 1"),
+    ]
+    assert more == 0
+    assert glance.bad(course) == "3 lost"
+
+
+def test_an_earlier_end_that_a_look_has_found_leaves_nothing_to_come(course: Course) -> None:
+    for record in ended(attempt(course, 0, 0)):
+        course.take(record)
+    course.take(event("LookTaken", look=1, blocks=1, decided=1, undecided=0, stops=True))
+    assert fates(course, "base") == [Fate.OK, Fate.NOT_NEEDED]
+    assert course.to_come() == 0
+
+
+def test_what_a_later_version_says_changes_nothing(course: Course) -> None:
+    course.take(event("RunStarted"))
+    course.take(event("SomethingNew", what="else"))
+    assert course.phase == "RunStarted"
+    assert course.lines == 2
+
+
+def test_the_same_words_of_many_are_told_once_and_warnings_last(course: Course) -> None:
+    for record in ended(attempt(course, 0, 0), slow=TrialStatus.INVALID, base=TrialStatus.INVALID):
+        course.take(record)
+    for number, share in enumerate((1.2, 3.4)):
+        warned = next(ended(attempt(course, 1, number))).model_dump()
+        warned["warnings"] = [{"code": "steal", "text": f"the host took {share} % away"}]
+        course.take(TrialRecord.model_validate(warned))
+    course.take(event("LeftBehind", what="a namespace"))
+    told, _ = glance.troubles(course, Labels.of(course.plan.treatments))
+    assert [one.kind for one in told] == ["left behind", "invalid", "warning"]
+    assert set(told[1].about.split("; ")) == {"base, web", "slow, web"}
+    assert told[2].text == "the host took 3.4 % away"
+    assert told[2].where == "2 times, last in block 2"

@@ -1,0 +1,209 @@
+"""What a browser gets of a run: its state in words and pictures, and whatever a study calls its things stays text."""
+
+import json
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from nearmetal.dashboard import page
+from nearmetal.dashboard.list_view import ListView
+from nearmetal.dashboard.run_view import RunView, number_of
+from nearmetal.store.claim import claimed
+from nearmetal.store.folder import RunFolder
+from tests import plausible_run
+from tests.golden.make_run import FOLDER
+
+HOSTILE = "</title><script>alert(1)</script>\"'\n<!--strip-0-0--><img src=x onerror=alert(2)>&lt;\u202e"
+
+
+class Elements(HTMLParser):
+    """Every element, attribute and piece of text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    @property
+    def words(self) -> str:
+        return " ".join(self.text.split())
+
+
+def shown(path: Path) -> str:
+    view = RunView(path)
+    parts = {**view.state(), **view.verdicts()}
+    return page.run(view.manifest, path, 1, parts, is_one_of_many=True)
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> RunFolder:
+    """A copy of the golden run."""
+    return RunFolder(Path(shutil.copytree(FOLDER, tmp_path / "golden")))
+
+
+def keep(folder: RunFolder, lines: int) -> list[bytes]:
+    """Cut a journal to its first lines; what was cut."""
+    content = folder.journal.read_bytes().splitlines(keepends=True)
+    folder.journal.write_bytes(b"".join(content[:lines]))
+    return content[lines:]
+
+
+# ── What it says ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_run_that_has_ended_has_its_verdicts_and_a_way_to_its_report(golden: RunFolder) -> None:
+    text = Elements(shown(golden.path)).words
+    assert "ended 16 trials, 8 blocks" in text
+    assert "Nothing so far." in text
+    assert "different, worse" in text
+    assert f"nearmetal report {golden.path}" in text
+    golden.page.write_text("a report")
+    assert ("href", f"/runs/{number_of(golden.path)}/report") in Elements(shown(golden.path)).attributes
+
+
+def test_a_run_that_goes_on_is_told_from_one_that_was_interrupted(golden: RunFolder) -> None:
+    keep(golden, 40)
+    with claimed(golden.journal):
+        text = Elements(shown(golden.path)).words
+        assert "running" in text
+        assert "nearmetal resume" not in text
+    text = Elements(shown(golden.path)).words
+    assert "interrupted" in text
+    assert f"nearmetal resume {golden.path}" in text
+
+
+def test_fixed_blocks_have_no_verdict_before_the_last_of_them(golden: RunFolder) -> None:
+    """With seven blocks of eight the interval excludes 1 by far, and still nothing is decided."""
+    events = [line.get("event") for line in map(json.loads, golden.journal.read_text().splitlines())]
+    ended = [number for number, name in enumerate(events) if name == "BlockEnded"]
+    keep(golden, ended[-2] + 1)
+    with claimed(golden.journal):
+        text = Elements(shown(golden.path)).words
+    assert "There is no verdict before the last of 8 blocks." in text
+    assert "undecided" in text
+    assert "the run has not ended" in text
+    assert "95 % interval" in text
+    assert "different, worse" not in text
+
+
+def test_what_has_not_changed_is_not_made_again(golden: RunFolder) -> None:
+    rest = keep(golden, 40)
+    view = RunView(golden.path)
+    assert view.state() and view.verdicts()
+    assert view.state() == view.verdicts() == {}
+    with golden.journal.open("ab") as out:
+        out.write(rest[0][:10])
+    view.state()
+    assert view.course is not None
+    before = view.course.lines
+    with golden.journal.open("ab") as out:
+        out.write(rest[0][10:] + rest[1])
+    assert view.state()
+    assert view.course.lines == before + 2
+
+
+def test_a_folder_that_goes_and_comes_back(golden: RunFolder, tmp_path: Path) -> None:
+    view = RunView(golden.path)
+    view.state()
+    golden.path.rename(tmp_path / "away")
+    gone = view.state()
+    assert "not there any more" in gone["state"]
+    assert gone["grid"] == gone["verdicts"] == ""
+    assert view.verdicts() == {}
+    (tmp_path / "away").rename(golden.path)
+    assert "16 trials" in view.state()["state"]
+    assert "different" in view.verdicts()["verdicts"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        "[]",
+        "{}",
+        "null",
+        '{"schema":"event.v1"}',
+        '{"schema":"event.v1","event":"BootStarted"}',
+        '{"schema":"event.v1","event":["x"]}',
+        '{"schema":"record.v1","trial":1}',
+        "[" * 100_000,
+    ],
+)
+def test_a_line_that_cannot_be_read_is_told_and_mended(golden: RunFolder, line: str) -> None:
+    content = golden.journal.read_bytes()
+    golden.journal.write_bytes(content + line.encode() + b"\n")
+    view = RunView(golden.path)
+    assert "cannot be read" in view.state()["state"]
+    golden.journal.write_bytes(content)
+    assert "16 trials" in view.state()["state"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": "manifest.v2"}'])
+def test_a_manifest_that_cannot_be_read_is_told(golden: RunFolder, content: str) -> None:
+    (golden.path / "manifest.json").write_text(content)
+    text = Elements(shown(golden.path)).words
+    assert "The run cannot be read: the run's manifest cannot be read" in text
+    assert "Remedy: restore it" in text
+
+
+# ── The list ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_list_has_what_is_running_first_and_what_cannot_be_read_too(golden: RunFolder, tmp_path: Path) -> None:
+    running = RunFolder(Path(shutil.copytree(golden.path, tmp_path / "on")))
+    keep(running, 30)
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    (bad / "manifest.json").write_text("{")
+    places = [bad, golden.path, running.path]
+    view = ListView(lambda: places)
+    with claimed(running.journal):
+        items = view.runs()["runs"].split("<li>")[1:]
+        assert [state in item for state, item in zip(("running", "ended", "cannot be read"), items, strict=True)]
+        assert f"/runs/{number_of(running.path)}" in items[0]
+    assert "interrupted" in view.runs()["runs"]
+    places.clear()
+    assert "There is no run yet" in view.runs()["runs"]
+
+
+# ── Hostile names ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A run whose question, environment, reasons and folder are what nobody should call them."""
+    made = plausible_run.make(tmp_path / "<script>alert(3)<!-- '\"", blocks=6)
+    for path in (made.path / "manifest.json", made.journal):
+        text = path.read_text().replace('"docker"', json.dumps(HOSTILE))
+        path.write_text(text.replace("did not answer", json.dumps(HOSTILE)[1:-1]))
+    manifest = json.loads((made.path / "manifest.json").read_text())
+    manifest["study"]["question"] = HOSTILE
+    (made.path / "manifest.json").write_text(json.dumps(manifest))
+    return made.path
+
+
+def test_hostile_names_stay_text(hostile: Path) -> None:
+    written = shown(hostile)
+    told = Elements(written)
+    assert told.tags.count("script") == 1, "our own"
+    assert "img" not in told.tags
+    assert not [name for name, _ in told.attributes if name.startswith("on") or name == "style"]
+    assert not [value for name, value in told.attributes if name in ("href", "src") and "alert" in value]
+    assert "alert(1)" in told.text, "shown, as text"
+    assert "\u202e" not in written
+    assert "&lt;!--strip-0-0--&gt;" in written, "no place for squares"
+    listed = Elements(page.runs(1, ListView(lambda: [hostile]).runs()))
+    assert listed.tags.count("script") == 1
+    assert "alert(3)" in listed.text
