@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.dashboard_server import PATIENCE, Dashboard, dashboard
-from tests.order import mock_run
 
 from nearmetal.dashboard.run_view import number_of
+from tests.dashboard_server import PATIENCE, Dashboard, dashboard
+from tests.order import mock_run
 
 STUDY = (
     mock_run.STUDY.replace('"slow"]', '"slow", "bad"]').replace("blocks = 2", "blocks = 8")
