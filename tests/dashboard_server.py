@@ -83,8 +83,9 @@ def dashboard(*words: str, cwd: Path | None = None) -> Iterator[Dashboard]:
             served = Dashboard(said["url"], process)
             served.enter()
             yield served
-            for connection in served.connections:
-                connection.close()
         finally:
             if process.poll() is None:
                 process.kill()
+                process.wait()
+        for connection in served.connections:
+            connection.close()

@@ -3,35 +3,18 @@
 import html
 import json
 import re
-import shutil
 import struct
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests import plausible_run
 
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
+from tests import plausible_run
+from tests.browser.chromium import NEEDED, chromium
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium: the page was NOT looked at in a browser; apt-get install chromium"
-)
-
-QUIET = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-)
+pytestmark = NEEDED
 
 MEASURE = """
 const page = document.querySelector("iframe").contentDocument;
@@ -48,13 +31,6 @@ document.title = JSON.stringify({
 });
 """
 """Seen from a page around the report: the report itself has no script."""
-
-
-def chromium(profile: Path, *arguments: str) -> str:
-    """Run the browser with a new, empty profile; what it printed."""
-    command = [str(CHROMIUM), *QUIET, f"--user-data-dir={profile}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
