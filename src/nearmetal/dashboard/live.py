@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
@@ -21,7 +21,8 @@ _STILL_HERE = 15.0
 class Live:
     """Parts of a page, kept up to date. `looks` give parts that have changed, each by itself, the quickest first.
 
-    They run in `worker`, one at a time. OSError and errors of ours are theirs to turn into parts.
+    They run in `worker`, one at a time. OSError and errors of ours are theirs to turn into parts; what else they raise
+    ends the telling.
     """
 
     looks: Sequence[Callable[[], Parts]]
@@ -35,6 +36,10 @@ class Live:
     _task: "asyncio.Task[None] | None" = None
     _watchers: int = 0
 
+    @property
+    def is_watched(self) -> bool:
+        return self._watchers > 0
+
     async def current(self) -> tuple[int, Parts]:
         """All parts, as they are now."""
         await self._look()
@@ -44,13 +49,15 @@ class Live:
         """Those that have changed since a version."""
         return {name: text for name, (of, text) in self._parts.items() if of > version}
 
-    async def changes(self, seen: int) -> AsyncIterator[tuple[int, Parts] | None]:
+    async def changes(self, seen: int) -> AsyncGenerator[tuple[int, Parts] | None]:
         """Versions after the one seen, with what is new in them; None after a while without any. Ends when closing."""
         if seen > self.version:  # of another server's life
             seen = -1
         self._enter()
         try:
             while not self.closing.is_set():
+                if self._task is not None and self._task.done():
+                    self._task.result()
                 if new := self.since(seen):
                     seen = self.version
                     yield seen, new
@@ -109,5 +116,6 @@ class Live:
 
 
 def _timed(look: Callable[[], Parts]) -> tuple[Parts, float]:
-    began = time.thread_time()
-    return look(), time.thread_time() - began
+    """With what it took of the CPU's time, that of libraries' own threads included."""
+    began = time.process_time()
+    return look(), time.process_time() - began

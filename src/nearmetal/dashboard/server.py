@@ -27,6 +27,8 @@ _RETRY = "retry: 2000\n\n"
 """Milliseconds after which a browser that lost its connection tries again."""
 _POLICY_OF_REPORTS = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 """A report is made to be read from a file, with its style in it. It has no script, and gets to run none."""
+_KEPT = 8
+"""Runs that are kept in memory when nobody looks at them: a large one takes tens of megabytes."""
 _LINGER = 3
 """Seconds in which answers that have begun may end."""
 
@@ -60,8 +62,8 @@ class Dashboard:
                 Route("/runs/{number}", self._run),
                 Route("/runs/{number}/events", self._run_events),
                 Route("/runs/{number}/report", self._report),
-                Route("/style.css", lambda _: Response(page.style(), media_type="text/css")),
-                Route("/live.js", lambda _: Response(page.script(), media_type="text/javascript")),
+                Route("/style.css", _style),
+                Route("/live.js", _script),
             ]
         )
 
@@ -115,22 +117,38 @@ class Dashboard:
             path = next((path for path in places if number_of(path) == number), None)
             if path is None:
                 return None
+            self._forget()
             view = RunView(path)
             self._views[number] = (view, self._live(view.state, view.verdicts))
         return self._views[number]
+
+    def _forget(self) -> None:
+        """Make room for one more: a run that nobody looks at any more is read again when somebody does."""
+        unwatched = [number for number, (_, live) in self._views.items() if not live.is_watched]
+        for number in unwatched[: max(0, len(self._views) - _KEPT + 1)]:
+            del self._views[number]
 
     def _live(self, *looks: Callable[[], Parts]) -> Live:
         return Live(looks, self._worker, self._closing)
 
 
+async def _style(request: Request) -> Response:
+    return Response(page.style(), media_type="text/css")
+
+
+async def _script(request: Request) -> Response:
+    return Response(page.script(), media_type="text/javascript")
+
+
 async def _as_events(live: Live, seen: int) -> AsyncIterator[str]:
     yield _RETRY
-    async for change in live.changes(seen):
-        if change is None:
-            yield ": nothing new\n\n"
-        else:
-            version, parts = change
-            yield f"id: {version}\ndata: {json.dumps(parts)}\n\n"
+    async with contextlib.aclosing(live.changes(seen)) as changes:
+        async for change in changes:
+            if change is None:
+                yield ": nothing new\n\n"
+            else:
+                version, parts = change
+                yield f"id: {version}\ndata: {json.dumps(parts)}\n\n"
 
 
 def _not_found() -> Response:
