@@ -1,6 +1,7 @@
 """The dashboard beside a run that another process measures: what a browser is told, from its beginning to its end."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from nearmetal.dashboard.run_view import number_of
+from nearmetal.store.claim import claimed
+from nearmetal.store.folder import RunFolder
 from tests.dashboard_server import PATIENCE, Dashboard, dashboard
+from tests.golden.make_run import FOLDER
 from tests.order import mock_run
 
 STUDY = (
@@ -96,6 +100,20 @@ def test_a_run_from_its_beginning_over_an_interruption_to_its_end(study: Path, f
     assert report.read() == (folder / "report.html").read_bytes()
     policy = report.headers["Content-Security-Policy"]
     assert "script" not in policy and "default-src 'none'" in policy
+
+
+def test_a_run_that_another_process_measures_is_not_measured_twice(tmp_path: Path) -> None:
+    """Whatever state folder that one has: the lock that says so is the run's own."""
+    folder = RunFolder(Path(shutil.copytree(FOLDER, tmp_path / "run")))
+    before = b"".join(folder.journal.read_bytes().splitlines(keepends=True)[:40])
+    folder.journal.write_bytes(before)
+    with claimed(folder.journal):
+        command = [sys.executable, "-m", "nearmetal", "resume", str(folder.path)]
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert folder.journal.read_bytes() == before
+    assert refused.returncode == 3
+    assert "this run is measured by another process" in refused.stderr
+    assert nearmetal("resume", folder.path).wait(PATIENCE) == 0
 
 
 def test_only_what_is_known_has_an_address(study: Path, folder: Path, served: Dashboard, tmp_path: Path) -> None:
