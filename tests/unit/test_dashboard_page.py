@@ -84,6 +84,16 @@ def test_a_run_that_goes_on_is_told_from_one_that_was_interrupted(golden: RunFol
     assert f"nearmetal resume {golden.path}" in text
 
 
+def test_before_the_first_block_it_gets_ready(golden: RunFolder) -> None:
+    keep(golden, 0)
+    assert "not begun 0 of 16 trials, 8 blocks" in Elements(shown(golden.path)).words
+    with claimed(golden.journal):
+        text = Elements(shown(golden.path)).words
+    assert "running 0 of 16 trials, 8 blocks" in text
+    assert "getting ready" in text
+    assert "A comparison takes a block in which both of its sides were measured." in text
+
+
 def test_fixed_blocks_have_no_verdict_before_the_last_of_them(golden: RunFolder) -> None:
     """With seven blocks of eight the interval excludes 1 by far, and still nothing is decided."""
     events = [line.get("event") for line in map(json.loads, golden.journal.read_text().splitlines())]

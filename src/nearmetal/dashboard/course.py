@@ -208,25 +208,18 @@ class Course:
     def places(self, row: Row) -> list[Place]:
         """What became of a row in each of the blocks that are planned."""
         ended, running, blocks = self._ended.get(row, {}), self.running(), self.blocks
-        is_withdrawn, running_in = (
-            row.treatment in self.withdrawn,
-            running[1] if running and running[0] == row else None,
-        )
+        is_withdrawn = row.treatment in self.withdrawn
         places = []
         for block in range(len(self.plan.blocks)):
             attempt, here = self._attempts.get(block, 0), ended.get(block, ())
             latest = {one.repeat: one.status for one in here if one.attempt == attempt}
-            if fate := self._ended_as(latest):
-                pass
-            elif is_withdrawn:
-                fate = Fate.WITHDRAWN
-            elif block >= blocks:
-                fate = Fate.NOT_NEEDED
-            else:
-                fate = Fate.RUNNING if block == running_in else Fate.TO_COME
             is_expected = not is_withdrawn and block < blocks
+            if is_expected:
+                pending = Fate.RUNNING if running == (row, block) else Fate.TO_COME
+            else:
+                pending = Fate.WITHDRAWN if is_withdrawn else Fate.NOT_NEEDED
             to_come = self.study.design.repeats - len(latest) if is_expected else 0
-            places.append(Place(fate, here, attempt, to_come))
+            places.append(Place(self._ended_as(latest) or pending, here, attempt, to_come))
         return places
 
     def _ended_as(self, latest: Mapping[int, TrialStatus]) -> Fate | None:
@@ -236,6 +229,11 @@ class Course:
         if bad := next((status for status in _WORST if status in latest.values()), None):
             return Fate(bad.value)
         return Fate.OK if len(latest) == self.study.design.repeats else None
+
+    @property
+    def has_blocks_going(self) -> bool:
+        """Whether blocks are run; before, and when it goes on, images and environments are got ready first."""
+        return self.phase in ("RunStarted", "RunResumed")
 
     def to_come(self) -> int:
         """Trials without a record, those of repeated blocks included as far as they were begun."""

@@ -29,7 +29,8 @@ class Live:
     worker: Executor
     closing: asyncio.Event
     """Set when the server ends: nobody is told anything more."""
-    version: int = 0
+    version: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    """Begins where no earlier one of the same page has come to: what a browser saw of that is all old."""
     _parts: dict[str, tuple[int, str]] = field(default_factory=dict)
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -51,7 +52,7 @@ class Live:
 
     async def changes(self, seen: int) -> AsyncGenerator[tuple[int, Parts] | None]:
         """Versions after the one seen, with what is new in them; None after a while without any. Ends when closing."""
-        if seen > self.version:  # of another server's life
+        if seen > self.version:  # the clock was set back since
             seen = -1
         self._enter()
         try:

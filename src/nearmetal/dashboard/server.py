@@ -106,7 +106,7 @@ class Dashboard:
 
     def _events(self, request: Request, live: Live) -> Response:
         told = request.headers.get("last-event-id") or request.query_params.get("seen") or ""
-        seen = int(told) if told.isdecimal() and len(told) < 10 else -1
+        seen = int(told) if told.isdecimal() and len(told) < 16 else -1
         return StreamingResponse(_as_events(live, seen), media_type="text/event-stream")
 
     def _find(self, request: Request) -> tuple[RunView, Live] | None:
