@@ -15,7 +15,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "httperf": [{"rate": 10}],
     "iperf3": [{"direction": "both"}, {"protocol": "udp", "rate": "1Mbit/s"}],
     "ping": [{}],
-    "sysbench": [{"test": "cpu", "threads": 2}, {"test": "fileio"}],
+    "sysbench": [{"test": "cpu", "threads": 2}, {"test": "cpu", "events": 9}, {"test": "fileio"}],
     "command": [{"argv": ["x"], "response": "y", "better": "higher", "match": "(z)"}],
 }
 

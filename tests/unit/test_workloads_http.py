@@ -140,6 +140,13 @@ async def test_the_probe_serves_on_its_own_address() -> None:
     assert machine.ran == [[machine.probe, "serve", "--listen", "10.0.0.1:9001", "--body", "1024"]]
 
 
+async def test_the_probe_waits_before_each_reply_where_it_is_told_to() -> None:
+    for delay, words in (("0s", []), ("20500us", ["--delay", "0.0205s"])):
+        machine = server()
+        await workload(server="probe", delay=delay, warmup="0s").prepare(ScriptedStage([machine], [client(CLOSED)]))
+        assert machine.ran == [[machine.probe, "serve", "--listen", "10.0.0.1:9001", "--body", "402", *words]]
+
+
 async def test_in_pairs_each_client_loads_its_own_server() -> None:
     servers = [server("server0", "10.0.0.1"), server("server1", "10.0.0.3")]
     clients = [client(CLOSED, "client0"), client(CLOSED, "client1")]

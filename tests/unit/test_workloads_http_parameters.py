@@ -65,6 +65,7 @@ def test_levels_come_with_their_types() -> None:
         ({"url": "http://[x/"}, "not a URL that can be loaded"),
         ({"url": "http://x/a b"}, "not a URL that can be loaded"),
         ({"body": "1KiB"}, '`body` needs server = "probe"'),
+        ({"delay": "5ms"}, '`delay` needs server = "probe"'),
         ({"server": "nginx"}, "'lighttpd' or 'probe'"),
         ({"worker": 4}, "Extra inputs"),
     ],

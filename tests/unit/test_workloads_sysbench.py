@@ -219,6 +219,20 @@ async def test_cpu_runs_one_command() -> None:
     assert stage.limits == [3.0 + SLACK]
 
 
+async def test_a_number_of_events_takes_as_long_as_it_takes() -> None:
+    machine = server(said("sysbench/cpu-1-thread.out"))
+    one = workload(test="cpu", events=1710)
+    found, stage = await life(one, machine)
+    options = ["--cpu-max-prime=20000", "--threads=1", "--events=1710", "--time=0"]
+    assert machine.ran == [["sysbench", "cpu", *options, "run"]]
+    assert stage.limits == [1710 / 20 + SLACK]
+    assert one.duration == pytest.approx(1.71)
+    assert workload(test="cpu", events=1710, max_prime=80_000).duration == pytest.approx(8 * 1.71)
+    assert (found.responses["elapsed"].value, found.responses["elapsed"].better) == (2.0008, "lower")
+    assert found.responses.keys() == one.responses.keys()
+    assert "elapsed" not in workload(test="cpu").responses
+
+
 async def test_fileio_always_cleans_prepares_runs_and_cleans() -> None:
     machine = server(said("sysbench/fileio-rndrw.out"))
     one = workload(test="fileio", total_size="64MiB", duration="1s", cache="direct", fsync=0)
@@ -284,6 +298,8 @@ async def test_a_run_that_fails_is_told_with_sysbenchs_words() -> None:
         ({"test": "cpu", "duration": "1.5s"}, 'whole seconds; write "2s"'),
         ({"test": "cpu", "mode": "rndrw"}, '`mode` needs test = "fileio"'),
         ({"test": "fileio", "max_prime": 100}, '`max_prime` needs test = "cpu"'),
+        ({"test": "fileio", "events": 100}, '`events` needs test = "cpu"'),
+        ({"test": "cpu", "events": 100, "duration": "2s"}, "`duration` and `events` exclude each other"),
         ({"test": "fileio", "total_size": "1MiB", "block_size": "16KiB"}, "smaller than a block"),
         ({"test": "fileio", "total_size": 4}, "has no unit"),
         ({"test": "fileio", "fsync": True}, "valid integer"),

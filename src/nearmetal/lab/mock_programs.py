@@ -13,6 +13,7 @@ from statistics import NormalDist
 from typing import Any
 from urllib.parse import urlsplit
 
+from nearmetal import units
 from nearmetal.lab import mock_samples, probe
 from nearmetal.lab.change_kinds import GRUB_DROP_IN
 from nearmetal.lab.cpus import show
@@ -181,7 +182,10 @@ async def _update_grub(call: Call) -> Completed:
 async def serve(call: Call) -> Completed:
     """A server that was spawned: it goes on until it is stopped."""
     name = call.argv[0].rsplit("/", 1)[-1]
-    call.world.save({**call.state, "serving": [*call.state["serving"], name]})
+    delay = _option(call.argv, "--delay")
+    call.world.save(
+        {**call.state, "serving": [*call.state["serving"], name], "delay": units.duration(delay) if delay else 0.0}
+    )
     try:
         await asyncio.Event().wait()
     finally:
@@ -202,8 +206,9 @@ async def _tcpdump(call: Call) -> Completed:
 async def _sysbench(call: Call) -> Completed:
     """`sysbench cpu ... run`, in the words of sysbench 1.0.20."""
     options = dict(word.lstrip("-").split("=", 1) for word in call.argv if word.startswith("--") and "=" in word)
-    seconds = float(options.get("time", "10"))
     speed = EVENTS_PER_SECOND * noisy(call.state, " ".join(call.argv[1:]))
+    events = float(options.get("events", "0"))
+    seconds = events / speed if events else float(options.get("time", "10"))
     latency = 1000.0 / speed
     return _said(
         "sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)\n\nRunning the test with following options:\n"
@@ -337,7 +342,9 @@ async def _load(call: Call) -> Completed:
     duration = _option(words, "--duration")
     seconds = float(duration.rstrip("ms")) if duration else 0.0
     wanted = _option(words, "--requests")
-    rate = REQUESTS_PER_SECOND * noisy(server, call.state["name"] + url) if server is not None else 1.0
+    rate = 1.0
+    if server is not None:
+        rate = 1 / (1 / (REQUESTS_PER_SECOND * noisy(server, call.state["name"] + url)) + server.get("delay", 0.0))
     done = (int(wanted) if wanted else round(rate * seconds)) if up else 0
     latency = 1e9 / rate
     elapsed = seconds or done / rate

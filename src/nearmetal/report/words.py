@@ -36,6 +36,7 @@ _TITLES = {
     "loss": "loss",
     "retransmits": "retransmits",
     "events": "events",
+    "elapsed": "time taken",
     "read": "read rate",
     "written": "write rate",
     "fairness": "fairness among threads",
@@ -58,6 +59,7 @@ _CLAUSES = {
     "written": "writes {ratio} × the bytes per second of {reference}",
     "cpu_per_event": "costs {ratio} × the host CPU time of {reference} for each event",
     "ready": "takes {ratio} × as long as {reference} to be ready",
+    "elapsed": "takes {ratio} × as long as {reference}",
 }
 
 _REASONS = {

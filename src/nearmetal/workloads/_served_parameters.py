@@ -28,6 +28,8 @@ class ServedParameters(Frozen):
     body: Annotated[Bytes, Field(le=2**30)] = 402
     writes: str | None = None
     """"10x1000": the content in ten writes of a thousand bytes each."""
+    delay: Annotated[Seconds, Field(le=LONGEST)] = 0.0
+    """What the probe waits before each reply."""
     path: str | None = None
     warmup: Annotated[Seconds, Field(le=LONGEST)] = 1.0
     timeout: Time = 5.0
@@ -80,6 +82,8 @@ class ServedParameters(Frozen):
             raise ValueError('`body` needs server = "probe"; lighttpd has "/1k", "/100k" and "/1m": choose by `path`')
         if self.writes is not None and (self.server != "probe" or "body" in self.model_fields_set):
             raise ValueError('`writes` needs server = "probe", and says itself how long a reply is: leave out `body`')
+        if self.delay and self.server != "probe":
+            raise ValueError('`delay` needs server = "probe"; what a link adds is `link.delay`')
         return self
 
     @property

@@ -68,7 +68,8 @@ class Servers:
         listen = f"{server.address}:{PORTS['probe']}"
         writes = self._parameters.writes
         content = ("--body", str(self._parameters.body)) if writes is None else ("--writes", writes)
-        return [server.probe, "serve", "--listen", listen, *content]
+        delay = ("--delay", as_time(self._parameters.delay)) if self._parameters.delay else ()
+        return [server.probe, "serve", "--listen", listen, *content, *delay]
 
     async def _answered(self, client: Machine, url: str, index: int) -> None:
         """Return once a client got a 200 for every path, through the data network. ToolFailed when it does not come.

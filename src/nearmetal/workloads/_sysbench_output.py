@@ -52,6 +52,11 @@ def events_per_second(found: Figures) -> float:
     return _positive(figure(found, "CPU speed", "events per second"), "events per second")
 
 
+def elapsed(found: Figures) -> float:
+    """Seconds from the first event's start to the last one's end."""
+    return _positive(figure(found, "General statistics", "total time"), "total time")
+
+
 def operations_per_second(found: Figures, label: str) -> float:
     """ "reads/s" or "writes/s" of the test fileio; fsync is apart."""
     return _positive(figure(found, "File operations", label), label)

@@ -11,13 +11,21 @@ from nearmetal.workloads._parameters import Time, Whole
 _READING = ("seqrd", "rndrd", "rndrw")
 _WRITING = ("seqwr", "seqrewr", "rndwr", "rndrw")
 _FSYNC = ("fsync_all", "fsync_end", "fsync_mode")
+_CPU_ONLY = ("max_prime", "events")
 _FILEIO_ONLY = ("total_size", "files", "mode", "block_size", "fsync", *_FSYNC, "cache")
+
+USUAL_RATE = 1000.0
+"""Events per second of one thread with the default `max_prime`, on a processor of today."""
+SLOWEST_RATE = 20.0
+"""The same of an emulated guest on a busy host. What is slower than this is stuck."""
 
 
 class SysbenchParameters(Frozen):
     test: Literal["cpu", "fileio"]
     threads: Annotated[Whole, Field(le=10_000)] = 1
     duration: Time = 10.0
+    events: Whole | None = None
+    """So many and then no more, whatever time that takes, in place of `duration`."""
     max_prime: Annotated[Whole, Field(ge=3)] = 20_000
     total_size: Annotated[Bytes, Field(ge=2**20)] = 2 * 2**30
     files: Annotated[Whole, Field(le=100_000)] = 128
@@ -28,6 +36,20 @@ class SysbenchParameters(Frozen):
     fsync_end: StrictBool = True
     fsync_mode: Literal["fsync", "fdatasync"] = "fsync"
     cache: Literal["page", "dropped", "direct"] = "page"
+
+    @property
+    def expected_seconds(self) -> float:
+        """Of measuring, as near as can be told beforehand."""
+        return self.duration if self.events is None else self.events * self._cost / USUAL_RATE
+
+    @property
+    def longest_seconds(self) -> float:
+        return self.duration if self.events is None else self.events * self._cost / SLOWEST_RATE
+
+    @property
+    def _cost(self) -> float:
+        """Of an event, in those of the default `max_prime`: each number is divided by those up to its root."""
+        return float((self.max_prime / 20_000) ** 1.5)
 
     @property
     def reads(self) -> bool:
@@ -55,8 +77,12 @@ class SysbenchParameters(Frozen):
             for name in _FILEIO_ONLY:
                 if name in self.model_fields_set:
                     raise ValueError(f'`{name}` needs test = "fileio": remove it, or change the test')
-        elif "max_prime" in self.model_fields_set:
-            raise ValueError('`max_prime` needs test = "cpu": remove it, or change the test')
+        else:
+            for name in _CPU_ONLY:
+                if name in self.model_fields_set:
+                    raise ValueError(f'`{name}` needs test = "cpu": remove it, or change the test')
+        if self.events is not None and "duration" in self.model_fields_set:
+            raise ValueError("`duration` and `events` exclude each other: remove one")
         if self.total_size // self.files < self.block_size:
             raise ValueError(
                 f"{self.files} files of {self.total_size} bytes together are each smaller than a block of "

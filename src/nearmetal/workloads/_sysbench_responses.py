@@ -16,6 +16,7 @@ _FAIRNESS = ResponseKind(unit="share", better="higher", scale="difference")
 def kinds(given: SysbenchParameters) -> Mapping[str, ResponseKind]:
     """What a run can give; the primary first. Threads share fairly or not only where there are several."""
     done = {"events": _RATE} if given.test == "cpu" else {}
+    elapsed = {"elapsed": _TIME} if given.events is not None else {}
     read = {"read": _BYTES} if given.reads else {}
     written = {"written": _BYTES} if given.writes else {}
     reads = {"reads": _RATE} if given.reads else {}
@@ -23,7 +24,7 @@ def kinds(given: SysbenchParameters) -> Mapping[str, ResponseKind]:
     fsyncs = {"fsyncs": _RATE} if given.syncs else {}
     latencies = {"latency_mean": _TIME, "latency_p95": _TIME, "latency_max": _TIME}
     fairness = {"fairness": _FAIRNESS} if given.threads > 1 else {}
-    return {**done, **read, **written, **reads, **writes, **fsyncs, **latencies, **fairness}
+    return {**done, **elapsed, **read, **written, **reads, **writes, **fsyncs, **latencies, **fairness}
 
 
 def responses(found: Figures, given: SysbenchParameters) -> dict[str, Response]:
@@ -31,6 +32,7 @@ def responses(found: Figures, given: SysbenchParameters) -> dict[str, Response]:
     # The printed MiB/s have two decimals; operations have as many of a number thousands of times as large.
     each: Mapping[str, Callable[[], float]] = {
         "events": lambda: output.events_per_second(found),
+        "elapsed": lambda: output.elapsed(found),
         "read": lambda: output.operations_per_second(found, "reads/s") * given.block_size,
         "written": lambda: output.operations_per_second(found, "writes/s") * given.block_size,
         "reads": lambda: output.operations_per_second(found, "reads/s"),

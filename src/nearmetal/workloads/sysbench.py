@@ -46,7 +46,7 @@ class Sysbench:
 
     @property
     def duration(self) -> float:
-        return self._parameters.duration
+        return self._parameters.expected_seconds
 
     @property
     def preparing(self) -> float:
@@ -54,7 +54,7 @@ class Sysbench:
 
     @property
     def limit(self) -> float:
-        return self._parameters.duration
+        return self._parameters.longest_seconds
 
     @property
     def _file_limit(self) -> float:
@@ -81,7 +81,9 @@ class Sysbench:
         if self._cache and self._cache.problem:
             return Measurement(responses={}, events=0, artifacts=kept, invalid=self._cache.problem)
         argv = self._cpu() if self._parameters.test == "cpu" else [*self._fileio(), "run"]
-        (ended,) = await stage.together([(server, placed(stage, server, argv))], self._parameters.duration + SLACK)
+        (ended,) = await stage.together(
+            [(server, placed(stage, server, argv))], self._parameters.longest_seconds + SLACK
+        )
         found = self.measurement(succeeded(ended, "sysbench", server))
         is_cold = self._parameters.cache != "page"
         doubts = cache.warnings(server, stage.spec.disk_cache) if is_cold else []
@@ -98,12 +100,13 @@ class Sysbench:
 
     def _cpu(self) -> list[str]:
         given = self._parameters
+        until = [f"--time={given.duration:.0f}"] if given.events is None else [f"--events={given.events}", "--time=0"]
         return [
             "sysbench",
             "cpu",
             f"--cpu-max-prime={given.max_prime}",
             f"--threads={given.threads}",
-            f"--time={given.duration:.0f}",
+            *until,
             "run",
         ]
 
