@@ -340,6 +340,25 @@ def doctor(as_json: bool) -> int:
 
 
 @cli.command()
+@click.argument("environment", required=False)
+@click.option("--from", "made", type=click.Path(path_type=Path), help="Tell of this run, instead of making one.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the run.")
+@click.option("--blocks", type=click.IntRange(1), help="Run this many blocks; 8 are the fewest that can tell.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a key of the study `calibration`.")
+@click.option("--quick", is_flag=True, help="Shorter trials, fewest blocks.")
+@click.option("--gate", is_flag=True, help="Exit with 5 unless answers here can be trusted.")
+@_json_option
+def calibrate(made: Path | None, gate: bool, as_json: bool, **wanted: Any) -> int:
+    """Try how far answers can be trusted here.
+
+    And how small a difference can be seen, with how many blocks. ENVIRONMENT is the kind of machine; else host.
+    """
+    from nearmetal import commands_calibrate
+
+    return commands_calibrate.calibrate(commands_calibrate.Wanted(**wanted), made, gate, as_json)
+
+
+@cli.command()
 @_json_option
 def clean(as_json: bool) -> int:
     """Put right what an interrupted run left."""

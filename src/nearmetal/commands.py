@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from nearmetal import hosts, studies
+from nearmetal import hosts, sight, studies
 from nearmetal import plan as planning
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, HostCannot
@@ -122,6 +122,7 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     needed = planning.enough_blocks(len(plan.contrasts), study.design.alpha, bool(plan.looks))
     refused = bool(missing) and not (available and plan.treatments)
     status = ExitCode.HOST_CANNOT if refused else ExitCode.DONE
+    seen = sight.by_calibrations(study, plan)
     if as_json:
         print_json(
             {
@@ -130,6 +131,7 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
                 "seconds": round(seconds),
                 "blocks_needed": needed,
                 "one_machine": hosts.one_under_two_names(study),
+                "sees": [one.model_dump(mode="json") for one in seen],
                 "missing": [
                     {
                         "treatment": treatment,
@@ -161,6 +163,8 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
         console.print(f"{figures.count(len(plan.contrasts), 'primary contrast')}, {_when_decided(plan, needed)}")
     else:
         console.print("nothing is compared: there is no treatment beside its reference")
+    for seeing in seen:
+        console.print(Padding(sight.sentence(seeing), (0, 0, 0, 2), expand=False))
     console.print(f"the whole takes {_about(seconds, plan)}")
     _say_missing(missing, "left out" if available else "cannot run here", console)
     if refused and not available:
@@ -216,8 +220,8 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> 
     _say_missing(missing, "left out", console)
     plan = planning.make(study, [treatment for treatment, _ in missing])
     began = time.monotonic()
-    with _watcher(study, plan, console) as watcher:
-        finished = until_interrupted(session.start(request, console.print, (watcher,)))
+    with watcher(study, plan, console) as watching:
+        finished = until_interrupted(session.start(request, console.print, (watching,)))
     took = f" in {show_elapsed(time.monotonic() - began)}"
     return _conclude(RunFolder(request.folder), finished, took, as_json)
 
@@ -230,13 +234,13 @@ def resume(path: Path, as_json: bool) -> int:
         console.print("nothing is left to do: this run has come to its end")
         return _conclude(folder, True, "", as_json)
     began = time.monotonic()
-    with _watcher(manifest.study, manifest.plan, console) as watcher:
-        finished = until_interrupted(session.resume(folder, console.print, (watcher,)))
+    with watcher(manifest.study, manifest.plan, console) as watching:
+        finished = until_interrupted(session.resume(folder, console.print, (watching,)))
     took = f"; going on took {show_elapsed(time.monotonic() - began)}"
     return _conclude(folder, finished, took, as_json)
 
 
-def _watcher(study: Study, plan: Plan, console: Console) -> Any:
+def watcher(study: Study, plan: Plan, console: Console) -> Any:
     from nearmetal.terminal import Watcher
 
     trials = sum(len(boot.trials) for block in plan.blocks for boot in block.boots)

@@ -1,4 +1,4 @@
-"""JSON Schemas of what nearmetal reads and writes: the study file, records, the manifest, analyses, machines by hand.
+"""JSON Schemas of what nearmetal reads and writes: the study file, records, the manifest, what is found, machines.
 
     python -m nearmetal.schemas FOLDER      write them, each as NAME.json
 
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nearmetal.analysis.calibration import Calibration
 from nearmetal.analysis.results import Analysis
 from nearmetal.analysis.two_runs import Compared
 from nearmetal.by_hand.documents import Down, Ls, Up
@@ -27,6 +28,7 @@ def documents() -> Mapping[str, Any]:
         "manifest.v1": Manifest.model_json_schema(mode="serialization"),
         "analysis.v1": Analysis.model_json_schema(mode="serialization"),
         "up.v1": Up.model_json_schema(mode="serialization"),
+        "calibrate.v1": Calibration.model_json_schema(mode="serialization"),
         "compare.v1": Compared.model_json_schema(mode="serialization"),
         "down.v1": Down.model_json_schema(mode="serialization"),
         "ls.v1": Ls.model_json_schema(mode="serialization"),

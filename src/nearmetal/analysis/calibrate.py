@@ -1,0 +1,262 @@
+"""A run of which some is known beforehand: were its answers right, and how small a difference can it see? Pure.
+
+Three questions are asked of a run that compares alike with alike, and injected differences with what they are added to:
+was anything alike called different; does the interval of each injected difference hold its true size; and how much do
+boots vary that should not, so that N blocks find which difference?
+
+How often the same trials would have been called different under other names is not asked: to flip the signs of block
+differences is what the test itself does, so that the answer is its level, whatever was measured.
+"""
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from nearmetal import factors as words
+from nearmetal import plugins
+from nearmetal.analysis import power
+from nearmetal.analysis.alike import grouped
+from nearmetal.analysis.analyse import analyse
+from nearmetal.analysis.calibration import Alike, Calibration, Disturbance, Finds, Injected, Noise
+from nearmetal.analysis.contrasts import LOG_RESOLUTION
+from nearmetal.analysis.known import Known, Truth, known
+from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, key_of
+from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.analysis.signed_rank import Floats, signed_rank
+from nearmetal.model import Assignment, ResponseKind, TrialRecord, Warned, WorkloadSpec
+from nearmetal.store.folder import Manifest
+from nearmetal.units import AS_WRITTEN
+
+BLOCKS = (6, 8, 12, 20, 40)
+"""Of studies for which it is told what they find."""
+LEVEL = 0.05
+
+_ROUNDING = 1e-9
+"""Relative: more than logarithms and differences lose, less than anything can be measured."""
+
+SHORTEST = 1.0
+"""Seconds of a measurement below which the kernel counts too coarsely to say who had the CPUs."""
+
+
+def calibrate(
+    manifest: Manifest, records: Iterable[TrialRecord], events: Iterable[Mapping[str, Any]], run: str
+) -> Calibration | None:
+    """What a run says of the machine that it ran on. None where nothing of it is known beforehand."""
+    kept = tuple(records)
+    study = manifest.study
+    told = analyse(manifest, kept, events, manifest.plan.primaries)
+    primary = [(one, _known(manifest, one)) for one in told.contrasts if one.primary]
+    alike = tuple(_alike(one) for one, what in primary if what and not what.truth)
+    injected = tuple(_injected(one, what.truth) for one, what in primary if what and what.truth)
+    if not alike:
+        return None
+    environment = study.environment(str(manifest.plan.treatments[0]["environment"]))
+    return Calibration(
+        run=run,
+        made=manifest.created,
+        kernel=str(manifest.host.get("kernel", {}).get("release", "")),
+        environment=environment.kind,
+        options=environment.options,
+        quick=manifest.quick,
+        trials=told.trials,
+        level=manifest.plan.level,
+        verdict=verdict(alike, injected),
+        alike=alike,
+        injected=injected,
+        noise=tuple(_noises(manifest, arms_of_study(kept, study.design))),
+        disturbances=tuple(_disturbances(kept)),
+        warnings=(*told.warnings, *_told_once([one for one, what in primary if what])),
+    )
+
+
+def verdict(alike: Sequence[Alike], injected: Sequence[Injected]) -> Literal["sound", "unsound", "unknown"]:
+    right = [None if one.is_different is None else not one.is_different for one in alike]
+    right += [one.is_covered for one in injected]
+    if False in right:
+        return "unsound"
+    return "unknown" if None in right else "sound"
+
+
+def _known(manifest: Manifest, contrast: Contrast) -> Known | None:
+    return known(manifest.study, contrast.treatment, contrast.reference, contrast.workload)
+
+
+# ── What is known of ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _alike(contrast: Contrast) -> Alike:
+    return Alike(
+        **_of(contrast),
+        estimate=contrast.ratio if contrast.scale == "ratio" else contrast.difference,
+        interval=contrast.interval,
+        is_different=None if contrast.interval is None else contrast.verdict is Verdict.DIFFERENT,
+    )
+
+
+def _injected(contrast: Contrast, truth: Truth) -> Injected:
+    """By the pairs of the contrast, on the scale on which the truth is known."""
+    pairs = [(pair.treatment, pair.reference) for pair in contrast.pairs]
+    estimate, interval = _on_scale(truth, pairs, contrast.level)
+    return Injected(
+        **{**_of(contrast), "scale": truth.scale},
+        truth=(truth.low, truth.high),
+        estimate=estimate,
+        interval=interval,
+        is_covered=None if interval is None else _holds(interval, truth),
+        is_found=None if interval is None else not interval[0] <= (truth.scale == "ratio") <= interval[1],
+    )
+
+
+def _holds(interval: tuple[float, float], truth: Truth) -> bool:
+    """Up to rounding, which is all that is left of an interval where nothing varied."""
+    rounding = _ROUNDING * max(map(abs, interval))
+    return interval[0] - rounding <= truth.high and truth.low <= interval[1] + rounding
+
+
+def _of(contrast: Contrast) -> dict[str, Any]:
+    names = ("workload", "response", "unit", "scale", "treatment", "reference", "blocks")
+    return {name: getattr(contrast, name) for name in names}
+
+
+def _on_scale(
+    truth: Truth, pairs: Sequence[tuple[float, float]], level: float
+) -> tuple[float | None, tuple[float, float] | None]:
+    if not pairs:
+        return None, None
+    treatment, reference = np.array(pairs).T
+    if truth.scale == "difference":
+        found = signed_rank(treatment - reference, level, LOG_RESOLUTION * float(np.abs(pairs).max() or 1.0))
+        return found.estimate, found.interval
+    if not min(treatment.min(), reference.min()) > 0:
+        return None, None
+    found = signed_rank(np.log(treatment) - np.log(reference), level, LOG_RESOLUTION)
+    interval = None if found.interval is None else (math.exp(found.interval[0]), math.exp(found.interval[1]))
+    return math.exp(found.estimate), interval
+
+
+# ── Noise, and what it leaves to be seen ──────────────────────────────────────────────────────────────────────────
+
+
+def _noises(manifest: Manifest, arms: Arms) -> Iterator[Noise]:
+    reference = _reference(manifest)
+    if reference is None:
+        return
+    asked = words.ask(manifest.study, reference, plugins.names("treatments"))
+    specs = {spec.name: spec for spec in asked.workloads}
+    for workload in [*specs, BOOT]:
+        blocks = _blocks(manifest, arms, reference, workload)
+        if len(blocks) < power.FEWEST:
+            continue
+        for name, kind in _shared(blocks, manifest.plan.primaries.get(workload)).items():
+            values = np.array([[replicate.values[name].value for replicate in block] for block in blocks])
+            if found := _noise(values, kind, name, specs.get(workload)):
+                yield found
+
+
+def _reference(manifest: Manifest) -> Assignment | None:
+    return next((one.reference for one in manifest.plan.contrasts), None)
+
+
+def _blocks(manifest: Manifest, arms: Arms, reference: Assignment, workload: str) -> list[tuple[Replicate, ...]]:
+    """Of each block the boots that are alike with the reference's, where all of them are there."""
+    alike = [reference, *(one for one in manifest.plan.treatments if _is_alike(manifest, one, reference, workload))]
+    by_block = [
+        {one.block: one for one in arms[key_of(treatment), workload].first}
+        for treatment in alike
+        if (key_of(treatment), workload) in arms
+    ]
+    if len(by_block) < 2:
+        return []
+    return [tuple(arm[block] for arm in by_block) for block in sorted(set.intersection(*map(set, by_block)))]
+
+
+def _is_alike(manifest: Manifest, treatment: Assignment, reference: Assignment, workload: str) -> bool:
+    if key_of(treatment) == key_of(reference):
+        return False
+    what = known(manifest.study, treatment, reference, workload)
+    return what is not None and what.truth is None
+
+
+def _shared(blocks: Sequence[Sequence[Replicate]], primary: str | None) -> dict[str, ResponseKind]:
+    """Responses that all of them have and that have a place on their scale; the primary first."""
+    replicates = [replicate for block in blocks for replicate in block]
+    names = set.intersection(*(set(one.values) for one in replicates))
+    usable = [name for name in names if not any(one.values[name].problem for one in replicates)]
+    return {name: replicates[0].values[name].kind for name in sorted(usable, key=lambda name: (name != primary, name))}
+
+
+def _noise(values: Floats, kind: ResponseKind, response: str, workload: WorkloadSpec | None) -> Noise | None:
+    """`values`: blocks x boots. None where nothing varied, as errors that never happened."""
+    is_ratio = kind.scale == "ratio"
+    noise = power.Noise.of(np.log(values) if is_ratio else values)
+    if not noise.spread:
+        return None
+    return Noise(
+        workload=workload.name if workload else BOOT,
+        kind=workload.kind if workload else "",
+        variant=variant(workload) if workload else "",
+        response=response,
+        unit=kind.unit,
+        scale=kind.scale,
+        better=kind.better,
+        typical=statistics.median(values.ravel().tolist()),
+        spread=noise.spread,
+        doubt=noise.doubt if math.isfinite(noise.doubt) else None,
+        arms=noise.arms,
+        differences=tuple(map(tuple, noise.differences.tolist())),
+        finds=tuple(found for blocks in BLOCKS if (found := finds([noise], blocks, LEVEL, is_ratio))),
+    )
+
+
+def variant(workload: WorkloadSpec) -> str:
+    """What of a workload decides how noisy its responses are, besides its kind: "cpu", "closed", "closed, delayed".
+
+    Of a workload with its placeholders filled.
+    """
+    given = plugins.load("workloads", workload.kind).Parameters.model_validate(workload.parameters, context=AS_WRITTEN)
+    chosen = getattr(given, "test", None) or getattr(given, "mode", None)
+    delayed = "delayed" if getattr(given, "delay", None) else None
+    return ", ".join(str(one) for one in (chosen, delayed) if one)
+
+
+def finds(noises: Sequence[power.Noise], blocks: int, level: float, is_ratio: bool) -> Finds | None:
+    """None where so few blocks find nothing."""
+    smallest = power.smallest(noises, blocks, level)
+    if smallest is None:
+        return None
+    doubt = power.doubt(noises)
+    low, middle, high = (_shown(one, is_ratio) for one in (smallest / doubt, smallest, smallest * doubt))
+    return Finds(blocks=blocks, smallest=middle, low=low, high=high if math.isfinite(high) else None)
+
+
+def _shown(difference: float, is_ratio: bool) -> float:
+    if not is_ratio or not math.isfinite(difference):
+        return difference
+    return math.expm1(min(difference, 700.0))
+
+
+# ── Surroundings ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _disturbances(records: Sequence[TrialRecord]) -> Iterator[Disturbance]:
+    whats: tuple[Literal["stolen"], Literal["others"]] = ("stolen", "others")
+    for what in whats:
+        seen = [
+            site[what]
+            for record in records
+            for site in record.observers.get("contention", {}).values()
+            if site.get(what) is not None and site["seconds"] >= SHORTEST
+        ]
+        if seen:
+            yield Disturbance(what=what, median=statistics.median(seen), most=max(seen), trials=len(seen))
+
+
+def _told_once(contrasts: Sequence[Contrast]) -> Iterator[Warned]:
+    """Warnings of comparisons, alike ones together, with of how many they are."""
+    groups = grouped((index, warning) for index, one in enumerate(contrasts) for warning in one.warnings)
+    for group in groups:
+        number = len(set(group.about))
+        yield Warned(code=group.code, text=f"{number} of {len(contrasts)} comparisons: {group.text}")

@@ -1,0 +1,121 @@
+"""What a calibration says, as data: `calibrate.v1`."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from nearmetal.analysis.results import TrialCounts
+from nearmetal.model import Better, Frozen, Level, Scale, Warned
+
+
+class Alike(Frozen):
+    """Two names of the same thing, compared in a primary response."""
+
+    workload: str
+    response: str
+    unit: str
+    scale: Scale
+    treatment: Mapping[str, Level]
+    reference: Mapping[str, Level]
+    blocks: int
+    estimate: float | None
+    """Treatment over reference on a ratio scale, else treatment less reference."""
+    interval: tuple[float, float] | None
+    is_different: bool | None
+    """Whether it was called different, which is wrong. None with too few blocks to tell."""
+
+
+class Injected(Frozen):
+    """A difference of known size, and what was found of it."""
+
+    workload: str
+    response: str
+    unit: str
+    scale: Scale
+    treatment: Mapping[str, Level]
+    reference: Mapping[str, Level]
+    blocks: int
+    truth: tuple[float, float]
+    """On the scale of `estimate`; both ends are equal where it is known exactly."""
+    estimate: float | None
+    interval: tuple[float, float] | None
+    is_covered: bool | None
+    """Whether the interval holds the truth. None with too few blocks to tell."""
+    is_found: bool | None
+    """Whether the interval excludes that there is no difference."""
+
+
+class Finds(Frozen):
+    """What so many blocks find in 80 % of studies that make one comparison at a level of 5 %."""
+
+    blocks: int
+    smallest: float
+    """On a ratio scale as a share (0.03 is 3 % more), else in the response's unit."""
+    low: float
+    high: float | None
+    """A range of 95 % for `smallest`, whose noise was seen in few blocks. Without an upper end if that is None."""
+
+
+class Noise(Frozen):
+    """How much boots vary that should not, in one response."""
+
+    workload: str
+    """"" for what a boot has whatever it ran."""
+    kind: str
+    variant: str
+    """The workload's `test` or `mode`, where its kind has one."""
+    response: str
+    unit: str
+    scale: Scale
+    better: Better
+    typical: float
+    """Median of all values."""
+    spread: float
+    """Standard deviation of a boot's value about its block's; on a ratio scale of the logarithm."""
+    doubt: float | None
+    """By what factor `spread`, and with it what is found, may be off at most: at 95 %. None where that is not known."""
+    arms: int
+    """Boots of each block that were alike."""
+    differences: tuple[tuple[float, ...], ...]
+    """Of each block, between each two of them; on a ratio scale of the logarithm."""
+    finds: tuple[Finds, ...]
+
+
+class Disturbance(Frozen):
+    """Shares of the time of the CPUs in use, over the trials of which they are known."""
+
+    what: Literal["stolen", "others"]
+    """Denied by the host's own host; used by programs that are not the trial's."""
+    median: float
+    most: float
+    trials: int
+
+
+class Calibration(Frozen):
+    """`calibrate.v1`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+    schema_: Annotated[Literal["calibrate.v1"], Field(alias="schema")] = "calibrate.v1"
+    run: str
+    made: str
+    kernel: str
+    """Release of the host's kernel."""
+    environment: str
+    """Its kind."""
+    options: Mapping[str, Any]
+    """What the study sets of that kind."""
+    quick: bool
+    trials: TrialCounts
+    level: float
+    """At which each comparison was made: 5 % shared by all that the run makes."""
+    verdict: Literal["sound", "unsound", "unknown"]
+    """`unsound`: something alike was called different, or an injected difference lies outside its interval. `unknown`:
+    some of them cannot be told, and of the others none was wrong."""
+    alike: tuple[Alike, ...]
+    injected: tuple[Injected, ...]
+    noise: tuple[Noise, ...]
+    disturbances: tuple[Disturbance, ...]
+    warnings: tuple[Warned, ...]
+    """Of the run and of these comparisons."""

@@ -1,0 +1,98 @@
+"""How small a difference a study of so many blocks finds, by noise that was measured. Pure, and the same each time.
+
+Noise is known as differences between boots that were alike, some in each block. A simulated study draws its block
+differences from them, either sign as likely as the other, since which of two alike boots came first is chance. To such
+differences a true one is added. The project's own test finds it when the interval's near end lies beyond 0: when it is
+larger than what the noise alone puts between 0 and that end. So no search is needed: the smallest difference that is
+found in 80 % of studies is the 80th percentile of that distance.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtrit
+
+from nearmetal.analysis.signed_rank import Floats, enough, two_sided_distinct
+
+POWER = 0.8
+"""How often a difference is to be found."""
+CONFIDENCE = 0.95
+"""Of the range in which the smallest difference lies, since noise seen in a few blocks is not known exactly. With long
+tails it is less, as a few blocks do not tell how often a boot is far off; `validation/calibrating.py` says how much."""
+FEWEST = 4
+"""Blocks below which of the noise nothing is said."""
+
+_STUDIES = 2_000
+"""That are simulated. The percentile then has a standard error of one to two percent of itself."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Differences between alike boots, of logarithms on a ratio scale: a row for each block, a column for each pair.
+
+    With a single pair of alike boots in each block there is one column; rows are of one length.
+    """
+
+    differences: Floats
+    arms: int
+    """Boots in each block that were alike."""
+
+    @classmethod
+    def of(cls, values: Floats) -> "Noise":
+        """From values of alike boots: blocks x boots, at least two boots."""
+        first, second = np.triu_indices(values.shape[1], 1)
+        return cls(values[:, first] - values[:, second], values.shape[1])
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of one boot's value about its block's, which all boots of a block share."""
+        return math.sqrt(float(np.mean(self.differences**2)) / 2)
+
+    @property
+    def doubt(self) -> float:
+        """By what factor, at most, the spread may be larger or smaller than it seems: at CONFIDENCE.
+
+        Leaving out each block in turn tells how far the logarithm of the variance is known (jackknife), whatever the
+        noise looks like; but no better than if it were normal.
+        """
+        squares = np.mean(self.differences**2, axis=1)
+        blocks = len(squares)
+        left = squares.sum() - squares
+        if not left.min() > 0:
+            return math.inf
+        without = np.log(left / (blocks - 1))
+        seen = (blocks - 1) / blocks * float(((without - without.mean()) ** 2).sum())
+        normal = 2 / (blocks * (self.arms - 1))
+        quantile = float(stdtrit(blocks - 1, (1 + CONFIDENCE) / 2))
+        return math.exp(quantile * math.sqrt(max(seen, normal)) / 2)
+
+
+def smallest(noises: Sequence[Noise], blocks: int, level: float) -> float | None:
+    """The smallest true difference that `blocks` blocks find in 80 % of studies, on the scale of the noise.
+
+    `noises` holds one, or that of each of the two sides compared. None where so few blocks find nothing at all.
+    """
+    if not enough(blocks, level):
+        return None
+    generator = np.random.default_rng([blocks, _STUDIES])
+    drawn = [_drawn(noise, blocks, generator) for noise in noises]
+    # A difference holds the noise of both its sides: half of the variance of an A/A of either.
+    differences = np.sum(drawn, axis=0) / math.sqrt(len(drawn))
+    first, second = np.triu_indices(blocks)
+    averages = (differences[:, first] + differences[:, second]) / 2
+    rejected = int(np.searchsorted(two_sided_distinct(blocks), level, side="right"))
+    near_ends = np.partition(averages, rejected - 1, axis=1)[:, rejected - 1]
+    return max(0.0, float(np.quantile(-near_ends, POWER)))
+
+
+def _drawn(noise: Noise, blocks: int, generator: np.random.Generator) -> Floats:
+    """Studies x blocks."""
+    chosen = generator.choice(noise.differences.ravel(), size=(_STUDIES, blocks))
+    return np.asarray(chosen * np.where(generator.random(chosen.shape) < 0.5, 1.0, -1.0))
+
+
+def doubt(noises: Sequence[Noise]) -> float:
+    """As of one noise; of two sides, as of the one that is known less."""
+    return max(noise.doubt for noise in noises)

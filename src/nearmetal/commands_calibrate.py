@@ -1,0 +1,282 @@
+"""`nearmetal calibrate`: can answers be trusted on this machine, and how small a difference can be seen here?"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from nearmetal import commands, factors, plugins
+from nearmetal import plan as planning
+from nearmetal.analysis.calibrate import calibrate as calibrated
+from nearmetal.analysis.calibration import Alike, Calibration, Injected, Noise
+from nearmetal.config import Paths
+from nearmetal.errors import BadInput, ExitCode
+from nearmetal.interrupts import until_interrupted
+from nearmetal.model import Level
+from nearmetal.printing import console_for, print_json
+from nearmetal.report import figures, words
+from nearmetal.report.terminal import counts_line
+from nearmetal.report.write import write
+from nearmetal.run import session
+from nearmetal.sight import share
+from nearmetal.store import calibrations, journal, runs
+from nearmetal.store.folder import RunFolder
+from nearmetal.study_text import did_you_mean
+from nearmetal.tables import Column, fitted
+
+STUDY = "calibration"
+
+_SHOWN = ("events", "throughput", "latency_p50", "latency_p99", "cpu_per_event", "ready")
+"""Responses whose noise is told in words; `--json` has all."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a person asked to be run."""
+
+    environment: str | None
+    output: Path | None
+    blocks: int | None
+    overrides: tuple[str, ...]
+    quick: bool
+
+    @property
+    def is_nothing(self) -> bool:
+        return self == Wanted(None, None, None, (), False)
+
+
+def calibrate(wanted: Wanted, made: Path | None, gate: bool, as_json: bool) -> int:
+    """GATE_NOT_MET where a gate is asked for and the run is not sound. `made` is a run to tell of, in place of one."""
+    console = console_for(as_json)
+    if made is not None:
+        if not wanted.is_nothing:
+            raise BadInput("--from tells of a run that was made, and nothing else can be asked for with it")
+        folder = RunFolder.open(made)
+    else:
+        folder, finished = _run(wanted, console)
+        if not finished:
+            return _interrupted(folder)
+        write(folder)
+    found = _read(folder)
+    path = _keep(found, folder)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        _print(found, console)
+        console.print(_about_keeping(found, path), style="dim")
+        if folder.page.exists():
+            console.print(f"report: {folder.page}", soft_wrap=True)
+    bad = found.trials.invalid + found.trials.failed + found.trials.lost
+    if gate and found.verdict != "sound":
+        return ExitCode.GATE_NOT_MET
+    return ExitCode.SOME_TRIALS_BAD if bad else ExitCode.DONE
+
+
+# ── Running ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _run(wanted: Wanted, console: Console) -> tuple[RunFolder, bool]:
+    """Run the built-in study as any other; its folder, and whether it came to its end."""
+    kind = wanted.environment or "host"
+    kinds = plugins.names("environments")
+    if kind not in kinds:
+        raise BadInput(f"there is no environment {kind[:200]!r}", remedy=did_you_mean(kind, kinds, "choose one of"))
+    both = [f"environments.{name}.kind={kind}" for name in ("first", "again")]
+    opened = commands.read_study(STUDY, [*both, *wanted.overrides], wanted.blocks, quick=wanted.quick)
+    if opened.study.environment("first") != opened.study.environment("again"):
+        what = "`first` and `again` are to be the same, and are not"
+        raise BadInput(what, STUDY, "set the same of both: environments.first.KEY and environments.again.KEY")
+    path = wanted.output or session.default_folder(opened.study)
+    request = session.Request(opened.study, opened.source, opened.overrides, opened.quick, path, False)
+    with commands.watcher(opened.study, planning.make(opened.study), console) as watcher:
+        finished = until_interrupted(session.start(request, console.print, (watcher,)))
+    return RunFolder(path), finished
+
+
+def _interrupted(folder: RunFolder) -> int:
+    if (folder.path / "manifest.json").exists():
+        path = folder.path
+        click.echo(
+            f"interrupted; go on with: nearmetal resume {path}, then nearmetal calibrate --from {path}", err=True
+        )
+    else:
+        click.echo("interrupted before anything was measured: run it again", err=True)
+    return ExitCode.INTERRUPTED
+
+
+def _read(folder: RunFolder) -> Calibration:
+    """What the run says, by its folder alone."""
+    told = journal.records(folder.journal), journal.events(folder.journal)
+    found = calibrated(folder.manifest(), *told, str(folder.path))
+    if found is None:
+        what = "nothing is known beforehand of what this run compares"
+        raise BadInput(what, str(folder.path), "make one by `nearmetal calibrate`")
+    return found
+
+
+def _keep(found: Calibration, folder: RunFolder) -> Path | None:
+    """Its file, for `nearmetal plan`; None for one that is not worth it, or not known to be of this host."""
+    state = Paths.default().state
+    is_ours = folder.path.resolve() in runs.remembered(state) and found.kernel == os.uname().release
+    return calibrations.keep(found, state) if is_ours and _is_worth_keeping(found) else None
+
+
+def _is_worth_keeping(found: Calibration) -> bool:
+    return found.verdict == "sound" and not found.quick and bool(found.noise)
+
+
+# ── Telling ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _print(found: Calibration, console: Console) -> None:
+    for warning in found.warnings:
+        if warning.code in words.FIRST:
+            console.print(Text(f"! {words.plain(warning.text)}", style="bold yellow", overflow="fold"))
+    console.print(_headline(found))
+    trials = counts_line(found.trials)
+    console.print(Text(f"{found.environment}, {found.made}: ", style="dim").append_text(trials))
+    limit = Text("a fault that is smaller than these intervals are wide would not have been seen", style="dim")
+    _section("Alike with alike", [*(_of_alike(one) for one in found.alike), limit], console)
+    _section("Differences of known size", [_of_injected(one) for one in found.injected], console)
+    _print_noise(found, console)
+    _section("Surroundings", _surroundings(found), console)
+
+
+def _headline(found: Calibration) -> Text:
+    if found.verdict == "sound":
+        return Text("Yes: as far as this run can show, answers on this machine can be trusted.", style="bold green")
+    if found.verdict == "unknown":
+        return Text("Not known: too few blocks to tell; 8 are the fewest.", style="bold yellow")
+    wrong = sum(bool(one.is_different) for one in found.alike)
+    missed = sum(one.is_covered is False for one in found.injected)
+    parts = []
+    if wrong:
+        parts.append(f"{wrong} of {figures.count(len(found.alike), 'comparison')} of alike with alike called different")
+    if missed:
+        parts.append(f"{missed} of {figures.count(len(found.injected), 'known difference')} missed by its interval")
+    return Text(
+        f"No: {' and '.join(parts)}. Of sound machines one in twenty has such a run: make another, "
+        "and if that says the same, do not trust verdicts here.",
+        style="bold red",
+    )
+
+
+def _section(heading: str, lines: Sequence[Text], console: Console) -> None:
+    if lines:
+        console.print(Text(heading, style="bold"))
+    for line in lines:
+        console.print(Padding(line, (0, 0, 0, 2), expand=False))
+
+
+_UNTOLD = ("?", "too few blocks", "bold yellow")
+
+
+def _of_alike(one: Alike) -> Text:
+    sign, what, style = {
+        None: _UNTOLD,
+        False: ("=", "not called different", "bold green"),
+        True: ("!", "called different", "bold red"),
+    }[one.is_different]
+    return Text.assemble((f"{sign} {what}", style), f"  {_what(one)} {_estimate(one)}")
+
+
+def _of_injected(one: Injected) -> Text:
+    sign, what, style = {
+        None: _UNTOLD,
+        True: ("=", "truth in the interval", "bold green"),
+        False: ("!", "truth outside the interval", "bold red"),
+    }[one.is_covered]
+    found = {None: "", True: "; found", False: "; too small to be told from none"}[one.is_found]
+    return Text.assemble(
+        (f"{sign} {what}", style), f"  {_what(one)} {_estimate(one)}; the truth is {_truth(one)}{found}"
+    )
+
+
+def _what(one: Alike | Injected) -> str:
+    """ "replies, again vs first: typical latency"."""
+    sides = [_apart(one.treatment, one.reference), _apart(one.reference, one.treatment)]
+    return f"{words.workload(one.workload)}, {' vs '.join(sides)}: {words.response(one.response)}"
+
+
+def _apart(side: Mapping[str, Level], other: Mapping[str, Level]) -> str:
+    levels = [words.level(name, level) for name, level in side.items() if not factors.same(level, other[name])]
+    return ", ".join(levels)
+
+
+def _estimate(one: Alike | Injected) -> str:
+    if one.estimate is None:
+        return "no estimate"
+    if one.scale == "difference":
+        return figures.difference(one.estimate, one.interval, one.unit)
+    text = f"{figures.ratio(one.estimate, one.interval)} ×"
+    return text if one.interval is None else f"{text} ({figures.interval(one.estimate, one.interval)})"
+
+
+def _truth(one: Injected) -> str:
+    low, high = one.truth
+    middle, about = (low + high) / 2, (high - low) / 2
+    if one.scale == "ratio":
+        return f"{middle:.4g} ×"
+    give = f", give or take {figures.quantity(about, one.unit)}" if about else ""
+    return f"{figures.difference(middle, None, one.unit)}{give}"
+
+
+def _print_noise(found: Calibration, console: Console) -> None:
+    shown = [one for one in found.noise if _is_shown(one)]
+    if not shown:
+        return
+    blocks = [one.blocks for one in shown[0].finds]
+    console.print(Text("The smallest difference that is found in 80 % of studies, by their blocks", style="bold"))
+    columns = (
+        Column("blocks"),
+        *(Column(str(number), is_of_numbers=True) for number in blocks),
+        Column("known to", is_of_numbers=True),
+        Column("spread", is_of_numbers=True),
+    )
+    rows = [_row(one) for one in sorted(shown, key=_place)]
+    console.print(Padding(fitted(columns, rows, console.width - 2), (0, 0, 0, 2)))
+    for note in (
+        "spread: how much boots vary that are alike; known to: by what factor a line may be off, at 95 %",
+        "for one comparison at 5 %, trials as long as here; `nearmetal plan` reckons with those of a study",
+    ):
+        console.print(Padding(Text(note, style="dim"), (0, 0, 0, 2), expand=False))
+
+
+def _place(noise: Noise) -> tuple[bool, str, int]:
+    """Workload by workload, what belongs to boots last."""
+    return not noise.workload, noise.workload, _SHOWN.index(noise.response)
+
+
+def _is_shown(noise: Noise) -> bool:
+    """Not those of replies that wait: nobody's service does."""
+    is_told = noise.response in _SHOWN and noise.scale == "ratio" and bool(noise.finds)
+    return is_told and "delayed" not in noise.variant
+
+
+def _row(noise: Noise) -> tuple[str, ...]:
+    name = f"{words.workload(noise.workload)}, {words.response(noise.response)}"
+    doubt = f"× or ÷ {noise.doubt:.2g}" if noise.doubt else "not known"
+    return name, *(share(one.smallest) for one in noise.finds), doubt, share(noise.spread)
+
+
+def _surroundings(found: Calibration) -> list[Text]:
+    later = [warning for warning in found.warnings if warning.code not in words.FIRST]
+    lines = [Text(f"! {words.plain(warning.text)}", style="yellow") for warning in later]
+    for one in found.disturbances:
+        what = {"stolen": "denied by the host's own host (steal)", "others": "used by other programs"}[one.what]
+        median, most = (figures.percent(round(one_share, 3)) for one_share in (one.median, one.most))
+        lines.append(Text(f"CPU time {what}: {median} in the median trial, at most {most}", style="dim"))
+    return lines
+
+
+def _about_keeping(found: Calibration, path: Path | None) -> str:
+    if path is not None:
+        return "kept: `nearmetal plan` says by it what a study can see here"
+    if found.quick:
+        return "not kept for `nearmetal plan`: trials this short are noisier than those of a study"
+    return "not kept for `nearmetal plan`" + ("" if found.verdict == "sound" else ", which goes by sound ones")

@@ -1,0 +1,47 @@
+"""What a study as it is planned can see here: by the calibrations that are kept of this host."""
+
+import datetime
+import os
+from typing import TYPE_CHECKING
+
+from nearmetal.config import Paths
+from nearmetal.model import Plan, Study
+from nearmetal.report import figures, words
+
+if TYPE_CHECKING:
+    from nearmetal.analysis.sight import Sight
+
+
+def by_calibrations(study: Study, plan: Plan) -> "list[Sight]":
+    """One for each workload and pair of environments that are calibrated; none where nothing is kept."""
+    state = Paths.default().state
+    if not (state / "calibrations").is_dir():
+        return []
+    from nearmetal.analysis.sight import sights  # loads scipy, which a host without calibrations need not wait for
+    from nearmetal.store import calibrations
+
+    return list(sights(study, plan, calibrations.kept(state, os.uname().release)))
+
+
+def sentence(one: "Sight") -> str:
+    """ "web: by the calibration of 23 Nov 2026 (host), 8 blocks find a difference of 4 % …"."""
+    finds = one.finds
+    upto = f"to {share(finds.high)}" if finds.high is not None else "or more"
+    dates = dict.fromkeys(_date(made) for made in one.made)
+    were = "calibrations" if len(one.made) > 1 else "calibration"
+    by = f"by the {were} of {figures.listing(dates)} ({' and '.join(one.environments)})"
+    return (
+        f"{words.workload(one.workload)}: {by}, "
+        f"{figures.count(finds.blocks, 'block')} find a difference of {share(finds.smallest)} in "
+        f"{words.response(one.response)} in 80 % of studies; noise is known so far that it is {share(finds.low)} {upto}"
+    )
+
+
+def share(value: float) -> str:
+    """ "4.2 %", "31 %": two digits, below a tenth of a percent one decimal."""
+    return f"{value * 100:.{0 if value >= 0.0995 else 1}f} %"
+
+
+def _date(made: str) -> str:
+    when = datetime.datetime.fromisoformat(made)
+    return f"{when.day} {when:%b %Y}"

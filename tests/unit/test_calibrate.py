@@ -1,0 +1,278 @@
+"""Calibrations: what is known beforehand, what is said of it, and what `plan` makes of it."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearmetal import plan as planning
+from nearmetal import schemas, sight
+from nearmetal.analysis.calibrate import calibrate
+from nearmetal.analysis.calibration import Calibration
+from nearmetal.analysis.known import known
+from nearmetal.analysis.responses import BOOT
+from nearmetal.analysis.sight import Sight, sights
+from nearmetal.model import Assignment, Response, TrialStatus
+from nearmetal.store import calibrations
+from nearmetal.store.folder import Manifest
+from nearmetal.study import read
+from tests import calibrated
+from tests.calibrated import manifest, records, sound
+
+FIRST: Assignment = {"environment": "first", "amount": 2000}
+AGAIN: Assignment = {"environment": "again", "amount": 2000}
+MORE: Assignment = {"environment": "first", "amount": 2100}
+
+
+def told(of: Manifest, values: calibrated.Values = sound, **more: Any) -> Calibration:
+    found = calibrate(of, records(of, values, **more), [], "run")
+    assert found is not None
+    return found
+
+
+# ── What is known beforehand ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_names_of_one_environment_are_alike_in_everything() -> None:
+    study = manifest().study
+    for workload in ("arithmetic", "replies", "waits", BOOT):
+        found = known(study, AGAIN, FIRST, workload)
+        assert found is not None and found.truth is None
+
+
+def test_more_to_do_is_known_where_it_is_done_and_alike_elsewhere() -> None:
+    study = manifest().study
+    truths = {name: known(study, MORE, FIRST, name) for name in ("arithmetic", "replies", "waits", BOOT)}
+    assert all(truths.values())
+    arithmetic, replies, waits, boot = (one.truth for one in truths.values() if one)
+    assert replies is None and boot is None
+    assert arithmetic is not None and waits is not None
+    assert (arithmetic.response, arithmetic.scale) == ("elapsed", "ratio")
+    assert (arithmetic.low, arithmetic.high) == (1.05, 1.05)
+    assert (waits.response, waits.scale) == ("latency_p50", "difference")
+    assert [waits.low, waits.high] == pytest.approx([0.95e-3, 1.05e-3])
+
+
+def test_other_machines_are_not_alike() -> None:
+    faster = manifest(16, "environments.again.speed=1.1").study
+    assert known(faster, AGAIN, FIRST, "replies") is None
+    assert known(faster, AGAIN, FIRST, BOOT) is None
+    assert known(faster, MORE, FIRST, "replies") is not None
+    sized = manifest(16, "factors.vcpus=[1, 2]", "reference.vcpus=1").study
+    assert known(sized, {**FIRST, "vcpus": 2}, {**FIRST, "vcpus": 1}, "replies") is None
+
+
+def test_nothing_is_known_of_what_was_not_injected_or_has_other_effects() -> None:
+    waits = ("workloads.waits.delay={wait}", 'factors.wait=["0ms", "5ms", "6ms"]')
+    none, five, six = ({**FIRST, "wait": wait} for wait in ("0ms", "5ms", "6ms"))
+    study = manifest(16, *waits, "reference.wait=0ms").study
+    assert known(study, five, none, "waits") is None
+    assert known(study, six, five, "waits") is not None
+    assert known(study, five, six, "waits") is None
+    bodies = manifest(16, "workloads.replies.body={amount}B").study
+    assert known(bodies, MORE, FIRST, "replies") is None
+    both = manifest(16, "workloads.arithmetic.max_prime={amount}").study
+    assert known(both, MORE, FIRST, "arithmetic") is None
+
+
+# ── What a run says ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_sound_machine() -> None:
+    found = told(manifest())
+    assert found.verdict == "sound"
+    assert (found.environment, found.kernel, found.quick) == ("mock", "6.1-made-up", False)
+    assert found.level == pytest.approx(0.05 / 6)
+    alike = [(one.workload, dict(one.treatment) == dict(AGAIN)) for one in found.alike]
+    assert sorted(alike) == [("arithmetic", True), ("replies", False), ("replies", True), ("waits", True)]
+    assert {one.is_different for one in found.alike} == {False}
+    arithmetic, waits = found.injected
+    assert (arithmetic.truth, waits.unit) == ((1.05, 1.05), "s")
+    assert arithmetic.estimate == pytest.approx(1.05, abs=0.01)
+    assert waits.estimate == pytest.approx(1e-3, rel=0.01)
+    assert [(one.is_covered, one.is_found) for one in found.injected] == [(True, True)] * 2
+
+
+def test_what_is_alike_and_called_different_is_told() -> None:
+    """Again is 8 % slower in arithmetic, which must not be."""
+
+    def values(treatment: Assignment, workload: str, noise: float) -> dict[str, Response]:
+        is_off = workload == "arithmetic" and treatment["environment"] == "again"
+        return sound(treatment, workload, noise + (8.0 if is_off else 0.0))
+
+    found = told(manifest(), values)
+    assert found.verdict == "unsound"
+    assert [one.is_different for one in found.alike if one.workload == "arithmetic"] == [True]
+    assert not any(one.is_different for one in found.alike if one.workload != "arithmetic")
+    assert all(one.is_covered for one in found.injected)
+
+
+@pytest.mark.parametrize(("workload", "other"), [("arithmetic", "waits"), ("waits", "arithmetic")])
+def test_an_injected_difference_that_is_missed_is_told(workload: str, other: str) -> None:
+    """10 % too much of it arrives in arithmetic, 0.3 ms too much in waits."""
+
+    def values(treatment: Assignment, of: str, noise: float) -> Mapping[str, Response]:
+        found = sound(treatment, of, noise)
+        if of != workload or treatment["amount"] != 2100:
+            return found
+        name, factor, added = ("elapsed", 1.1, 0.0) if of == "arithmetic" else ("latency_p50", 1.0, 0.3e-3)
+        return {**found, name: calibrated.seconds(found[name].value * factor + added)}
+
+    found = told(manifest(), values)
+    assert found.verdict == "unsound"
+    assert {one.workload: one.is_covered for one in found.injected} == {workload: False, other: True}
+
+
+def test_with_few_blocks_nothing_is_known_of_verdicts_but_something_of_noise() -> None:
+    found = told(manifest(7))
+    assert found.verdict == "unknown"
+    assert {one.is_different for one in found.alike} == {one.is_covered for one in found.injected} == {None}
+    assert found.injected[0].estimate == pytest.approx(1.05, abs=0.01)
+    assert found.noise
+    assert told(manifest(3)).noise == ()
+
+
+def test_noise_is_that_of_alike_boots_and_injected_differences_are_none_of_it() -> None:
+    found = told(manifest(400))
+    noise = {(one.workload, one.response): one for one in found.noise}
+    assert noise["arithmetic", "elapsed"].spread == pytest.approx(0.01, rel=0.08)
+    assert noise["replies", "latency_p50"].spread == pytest.approx(0.01, rel=0.08)
+    assert (noise["arithmetic", "elapsed"].arms, noise["replies", "latency_p50"].arms) == (2, 3)
+    assert noise["waits", "latency_p50"].spread < 0.001
+    assert ("replies", "errors") not in noise  # there were none, so that nothing varied
+    variants = {one.workload: (one.kind, one.variant) for one in found.noise}
+    assert variants["arithmetic"] == ("sysbench", "cpu")
+    assert (variants["replies"], variants["waits"]) == (("http", "closed"), ("http", "closed, delayed"))
+    finds = {one.blocks: one for one in noise["arithmetic", "elapsed"].finds}
+    # As theory has it: 2.8 standard errors of differences, of 95 % of the blocks.
+    assert finds[40].smallest == pytest.approx(2.8 * 0.01 * (2 / 38.2) ** 0.5, rel=0.15)
+    assert finds[6].smallest > finds[12].smallest > finds[40].smallest
+    assert all(one.high is not None and one.low < one.smallest < one.high for one in finds.values())
+
+
+def test_trials_that_are_not_ok_are_counted_and_their_blocks_left_out() -> None:
+    of = manifest()
+    kept = records(of)
+    kept[3] = kept[3].model_copy(update={"status": TrialStatus.FAILED, "reason": "it broke", "responses": {}})
+    found = calibrate(of, kept, [], "run")
+    assert found is not None
+    assert (found.trials.ok, found.trials.failed) == (16 * 9 - 1, 1)
+    assert "blocks-missing" in {warning.code for warning in found.warnings}
+
+
+def test_who_else_had_the_cpus_is_told() -> None:
+    contention = {"local": {"seconds": 2.0, "cpus": "0-1", "stolen": 0.01, "others": None, "pressure": None}}
+    found = told(manifest(), observers={"contention": contention})
+    (stolen,) = found.disturbances
+    assert (stolen.what, stolen.median, stolen.most, stolen.trials) == ("stolen", 0.01, 0.01, 16 * 9)
+    contention["local"]["seconds"] = 0.5
+    assert told(manifest(), observers={"contention": contention}).disturbances == ()
+
+
+def test_nothing_is_said_of_a_run_of_which_nothing_is_known() -> None:
+    text = 'name = "x"\n[factors]\nenvironment = ["host", "docker"]\n[[workloads]]\nname = "w"\nkind = "http"\n'
+    study = read(text, "x")
+    other = manifest().model_copy(update={"study": study, "plan": planning.make(study)})
+    assert calibrate(other, [], [], "run") is None
+
+
+def test_it_is_as_its_schema_says() -> None:
+    import jsonschema
+
+    document = told(manifest()).model_dump(mode="json")
+    jsonschema.validate(document, schemas.documents()["calibrate.v1"])
+    assert Calibration.from_json(json.loads(json.dumps(document))).model_dump(mode="json") == document
+
+
+# ── What is kept, and what a plan sees by it ──────────────────────────────────────────────────────────────────────
+
+STUDY = """
+name = "later"
+reference = { workers = 1 }
+[factors]
+environment = ["mock"]
+workers = [1, 4]
+[clients]
+environment = "mock"
+[[workloads]]
+name = "web"
+kind = "http"
+mode = "{mode}"
+workers = "{workers}"
+[[workloads]]
+name = "primes"
+kind = "sysbench"
+test = "cpu"
+threads = "{workers}"
+[design]
+blocks = 12
+"""
+
+
+def seen(found: Calibration, mode: str = "closed", *overrides: str) -> list[Sight]:
+    text = STUDY.replace('"{mode}"', f'"{mode}"' + ("\nrate = 100" if mode == "open" else ""))
+    study = read(text, "later", overrides)
+    return list(sights(study, planning.make(study), [found]))
+
+
+def test_the_last_of_each_environment_is_kept(tmp_path: Path) -> None:
+    first, later = told(manifest()), told(manifest(), seed=2)
+    slow = told(manifest(16, "environments.first.speed=0.5", "environments.again.speed=0.5"))
+    calibrations.keep(first, tmp_path)
+    file = calibrations.keep(later, tmp_path)
+    calibrations.keep(slow, tmp_path)
+    kept = calibrations.kept(tmp_path, "6.1-made-up")
+    assert [one.environment for one in kept] == ["mock", "mock"]
+    assert {one.options.get("speed") for one in kept} == {None, 0.5}
+    assert later in kept and first not in kept
+    assert calibrations.kept(tmp_path, "6.2-another") == []
+    file.write_text("{")
+    assert [dict(one.options) for one in calibrations.kept(tmp_path, "6.1-made-up")] == [{"speed": 0.5}]
+    assert calibrations.kept(tmp_path / "nowhere", "6.1-made-up") == []
+
+
+def test_a_plan_sees_what_its_blocks_and_level_find() -> None:
+    found = told(manifest(100))
+    web, primes = seen(found)
+    assert [(one.workload, one.response) for one in (web, primes)] == [("web", "throughput"), ("primes", "events")]
+    assert (primes.environments, primes.made) == (("mock",), ("2025-03-01T12:00:00+00:00",))
+    assert (primes.finds.blocks, primes.level) == (12, 0.025)
+    alone = next(one.finds for one in found.noise if one.response == "events")
+    assert primes.finds.smallest > next(one.smallest for one in alone if one.blocks == 12)
+    sentence = sight.sentence(primes)
+    assert re.fullmatch(
+        r"primes: by the calibration of 1 Mar 2025 \(mock\), 12 blocks find a difference of 1\.\d % in events in "
+        r"80 % of studies; noise is known so far that it is \d\.\d % to \d\.\d %",
+        sentence,
+    ), sentence
+
+
+def test_a_plan_that_looks_early_is_told_by_its_last_look() -> None:
+    _, primes = seen(told(manifest()), "closed", "design.blocks={min = 8, max = 24}")
+    assert primes.finds.blocks == 24
+
+
+def test_nothing_is_said_of_what_was_not_calibrated() -> None:
+    found = told(manifest())
+    assert [one.workload for one in seen(found, "open")] == ["primes"]
+    assert seen(found, "closed", "environments.mock.speed=0.5") == []
+    assert seen(found, "closed", "workloads.web.primary=errors", "workloads.primes.primary=latency_max") == []
+    assert seen(found, "closed", "design.blocks=5") == []
+    assert seen(told(manifest(kind="host"))) == []
+
+
+def test_two_environments_are_told_where_both_are_calibrated() -> None:
+    noisy = told(manifest(200), lambda treatment, workload, noise: sound(treatment, workload, 7 * noise))
+    quiet = told(manifest(200, "environments.first.speed=2.0", "environments.again.speed=2.0"))
+    text = STUDY.replace("{ workers = 1 }", '{ environment = "mock" }').replace('"{mode}"', '"closed"')
+    text = text.replace("workers = [1, 4]", "workers = [1]").replace('["mock"]', '["mock", "quick"]')
+    study = read(f'{text}[environments.quick]\nkind = "mock"\nspeed = 2.0\n', "later")
+    plan = planning.make(study)
+    assert list(sights(study, plan, [noisy])) == []
+    primes = next(one for one in sights(study, plan, [noisy, quiet]) if one.workload == "primes")
+    alike = told(manifest(200), lambda treatment, workload, noise: sound(treatment, workload, 5 * noise))
+    # 7 % and 1 % are together as 5 % and 5 %.
+    assert primes.finds.smallest == pytest.approx(seen(alike)[1].finds.smallest, rel=0.15)

@@ -1,0 +1,191 @@
+"""`nearmetal calibrate` on pretended machines: words, codes and documents, and what is kept for `nearmetal plan`."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from nearmetal import commands_calibrate, schemas
+from nearmetal.commands_calibrate import Wanted, calibrate
+from nearmetal.config import Paths
+from nearmetal.errors import BadInput
+from nearmetal.model import Assignment, Response
+from nearmetal.store import calibrations, runs
+from nearmetal.store.folder import RunFolder
+from tests import calibrated
+from tests.unit.test_cli_runs import nearmetal
+
+NOTHING = Wanted(None, None, None, (), False)
+QUIET = tuple(f"environments.{name}.noise=0" for name in ("first", "again"))
+"""Without noise there is nothing to be wrong by chance."""
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def write(folder: Path, values: calibrated.Values = calibrated.sound, **more: Any) -> Path:
+    """A run's folder, as if made on this host; known to its index."""
+    of = calibrated.manifest(**more)
+    folder.mkdir()
+    RunFolder(folder).write_manifest(of.model_copy(update={"host": {"kernel": {"release": os.uname().release}}}))
+    lines = [json.dumps(record.model_dump(mode="json")) for record in calibrated.records(of, values)]
+    (folder / "journal.jsonl").write_text("\n".join(lines) + "\n")
+    runs.remember(folder, Paths.default().state)
+    return folder
+
+
+def again_is_slower(treatment: Assignment, workload: str, noise: float) -> dict[str, Response]:
+    is_off = workload == "arithmetic" and treatment["environment"] == "again"
+    return calibrated.sound(treatment, workload, noise + (8.0 if is_off else 0.0))
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+# ── Running it ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_it_runs_tells_and_can_be_told_again_from_the_folder_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    settings = [word for given in QUIET for word in ("--set", given)]
+    ended = nearmetal("calibrate", "mock", "--quick", "-o", str(folder), *settings, "--json", "--gate")
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout.splitlines()[-1])
+    jsonschema.validate(document, schemas.documents()["calibrate.v1"])
+    assert (document["verdict"], document["trials"]["ok"], document["quick"]) == ("sound", 8 * 9, True)
+    assert {one["workload"]: round(one["estimate"], 4) for one in document["injected"]} == {
+        "arithmetic": 1.05,
+        "waits": 0.0005,
+    }
+    assert (folder / "report.html").exists()
+    again = nearmetal("calibrate", "--from", str(folder), "--json")
+    assert json.loads(again.stdout) == document
+    words = nearmetal("calibrate", "--from", str(folder)).stdout
+    assert words.splitlines()[0].endswith(": a pretended machine (mock), whose figures say nothing of any real one")
+    assert words.splitlines()[1].startswith("Yes: as far as this run can show, answers on this machine can be trusted")
+    assert "not kept for `nearmetal plan`: trials this short" in words
+    assert "calibration" in nearmetal("ls").stdout
+    assert "by the calibration" not in nearmetal("plan", "calibration").stdout
+
+
+def test_too_few_blocks_cannot_tell(tmp_path: Path) -> None:
+    ended = nearmetal("calibrate", "mock", "--quick", "--blocks", "2", "-o", str(tmp_path / "made"), "--gate")
+    assert ended.returncode == 5
+    assert "Not known: too few blocks to tell; 8 are the fewest." in ended.stdout
+    assert "? too few blocks" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["hst"], "there is no environment 'hst'"),
+        (["mock", "--set", "environments.first.sped=1"], "unknown key `sped`"),
+        (["mock", "--set", "environments.first.speed=0.9"], "`first` and `again` are to be the same, and are not"),
+        (["ssh"], "which takes `address`"),
+        (["mock", "--from", "."], "--from tells of a run that was made"),
+        (["--from", "."], "this is not a run's folder"),
+        (["--from", str(Path(__file__).parents[1] / "golden" / "run")], "nothing is known beforehand of what this run"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_made(
+    words: list[str], message: str, tmp_path: Path, home: Path
+) -> None:
+    ended = nearmetal("calibrate", *words, cwd=tmp_path)
+    assert ended.returncode == 2, ended.stdout
+    assert message in ended.stderr and "Traceback" not in ended.stderr
+    assert not (home / "runs").exists() and list(tmp_path.glob("runs*")) == []
+
+
+# ── Telling ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_sound_run_is_kept_and_plan_says_by_it_what_a_study_sees(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert calibrate(NOTHING, write(tmp_path / "made"), gate=True, as_json=False) == 0
+    words = said(capsys)
+    assert words.startswith("Yes: as far as this run can show")
+    assert "= not called different replies, amount 2100 vs amount 2000: median latency 1.00" in words
+    assert "= truth in the interval arithmetic, amount 2100 vs amount 2000: time taken 1.05" in words
+    assert "the truth is 1.05 ×; found" in words
+    assert "the truth is +1,000 µs, give or take 50 µs; found" in words
+    assert "kept: `nearmetal plan` says by it" in words
+    study = tmp_path / "later.toml"
+    factors = '[factors]\nenvironment = ["mock"]\nthreads = [1, 2]\n'
+    study.write_text(
+        f'name = "later"\nreference = {{ threads = 1 }}\n{factors}[[workloads]]\nname = "primes"\n'
+        'kind = "sysbench"\ntest = "cpu"\nthreads = "{threads}"\n'
+    )
+    assert (
+        "primes: by the calibration of 1 Mar 2025 (mock), 8 blocks find a difference of "
+        in nearmetal("plan", str(study)).stdout
+    )
+    sees = json.loads(nearmetal("plan", str(study), "--json").stdout)["sees"]
+    assert [(one["workload"], one["response"], one["finds"]["blocks"]) for one in sees] == [("primes", "events", 8)]
+
+
+def test_one_that_is_wrong_is_told_first_and_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path / "made", again_is_slower)
+    assert calibrate(NOTHING, folder, gate=False, as_json=False) == 0
+    words = said(capsys)
+    assert words.startswith("No: 1 of 4 comparisons of alike with alike called different. Of sound machines one in")
+    assert "! called different arithmetic, again vs first: time taken 1.0" in words
+    assert "not kept for `nearmetal plan`, which goes by sound ones" in words
+    assert calibrations.kept(Paths.default().state, os.uname().release) == []
+    assert calibrate(NOTHING, folder, gate=True, as_json=True) == 5
+    assert json.loads(capsys.readouterr().out)["verdict"] == "unsound"
+
+
+def test_a_run_of_another_host_is_told_and_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path / "made")
+    brought = folder.rename(tmp_path / "brought")
+    assert calibrate(NOTHING, brought, gate=False, as_json=False) == 0
+    assert "not kept for `nearmetal plan`" in said(capsys)
+    assert calibrations.kept(Paths.default().state, os.uname().release) == []
+
+
+def test_bad_trials_are_an_exit_code_of_their_own(tmp_path: Path) -> None:
+    folder = write(tmp_path / "made")
+    journal = folder / "journal.jsonl"
+    first, *rest = journal.read_text().splitlines()
+    bad = {**json.loads(first), "status": "failed", "reason": "it broke", "responses": {}}
+    journal.write_text("\n".join([json.dumps(bad), *rest]) + "\n")
+    assert calibrate(NOTHING, folder, gate=False, as_json=True) == 1
+
+
+@pytest.mark.parametrize("columns", ["60", "100"])
+def test_it_fits_a_narrow_terminal(
+    columns: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    calibrate(NOTHING, write(tmp_path / "made"), gate=False, as_json=False)
+    out = capsys.readouterr().out
+    told = [line for line in out.splitlines() if not line.startswith("report: ")]
+    assert max(map(len, told)) <= int(columns)
+    table = out[out.index("The smallest difference") : out.index("spread: ")]
+    assert all(str(blocks) in table for blocks in (6, 8, 12, 20, 40))
+
+
+def test_what_is_interrupted_says_how_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if Ctrl-C came after the first block."""
+    folder = tmp_path / "made"
+
+    def interrupted(work: Any) -> bool:
+        work.close()
+        write(folder)
+        return False
+
+    monkeypatch.setattr(commands_calibrate, "until_interrupted", interrupted)
+    wanted = Wanted("mock", folder, None, (), False)
+    assert calibrate(wanted, None, gate=False, as_json=False) == 4
+    assert f"nearmetal resume {folder}, then nearmetal calibrate --from {folder}" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="--from tells of a run"):
+        calibrate(wanted, folder, gate=False, as_json=False)
