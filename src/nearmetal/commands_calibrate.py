@@ -123,11 +123,8 @@ def _keep(found: Calibration, folder: RunFolder) -> Path | None:
     """Its file, for `nearmetal plan`; None for one that is not worth it, or not known to be of this host."""
     state = Paths.default().state
     is_ours = folder.path.resolve() in runs.remembered(state) and found.kernel == os.uname().release
-    return calibrations.keep(found, state) if is_ours and _is_worth_keeping(found) else None
-
-
-def _is_worth_keeping(found: Calibration) -> bool:
-    return found.verdict == "sound" and not found.quick and bool(found.noise)
+    is_whole = folder.manifest().study.name == STUDY and not found.quick and bool(found.noise)
+    return calibrations.keep(found, state) if is_ours and is_whole and found.verdict == "sound" else None
 
 
 # ── Telling ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -138,6 +135,8 @@ def _print(found: Calibration, console: Console) -> None:
         if warning.code in words.FIRST:
             console.print(Text(f"! {words.plain(warning.text)}", style="bold yellow", overflow="fold"))
     console.print(_headline(found))
+    if but := _but(found):
+        console.print(Text(but, style="yellow"))
     trials = counts_line(found.trials)
     console.print(Text(f"{found.environment}, {found.made}: ", style="dim").append_text(trials))
     limit = Text("a fault that is smaller than these intervals are wide would not have been seen", style="dim")
@@ -166,6 +165,17 @@ def _headline(found: Calibration) -> Text:
     )
 
 
+def _but(found: Calibration) -> str:
+    """What keeps it from seeing more."""
+    unseen = [one for one in found.injected if one.is_found is False]
+    if unseen:
+        missed = figures.listing(f"{_truth(one)} in {words.workload(one.workload)}" for one in unseen)
+        return f"But small differences are not seen: {missed} was not told from none."
+    if _BUSY & {warning.code for warning in found.warnings}:
+        return "But CPU time went elsewhere meanwhile: on a quiet host smaller differences are seen."
+    return ""
+
+
 def _section(heading: str, lines: Sequence[Text], console: Console) -> None:
     if lines:
         console.print(Text(heading, style="bold"))
@@ -173,6 +183,7 @@ def _section(heading: str, lines: Sequence[Text], console: Console) -> None:
         console.print(Padding(line, (0, 0, 0, 2), expand=False))
 
 
+_BUSY = {"busy-host", "steal"}
 _UNTOLD = ("?", "too few blocks", "bold yellow")
 
 

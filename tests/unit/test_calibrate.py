@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ def told(of: Manifest, values: calibrated.Values = sound, **more: Any) -> Calibr
     found = calibrate(of, records(of, values, **more), [], "run")
     assert found is not None
     return found
+
+
+@cache
+def plain() -> Calibration:
+    return told(manifest())
 
 
 # ── What is known beforehand ──────────────────────────────────────────────────────────────────────────────────────
@@ -82,7 +88,7 @@ def test_nothing_is_known_of_what_was_not_injected_or_has_other_effects() -> Non
 
 
 def test_a_sound_machine() -> None:
-    found = told(manifest())
+    found = plain()
     assert found.verdict == "sound"
     assert (found.environment, found.kernel, found.quick) == ("mock", "6.1-made-up", False)
     assert found.level == pytest.approx(0.05 / 6)
@@ -124,6 +130,16 @@ def test_an_injected_difference_that_is_missed_is_told(workload: str, other: str
     found = told(manifest(), values)
     assert found.verdict == "unsound"
     assert {one.workload: one.is_covered for one in found.injected} == {workload: False, other: True}
+
+
+def test_what_is_injected_is_judged_by_the_response_of_which_the_size_is_known() -> None:
+    """Whatever the study's primary response is; then as one of the exploratory ones."""
+    found = told(manifest(16, "workloads.arithmetic.primary=events"))
+    assert found.verdict == "sound"
+    arithmetic = next(one for one in found.injected if one.workload == "arithmetic")
+    assert arithmetic.response == "elapsed"
+    assert arithmetic.estimate == pytest.approx(1.05, abs=0.01)
+    assert "events" in {one.response for one in found.alike}
 
 
 def test_with_few_blocks_nothing_is_known_of_verdicts_but_something_of_noise() -> None:
@@ -182,7 +198,7 @@ def test_nothing_is_said_of_a_run_of_which_nothing_is_known() -> None:
 def test_it_is_as_its_schema_says() -> None:
     import jsonschema
 
-    document = told(manifest()).model_dump(mode="json")
+    document = plain().model_dump(mode="json")
     jsonschema.validate(document, schemas.documents()["calibrate.v1"])
     assert Calibration.from_json(json.loads(json.dumps(document))).model_dump(mode="json") == document
 
@@ -219,7 +235,7 @@ def seen(found: Calibration, mode: str = "closed", *overrides: str) -> list[Sigh
 
 
 def test_the_last_of_each_environment_is_kept(tmp_path: Path) -> None:
-    first, later = told(manifest()), told(manifest(), seed=2)
+    first, later = plain(), told(manifest(), seed=2)
     slow = told(manifest(16, "environments.first.speed=0.5", "environments.again.speed=0.5"))
     calibrations.keep(first, tmp_path)
     file = calibrations.keep(later, tmp_path)
@@ -251,12 +267,12 @@ def test_a_plan_sees_what_its_blocks_and_level_find() -> None:
 
 
 def test_a_plan_that_looks_early_is_told_by_its_last_look() -> None:
-    _, primes = seen(told(manifest()), "closed", "design.blocks={min = 8, max = 24}")
+    _, primes = seen(plain(), "closed", "design.blocks={min = 8, max = 24}")
     assert primes.finds.blocks == 24
 
 
 def test_nothing_is_said_of_what_was_not_calibrated() -> None:
-    found = told(manifest())
+    found = plain()
     assert [one.workload for one in seen(found, "open")] == ["primes"]
     assert seen(found, "closed", "environments.mock.speed=0.5") == []
     assert seen(found, "closed", "workloads.web.primary=errors", "workloads.primes.primary=latency_max") == []

@@ -130,6 +130,15 @@ def test_a_sound_run_is_kept_and_plan_says_by_it_what_a_study_sees(
     assert [(one["workload"], one["response"], one["finds"]["blocks"]) for one in sees] == [("primes", "events", 8)]
 
 
+def test_a_machine_that_sees_little_says_so_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its intervals are right, and too wide to tell 5 % from nothing."""
+    folder = write(tmp_path / "made", lambda treatment, of, noise: calibrated.sound(treatment, of, 15 * noise))
+    assert calibrate(NOTHING, folder, gate=True, as_json=False) == 0
+    words = said(capsys)
+    assert "trusted. But small differences are not seen: 1.05 × in arithmetic was not told from none." in words
+    assert "; too small to be told from none" in words
+
+
 def test_one_that_is_wrong_is_told_first_and_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path / "made", again_is_slower)
     assert calibrate(NOTHING, folder, gate=False, as_json=False) == 0

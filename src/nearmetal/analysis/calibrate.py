@@ -48,12 +48,13 @@ def calibrate(
     kept = tuple(records)
     study = manifest.study
     told = analyse(manifest, kept, events, manifest.plan.primaries)
-    primary = [(one, _known(manifest, one)) for one in told.contrasts if one.primary]
-    alike = tuple(_alike(one) for one, what in primary if what and not what.truth)
-    injected = tuple(_injected(one, what.truth) for one, what in primary if what and what.truth)
-    if not alike:
+    compared = [(one, what) for one, what in _with_what_is_known(manifest, told.contrasts) if _is_told(one, what)]
+    alike = tuple(_alike(one) for one, what in compared if not what.truth)
+    injected = tuple(_injected(one, what.truth) for one, what in compared if what.truth)
+    reference = _reference(manifest)
+    if not alike or reference is None:
         return None
-    environment = study.environment(str(manifest.plan.treatments[0]["environment"]))
+    environment = study.environment(str(reference["environment"]))
     return Calibration(
         run=run,
         made=manifest.created,
@@ -66,9 +67,9 @@ def calibrate(
         verdict=verdict(alike, injected),
         alike=alike,
         injected=injected,
-        noise=tuple(_noises(manifest, arms_of_study(kept, study.design))),
+        noise=tuple(_noises(manifest, arms_of_study(kept, study.design), reference)),
         disturbances=tuple(_disturbances(kept)),
-        warnings=(*told.warnings, *_told_once([one for one, what in primary if what])),
+        warnings=(*told.warnings, *_told_once([one for one, _ in compared])),
     )
 
 
@@ -80,8 +81,21 @@ def verdict(alike: Sequence[Alike], injected: Sequence[Injected]) -> Literal["so
     return "unknown" if None in right else "sound"
 
 
-def _known(manifest: Manifest, contrast: Contrast) -> Known | None:
-    return known(manifest.study, contrast.treatment, contrast.reference, contrast.workload)
+def _with_what_is_known(manifest: Manifest, contrasts: Iterable[Contrast]) -> Iterator[tuple[Contrast, Known]]:
+    """Those of which anything is. What is known of two treatments and a workload holds for all their responses."""
+    found: dict[tuple[str, str, str], Known | None] = {}
+    for one in contrasts:
+        key = key_of(one.treatment), key_of(one.reference), one.workload
+        if key not in found:
+            found[key] = known(manifest.study, one.treatment, one.reference, one.workload)
+        what = found[key]
+        if what is not None:
+            yield one, what
+
+
+def _is_told(contrast: Contrast, what: Known) -> bool:
+    """Of what is alike the primary response is; of what was injected that of which the size is known."""
+    return contrast.response == what.truth.response if what.truth else contrast.primary
 
 
 # ── What is known of ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -140,10 +154,7 @@ def _on_scale(
 # ── Noise, and what it leaves to be seen ──────────────────────────────────────────────────────────────────────────
 
 
-def _noises(manifest: Manifest, arms: Arms) -> Iterator[Noise]:
-    reference = _reference(manifest)
-    if reference is None:
-        return
+def _noises(manifest: Manifest, arms: Arms, reference: Assignment) -> Iterator[Noise]:
     asked = words.ask(manifest.study, reference, plugins.names("treatments"))
     specs = {spec.name: spec for spec in asked.workloads}
     for workload in [*specs, BOOT]:
