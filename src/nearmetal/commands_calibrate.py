@@ -123,8 +123,9 @@ def _keep(found: Calibration, folder: RunFolder) -> Path | None:
     """Its file, for `nearmetal plan`; None for one that is not worth it, or not known to be of this host."""
     state = Paths.default().state
     is_ours = folder.path.resolve() in runs.remembered(state) and found.kernel == os.uname().release
-    is_whole = folder.manifest().study.name == STUDY and not found.quick and bool(found.noise)
-    return calibrations.keep(found, state) if is_ours and is_whole and found.verdict == "sound" else None
+    is_whole = not found.quick and "unfinished" not in {warning.code for warning in found.warnings}
+    is_fit = folder.manifest().study.name == STUDY and bool(found.noise) and found.verdict == "sound"
+    return calibrations.keep(found, state) if is_ours and is_whole and is_fit else None
 
 
 # ── Telling ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -169,8 +170,8 @@ def _but(found: Calibration) -> str:
     """What keeps it from seeing more."""
     unseen = [one for one in found.injected if one.is_found is False]
     if unseen:
-        missed = figures.listing(f"{_truth(one)} in {words.workload(one.workload)}" for one in unseen)
-        return f"But small differences are not seen: {missed} was not told from none."
+        missed = figures.listing(f"{_size(one)} in {words.workload(one.workload)}" for one in unseen)
+        return f"But small differences are not seen. Not told from none: {missed}."
     if _BUSY & {warning.code for warning in found.warnings}:
         return "But CPU time went elsewhere meanwhile: on a quiet host smaller differences are seen."
     return ""
@@ -229,12 +230,14 @@ def _estimate(one: Alike | Injected) -> str:
 
 
 def _truth(one: Injected) -> str:
-    low, high = one.truth
-    middle, about = (low + high) / 2, (high - low) / 2
-    if one.scale == "ratio":
-        return f"{middle:.4g} ×"
-    give = f", give or take {figures.quantity(about, one.unit)}" if about else ""
-    return f"{figures.difference(middle, None, one.unit)}{give}"
+    """ "1.05 ×", "+1 ms, give or take 50 µs"."""
+    about = (one.truth[1] - one.truth[0]) / 2
+    return _size(one) + (f", give or take {figures.quantity(about, one.unit)}" if about else "")
+
+
+def _size(one: Injected) -> str:
+    middle = sum(one.truth) / 2
+    return f"{middle:.4g} ×" if one.scale == "ratio" else figures.difference(middle, None, one.unit)
 
 
 def _print_noise(found: Calibration, console: Console) -> None:
