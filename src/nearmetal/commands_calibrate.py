@@ -1,7 +1,7 @@
 """`nearmetal calibrate`: can answers be trusted on this machine, and how small a difference can be seen here?"""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,21 +10,21 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from nearmetal import commands, factors, plugins
+from nearmetal import commands, plugins
 from nearmetal import plan as planning
 from nearmetal.analysis.calibrate import calibrate as calibrated
 from nearmetal.analysis.calibration import Alike, Calibration, Injected, Noise
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.interrupts import until_interrupted
-from nearmetal.model import Level
 from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures, words
+from nearmetal.report.reading import read
 from nearmetal.report.terminal import counts_line
 from nearmetal.report.write import write
 from nearmetal.run import session
 from nearmetal.sight import share
-from nearmetal.store import calibrations, journal, runs
+from nearmetal.store import calibrations, runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.study_text import did_you_mean
 from nearmetal.tables import Column, fitted
@@ -111,8 +111,8 @@ def _interrupted(folder: RunFolder) -> int:
 
 def _read(folder: RunFolder) -> Calibration:
     """What the run says, by its folder alone."""
-    told = journal.records(folder.journal), journal.events(folder.journal)
-    found = calibrated(folder.manifest(), *told, str(folder.path))
+    told = read(folder)
+    found = calibrated(told.manifest, told.records, told.analysis, str(folder.path))
     if found is None:
         what = "nothing is known beforehand of what this run compares"
         raise BadInput(what, str(folder.path), "make one by `nearmetal calibrate`")
@@ -170,7 +170,7 @@ def _but(found: Calibration) -> str:
     """What keeps it from seeing more."""
     unseen = [one for one in found.injected if one.is_found is False]
     if unseen:
-        missed = figures.listing(f"{_size(one)} in {words.workload(one.workload)}" for one in unseen)
+        missed = figures.listing(f"{_truth(one)}, in {words.workload(one.workload)}" for one in unseen)
         return f"But small differences are not seen. Not told from none: {missed}."
     if _BUSY & {warning.code for warning in found.warnings}:
         return "But CPU time went elsewhere meanwhile: on a quiet host smaller differences are seen."
@@ -211,33 +211,16 @@ def _of_injected(one: Injected) -> Text:
 
 def _what(one: Alike | Injected) -> str:
     """ "replies, again vs first: typical latency"."""
-    sides = [_apart(one.treatment, one.reference), _apart(one.reference, one.treatment)]
+    sides = words.apart(one.treatment, one.reference), words.apart(one.reference, one.treatment)
     return f"{words.workload(one.workload)}, {' vs '.join(sides)}: {words.response(one.response)}"
 
 
-def _apart(side: Mapping[str, Level], other: Mapping[str, Level]) -> str:
-    levels = [words.level(name, level) for name, level in side.items() if not factors.same(level, other[name])]
-    return ", ".join(levels)
-
-
 def _estimate(one: Alike | Injected) -> str:
-    if one.estimate is None:
-        return "no estimate"
-    if one.scale == "difference":
-        return figures.difference(one.estimate, one.interval, one.unit)
-    text = f"{figures.ratio(one.estimate, one.interval)} ×"
-    return text if one.interval is None else f"{text} ({figures.interval(one.estimate, one.interval)})"
+    return words.size(one.estimate, one.interval, one.scale, one.unit)
 
 
 def _truth(one: Injected) -> str:
-    """ "1.05 ×", "+1 ms, give or take 50 µs"."""
-    about = (one.truth[1] - one.truth[0]) / 2
-    return _size(one) + (f", give or take {figures.quantity(about, one.unit)}" if about else "")
-
-
-def _size(one: Injected) -> str:
-    middle = sum(one.truth) / 2
-    return f"{middle:.4g} ×" if one.scale == "ratio" else figures.difference(middle, None, one.unit)
+    return words.known_truth(one.truth, one.scale, one.unit)
 
 
 def _print_noise(found: Calibration, console: Console) -> None:

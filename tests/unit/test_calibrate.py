@@ -11,14 +11,19 @@ import pytest
 
 from nearmetal import plan as planning
 from nearmetal import schemas, sight
+from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.calibrate import calibrate
 from nearmetal.analysis.calibration import Calibration
 from nearmetal.analysis.known import known
 from nearmetal.analysis.responses import BOOT
 from nearmetal.analysis.sight import Sight, sights
-from nearmetal.model import Assignment, Response, TrialStatus
+from nearmetal.model import Assignment, Response, TrialRecord, TrialStatus
+from nearmetal.report.blocks import Badge, Table
+from nearmetal.report.reading import ReportInput
+from nearmetal.report.reading import read as read_run
+from nearmetal.report.sections.calibration import plugin as section
 from nearmetal.store import calibrations
-from nearmetal.store.folder import Manifest
+from nearmetal.store.folder import Manifest, RunFolder
 from nearmetal.study import read
 from tests import calibrated
 from tests.calibrated import manifest, records, sound
@@ -29,9 +34,13 @@ MORE: Assignment = {"environment": "first", "amount": 2100}
 
 
 def told(of: Manifest, values: calibrated.Values = sound, **more: Any) -> Calibration:
-    found = calibrate(of, records(of, values, **more), [], "run")
+    found = read_off(of, records(of, values, **more))
     assert found is not None
     return found
+
+
+def read_off(of: Manifest, kept: list[TrialRecord]) -> Calibration | None:
+    return calibrate(of, kept, analyse(of, kept, [], of.plan.primaries), "run")
 
 
 @cache
@@ -173,7 +182,7 @@ def test_trials_that_are_not_ok_are_counted_and_their_blocks_left_out() -> None:
     of = manifest()
     kept = records(of)
     kept[3] = kept[3].model_copy(update={"status": TrialStatus.FAILED, "reason": "it broke", "responses": {}})
-    found = calibrate(of, kept, [], "run")
+    found = read_off(of, kept)
     assert found is not None
     assert (found.trials.ok, found.trials.failed) == (16 * 9 - 1, 1)
     assert "blocks-missing" in {warning.code for warning in found.warnings}
@@ -192,7 +201,7 @@ def test_nothing_is_said_of_a_run_of_which_nothing_is_known() -> None:
     text = 'name = "x"\n[factors]\nenvironment = ["host", "docker"]\n[[workloads]]\nname = "w"\nkind = "http"\n'
     study = read(text, "x")
     other = manifest().model_copy(update={"study": study, "plan": planning.make(study)})
-    assert calibrate(other, [], [], "run") is None
+    assert read_off(other, []) is None
 
 
 def test_it_is_as_its_schema_says() -> None:
@@ -201,6 +210,28 @@ def test_it_is_as_its_schema_says() -> None:
     document = plain().model_dump(mode="json")
     jsonschema.validate(document, schemas.documents()["calibrate.v1"])
     assert Calibration.from_json(json.loads(json.dumps(document))).model_dump(mode="json") == document
+
+
+def test_its_chapter_has_every_answer_and_other_runs_have_none() -> None:
+    of = manifest()
+    kept = tuple(records(of))
+    analysis = analyse(of, kept, [], of.plan.primaries)
+    chapter = section.render(ReportInput(of, analysis, kept, RunFolder(Path("r"))))
+    assert chapter is not None
+    assert chapter.lead.startswith("Nothing that is alike was called different")
+    answers, smallest = (block for block in chapter.blocks if isinstance(block, Table))
+    told = [[cell.text if isinstance(cell, Badge) else cell for cell in row] for row in answers.rows]
+    assert sorted((row[0], row[2], row[-1]) for row in told if isinstance(row[0], str)) == [
+        ("arithmetic", "again vs first", "not called different"),
+        ("arithmetic", "amount 2100 vs amount 2000", "in the interval"),
+        ("replies", "again vs first", "not called different"),
+        ("replies", "amount 2100 vs amount 2000", "not called different"),
+        ("waits", "again vs first", "not called different"),
+        ("waits", "amount 2100 vs amount 2000", "in the interval"),
+    ]
+    assert len(smallest.rows) == len(plain().noise)
+    golden = read_run(RunFolder(Path(__file__).parents[1] / "golden" / "run"))
+    assert section.render(golden) is None
 
 
 # ── What is kept, and what a plan sees by it ──────────────────────────────────────────────────────────────────────

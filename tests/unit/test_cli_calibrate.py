@@ -135,7 +135,7 @@ def test_a_machine_that_sees_little_says_so_at_once(tmp_path: Path, capsys: pyte
     folder = write(tmp_path / "made", lambda treatment, of, noise: calibrated.sound(treatment, of, 15 * noise))
     assert calibrate(NOTHING, folder, gate=True, as_json=False) == 0
     words = said(capsys)
-    assert "trusted. But small differences are not seen. Not told from none: 1.05 × in arithmetic." in words
+    assert "trusted. But small differences are not seen. Not told from none: 1.05 ×, in arithmetic." in words
     assert "; too small to be told from none" in words
 
 

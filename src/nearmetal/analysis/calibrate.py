@@ -10,21 +10,19 @@ differences is what the test itself does, so that the answer is its level, whate
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from nearmetal import factors as words
 from nearmetal import plugins
 from nearmetal.analysis import power
 from nearmetal.analysis.alike import grouped
-from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.calibration import Alike, Calibration, Disturbance, Finds, Injected, Noise
 from nearmetal.analysis.contrasts import LOG_RESOLUTION
-from nearmetal.analysis.known import Known, Truth, known
+from nearmetal.analysis.known import Known, Truth, asked, known
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, key_of
-from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.analysis.signed_rank import Floats, signed_rank
 from nearmetal.model import Assignment, ResponseKind, TrialRecord, Warned, WorkloadSpec
 from nearmetal.store.folder import Manifest
@@ -41,13 +39,9 @@ SHORTEST = 1.0
 """Seconds of a measurement below which the kernel counts too coarsely to say who had the CPUs."""
 
 
-def calibrate(
-    manifest: Manifest, records: Iterable[TrialRecord], events: Iterable[Mapping[str, Any]], run: str
-) -> Calibration | None:
+def calibrate(manifest: Manifest, records: Sequence[TrialRecord], told: Analysis, run: str) -> Calibration | None:
     """What a run says of the machine that it ran on. None where nothing of it is known beforehand."""
-    kept = tuple(records)
     study = manifest.study
-    told = analyse(manifest, kept, events, manifest.plan.primaries)
     compared = [(one, what) for one, what in _with_what_is_known(manifest, told.contrasts) if _is_told(one, what)]
     alike = tuple(_alike(one) for one, what in compared if not what.truth)
     injected = tuple(_injected(one, what.truth) for one, what in compared if what.truth)
@@ -67,15 +61,19 @@ def calibrate(
         verdict=verdict(alike, injected),
         alike=alike,
         injected=injected,
-        noise=tuple(_noises(manifest, arms_of_study(kept, study.design), reference)),
-        disturbances=tuple(_disturbances(kept)),
+        noise=tuple(_noises(manifest, arms_of_study(records, study.design), reference)),
+        disturbances=tuple(_disturbances(records)),
         warnings=(*told.warnings, *_told_once([one for one, _ in compared])),
     )
 
 
+def has_injected(manifest: Manifest, told: Analysis) -> bool:
+    """Whether a difference of known size is among what was compared: then a run is a calibration, if it has an A/A."""
+    return any(what.truth for _, what in _with_what_is_known(manifest, told.contrasts))
+
+
 def verdict(alike: Sequence[Alike], injected: Sequence[Injected]) -> Literal["sound", "unsound", "unknown"]:
-    right = [None if one.is_different is None else not one.is_different for one in alike]
-    right += [one.is_covered for one in injected]
+    right = [*(one.is_right for one in alike), *(one.is_right for one in injected)]
     if False in right:
         return "unsound"
     return "unknown" if None in right else "sound"
@@ -155,8 +153,7 @@ def _on_scale(
 
 
 def _noises(manifest: Manifest, arms: Arms, reference: Assignment) -> Iterator[Noise]:
-    asked = words.ask(manifest.study, reference, plugins.names("treatments"))
-    specs = {spec.name: spec for spec in asked.workloads}
+    specs = {spec.name: spec for spec in asked(manifest.study, reference).workloads}
     for workload in [*specs, BOOT]:
         blocks = _blocks(manifest, arms, reference, workload)
         if len(blocks) < power.FEWEST:

@@ -25,6 +25,10 @@ class Alike(Frozen):
     is_different: bool | None
     """Whether it was called different, which is wrong. None with too few blocks to tell."""
 
+    @property
+    def is_right(self) -> bool | None:
+        return None if self.is_different is None else not self.is_different
+
 
 class Injected(Frozen):
     """A difference of known size, and what was found of it."""
@@ -44,6 +48,10 @@ class Injected(Frozen):
     """Whether the interval holds the truth. None with too few blocks to tell."""
     is_found: bool | None
     """Whether the interval excludes that there is no difference."""
+
+    @property
+    def is_right(self) -> bool | None:
+        return self.is_covered
 
 
 class Finds(Frozen):

@@ -59,8 +59,7 @@ _TRUTHS: Mapping[tuple[str, str], Callable[[Any, Any], Truth | None]] = {
 
 def known(study: Study, treatment: Assignment, reference: Assignment, workload: str) -> Known | None:
     """Of two treatments and a workload, or BOOT for what a boot has whatever it ran. None where nothing is known."""
-    treatments = plugins.names("treatments")
-    one, other = (words.ask(study, side, treatments) for side in (treatment, reference))
+    one, other = (asked(study, side) for side in (treatment, reference))
     if _machines(study, one) != _machines(study, other):
         return None
     if workload == BOOT:
@@ -76,7 +75,14 @@ def known(study: Study, treatment: Assignment, reference: Assignment, workload: 
     return Known(truth) if truth else None
 
 
-def _machines(study: Study, asked: words.Asked) -> tuple[object, ...]:
+def asked(study: Study, treatment: Assignment) -> words.Asked:
+    """Of a run that was made: a factor that neither sets nor fills anything is a treatment of another package's."""
+    filling = words.placeholders(study)
+    others = [name for name in (*study.factors, *study.machine.settings) if name not in filling]
+    return words.ask(study, treatment, (*plugins.names("treatments"), *others))
+
+
+def _machines(study: Study, side: words.Asked) -> tuple[object, ...]:
     """All that is asked for but the work, and whatever the environment is called."""
-    environment = study.environment(asked.environment)
-    return environment, asked.machine, asked.clients, asked.link, asked.observe, dict(asked.treatments)
+    environment = study.environment(side.environment)
+    return environment, side.machine, side.clients, side.link, side.observe, dict(side.treatments)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nearmetal import factors
 from nearmetal.analysis.results import Contrast, Verdict
-from nearmetal.model import Assignment, Level
+from nearmetal.model import Assignment, Level, Scale
 from nearmetal.report import figures
 from nearmetal.report.blocks import Badge, Tone
 
@@ -151,12 +151,8 @@ class Labels:
 
 def estimate(contrast: Contrast) -> str:
     """The estimate and its interval: "0.97 × (0.95 to 0.99)", "+0.2 points (+0.1 to +0.3)", "no estimate"."""
-    if contrast.scale == "difference" and contrast.difference is not None:
-        return figures.difference(contrast.difference, contrast.interval, contrast.unit)
-    if contrast.ratio is None:
-        return "no estimate"
-    text = f"{figures.ratio(contrast.ratio, contrast.interval)} ×"
-    return text if contrast.interval is None else f"{text} ({figures.interval(contrast.ratio, contrast.interval)})"
+    value = contrast.ratio if contrast.ratio is not None else contrast.difference
+    return size(value, contrast.interval, contrast.scale, contrast.unit)
 
 
 def sentence(contrast: Contrast, labels: Labels) -> str:
@@ -177,6 +173,29 @@ def _clause(contrast: Contrast, reference: str) -> str:
     ratio = figures.ratio(contrast.ratio, contrast.interval)
     clause = pattern.format(ratio=ratio, response=name, reference=reference)
     return clause if contrast.interval is None else f"{clause} ({figures.interval(contrast.ratio, contrast.interval)})"
+
+
+def apart(side: Assignment, other: Assignment) -> str:
+    """ "again", "amount 2100": by what a treatment is another than the one it is compared with."""
+    return ", ".join(level(name, one) for name, one in side.items() if not factors.same(one, other[name]))
+
+
+def size(value: float | None, interval: tuple[float, float] | None, scale: Scale, unit: str) -> str:
+    """As `estimate` has it: "0.97 × (0.95 to 0.99)", "+0.2 ms (+0.1 to +0.3)", "no estimate"."""
+    if value is None:
+        return "no estimate"
+    if scale == "difference":
+        return figures.difference(value, interval, unit)
+    text = f"{figures.ratio(value, interval)} ×"
+    return text if interval is None else f"{text} ({figures.interval(value, interval)})"
+
+
+def known_truth(truth: tuple[float, float], scale: Scale, unit: str) -> str:
+    """ "1.05 ×", "+1 ms, give or take 50 µs": the size of a difference that was injected."""
+    about = (truth[1] - truth[0]) / 2
+    middle = sum(truth) / 2
+    size = f"{middle:.4g} ×" if scale == "ratio" else figures.difference(middle, None, unit)
+    return size + (f", give or take {figures.quantity(about, unit)}" if about else "")
 
 
 def tone(contrast: Contrast) -> Tone:

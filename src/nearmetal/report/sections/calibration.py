@@ -1,0 +1,115 @@
+"""Whether the run's answers were right, where these are known beforehand, and how small a difference it can see."""
+
+from collections.abc import Iterable, Sequence
+
+from nearmetal.analysis.calibrate import BLOCKS, calibrate, has_injected
+from nearmetal.analysis.calibration import Alike, Calibration, Injected, Noise
+from nearmetal.report import words
+from nearmetal.report.blocks import Badge, Block, Column, Paragraph, Quantity, Section, Table, Value
+from nearmetal.report.reading import ReportInput
+
+_LEADS = {
+    "sound": "Nothing that is alike was called different, and every difference of known size lies in its interval.",
+    "unsound": "Something that is alike was called different, or a difference of known size lies outside its interval. "
+    "Of sound machines one in twenty has such a run.",
+    "unknown": "Too few blocks to tell whether the answers were right.",
+}
+_SMALLEST = (
+    "Below stands how small a difference studies of so many blocks find in 80 % of cases, with one comparison at 5 %, "
+    "if boots vary as here. Spread: how much boots vary that are alike. Known to: by what factor a row may be off, at "
+    "95 %."
+)
+
+
+class Calibrated:
+    name = "calibration"
+    title = "Were the answers right?"
+    order = 15
+
+    def render(self, report: ReportInput) -> Section | None:
+        if not has_injected(report.manifest, report.analysis):
+            return None
+        found = calibrate(report.manifest, report.records, report.analysis, report.manifest.run)
+        if found is None:
+            return None
+        blocks: list[Block] = [_answers(found, report)]
+        if ratios := [noise for noise in found.noise if noise.scale == "ratio" and noise.finds]:
+            blocks += [Paragraph(_SMALLEST), _smallest(ratios)]
+        return Section(self.name, self.title, _LEADS[found.verdict], tuple(blocks))
+
+
+def _answers(found: Calibration, report: ReportInput) -> Table:
+    columns = (
+        Column("workload"),
+        Column("response"),
+        Column("comparison", where="page"),
+        Column("found", where="page"),
+        Column("treatment", where="data"),
+        Column("reference", where="data"),
+        Column("estimate", numeric=True, where="data"),
+        Column("from", numeric=True, where="data"),
+        Column("to", numeric=True, where="data"),
+        Column("truth"),
+        Column("answer"),
+    )
+    told: list[Alike | Injected] = [*found.alike, *found.injected]
+    rows = tuple(_row(one, report) for one in told)
+    return Table("calibration", "What is known beforehand, and what was found", columns, rows)
+
+
+def _row(one: Alike | Injected, report: ReportInput) -> tuple[Value, ...]:
+    ends = one.interval or (None, None)
+    return (
+        words.workload(one.workload),
+        words.response(one.response),
+        f"{words.apart(one.treatment, one.reference)} vs {words.apart(one.reference, one.treatment)}",
+        words.size(one.estimate, one.interval, one.scale, one.unit),
+        report.labels.treatment(one.treatment),
+        report.labels.treatment(one.reference),
+        *(_value(value, one) for value in (one.estimate, *ends)),
+        words.known_truth(one.truth, one.scale, one.unit) if isinstance(one, Injected) else "alike",
+        _answer(one),
+    )
+
+
+def _value(value: float | None, one: Alike | Injected) -> Value:
+    if value is None:
+        return None
+    return value if one.scale == "ratio" else Quantity(value, one.unit)
+
+
+def _answer(one: Alike | Injected) -> Badge:
+    if one.is_right is None:
+        return Badge("too few blocks", "unknown")
+    if isinstance(one, Alike):
+        return Badge("not called different", "same") if one.is_right else Badge("called different", "worse")
+    return Badge("in the interval", "same") if one.is_right else Badge("outside the interval", "worse")
+
+
+def _smallest(noises: Sequence[Noise]) -> Table:
+    columns = (
+        Column("workload"),
+        Column("response"),
+        *(Column(f"{blocks} blocks", numeric=True) for blocks in BLOCKS),
+        Column("known to", numeric=True),
+        Column("spread", numeric=True),
+    )
+    return Table(
+        "calibration-smallest",
+        "The smallest difference that is found",
+        columns,
+        tuple(map(tuple, map(_cells, noises))),
+        folded=True,
+    )
+
+
+def _cells(noise: Noise) -> Iterable[Value]:
+    yield words.workload(noise.workload)
+    yield words.response(noise.response)
+    found = {one.blocks: Quantity(one.smallest, "share") for one in noise.finds}
+    yield from (found.get(blocks) for blocks in BLOCKS)
+    yield None if noise.doubt is None else round(noise.doubt, 2)
+    yield Quantity(noise.spread, "share")
+
+
+plugin = Calibrated()
