@@ -25,7 +25,7 @@ from nearmetal.report.write import write
 from nearmetal.run import session
 from nearmetal.sight import share
 from nearmetal.store import calibrations, runs
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.folder import Manifest, RunFolder
 from nearmetal.study_text import did_you_mean
 from nearmetal.tables import Column, fitted
 
@@ -124,8 +124,14 @@ def _keep(found: Calibration, folder: RunFolder) -> Path | None:
     state = Paths.default().state
     is_ours = folder.path.resolve() in runs.remembered(state) and found.kernel == os.uname().release
     is_whole = not found.quick and "unfinished" not in {warning.code for warning in found.warnings}
-    is_fit = folder.manifest().study.name == STUDY and bool(found.noise) and found.verdict == "sound"
+    is_fit = _is_as_built_in(folder.manifest()) and bool(found.noise) and found.verdict == "sound"
     return calibrations.keep(found, state) if is_ours and is_whole and is_fit else None
+
+
+def _is_as_built_in(manifest: Manifest) -> bool:
+    """But for the environment, the number of blocks and the seed: of other machines and loads the noise is another."""
+    plain = ("environments.", "design.blocks=", "design.seed=")
+    return manifest.study.name == STUDY and all(given.startswith(plain) for given in manifest.overrides)
 
 
 # ── Telling ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -276,4 +282,6 @@ def _about_keeping(found: Calibration, path: Path | None) -> str:
         return "kept: `nearmetal plan` says by it what a study can see here"
     if found.quick:
         return "not kept for `nearmetal plan`: trials this short are noisier than those of a study"
-    return "not kept for `nearmetal plan`" + ("" if found.verdict == "sound" else ", which goes by sound ones")
+    if found.verdict != "sound":
+        return "not kept for `nearmetal plan`, which goes by sound ones"
+    return "not kept for `nearmetal plan`, which goes by the last whole run of this host with the study as it is"

@@ -270,6 +270,7 @@ def test_the_last_of_each_environment_is_kept(tmp_path: Path) -> None:
     slow = told(manifest(16, "environments.first.speed=0.5", "environments.again.speed=0.5"))
     calibrations.keep(first, tmp_path)
     file = calibrations.keep(later, tmp_path)
+    assert file is not None
     calibrations.keep(slow, tmp_path)
     kept = calibrations.kept(tmp_path, "6.1-made-up")
     assert [one.environment for one in kept] == ["mock", "mock"]

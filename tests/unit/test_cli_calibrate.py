@@ -74,6 +74,13 @@ def test_it_runs_tells_and_can_be_told_again_from_the_folder_alone(tmp_path: Pat
     assert "by the calibration" not in nearmetal("plan", "calibration").stdout
 
 
+def test_what_this_host_cannot_run_is_refused_without_a_way_that_there_is_not(tmp_path: Path) -> None:
+    lacking = [word for name in ("first", "again") for word in ("--set", f"environments.{name}.missing=thing")]
+    ended = nearmetal("calibrate", "mock", "-o", str(tmp_path / "made"), *lacking)
+    assert ended.returncode == 3
+    assert "mock thing: as the study asked" in ended.stderr and "--available" not in ended.stderr
+
+
 def test_too_few_blocks_cannot_tell(tmp_path: Path) -> None:
     ended = nearmetal("calibrate", "mock", "--quick", "--blocks", "2", "-o", str(tmp_path / "made"), "--gate")
     assert ended.returncode == 5
@@ -149,6 +156,23 @@ def test_one_that_is_wrong_is_told_first_and_not_kept(tmp_path: Path, capsys: py
     assert calibrations.kept(Paths.default().state, os.uname().release) == []
     assert calibrate(NOTHING, folder, gate=True, as_json=True) == 5
     assert json.loads(capsys.readouterr().out)["verdict"] == "unsound"
+
+
+def test_an_older_run_and_one_of_other_machines_are_told_and_not_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calibrate(NOTHING, write(tmp_path / "made"), gate=False, as_json=False)
+    assert "kept: `nearmetal plan` says by it" in said(capsys)
+    for folder in (write(tmp_path / "older"), write(tmp_path / "sized")):
+        manifest = RunFolder(folder).manifest()
+        changed = {"created": "2024-03-01T12:00:00+00:00"} if folder.name == "older" else {}
+        more = ("machine.vcpus=2",) if folder.name == "sized" else ()
+        given = {**changed, "overrides": (*manifest.overrides, *more)}
+        RunFolder(folder).write_manifest(manifest.model_copy(update=given))
+        calibrate(NOTHING, folder, gate=False, as_json=False)
+        assert "not kept for `nearmetal plan`, which goes by the last whole run of this host" in said(capsys)
+    (kept,) = calibrations.kept(Paths.default().state, os.uname().release)
+    assert kept.run == str(tmp_path / "made")
 
 
 def test_a_run_of_another_host_is_told_and_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -140,7 +140,11 @@ async def what_is_missing(study: Study) -> Missing:
         return await cannot_run(study, open_site)
 
 
-def _refusal(study: Study, missing: Missing, last: str = "or leave them out with --available") -> HostCannot:
+def _refusal(study: Study, missing: Missing, last: str = "") -> HostCannot:
+    """Where nothing is to be said `last`, it is that the rest can run, if there is any."""
+    lacking_something = {words.identity(treatment) for treatment, _ in missing}
+    if not last and any(words.identity(one) not in lacking_something for one in words.treatments_of(study)):
+        last = "or leave them out with --available"
     of_each: dict[Finding, list[str]] = {}
     for treatment, lacking in missing:
         of_each.setdefault(lacking, []).append(words.key(treatment))
@@ -149,7 +153,7 @@ def _refusal(study: Study, missing: Missing, last: str = "or leave them out with
     return HostCannot(
         f"{len(missing)} treatment{'s' * (len(missing) > 1)} cannot run here:\n" + "\n".join(lines),
         study.name,
-        "; ".join([*remedies, last]),
+        "; ".join([*remedies, *([last] if last else [])]),
     )
 
 

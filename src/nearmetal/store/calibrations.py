@@ -10,9 +10,12 @@ from nearmetal.store.folder import write_whole
 _FOLDER = "calibrations"
 
 
-def keep(calibration: Calibration, state: Path) -> Path:
-    """In the place of the one before. Its file."""
+def keep(calibration: Calibration, state: Path) -> Path | None:
+    """In the place of the one before. Its file; None where a later one is kept already."""
     path = state / _FOLDER / f"{_name(calibration)}.json"
+    before = _read(path) if path.exists() else None
+    if before is not None and before.made > calibration.made:
+        return None
     write_whole(path, (calibration.model_dump_json() + "\n").encode())
     return path
 
