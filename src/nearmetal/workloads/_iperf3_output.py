@@ -2,10 +2,11 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed
+from nearmetal.workloads._document import Count, Figure, Part, problem
 from nearmetal.workloads._iperf3_parameters import Direction, Iperf3Parameters
 from nearmetal.workloads._stage import last_words
 
@@ -20,17 +21,8 @@ _LOST_START = "unable to read from stream socket"
 
 _STILL_BUSY = "the server is busy running a test"
 
-Count = Annotated[int, Field(ge=0, lt=2**63)]
-Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-
-class _Part(BaseModel):
-    """Part of a document: iperf3 says more, and other versions say other things besides."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Sent(_Part):
+class Sent(Part):
     """What left, over all streams of one way."""
 
     seconds: Annotated[Figure, Field(gt=0)]
@@ -40,7 +32,7 @@ class Sent(_Part):
     """Of TCP."""
 
 
-class Received(_Part):
+class Received(Part):
     """What arrived, over all streams of one way, as the receiving end itself counted it. Only UDP has all of it."""
 
     seconds: Annotated[Figure, Field(gt=0)]
@@ -51,7 +43,7 @@ class Received(_Part):
     packets: Count | None = None
 
 
-class Way(_Part):
+class Way(Part):
     """One direction: what left, and what arrived."""
 
     sent: Sent
@@ -60,19 +52,19 @@ class Way(_Part):
     """Share of one processor that the sending end used, the warm-up included; iperf3 3.12 sends from one thread."""
 
 
-class _Processors(_Part):
+class _Processors(Part):
     host_total: Figure
     remote_total: Figure
 
 
-class _TestStart(_Part):
+class _TestStart(Part):
     protocol: str
     duration: Figure
     num_streams: Count
     reverse: Count
 
 
-class _Start(_Part):
+class _Start(Part):
     test_start: _TestStart
 
 
@@ -82,12 +74,12 @@ class _Start(_Part):
 # help: one that the warm-up ends in is not called omitted, and has those of all of it. (Its bytes are right.)
 
 
-class _Document(_Part):
+class _Document(Part):
     start: _Start
     intervals: Annotated[tuple[object, ...], Field(min_length=1)]
 
 
-class _IntervalSum(_Part):
+class _IntervalSum(Part):
     """Seconds since the warm-up's end."""
 
     start: Annotated[float, Field(allow_inf_nan=False)]
@@ -96,15 +88,15 @@ class _IntervalSum(_Part):
     omitted: bool
 
 
-class _Interval(_Part):
+class _Interval(Part):
     sum: _IntervalSum
 
 
-class _ServersEnd(_Part):
+class _ServersEnd(Part):
     sum_received: Received
 
 
-class _Server(_Part):
+class _Server(Part):
     intervals: tuple[_Interval, ...]
     end: _ServersEnd
 
@@ -123,7 +115,7 @@ class _Server(_Part):
         return told.model_copy(update={"bits_per_second": arrived * 8 / seconds})
 
 
-class _ForwardEnd(_Part):
+class _ForwardEnd(Part):
     sum_sent: Sent
     cpu_utilization_percent: _Processors
 
@@ -195,11 +187,11 @@ _DOCUMENTS: dict[Direction, type[_Forward | _Reverse | _Both]] = {
 }
 
 
-class _Failure(_Part):
+class _Failure(Part):
     error: str
 
 
-class Run(_Part):
+class Run(Part):
     """What one client measured. At least one of the ways is there."""
 
     forward: Way | None
@@ -253,16 +245,10 @@ def parse(ended: Completed, given: Iperf3Parameters, where: str) -> Run:
         _check_asked(_Document.model_validate_json(ended.stdout).start.test_start, given, where)
         run = _DOCUMENTS[given.direction].model_validate_json(ended.stdout).run(given.duration)
     except ValidationError as error:
-        raise _not_understood(_first(error), where) from None
+        raise _not_understood(problem(error), where) from None
     for way in run.ways:
         _check_way(way, given, where)
     return run
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = ".".join(map(str, first["loc"]))
-    return f"{place}: {first['msg']}" if place else str(first["msg"])
 
 
 def _not_understood(what: str, where: str) -> ToolFailed:

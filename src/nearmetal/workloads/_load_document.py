@@ -3,23 +3,15 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed, Machine
+from nearmetal.workloads._document import Count, Figure, Part, problem
 from nearmetal.workloads._stage import succeeded
 
-Count = Annotated[int, Field(ge=0)]
-Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-
-class _Part(BaseModel):
-    """A part of the document; the generator may print more than is read here."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Spread(_Part):
+class Spread(Part):
     """Durations in ns. Without a single one the values are None."""
 
     p50: Figure | None
@@ -28,28 +20,28 @@ class Spread(_Part):
     count: Count
 
 
-class Requests(_Part):
+class Requests(Part):
     completed: Count
     """Answered, be it after the window in which they were due."""
     resent: Count = 0
     """Sent again because the server had closed the kept connection before it saw them."""
 
 
-class Rate(_Part):
+class Rate(Part):
     """Per second."""
 
     offered: Figure | None
     """What an open loop was asked for."""
 
 
-class Cpu(_Part):
+class Cpu(Part):
     """Processor time of the generator's threads within the window, in ns."""
 
     user: Count
     system: Count
 
 
-class Errors(_Part):
+class Errors(Part):
     """Requests that got no reply, by why."""
 
     client_timeout: Count
@@ -75,7 +67,7 @@ class Errors(_Part):
         return dict(self)
 
 
-class Saturation(_Part):
+class Saturation(Part):
     """The highest rate (1/s) that replies keep up with, in a ramp."""
 
     rate: Figure | None
@@ -86,14 +78,14 @@ class Saturation(_Part):
     """above: the ramp's last rate was still kept up, or the generator gave out first."""
 
 
-class Step(_Part):
+class Step(Part):
     """One step of a ramp."""
 
     offered: Figure
     generator_failed: bool
 
 
-class LoadDocument(_Part):
+class LoadDocument(Part):
     schema_: Annotated[Literal["load.v1"], Field(alias="schema")]
     arrivals: str | None = None
     elapsed_ns: Count
@@ -170,10 +162,8 @@ def parse(text: bytes, machine: str) -> LoadDocument:
     try:
         return LoadDocument.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
         raise ToolFailed(
-            f"what the load generator printed is no load.v1: {place or 'the document'}: {first['msg']}",
+            f"what the load generator printed is no load.v1: {problem(error)}",
             machine,
             "use the probe that belongs to this nearmetal: make probe",
         ) from None

@@ -3,28 +3,23 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from nearmetal.errors import ToolFailed
+from nearmetal.workloads._document import Part, problem
 
 Count = Annotated[int, Field(strict=True, ge=0)]
 Nanoseconds = Annotated[int, Field(strict=True)]
 
 
-class _Part(BaseModel):
-    """A later probe may tell more."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Spread(_Part):
+class Spread(Part):
     min: Nanoseconds
     p50: Nanoseconds
     p99: Nanoseconds
     max: Nanoseconds
 
 
-class ClockDocument(_Part):
+class ClockDocument(Part):
     """`clock.v1`. The ways contain the offset of the server's clock from the client's."""
 
     schema_: Annotated[Literal["clock.v1"], Field(alias="schema")]
@@ -70,9 +65,7 @@ def parse(text: bytes, where: str) -> ClockDocument:
     try:
         return ClockDocument.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the document"
-        raise ToolFailed(f"what the probe printed is no clock.v1: {place}: {first['msg']}", where) from None
+        raise ToolFailed(f"what the probe printed is no clock.v1: {problem(error)}", where) from None
 
 
 def delays(document: ClockDocument, one_clock: bool) -> Delays:
