@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StrictBool, field_validator, model_validator
 
+from nearmetal.model import Whole
 from nearmetal.units import duration as parse_duration
-from nearmetal.workloads._parameters import LONGEST, Rate, Time, Whole
+from nearmetal.workloads._parameters import LONGEST, Rate, Time
 from nearmetal.workloads._served_parameters import ServedParameters, check_path
 
 DURATION = 10.0

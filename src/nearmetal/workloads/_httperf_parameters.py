@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from nearmetal.workloads._parameters import LONGEST, Rate, Time, Whole
+from nearmetal.model import Whole
+from nearmetal.workloads._parameters import LONGEST, Rate, Time
 from nearmetal.workloads._served_parameters import ServedParameters
 
 DURATION = 10.0

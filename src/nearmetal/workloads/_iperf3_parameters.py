@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from nearmetal.model import Frozen
+from nearmetal.model import Frozen, Whole
 from nearmetal.units import BitRate, Bytes, Seconds
-from nearmetal.workloads._parameters import Time, Whole
+from nearmetal.workloads._parameters import Time
 
 Protocol = Literal["tcp", "udp"]
 Direction = Literal["forward", "reverse", "both"]

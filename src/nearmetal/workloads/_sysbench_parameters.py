@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, field_validator, model_validator
 
-from nearmetal.model import Frozen
+from nearmetal.model import Frozen, Whole
 from nearmetal.units import Bytes
-from nearmetal.workloads._parameters import Time, Whole
+from nearmetal.workloads._parameters import Time
 
 _READING = ("seqrd", "rndrd", "rndrw")
 _WRITING = ("seqwr", "seqrewr", "rndwr", "rndrw")
