@@ -29,6 +29,7 @@ from nearmetal.model.machines import (
 )
 from nearmetal.model.plan import BlockPlan, BootPlan, ContrastPlan, Look, Plan, TrialPlan
 from nearmetal.model.record import (
+    COSTS,
     Artifact,
     BootRecord,
     MachineRecord,
@@ -69,6 +70,7 @@ from nearmetal.model.study import (
 from nearmetal.model.words import Assignment, Better, Frozen, Level, Name, Provision, Role, Scale, Whole
 
 __all__ = [
+    "COSTS",
     "VIRTUAL_HARDWARE",
     "Artifact",
     "Assignment",

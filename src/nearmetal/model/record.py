@@ -19,6 +19,10 @@ class ResponseKind(Frozen):
     scale: Scale = "ratio"
 
 
+COSTS = ("cpu_per_event", "memory_overhead", "ready")
+"""Responses that every trial has, whatever its workload: what the machine cost its host."""
+
+
 class Response(Frozen):
     """One value per trial."""
 

@@ -11,7 +11,19 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_v
 
 from nearmetal.errors import ToolFailed
 from nearmetal.factors import show
-from nearmetal.model import Better, Completed, Frozen, Machine, Measurement, Name, Response, ResponseKind, Scale, Stage
+from nearmetal.model import (
+    COSTS,
+    Better,
+    Completed,
+    Frozen,
+    Machine,
+    Measurement,
+    Name,
+    Response,
+    ResponseKind,
+    Scale,
+    Stage,
+)
 from nearmetal.workloads._parameters import Time
 from nearmetal.workloads._stage import SERVER, facing, succeeded
 
@@ -19,8 +31,6 @@ SLACK = 60.0
 """Seconds beyond `duration` when the study gives no `timeout`."""
 LARGEST = 16 * 2**20
 """Bytes of output. A number is looked for in a report, not in a data set."""
-COSTS = ("cpu_per_event", "memory_overhead", "ready")
-"""Responses that every trial has anyway."""
 
 
 def _word(value: object) -> object:

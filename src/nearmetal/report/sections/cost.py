@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from nearmetal.analysis.results import Cell
-from nearmetal.report import words
+from nearmetal.model import COSTS
 from nearmetal.report.blocks import Chart, Section
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.sections.responses import cell_table, panel
@@ -20,12 +20,12 @@ class Cost:
     order = 30
 
     def render(self, report: ReportInput) -> Section | None:
-        cells = [cell for cell in report.analysis.cells if cell.response in words.COSTS]
+        cells = [cell for cell in report.analysis.cells if cell.response in COSTS]
         if not cells:
             return None
         panels = tuple(
             panel(chosen, report)
-            for response in words.COSTS
+            for response in COSTS
             for workload in dict.fromkeys(cell.workload for cell in cells)
             if (chosen := _of(cells, workload, response))
         )

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nearmetal.analysis.results import Cell
+from nearmetal.model import COSTS
 from nearmetal.report import charts, figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Panel, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
@@ -18,7 +19,7 @@ class Responses:
     order = 20
 
     def render(self, report: ReportInput) -> Section | None:
-        cells = [cell for cell in report.analysis.cells if cell.response not in words.COSTS]
+        cells = [cell for cell in report.analysis.cells if cell.response not in COSTS]
         if not cells:
             return None
         panels: dict[tuple[str, str], Panel] = {}
