@@ -303,7 +303,7 @@ async def test_a_run_leaves_it_and_clean_puts_it_back(path: Path, tmp_path: Path
 
 def listened(lost: float, ticks: int | None = 100) -> Heard:
     gaps = round(lost * 1000)
-    return Heard(seconds=1.0, gaps=gaps, share=lost, longest=lost / 10, ticks=ticks, interrupts=ticks, threshold=5e-6)
+    return Heard(seconds=1.0, gaps=gaps, share=lost, longest=lost / 10, ticks=ticks, interrupts=ticks)
 
 
 async def test_rounds_begin_in_turns_with_either() -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from nearmetal.analysis.signed_rank import Centre, signed_rank
-from nearmetal.lab.hearing import Heard, heard, listening
+from nearmetal.lab.hearing import SLACK, Heard, heard, listening
 from nearmetal.lab.site import must
 from nearmetal.model import Commands
 from nearmetal.workloads.noise import KINDS, values
@@ -15,8 +15,6 @@ from nearmetal.workloads.noise import KINDS, values
 LEVEL = 0.05
 DECIDING = 6
 """Rounds: the fewest whose signed ranks can differ from chance at this level."""
-SLACK = 20.0
-"""Seconds beyond a listen for the probe to start and to tell."""
 _RESOLUTION = 1e-9
 """Of shares, of times in seconds and of rates: closer values are one."""
 

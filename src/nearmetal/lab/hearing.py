@@ -7,8 +7,10 @@ from typing import Any
 
 from nearmetal.errors import ToolFailed
 from nearmetal.lab import cpus as cpu_lists
-from nearmetal.model import Machine
+from nearmetal.model import Completed, Machine
 
+SLACK = 20.0
+"""Seconds beyond what is listened for the probe to start and to tell."""
 _TIMER = "LOC"
 """The line of /proc/interrupts under which x86 counts a CPU's own timer."""
 
@@ -28,8 +30,6 @@ class Heard:
     """Interrupts of the CPU's own timer meanwhile; None where the kernel does not tell."""
     interrupts: int | None
     """All that this CPU served meanwhile, those of its timer included; None where the kernel does not tell."""
-    threshold: float
-    """Seconds: shorter gaps are not counted."""
 
     @property
     def counters(self) -> dict[str, float | int | None]:
@@ -59,10 +59,12 @@ def _of_cpu(cpu: Mapping[str, Any]) -> Heard:
         longest=cpu["gaps"]["longest_ns"] / 1e9,
         ticks=lines.get(_TIMER, 0) if lines else None,
         interrupts=sum(lines.values()) if lines else None,
-        threshold=cpu["threshold_ns"] / 1e9,
     )
 
 
-def last_words(ended_stderr: bytes, machine: Machine) -> ToolFailed:
-    said = ended_stderr.decode("utf-8", "replace").strip()[-300:] or "it said nothing"
-    return ToolFailed(f"the probe could not listen: {said}", machine.name)
+def heard_by(ended: Completed, machine: Machine) -> dict[int, Heard]:
+    """What a machine's probe heard on each CPU. ToolFailed with its last words when it could not listen."""
+    if ended.status != 0:
+        said = ended.stderr.decode("utf-8", "replace").strip()[-300:] or "it said nothing"
+        raise ToolFailed(f"the probe could not listen: {said}", machine.name)
+    return heard(ended.stdout, machine.name)

@@ -8,12 +8,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from nearmetal.lab.hearing import Heard, heard, last_words, listening
+from nearmetal.lab.hearing import SLACK, Heard, heard_by, listening
 from nearmetal.model import Frozen, Measurement, Response, ResponseKind, Stage
 from nearmetal.workloads._parameters import Time
-
-SLACK = 20.0
-"""Seconds beyond `duration` for the probe to start and to tell."""
 
 # Differences, because a CPU that is well isolated has none at all.
 KINDS: Mapping[str, ResponseKind] = {
@@ -64,9 +61,7 @@ class Noise:
         cpu = max(stage.cpus[server.name])
         argv = listening(server.probe, [cpu], self._parameters.duration)
         (ended,) = await stage.together([(server, argv)], self.limit)
-        if ended.status != 0:
-            raise last_words(ended.stderr, server)
-        found = heard(ended.stdout, server.name)[cpu]
+        found = heard_by(ended, server)[cpu]
         return Measurement(
             responses={
                 name: Response(value=value, **KINDS[name].model_dump()) for name, value in values(found).items()
