@@ -143,8 +143,7 @@ class HostEnvironment:
             raise NotProvisioned(f"it was not ready within {LIMITS.command:g} s", name) from None
         if not line:
             ended = await holder.wait(LIMITS.command)
-            said = ended.stderr.decode("utf-8", "replace").strip()
-            raise NotProvisioned(f"its holder ended with status {ended.status}: {said[-2000:]}", name)
+            raise NotProvisioned(f"its holder ended with status {ended.status}: {ended.complaint[-2000:]}", name)
         return int(json.loads(line)["pid"])
 
     async def attach(self, handle: Handle, site: Site) -> "HostMachine":

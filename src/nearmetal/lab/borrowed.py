@@ -36,7 +36,7 @@ async def hold(site: Site) -> None:
     said = (await running.first_line(LIMITS.command)).decode("utf-8", "replace")
     if said != "held":
         ended = await running.wait(LIMITS.command)
-        raise _busy(site, said or ended.stderr.decode("utf-8", "replace"))
+        raise _busy(site, said or ended.complaint)
     _held.setdefault(get_running_loop(), {})[site.boot_id] = running
 
 
@@ -50,7 +50,7 @@ async def found(site: Site) -> Finding:
 
 
 def _busy(site: Site, holder: str) -> HostCannot:
-    return HostCannot(f"{holder.strip()} measures on it", site.name, "wait until that ends")
+    return HostCannot(f"{holder} measures on it", site.name, "wait until that ends")
 
 
 async def _is_held(site: Site) -> bool:

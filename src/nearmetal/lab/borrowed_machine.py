@@ -108,8 +108,8 @@ class Borrowing:
         watchman = await there.spawn(["sh", "-c", _WATCH, "watch", pipe, cgroup.REMOVE, *group.folders])
         self._watchmen[name] = watchman
         if await watchman.first_line(LIMITS.command) != b"watching":
-            said = (await watchman.stop()).stderr.decode("utf-8", "replace")
-            raise NotProvisioned(f"nothing would end its programs with the connection: {said.strip()}", name)
+            said = (await watchman.stop()).complaint
+            raise NotProvisioned(f"nothing would end its programs with the connection: {said}", name)
         return group
 
     async def give_back(self, name: str, there: Site) -> None:

@@ -133,10 +133,8 @@ async def create(name: str, spec: MachineSpec, cpus: str, site: Site, *, limit_m
     limits = (cpus, str(spec.memory) if limit_memory else "", str(microseconds(spec) or ""), str(PERIOD))
     ended = await site.exec(["sh", "-c", _CREATE, "create", str(ROOT), _folder_name(name), *limits])
     if ended.status != 0:
-        said = ended.stderr.decode("utf-8", "replace").strip()
-        raise HostCannot(
-            f"the control group of {name} could not be made: {said}", remedy="`nearmetal doctor` says what is missing"
-        )
+        what = f"the control group of {name} could not be made: {ended.complaint}"
+        raise HostCannot(what, remedy="`nearmetal doctor` says what is missing")
     return (named if spec.quota is None else with_quota)(name, int(ended.stdout))
 
 
@@ -209,4 +207,4 @@ async def remove(name: str, site: Site) -> None:
     folders = [folder for version in (1, 2) for folder in with_quota(name, version).folders]
     ended = await site.exec(["sh", "-c", REMOVE, "remove", *folders])
     if ended.status != 0:
-        raise HostCannot(f"the control group of {name} could not be removed: {ended.stderr.decode().strip()}")
+        raise HostCannot(f"the control group of {name} could not be removed: {ended.complaint}")

@@ -162,7 +162,7 @@ async def _write_boot(commands: Commands, target: str, value: str | None) -> Non
             remedy = "set the arguments by hand in its boot loader, or leave isolation by the kernel out"
             raise HostCannot("it has no update-grub, by which kernel arguments are set", remedy=remedy)
     elif ended.status != 0:
-        said = ended.stderr.decode("utf-8", "replace").strip()[-300:] or f"status {ended.status}"
+        said = ended.complaint[-300:] or f"status {ended.status}"
         raise HostCannot(f"update-grub failed: {said}", remedy="put right what it says, then run it by hand")
 
 

@@ -65,6 +65,6 @@ def _of_cpu(cpu: Mapping[str, Any]) -> Heard:
 def heard_by(ended: Completed, machine: Machine) -> dict[int, Heard]:
     """What a machine's probe heard on each CPU. ToolFailed with its last words when it could not listen."""
     if ended.status != 0:
-        said = ended.stderr.decode("utf-8", "replace").strip()[-300:] or "it said nothing"
+        said = ended.complaint[-300:] or "it said nothing"
         raise ToolFailed(f"the probe could not listen: {said}", machine.name)
     return heard(ended.stdout, machine.name)

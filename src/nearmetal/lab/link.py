@@ -210,7 +210,7 @@ async def _ended(running: Running) -> str | None:
 
 
 def _last_words(ended: Completed) -> str:
-    return ended.stderr.decode("utf-8", "replace").strip()[-300:] or f"status {ended.status}"
+    return ended.complaint[-300:] or f"status {ended.status}"
 
 
 async def lay(

@@ -88,5 +88,5 @@ async def get(commands: Commands, path: str) -> bytes:
 
 def _said(ended: Completed) -> str:
     # An engine that cannot start a program says why where the program's own output would be.
-    said = (ended.stderr.strip() or ended.stdout.strip()).decode("utf-8", "replace")
+    said = ended.complaint or ended.text.strip()
     return f"status {ended.status}, {said[-500:]}" if said else f"status {ended.status}"

@@ -86,7 +86,7 @@ async def must(commands: Commands, *argv: str, stdin: bytes = b"", timeout: floa
     """Run a command that has to succeed; its stdout. HostCannot with what it said otherwise."""
     ended = await commands.exec(argv, stdin=stdin, timeout=timeout)
     if ended.status != 0:
-        said = (ended.stderr or ended.stdout).decode("utf-8", "replace").strip() or f"status {ended.status}"
+        said = ended.complaint or ended.text.strip() or f"status {ended.status}"
         raise HostCannot(f"`{' '.join(argv)[:200]}` failed: {last_of(said)}")
     return ended.stdout
 

@@ -57,7 +57,7 @@ class LabStage:
         try:
             told = json.loads(ended.stdout)
         except ValueError:
-            said = ended.stderr.decode("utf-8", "replace").strip()[-500:]
+            said = ended.complaint[-500:]
             raise ToolFailed(f"the probe could not start `{argv[0]}`: {said}", machine.name) from None
         if told["timed_out"]:
             raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {limit:g} s", machine.name)

@@ -24,6 +24,11 @@ class Completed(Frozen):
     def text(self) -> str:
         return self.stdout.decode("utf-8", "replace")
 
+    @property
+    def complaint(self) -> str:
+        """What it wrote to stderr."""
+        return self.stderr.decode("utf-8", "replace").strip()
+
 
 class Running(Protocol):
     """A command that goes on in the background, and ends with whoever started it."""

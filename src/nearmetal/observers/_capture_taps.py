@@ -118,7 +118,7 @@ class Tap:
             with contextlib.suppress(TimedOut):
                 await self.running.wait(PAUSE)
                 break
-        said = (await self.running.stop()).stderr.decode("utf-8", "replace").strip()[-300:]
+        said = (await self.running.stop()).complaint[-300:]
         raise ToolFailed(f"tcpdump took nothing: {said}", self.where, "install tcpdump there: apt-get install tcpdump")
 
     async def stop(self) -> Captured:
@@ -147,7 +147,7 @@ class Tap:
         if captured == self.bound.packets:
             return {"limit_reached": 1}
         if ended.status != 0:
-            said = ended.stderr.decode("utf-8", "replace").strip()[-300:]
+            said = ended.complaint[-300:]
             return {"problem": f"tcpdump ended before the trial was over, with status {ended.status}: {said}"}
         return {}
 

@@ -134,7 +134,7 @@ async def _until_sampling(machine: Machine, running: Running) -> None:
 
 
 def _did_not_begin(where: str, ended: Completed) -> ToolFailed:
-    said = ended.stderr.decode("utf-8", "replace").strip()[-300:] or "it said nothing"
+    said = ended.complaint[-300:] or "it said nothing"
     return ToolFailed(f"the probe does not sample: {said}", where)
 
 
@@ -211,7 +211,7 @@ async def _ended(sampler: _Sampler) -> tuple[bytes, str | None]:
         ended = await sampler.running.stop()
         stdout = ended.stdout
         if ended.status != 0:
-            problem = _died(ended.status, ended.stderr)
+            problem = _died(ended)
     except (NearmetalError, OSError) as error:
         problem = f"the sampler was lost: {error}"
     try:
@@ -220,9 +220,9 @@ async def _ended(sampler: _Sampler) -> tuple[bytes, str | None]:
         return stdout, problem or f"its samples cannot be fetched: {error}"
 
 
-def _died(status: int, stderr: bytes) -> str:
-    said = stderr.decode("utf-8", "replace").strip()[-300:]
-    how = "was killed" if status == _KILLED else f"ended with status {status}"
+def _died(ended: Completed) -> str:
+    said = ended.complaint[-300:]
+    how = "was killed" if ended.status == _KILLED else f"ended with status {ended.status}"
     return f"the sampler {how} before the trial was over{': ' + said if said else ''}"
 
 

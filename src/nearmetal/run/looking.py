@@ -52,7 +52,7 @@ async def _facts(machine: Machine) -> dict[str, Any]:
     hashed = [word for path in HASHED for word in ("--hash", path)]
     ended = await machine.exec([machine.probe, "facts", "--json", *hashed])
     if ended.status != 0:
-        raise Invalid(f"the probe cannot tell its facts: {ended.stderr.decode(errors='replace')[-300:]}", machine.name)
+        raise Invalid(f"the probe cannot tell its facts: {ended.complaint[-300:]}", machine.name)
     return dict(json.loads(ended.stdout))
 
 

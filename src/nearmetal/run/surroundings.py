@@ -60,7 +60,7 @@ class Surroundings:
         for one in self.neighbours:
             with contextlib.suppress(TimedOut):
                 ended = await one.running.wait(0)
-                said = ended.stderr.decode("utf-8", "replace").strip()[-300:]
+                said = ended.complaint[-300:]
                 reason = f"`{' '.join(one.argv)}` ended with {ended.status}: {said}"
                 return Readback(values=values, ok=False, reason=reason)
         return Readback(values=values)

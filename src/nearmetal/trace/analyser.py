@@ -41,7 +41,7 @@ async def analyse(captures: Sequence[Path], requests: Path | None = None) -> Tra
         pass_fds=[number for number in piped if number],
         timeout=PATIENCE,
     )
-    said = ended.stderr.decode("utf-8", "replace").strip().removeprefix("nearmetal-probe: ")
+    said = ended.complaint.removeprefix("nearmetal-probe: ")
     try:
         document: Document = json.loads(ended.stdout)
     except ValueError:

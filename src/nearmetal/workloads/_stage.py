@@ -35,7 +35,7 @@ def uneven_start(ended: Sequence[Completed]) -> list[Warned]:
 
 def last_words(ended: Completed) -> str:
     """What a program said last, for an error message: its errors, else its output."""
-    said = (ended.stderr.strip() or ended.stdout.strip()).decode("utf-8", "replace")
+    said = ended.complaint or ended.text.strip()
     return said[-500:] or "it said nothing"
 
 

@@ -103,7 +103,7 @@ async def prove(accel: str, image: Image, limit: float, site: Site, machine: str
     took = time.monotonic() - begun
     if _WORD in ended.text:
         return Proof(accel=name, works=True, detail=f"a guest booted in {took:.1f} s")
-    said = (ended.stderr or ended.stdout).decode("utf-8", "replace").strip().splitlines()
+    said = (ended.complaint or ended.text.strip()).splitlines()
     return Proof(accel=name, works=False, detail="; ".join(said[-3:]) or f"QEMU ended with status {ended.status}")
 
 

@@ -50,4 +50,4 @@ async def _refused(machine_type: str, device: str, site: Site) -> str | None:
     ended = await site.exec([*bare, "-device", device, "-S", "-monitor", "stdio"], stdin=b"quit\n")
     if ended.status == 0:
         return None
-    return ended.stderr.decode("utf-8", "replace").strip().rpartition(": ")[2]
+    return ended.complaint.rpartition(": ")[2]

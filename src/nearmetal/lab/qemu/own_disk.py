@@ -83,12 +83,12 @@ async def _bootable(path: str, site: Site) -> Finding:
     told = await site.exec(["qemu-img", "info", "--output=json", path])
     kind = json.loads(told.stdout).get("format") if told.status == 0 else None
     if kind not in ("qcow2", "raw"):
-        said = told.stderr.decode("utf-8", "replace").strip().rpartition(": ")[2]
+        said = told.complaint.rpartition(": ")[2]
         detail = f"it cannot be read: {said}" if said else f"it is of the format {kind}"
         return finding(what, False, detail, "convert it: qemu-img convert -O qcow2")
     checked = await site.exec(["qemu-img", "check", "-q", "-f", kind, path]) if kind == "qcow2" else None
     if checked and checked.status != 0:
-        said = first_of((checked.stderr or checked.stdout).decode("utf-8", "replace"))
+        said = first_of(checked.complaint or checked.text)
         return finding(what, False, f"it is damaged: {said}", "get it anew, and compare its checksum")
     problem = problem_of(await _head(path, kind, site))
     return finding(what, problem is None, problem or "", "use an image for x86-64 that a BIOS boots, with cloud-init")

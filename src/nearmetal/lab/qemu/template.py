@@ -172,4 +172,4 @@ async def last_words(running: Running, within: float = 0) -> str | None:
         ended = await running.wait(within)
     except TimedOut:
         return None
-    return ended.stderr.decode("utf-8", "replace").strip()[-2000:] or f"status {ended.status}"
+    return ended.complaint[-2000:] or f"status {ended.status}"
