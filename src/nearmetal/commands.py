@@ -145,14 +145,13 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
         )
         return status
     console = console_for(False)
-    trials = sum(len(boot.trials) for block in plan.blocks for boot in block.boots)
     console.print(Text.assemble((study.name, "bold"), f"  {study.question}"))
     console.print(
         f"{figures.count(len(plan.treatments), 'treatment')} x {figures.count(len(study.workloads), 'workload')} x "
         + ("at most " if plan.looks else "")
         + figures.count(len(plan.blocks), "block")
         + (f" x {study.design.repeats} repeats" if study.design.repeats > 1 else "")
-        + f" = {figures.count(trials, 'trial')}; seed {plan.seed}"
+        + f" = {figures.count(plan.trials, 'trial')}; seed {plan.seed}"
     )
     for one, other in hosts.one_under_two_names(study):
         console.print(f"{one!r} and {other!r} are one machine: it is compared with itself (an A/A)", style="yellow")
@@ -243,8 +242,8 @@ def resume(path: Path, as_json: bool) -> int:
 def watcher(study: Study, plan: Plan, console: Console) -> Any:
     from nearmetal.terminal import Watcher
 
-    trials = sum(len(boot.trials) for block in plan.blocks for boot in block.boots)
-    return Watcher(console, trials, len(plan.blocks), estimate(study, plan) / max(1, trials), len(plan.looks))
+    each = estimate(study, plan) / max(1, plan.trials)
+    return Watcher(console, plan.trials, len(plan.blocks), each, len(plan.looks))
 
 
 def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> int:

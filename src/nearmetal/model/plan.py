@@ -30,6 +30,11 @@ class BlockPlan(Frozen):
     attempt: int
     boots: tuple[BootPlan, ...]
 
+    @property
+    def trials(self) -> tuple[TrialPlan, ...]:
+        """Of all its boots, in the order in which they run."""
+        return tuple(trial for boot in self.boots for trial in boot.trials)
+
 
 class ContrastPlan(Frozen):
     """A comparison fixed before anything ran: one treatment against its reference, for one workload."""
@@ -63,3 +68,8 @@ class Plan(Frozen):
     looks: tuple[Look, ...] = ()
     """Of a sequential design; none where the number of blocks is fixed."""
     blocks: tuple[BlockPlan, ...]
+
+    @property
+    def trials(self) -> int:
+        """How many there are in all its blocks, when none is repeated."""
+        return sum(len(block.trials) for block in self.blocks)

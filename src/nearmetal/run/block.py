@@ -23,7 +23,7 @@ class BlockTask:
 
 async def run_block(task: BlockTask, lab: Lab, stream: Stream) -> None:
     """Run what is left of a block's attempt. Everything that comes of it is an event."""
-    left = sum(trial.id not in task.done for boot in task.block.boots for trial in boot.trials)
+    left = sum(trial.id not in task.done for trial in task.block.trials)
     stream.emit(BlockStarted(block=task.block.index, attempt=task.block.attempt, trials=left))
     for boot in task.block.boots:
         heed_cancellation()

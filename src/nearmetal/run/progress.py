@@ -51,11 +51,7 @@ class Progress:
     def is_whole(self, block: BlockPlan) -> bool:
         """Every trial of this attempt has run and is ok."""
         records = self._done[block.index, block.attempt]
-        return all(
-            trial.id in records and records[trial.id].status is TrialStatus.OK
-            for boot in block.boots
-            for trial in boot.trials
-        )
+        return all(trial.id in records and records[trial.id].status is TrialStatus.OK for trial in block.trials)
 
     def has_ended(self, block: BlockPlan) -> bool:
         """Every trial of this attempt has a record, good or bad; those of withdrawn treatments do not count."""

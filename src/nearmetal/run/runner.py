@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from nearmetal import plan as planning
 from nearmetal.lab.lab import Lab
-from nearmetal.model import BlockPlan, TrialRecord
+from nearmetal.model import BlockPlan, Plan, TrialRecord
 from nearmetal.run.block import BlockTask, run_block
 from nearmetal.run.events import (
     BlockEnded,
@@ -44,7 +44,7 @@ async def run(folder: RunFolder, lab: Lab, listeners: tuple[Callable[[Event], No
     stream = Stream(journal, (follow, keeper.see, *listeners))
     interrupted = True
     try:
-        stream.emit(_beginning(folder, manifest.plan.blocks, before))
+        stream.emit(_beginning(folder, manifest.plan, before))
         for planned in manifest.plan.blocks:
             await _run_block_until_whole(folder, planned, progress, lab, stream)
             ran = planned.index + 1
@@ -62,11 +62,10 @@ async def run(folder: RunFolder, lab: Lab, listeners: tuple[Callable[[Event], No
     return progress
 
 
-def _beginning(folder: RunFolder, blocks: tuple[BlockPlan, ...], before: list[TrialRecord]) -> Event:
+def _beginning(folder: RunFolder, plan: Plan, before: list[TrialRecord]) -> Event:
     if before:
         return RunResumed(finished=len(before))
-    trials = sum(len(boot.trials) for block in blocks for boot in block.boots)
-    return RunStarted(run=folder.path.name, blocks=len(blocks), trials=trials)
+    return RunStarted(run=folder.path.name, blocks=len(plan.blocks), trials=plan.trials)
 
 
 async def _run_block_until_whole(

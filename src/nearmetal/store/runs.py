@@ -92,14 +92,13 @@ def _look(path: Path) -> Listed | Unreadable:
         return Unreadable(run=str(path), reason=f"{Path(error.where).name}: {error.what}")
     except OSError as error:
         return Unreadable(run=str(path), reason=f"{Path(error.filename or path).name}: {error.strerror}")
-    planned = sum(len(boot.trials) for block in blocks for boot in block.boots)
     return Listed(
         run=str(path),
         study=manifest.study.name,
         created=manifest.created,
         trials=len(statuses),
         ok=statuses.count(TrialStatus.OK),
-        planned=planned,
+        planned=sum(len(block.trials) for block in blocks),
     )
 
 
