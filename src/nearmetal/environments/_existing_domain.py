@@ -83,7 +83,7 @@ class ExistingDomains:
             if address is None:
                 return False
             way = Options.model_validate(handle.data["options"]).way(str(address))
-            handle = handle.model_copy(update={"data": {**handle.data, "way": way.model_dump(mode="json")}})
+            handle = handle.knowing(way=way.model_dump(mode="json"))
         return await self._guests.power_off(handle)
 
 

@@ -42,7 +42,6 @@ from nearmetal.model import (
     Handle,
     MachineSpec,
     Order,
-    Port,
     Provision,
     Recorder,
     Site,
@@ -181,18 +180,8 @@ class DockerEnvironment:
         asked = order.options.get("runtime")
         sandboxed = is_sandboxed(asked or await self._default_runtime(engine))
         keeper = container_config.keeper_of(order.name) if sandboxed and order.port else None
-        handle = Handle(
-            kind=self.kind,
-            name=order.name,
-            site=site.name,
-            data={
-                "engine": engine.address,
-                "image": lab_machine.described(order.spec.image),
-                "role": order.role,
-                "port": order.port.model_dump(mode="json") if order.port else None,
-                "sandboxed": sandboxed,
-                "keeper": keeper,
-            },
+        handle = lab_machine.handle_of(
+            self.kind, order, site, engine=engine.address, sandboxed=sandboxed, keeper=keeper
         )
         ledger.creating(handle)
         try:
@@ -206,17 +195,12 @@ class DockerEnvironment:
             raise NotProvisioned(f"the engine took the runtime {runtime} instead of the one asked for", order.name)
         if order.port and not keeper:
             await network.plug_veth(order.port, first.pid, site)
-        whole = handle.model_copy(
-            update={
-                "data": {
-                    **handle.data,
-                    "container": told["Id"],
-                    "first": asdict(first),
-                    "runtime": runtime,
-                    "storage_driver": told["Driver"],
-                    "storage_driver_asked": order.options.get("storage_driver"),
-                }
-            }
+        whole = handle.knowing(
+            container=told["Id"],
+            first=asdict(first),
+            runtime=runtime,
+            storage_driver=told["Driver"],
+            storage_driver_asked=order.options.get("storage_driver"),
         )
         ledger.creating(whole)
         return whole
@@ -290,8 +274,7 @@ class DockerEnvironment:
             if lifeline := self._lifelines.pop(name, None):
                 lifeline.close()
             await self._remove(handle.data["engine"], name)
-        if handle.data["port"]:
-            await network.unplug(Port.from_json(handle.data["port"]), site)
+        await network.unplug(handle.port, site)
 
     async def _remove(self, address: str, name: str) -> None:
         """The containers of an engine of our own died with it, and need none that answers."""

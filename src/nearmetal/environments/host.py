@@ -40,7 +40,6 @@ from nearmetal.model import (
     Handle,
     MachineSpec,
     Order,
-    Port,
     Provision,
     Recorder,
     Running,
@@ -92,18 +91,8 @@ class HostEnvironment:
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         root = await placed.root(lab_machine.image(order.spec.image), site)
         folder = f"{site.state}/machines/{order.name}"
-        handle = Handle(
-            kind=self.kind,
-            name=order.name,
-            site=site.name,
-            data={
-                "folder": folder,
-                "role": order.role,
-                "image": lab_machine.described(order.spec.image),
-                "port": order.port.model_dump(mode="json") if order.port else None,
-                "shared": order.shared.model_dump(mode="json") if order.shared else None,
-            },
-        )
+        shared = order.shared.model_dump(mode="json") if order.shared else None
+        handle = lab_machine.handle_of(self.kind, order, site, folder=folder, shared=shared)
         ledger.creating(handle)
         laid_out = asyncio.create_task(must(site, "sh", "-c", _LAY_OUT, "lay-out", site.probe, folder))
         try:
@@ -116,7 +105,7 @@ class HostEnvironment:
         first = await FirstProcess.of(pid, site)
         if first is None:
             raise NotProvisioned("its first process ended at once", order.name)
-        whole = handle.model_copy(update={"data": {**handle.data, "first": asdict(first), "group": asdict(group)}})
+        whole = handle.knowing(first=asdict(first), group=asdict(group))
         ledger.creating(whole)
         return whole
 
@@ -161,8 +150,7 @@ class HostEnvironment:
             # One that ended with its connection cannot tell.
             with contextlib.suppress(MachineLost):
                 await holder.wait(LIMITS.stop)
-        if handle.data["port"]:
-            await network.unplug(Port.from_json(handle.data["port"]), site)
+        await network.unplug(handle.port, site)
         await must(site, "rm", "-rf", "--", handle.data["folder"], timeout=_REMOVING)
 
 

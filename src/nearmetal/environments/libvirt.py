@@ -51,7 +51,6 @@ from nearmetal.model import (
     Machine,
     MachineSpec,
     Order,
-    Port,
     Provision,
     Recorder,
     Running,
@@ -132,23 +131,18 @@ class LibvirtEnvironment:
         parts = await placed.parts(lab_machine.image(order.spec.image), site)
         guest = await ordered.guest(order.name, order.spec, options.machine, parts, order.port, site)
         folder, identity, tap = f"{site.state}/machines/{order.name}", str(uuid.uuid4()), _tap(order.name)
-        handle = Handle(
-            kind=self.kind,
-            name=order.name,
-            site=site.name,
-            data={
-                "uri": options.connection,
-                "uuid": identity,
-                "folder": folder,
-                "tap": tap,
-                "role": order.role,
-                "image": lab_machine.described(order.spec.image),
-                "port": order.port.model_dump(mode="json") if order.port else None,
-                "share": order.spec.share,
-                "logins": order.logins,
-                "pinned": domain.pinned(guest.vcpus, order.cpus),
-                "quota": None,
-            },
+        handle = lab_machine.handle_of(
+            self.kind,
+            order,
+            site,
+            uri=options.connection,
+            uuid=identity,
+            folder=folder,
+            tap=tap,
+            share=order.spec.share,
+            logins=order.logins,
+            pinned=domain.pinned(guest.vcpus, order.cpus),
+            quota=None,
         )
         ledger.creating(handle)
         # libvirt's QEMU may be another user's, who has to get to the files in it.
@@ -172,7 +166,7 @@ class LibvirtEnvironment:
             await network.plug_moved(order.port, tap, site)
         found = await _found(connection, order.name, guest.accel, site)
         await connection.run("resume", order.name)
-        whole = handle.model_copy(update={"data": {**handle.data, **found}})
+        whole = handle.knowing(**found)
         ledger.creating(whole)
         return whole
 
@@ -203,8 +197,7 @@ class LibvirtEnvironment:
                 await running.stop()
         await guests.withdraw(handle, site)
         await site.exec(["ip", "link", "delete", handle.data["tap"]])  # where it did not come to move
-        if handle.data["port"]:
-            await network.unplug(Port.from_json(handle.data["port"]), site)
+        await network.unplug(handle.port, site)
         await must(site, "rm", "-rf", "--", handle.data["folder"])
 
 

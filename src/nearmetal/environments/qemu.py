@@ -112,21 +112,16 @@ class QemuEnvironment:
 
     async def _start(self, order: Order, start: "_Start", site: Site, ledger: Recorder) -> Handle:
         folder = f"{site.state}/machines/{order.name}"
-        handle = Handle(
-            kind=self.kind,
-            name=order.name,
-            site=site.name,
-            data={
-                "folder": folder,
-                "role": order.role,
-                "port": order.port.model_dump(mode="json") if order.port else None,
-                "command": start.command,
-                "image": lab_machine.described(order.spec.image),
-                "brings_kernel": not start.guest.kernel,
-                "share": order.spec.share,
-                "snapshot": start.snapshot.name if start.snapshot else None,
-                "logins": order.logins,
-            },
+        handle = lab_machine.handle_of(
+            self.kind,
+            order,
+            site,
+            folder=folder,
+            command=start.command,
+            brings_kernel=not start.guest.kernel,
+            share=order.spec.share,
+            snapshot=start.snapshot.name if start.snapshot else None,
+            logins=order.logins,
         )
         ledger.creating(handle)
         await must(site, "mkdir", "-p", "-m", "700", "--", folder)
@@ -137,7 +132,7 @@ class QemuEnvironment:
             found["quota"] = await cgroup.quota(group, site)
         except NotProvisioned as error:
             raise NotProvisioned(error.what, order.name) from None
-        whole = handle.model_copy(update={"data": {**handle.data, **found, "group": asdict(group)}})
+        whole = handle.knowing(**found, group=asdict(group))
         ledger.creating(whole)
         return whole
 
@@ -187,8 +182,7 @@ class QemuEnvironment:
             with contextlib.suppress(MachineLost):
                 await running.stop()
         await guests.withdraw(handle, site)
-        if handle.data["port"]:
-            await network.unplug(Port.from_json(handle.data["port"]), site)
+        await network.unplug(handle.port, site)
         await must(site, "rm", "-rf", "--", handle.data["folder"])
 
 

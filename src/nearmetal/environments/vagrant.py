@@ -148,8 +148,7 @@ class VagrantEnvironment:
                 handle = await _brought_up(handle, there, options, place, ledger)
             way = await _way(name, options, place)
             if known.state in _OFF:
-                boot = {"way": way.model_dump(mode="json"), "boot_id": await login.boot_id(way)}
-                handle = handle.model_copy(update={"data": {**handle.data, **boot}})
+                handle = handle.knowing(way=way.model_dump(mode="json"), boot_id=await login.boot_id(way))
                 ledger.creating(handle)
         except (HostCannot, ToolFailed) as error:
             raise NotProvisioned(error.what, order.name, error.remedy) from None
@@ -231,7 +230,7 @@ async def _brought_up(handle: Handle, stale: str | None, options: Options, place
     refused = bringing.exception()
     if isinstance(refused, Refused) and refused.is_busy:
         # What has come to be there is the other Vagrant's.
-        ledger.creating(handle.model_copy(update={"data": {**handle.data, "identity": ""}}))
+        ledger.creating(handle.knowing(identity=""))
     bringing.result()
     return known
 
@@ -240,7 +239,7 @@ def _noted(handle: Handle, stale: str | None, place: Project, ledger: Recorder) 
     there = place.identity(handle.data["machine"], handle.data["provider"])
     if there in (None, stale, handle.data["identity"]):
         return handle
-    known = handle.model_copy(update={"data": {**handle.data, "identity": there}})
+    known = handle.knowing(identity=there)
     ledger.creating(known)
     return known
 

@@ -101,8 +101,7 @@ class BehindSsh:
                 raise HostCannot(f"{lacking.what}: {lacking.detail}", there.where, lacking.remedy)
             await borrowed.hold(there)
             own = borrowing(order, await measured(there), cpus.show(range(order.spec.vcpus)))
-            data = {**handle.data, **own, "way": way.model_dump(mode="json")}
-            entered = handle.model_copy(update={"data": data})
+            entered = handle.knowing(**own, way=way.model_dump(mode="json"))
             ledger.creating(entered)
             whole = await self._borrowing.confined(entered, there)
         except HostCannot as error:

@@ -87,7 +87,7 @@ class Borrowing:
         """Make the group for what will run; the handle, with it. HostCannot, NotProvisioned."""
         spec = MachineSpec.from_json(handle.data["spec"])
         group = await self._confine(handle.name, spec, handle.data["cpus"], there)
-        return handle.model_copy(update={"data": {**handle.data, "group": asdict(group)}})
+        return handle.knowing(group=asdict(group))
 
     async def attach(self, kind: type[Kind], handle: Handle, there: SshSite, site: Site) -> Kind:
         """`site` is the host that the machine is on, or the machine itself where it is nobody's guest."""

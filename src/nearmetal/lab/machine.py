@@ -3,14 +3,14 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab import image as images
 from nearmetal.lab.findings import provided
 from nearmetal.lab.image import Image, Recipe, ls
-from nearmetal.model import Commands, Completed, Finding, MachineSpec
+from nearmetal.model import Commands, Completed, Finding, Handle, MachineSpec, Order, Site
 
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -57,6 +57,13 @@ def described(name: str) -> str:
     """What a machine is made of, for the record: an image of ours with its digest, or what the user named."""
     found = next((one for one in ls(Paths.default().cache) if one.name == name), None)
     return name if found is None else f"{name} {found.digest[:12]}"
+
+
+def handle_of(kind: str, order: Order, site: Site, **more: Any) -> Handle:
+    """For the ledger: what there is to know of every machine on the lab's switch before it exists, and more."""
+    port = order.port.model_dump(mode="json") if order.port else None
+    data = {"role": order.role, "image": described(order.spec.image), "port": port, **more}
+    return Handle(kind=kind, name=order.name, site=site.name, data=data)
 
 
 def launch(probe: str, argv: Sequence[str], env: Mapping[str, str] | None, *place: str) -> list[str]:

@@ -118,9 +118,10 @@ async def plug_moved(port: Port, device: str, site: Site) -> None:
     await batch(site, namespace(port), _up(port))
 
 
-async def unplug(port: Port, site: Site) -> None:
-    """Remove a machine's link. Idempotent: a veth goes by itself with its machine's namespace."""
-    await site.exec(["ip", "-netns", namespace(port), "link", "delete", port.outside])
+async def unplug(port: Port | None, site: Site) -> None:
+    """Remove a machine's link, if it has one. Idempotent: a veth goes by itself with its machine's namespace."""
+    if port:
+        await site.exec(["ip", "-netns", namespace(port), "link", "delete", port.outside])
 
 
 async def facing(address: str, site: Site) -> SharedNetwork:

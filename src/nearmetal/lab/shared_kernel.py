@@ -9,7 +9,7 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.findings import finding
 from nearmetal.lab.identity import FirstProcess
-from nearmetal.model import Commands, Cost, Finding, Handle, MachineSpec, Port, SharedNetwork, Site
+from nearmetal.model import Commands, Cost, Finding, Handle, MachineSpec, SharedNetwork, Site
 
 _ISOLATED = "/sys/devices/system/cpu/isolated"
 
@@ -22,7 +22,7 @@ class SharedKernelMachine(Commands, ABC):
     """What such a machine is called, with its article."""
 
     def __init__(self, handle: Handle, site: Site) -> None:
-        port = Port.from_json(handle.data["port"]) if handle.data["port"] else None
+        port = handle.port
         self.name = handle.name
         self.role: str = handle.data["role"]
         self.site = site

@@ -185,6 +185,16 @@ class Handle(Frozen):
     site: str
     data: Mapping[str, Any]
 
+    @property
+    def port(self) -> Port | None:
+        """The machine's place on the lab's switch, where `data` tells of one."""
+        told = self.data.get("port")
+        return Port.from_json(told) if told else None
+
+    def knowing(self, **more: Any) -> Handle:
+        """The same with more in its data, or something else."""
+        return self.model_copy(update={"data": {**self.data, **more}})
+
 
 class Machine(Commands, Protocol):
     name: str

@@ -18,7 +18,7 @@ from nearmetal.lab.cgroup import Group
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.reached import ReachedMachine
 from nearmetal.lab.site import must
-from nearmetal.model import Cost, Handle, Port, Running, SharedFolder, Site
+from nearmetal.model import Cost, Handle, Running, SharedFolder, Site
 
 from . import arguments, monitor, template
 from .console import Console
@@ -73,7 +73,7 @@ class Guest(ReachedMachine):
     """What to do about one that does not come up."""
 
     def __init__(self, handle: Handle, site: Site, running: Running | None, **reach: Any) -> None:
-        port = Port.from_json(handle.data["port"]) if handle.data["port"] else None
+        port = handle.port
         super().__init__(
             name=handle.name,
             role=handle.data["role"],
