@@ -38,7 +38,6 @@ from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
 from nearmetal.lab.qemu import arguments, machine_type, ordered, template
 from nearmetal.lab.qemu import guest as guests
-from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.monitor import Monitor
 from nearmetal.lab.site import must
 from nearmetal.model import (
@@ -147,9 +146,11 @@ class LibvirtEnvironment:
         ledger.creating(handle)
         # libvirt's QEMU may be another user's, who has to get to the files in it.
         await must(site, "mkdir", "-p", "-m", "711", "--", folder)
+        file = f"{folder}/{arguments.disk_file(guest.disk_format)}"
+        disk = arguments.made_disk(guest.disk_format, parts.disk, parts.disk_format, file)
         seed = seed_archive(template.seed(lab_keys(Paths.default().state), order.logins))
         await asyncio.gather(
-            must(site, *_disk(guest, parts.disk, folder), timeout=LIMITS.boot),
+            must(site, *disk, timeout=LIMITS.boot),
             placed.initrd(parts.initrd, seed, f"{folder}/{arguments.INITRD}", site),
         )
         # libvirt looks for the tap in the network that it runs in itself. Only when it is open does it move.
@@ -230,14 +231,6 @@ def _qemu() -> Environment:
 def _tap(name: str) -> str:
     """The tap's name until it moves: an interface's has 15 characters at most, a machine's may have more."""
     return f"nm-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-
-
-def _disk(guest: Guest, base: str, folder: str) -> list[str]:
-    """The command that makes a guest's disk: an overlay over the image's, or a raw copy, which has nothing below it."""
-    file = f"{folder}/{arguments.disk_file(guest.disk_format)}"
-    if guest.disk_format == "qcow2":
-        return ["qemu-img", "create", "-q", "-f", "qcow2", "-b", base, "-F", "qcow2", file]
-    return ["qemu-img", "convert", "-q", "-f", "qcow2", "-O", guest.disk_format, base, file]
 
 
 async def _end(uuid: str, connection: Connection) -> None:

@@ -12,7 +12,7 @@ Option in [environments.NAME]: `machine`, the machine type as QEMU calls it ("q3
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -43,13 +43,6 @@ from nearmetal.model import (
     Running,
     Site,
 )
-
-_DISKS: Mapping[str, Callable[[str, str], tuple[str, ...]]] = {
-    "qcow2": lambda base, kind: ("qemu-img", "create", "-q", "-f", "qcow2", "-b", base, "-F", kind),
-    # A copy, since a raw disk has nothing below it: it is written to every machine anew.
-    "raw": lambda base, kind: ("qemu-img", "convert", "-q", "-f", kind, "-O", "raw", base),
-}
-"""A disk's format to what makes one of the image's, which is a file of a format of its own."""
 
 
 class Options(Frozen):
@@ -227,11 +220,12 @@ class _Start:
 
 async def _prepare(order: Order, start: _Start, folder: str, keys: LabKeys, site: Site) -> Group:
     """All that QEMU is started with, made at the same time."""
-    disk = f"{folder}/{arguments.disk_file(start.guest.disk_format)}"
+    kind, made_of = start.guest.disk_format, start.parts.disk_format
+    disk = arguments.made_disk(kind, start.disk, made_of, f"{folder}/{arguments.disk_file(kind)}")
     group = asyncio.create_task(cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=False))
     steps: list[Awaitable[object]] = [
         group,
-        must(site, *_DISKS[start.guest.disk_format](start.disk, start.parts.disk_format), disk, timeout=LIMITS.boot),
+        must(site, *disk, timeout=LIMITS.boot),
         _seed(order, start, folder, keys, site),
     ]
     if order.port:

@@ -142,6 +142,13 @@ def disk_file(disk_format: str) -> str:
     return f"disk.{disk_format}"
 
 
+def made_disk(disk_format: str, base: str, base_format: str, file: str) -> list[str]:
+    """The command that makes a disk of another: an overlay over it, or a raw copy, which has nothing below it."""
+    if disk_format == "qcow2":
+        return ["qemu-img", "create", "-q", "-f", "qcow2", "-b", base, "-F", base_format, file]
+    return ["qemu-img", "convert", "-q", "-f", base_format, "-O", disk_format, base, file]
+
+
 def saved(guest: Guest) -> list[str]:
     """The argument vector of a guest that is to be saved: beside its devices, the two that a restored one needs."""
     return [

@@ -90,8 +90,7 @@ async def provided(guest: Guest, image: Image, parts: Parts, keys: LabKeys, site
 
 async def _make(guest: Guest, parts: Parts, keys: LabKeys, unfinished: Snapshot, site: Site) -> None:
     initrd = unfinished.folder / arguments.INITRD
-    overlay = ("qemu-img", "create", "-q", "-f", "qcow2", "-b", parts.disk, "-F", "qcow2")
-    await must(site, *overlay, str(unfinished.disk))
+    await must(site, *arguments.made_disk("qcow2", parts.disk, parts.disk_format, str(unfinished.disk)))
     await placed.initrd(parts.initrd, seed_archive(seed(keys, True, identity.LISTEN)), str(initrd), site)
     try:
         await _with_qemu(arguments.saved(guest), unfinished, site, _save)
