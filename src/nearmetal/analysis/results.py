@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from nearmetal.model import Better, Frozen, Level, Scale, Warned
+from nearmetal.model import Better, Document, Frozen, Level, Scale, Warned
 
 
 class Verdict(StrEnum):
@@ -101,10 +101,8 @@ class TrialCounts(Frozen):
     lost: int = 0
 
 
-class Analysis(Frozen):
+class Analysis(Document):
     """Everything that is concluded from one run: `analysis.v1`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
 
     schema_: Annotated[Literal["analysis.v1"], Field(alias="schema")] = "analysis.v1"
     trials: TrialCounts

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from nearmetal.analysis.apart import apart
 from nearmetal.analysis.contrasts import (
@@ -24,7 +24,7 @@ from nearmetal.analysis.rank_sum import rank_sum
 from nearmetal.analysis.responses import Arm, Arms, Replicate, arms_of_study, key_of, pairs_of
 from nearmetal.analysis.results import Contrast, FairnessRow, Verdict
 from nearmetal.analysis.signed_rank import Floats
-from nearmetal.model import Assignment, ContrastPlan, Frozen, ResponseKind, TrialRecord
+from nearmetal.model import Assignment, ContrastPlan, Document, ResponseKind, TrialRecord
 from nearmetal.store.folder import Manifest
 
 NOTHING_BEFORE, NOTHING_AFTER = "nothing-before", "nothing-after"
@@ -53,10 +53,8 @@ class Change(Contrast):
     blocks_before: int
 
 
-class Compared(Frozen):
+class Compared(Document):
     """`compare.v1`."""
-
-    model_config = ConfigDict(frozen=True, populate_by_name=True, serialize_by_alias=True)
 
     schema_: Annotated[Literal["compare.v1"], Field(alias="schema")] = "compare.v1"
     before: str

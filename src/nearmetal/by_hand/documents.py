@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from nearmetal.by_hand.kept import Kept
-from nearmetal.model import Frozen, MachineSpec
+from nearmetal.model import Document, Frozen, MachineSpec
 from nearmetal.store.runs import Listed, Unreadable
 
 
@@ -31,27 +31,24 @@ class MachineUp(Frozen):
     machine: MachineSpec
 
 
-class Up(MachineUp):
+class Up(MachineUp, Document):
     """`up.v1`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
     schema_: Annotated[Literal["up.v1"], Field(alias="schema")] = "up.v1"
 
 
-class Down(Frozen):
+class Down(Document):
     """`down.v1`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
     schema_: Annotated[Literal["down.v1"], Field(alias="schema")] = "down.v1"
     name: str
     left: tuple[str, ...]
     """What could not be removed; `nearmetal clean` tries again."""
 
 
-class Ls(Frozen):
+class Ls(Document):
     """`ls.v1`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
     schema_: Annotated[Literal["ls.v1"], Field(alias="schema")] = "ls.v1"
     runs: tuple[Listed, ...]
     unreadable: tuple[Unreadable, ...]

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from nearmetal.by_hand import kept
 from nearmetal.config import Paths
@@ -18,13 +18,11 @@ from nearmetal.lab.ledger import Ledger, held, ownerless
 from nearmetal.lab.qemu import accelerator, snapshot
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
-from nearmetal.model import Frozen
+from nearmetal.model import Document
 
 
-class Cleaned(Frozen):
+class Cleaned(Document):
     """What `clean` did: of each ledger, what it held and what could not be put right."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
 
     schema_: Annotated[Literal["clean.v1"], Field(alias="schema")] = "clean.v1"
     ledgers: int = 0

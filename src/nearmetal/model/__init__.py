@@ -67,7 +67,7 @@ from nearmetal.model.study import (
     Study,
     WorkloadSpec,
 )
-from nearmetal.model.words import Assignment, Better, Frozen, Level, Name, Provision, Role, Scale, Whole
+from nearmetal.model.words import Assignment, Better, Document, Frozen, Level, Name, Provision, Role, Scale, Whole
 
 __all__ = [
     "COSTS",
@@ -87,6 +87,7 @@ __all__ = [
     "ContrastPlan",
     "Cost",
     "DesignSpec",
+    "Document",
     "Elsewhere",
     "Environment",
     "EnvironmentSpec",

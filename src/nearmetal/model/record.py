@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from nearmetal.model.words import Better, Frozen, Level, Provision, Role, Scale
+from nearmetal.model.words import Better, Document, Frozen, Level, Provision, Role, Scale
 
 
 class ResponseKind(Frozen):
@@ -83,7 +83,7 @@ class MachineRecord(Frozen):
     cpus: str
 
 
-class TrialRecord(Frozen):
+class TrialRecord(Document):
     """A trial's line in the journal, `record.v1`."""
 
     schema_: Annotated[Literal["record.v1"], Field(alias="schema")] = "record.v1"
@@ -100,5 +100,3 @@ class TrialRecord(Frozen):
     observers: Mapping[str, Any] = {}
     warnings: tuple[Warned, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)

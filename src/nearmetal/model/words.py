@@ -34,3 +34,9 @@ class Frozen(BaseModel):
     def from_json(cls, data: object) -> Any:
         """Read back what `model_dump(mode="json")` wrote."""
         return cls.model_validate(data)
+
+
+class Document(Frozen):
+    """A record that stands by itself and says what it is: its `schema_` is called `schema` in its JSON."""
+
+    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from nearmetal.errors import BadInput
-from nearmetal.model import Frozen, Level, Plan, Study
+from nearmetal.model import Document, Frozen, Level, Plan, Study
 from nearmetal.store import damage
 
 
@@ -22,10 +22,8 @@ class MachineFacts(Frozen):
     facts: Mapping[str, Any]
 
 
-class Manifest(Frozen):
+class Manifest(Document):
     """What was asked, what was planned, and with what: `manifest.json`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
 
     schema_: Annotated[Literal["manifest.v1"], Field(alias="schema")] = "manifest.v1"
     run: str
