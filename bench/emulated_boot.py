@@ -19,7 +19,7 @@ from nearmetal.lab import clean
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import held
 from nearmetal.lab.qemu import arguments
-from nearmetal.lab.site import LocalSite, must
+from nearmetal.lab.site import must
 from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
 
@@ -63,7 +63,7 @@ async def run(rounds: int) -> Table:
     token = clean.new_token()
     found: dict[str, list[dict[str, float]]] = {choice: [] for choice in LEFT_OUT}
     with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
-        lab = Lab(token, ledger, opener({}), LocalSite().boot_id)
+        lab = Lab(token, ledger, opener({}))
         try:
             for _ in range(rounds):
                 for choice in LEFT_OUT:

@@ -26,7 +26,6 @@ from nearmetal.lab import clean
 from nearmetal.lab.image import Recipe, build
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import held
-from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec, Reached
@@ -67,7 +66,7 @@ async def measured(address: str) -> AsyncIterator[dict[str, Step]]:
     token = clean.new_token()
     sites = opener({"metal": plugin.host({"address": address})}, print)
     with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
-        lab = Lab(token, ledger, sites, LocalSite().boot_id)
+        lab = Lab(token, ledger, sites)
         try:
             own, chroot = [await machine(lab, address, image) for image in ("own", "chroot")]
             site = own.site

@@ -3,7 +3,6 @@
 import contextlib
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -147,8 +146,7 @@ async def laboratory(environment: Environment, spec: EnvironmentSpec) -> AsyncIt
         pytest.skip(f"{environment.kind} cannot run here: {lacking[0].what}: {lacking[0].detail}. {lacking[0].remedy}")
     token = clean.new_token()
     ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
-    host_boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    lab = Lab(token, ledger, open_site, host_boot_id)
+    lab = Lab(token, ledger, open_site)
     try:
         yield lab
     finally:

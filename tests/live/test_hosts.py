@@ -43,7 +43,7 @@ async def lab(far: FarHost) -> AsyncIterator[Lab]:
     token = clean.new_token()
     ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
     sites = opener({"far": HostSpec(ssh=far.ssh)}, print)
-    made = Lab(token, ledger, sites, Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+    made = Lab(token, ledger, sites)
     try:
         yield made
     finally:

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,7 +52,7 @@ class Made:
         if link != LinkSpec():
             site = await self.lab.site("local")
             await self.lab.lay(link, [(server.name, client.name) for client in clients], str(OWN_CPU), site, seed=1)
-        known = await offsets((server, *clients), self.lab.host_boot_id)
+        known = await offsets((server, *clients))
         return LabStage((server,), clients, dict(self.lab.sites), SPEC, link, "shared", known)
 
 
@@ -62,7 +61,7 @@ async def lab_of() -> AsyncIterator[Made]:
     """A lab of which nothing may remain."""
     token = clean.new_token()
     ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
-    lab = Lab(token, ledger, opener({}), Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+    lab = Lab(token, ledger, opener({}))
     try:
         yield Made(lab)
     finally:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -32,7 +31,7 @@ async def lab(lab_image: Image) -> AsyncIterator[Lab]:
     hosts: dict[str, HostSpec] = {}
     sites = opener(hosts)
     ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
-    made = Lab(token, ledger, sites, Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+    made = Lab(token, ledger, sites)
     try:
         handle = await made.create(
             EnvironmentSpec(kind="qemu"), spec(), "server", "boot", str(OWN_CPU), await made.site("local"), logins=True

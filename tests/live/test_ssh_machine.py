@@ -233,7 +233,7 @@ async def make(far: FarHost) -> AsyncIterator[Make]:
     plugin = plugins.load("environments", "ssh")
     sites = opener({"metal": plugin.host(options)})
     ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
-    lab = Lab(token, ledger, sites, Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+    lab = Lab(token, ledger, sites)
 
     async def one(**more: Any) -> Machine:
         spec = EnvironmentSpec.model_validate({"kind": "ssh", **options, **more})

@@ -13,7 +13,6 @@ from nearmetal.lab import clean
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import held
-from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, HostSpec, MachineSpec
@@ -121,7 +120,7 @@ async def test_a_machine_is_confined_as_roots_would_be(far: Far) -> None:
     token = clean.new_token()
     sites = opener({"metal": as_operator(host)})
     with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
-        lab = Lab(token, ledger, sites, LocalSite().boot_id)
+        lab = Lab(token, ledger, sites)
         try:
             spec = EnvironmentSpec.model_validate({"kind": "ssh", "address": "metal"})
             small = MachineSpec(memory=128 * 2**20)

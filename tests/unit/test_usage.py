@@ -123,7 +123,7 @@ def places(guest: Sampler | None = None, host: Sampler | None = None, file: byte
 @pytest.fixture(autouse=True)
 def one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "nearmetal.observers.usage.LocalSite", lambda: Place("local", "host-boot", Sampler(Completed(status=0)))
+        "nearmetal.lab.stage.LocalSite", lambda: Place("local", "host-boot", Sampler(Completed(status=0)))
     )
 
 

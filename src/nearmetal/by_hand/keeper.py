@@ -50,7 +50,7 @@ async def keep(environment: str, name: str | None, overrides: Sequence[str]) -> 
         async with aclosing(opener({}, _say)) as open_site:
             await _prepare(want, open_site)
             with held(clean.ledgers_folder() / f"{kept.token}.jsonl") as ledger:
-                lab = Lab(kept.token, ledger, open_site, LocalSite().boot_id)
+                lab = Lab(kept.token, ledger, open_site)
                 try:
                     await alive.ended(await _make(want, kept, lab))
                     raise written.Ended

@@ -45,13 +45,11 @@ class Lab:
         token: str,
         ledger: Ledger,
         open_site: OpenSite,
-        host_boot_id: str = "",
         mtu: int = network.MTU,
     ) -> None:
         orphans.sign(token)
         self.token = token
         self.ledger = ledger
-        self.host_boot_id = host_boot_id
         self.mtu = mtu
         self._open_site = open_site
         self.sites: dict[str, Site] = {}

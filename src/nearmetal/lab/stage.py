@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from nearmetal.errors import TimedOut, ToolFailed
 from nearmetal.lab import kernel
+from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, LinkSpec, Machine, MachineSpec, Site
 from nearmetal.units import show_size
 
@@ -74,15 +75,16 @@ class LabStage:
         return Completed(status=status, stdout=stdout, stderr=stderr, late=late)
 
 
-async def offsets(machines: Sequence[Machine | Site], host_boot_id: str) -> dict[str, int]:
+async def offsets(machines: Sequence[Machine | Site]) -> dict[str, int]:
     """Each machine's clock against ours, measured before anything is timed. Ours is shared by those on our kernel."""
-    found = await asyncio.gather(*(_offset(machine, host_boot_id) for machine in machines))
+    ours = LocalSite().boot_id
+    found = await asyncio.gather(*(_offset(machine, ours) for machine in machines))
     return {machine.name: offset for machine, offset in zip(machines, found, strict=True)}
 
 
-async def _offset(machine: Machine | Site, host_boot_id: str) -> int:
+async def _offset(machine: Machine | Site, ours: str) -> int:
     """How far a machine's clock is ahead of ours, in ns: the reading of the quickest of five exchanges."""
-    if kernel.boot_of(machine) == host_boot_id:
+    if kernel.boot_of(machine) == ours:
         return 0
     exchanges: list[tuple[int, int]] = []
     for _ in range(5):

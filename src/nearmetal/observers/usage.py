@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
 from nearmetal.lab import groups, kernel
-from nearmetal.lab.site import LocalSite
 from nearmetal.lab.stage import offsets
 from nearmetal.model import Completed, Machine, Observation, Running, Site, Stage
 from nearmetal.observers._usage_exits import exits
@@ -140,7 +139,7 @@ def _did_not_begin(where: str, ended: Completed) -> ToolFailed:
 
 async def _ahead(of: Machine | Site) -> int:
     """How far its clock is ahead of the controller's, in ns."""
-    return (await offsets((of,), LocalSite().boot_id))[of.name]
+    return (await offsets((of,)))[of.name]
 
 
 class UsageWatch:

@@ -105,7 +105,7 @@ async def stage(booted: Booted, lab: Lab, servers: list[Machine], client_handles
         link=booted.asked.link,
         connect=booted.asked.clients.connect,
         cpus={machine.name: _numbered(machine, booted) for machine in machines},
-        offsets=await offsets(timed, lab.host_boot_id),
+        offsets=await offsets(timed),
     )
 
 

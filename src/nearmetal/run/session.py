@@ -111,9 +111,8 @@ async def _run(folder: RunFolder, open_site: OpenSite, listeners: tuple[Callable
     with claimed(folder.journal):
         await _prepare_environments(folder.manifest(), open_site)
         token = clean.new_token()
-        host_boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
-            lab = Lab(token, ledger, open_site, host_boot_id, shape.mtu(folder.manifest().study))
+            lab = Lab(token, ledger, open_site, shape.mtu(folder.manifest().study))
             return await runner.run(folder, lab, listeners)
 
 
