@@ -15,7 +15,7 @@ from nearmetal.lab.findings import finding, program, provided
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import held
-from nearmetal.lab.site import LocalSite, must
+from nearmetal.lab.site import LocalSite, host_facts, must
 from nearmetal.lab.sites import opener
 from nearmetal.model import Environment, EnvironmentSpec, Finding, MachineSpec, Site
 from nearmetal.units import show_size
@@ -84,7 +84,7 @@ def _space() -> Finding:
 async def _what_the_host_is() -> list[Finding]:
     """Worth knowing before one writes "bare metal"."""
     try:
-        facts = await _facts()
+        facts = await host_facts()
     except NearmetalError as error:
         return [Finding(what="facts of this host", ok=False, detail=error.what, remedy=error.remedy)]
     hypervisor = hypervisor_of(facts)
@@ -101,12 +101,6 @@ async def _what_the_host_is() -> list[Finding]:
     if control is not None:
         findings.append(Finding(what="TCP congestion control", ok=True, detail=control))
     return findings
-
-
-async def _facts() -> Mapping[str, Any]:
-    from nearmetal.run.session import host_facts
-
-    return await host_facts()
 
 
 def hypervisor_of(facts: Mapping[str, Any]) -> str | None:

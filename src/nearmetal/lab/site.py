@@ -1,11 +1,13 @@
 """Sites: hosts where machines live and changes are made. Here: this host."""
 
 import asyncio
+import json
 import os
 import platform
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
@@ -103,3 +105,8 @@ async def available_cpus(commands: Commands) -> list[int]:
     status = (await must(commands, "cat", "/proc/self/status")).decode()
     allowed = next(line for line in status.splitlines() if line.startswith("Cpus_allowed_list:"))
     return cpus.parse(allowed.partition(":")[2])
+
+
+async def host_facts() -> dict[str, Any]:
+    """The probe's facts.v1 of this host."""
+    return dict(json.loads(await must(LocalSite(), str(probe.path()), "facts", "--json")))

@@ -10,13 +10,18 @@ from dataclasses import dataclass, field
 from nearmetal.errors import TimedOut, ToolFailed
 from nearmetal.lab import kernel
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import Completed, LinkSpec, Machine, MachineSpec, Site
+from nearmetal.model import Completed, LinkSpec, Machine, MachineSpec, Site, Stage
 from nearmetal.units import show_size
 
 LEAD = 0.25
 """Seconds between giving the orders and the instant they name: enough for the slowest order to arrive."""
 SLOW_LEAD = 2.0
 """The same for machines with a kernel of their own, where an order crosses SSH, perhaps under emulation."""
+
+
+def facing(stage: Stage, client: int) -> Machine:
+    """The server that a client loads, by the client's index."""
+    return stage.servers[client] if stage.connect == "pairs" else stage.servers[0]
 
 
 @dataclass(frozen=True)

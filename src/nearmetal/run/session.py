@@ -1,13 +1,11 @@
 """From a study to a finished run: check, lock, build what is needed, run, conclude. What the command line calls."""
 
 import datetime
-import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from nearmetal import factors as words
 from nearmetal import hosts, plugins
@@ -15,11 +13,11 @@ from nearmetal import plan as planning
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.isolate import standing
-from nearmetal.lab import clean, probe
+from nearmetal.lab import clean
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.ledger import held
 from nearmetal.lab.lock import measuring
-from nearmetal.lab.site import LocalSite, must
+from nearmetal.lab.site import LocalSite, host_facts
 from nearmetal.lab.sites import opener
 from nearmetal.model import Environment, Finding, MachineSpec, Plan, Study
 from nearmetal.run import runner, shape
@@ -233,11 +231,6 @@ async def _manifest(request: Request, plan: Plan, missing: Missing, open_site: O
         host=await host_facts(),
         kept_free=await _kept_free(),
     )
-
-
-async def host_facts() -> dict[str, Any]:
-    """The probe's facts.v1 of this host."""
-    return dict(json.loads(await must(LocalSite(), str(probe.path()), "facts", "--json")))
 
 
 def default_folder(study: Study) -> Path:

@@ -10,10 +10,9 @@ from nearmetal.lab import link as links
 from nearmetal.lab import network
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.link import Link
-from nearmetal.lab.stage import LabStage
+from nearmetal.lab.stage import LabStage, facing
 from nearmetal.lab.trunk import Trunk
 from nearmetal.model import Readback, Running, Study
-from nearmetal.workloads._stage import facing
 
 
 @dataclass

@@ -5,11 +5,12 @@ import time
 from collections.abc import Sequence
 
 from nearmetal.errors import ToolFailed
+from nearmetal.lab.stage import facing
 from nearmetal.model import Machine, Stage
 from nearmetal.workloads._load_document import LoadDocument, parse, printed
 from nearmetal.workloads._served_parameters import ServedParameters
 from nearmetal.workloads._serving import Serving
-from nearmetal.workloads._stage import SERVER, facing, last_words
+from nearmetal.workloads._stage import SERVER, last_words
 from nearmetal.workloads._words import as_time
 
 READY = 60.0

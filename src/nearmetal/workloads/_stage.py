@@ -1,4 +1,4 @@
-"""Which machine faces which, and how its address gets into a command."""
+"""Where what is measured runs, how a server's address gets into its command, and how it is told what came of it."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,6 @@ SERVER = "$server"
 """Stands for the address of the server that a client faces. Braces would be a factor's level."""
 SKEW = 0.05
 """Seconds. Of a measurement of ten seconds, half a percent in which not all clients load the server."""
-
-
-def facing(stage: Stage, client: int) -> Machine:
-    """The server that a client loads, by the client's index."""
-    return stage.servers[client] if stage.connect == "pairs" else stage.servers[0]
 
 
 def placed(stage: Stage, machine: Machine, argv: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_v
 
 from nearmetal.errors import ToolFailed
 from nearmetal.factors import show
+from nearmetal.lab.stage import facing
 from nearmetal.model import (
     COSTS,
     Better,
@@ -25,7 +26,7 @@ from nearmetal.model import (
     Stage,
 )
 from nearmetal.workloads._parameters import Time
-from nearmetal.workloads._stage import SERVER, facing, succeeded
+from nearmetal.workloads._stage import SERVER, succeeded
 
 SLACK = 60.0
 """Seconds beyond `duration` when the study gives no `timeout`."""

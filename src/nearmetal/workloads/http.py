@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from nearmetal.lab.stage import facing
 from nearmetal.model import Completed, Frozen, Measurement, ResponseKind, Stage
 from nearmetal.workloads import _load_gates, _load_responses
 from nearmetal.workloads._http_parameters import HttpParameters
 from nearmetal.workloads._load_document import LoadDocument, parse, printed
 from nearmetal.workloads._server import Servers
-from nearmetal.workloads._stage import facing, uneven_start
+from nearmetal.workloads._stage import uneven_start
 from nearmetal.workloads._words import as_time, number
 
 SLACK = 20.0

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from typing import ClassVar
 from urllib.parse import urlsplit
 
+from nearmetal.lab.stage import facing
 from nearmetal.model import Completed, Frozen, Measurement, ResponseKind, Stage
 from nearmetal.workloads import _httperf_gates, _httperf_responses
 from nearmetal.workloads._httperf_output import figure, figures
 from nearmetal.workloads._httperf_parameters import HttperfParameters
 from nearmetal.workloads._server import Servers
-from nearmetal.workloads._stage import facing, succeeded, uneven_start
+from nearmetal.workloads._stage import succeeded, uneven_start
 from nearmetal.workloads._words import number
 
 SLACK = 20.0

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from nearmetal.errors import ToolFailed
+from nearmetal.lab.stage import facing
 from nearmetal.model import Completed, Frozen, Machine, Measurement, ResponseKind, Stage, Warned
 from nearmetal.units import show
 from nearmetal.workloads import _iperf3_responses
 from nearmetal.workloads._iperf3_output import failed, never_started, parse
 from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
 from nearmetal.workloads._serving import Serving
-from nearmetal.workloads._stage import facing, last_words, uneven_start
+from nearmetal.workloads._stage import last_words, uneven_start
 from nearmetal.workloads._words import number
 
 PORT = 5201

@@ -9,12 +9,13 @@ from pydantic import Field, model_validator
 
 from nearmetal.errors import ToolFailed
 from nearmetal.lab import kernel
+from nearmetal.lab.stage import facing
 from nearmetal.model import Completed, Frozen, Machine, Measurement, Response, ResponseKind, Stage, Warned
 from nearmetal.units import Seconds, show_duration
 from nearmetal.workloads._parameters import LONGEST, Time
 from nearmetal.workloads._ping_document import Delays, delays, parse
 from nearmetal.workloads._serving import Serving
-from nearmetal.workloads._stage import facing, last_words, succeeded, uneven_start
+from nearmetal.workloads._stage import last_words, succeeded, uneven_start
 from nearmetal.workloads._words import as_time
 
 PORT = 9123
