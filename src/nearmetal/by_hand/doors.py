@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nearmetal.by_hand import guard, ssh_config
 from nearmetal.by_hand.kept import Kept
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput, NotProvisioned
+from nearmetal.errors import NotProvisioned
 from nearmetal.lab import machine, probe
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.site import LocalSite
@@ -24,8 +24,7 @@ SHELL = ("bash", "-l")
 
 def _of_host(handle: Handle, argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
     site = LocalSite()
-    place = [*site.bound, "--enter", str(handle.data["first"]["pid"])]
-    place += [word for directory in Group(**handle.data["group"]).folders for word in ("--cgroup", directory)]
+    place = [*site.bound, "--enter", str(handle.data["first"]["pid"]), *Group(**handle.data["group"]).joined]
     # A terminal belongs to one session, and a machine's programs have their own: `script` gives them one inside.
     inside = ["script", "-qec", shlex.join(argv), "/dev/null"] if terminal else argv
     return machine.launch(site.probe, inside, env, *place)
@@ -89,8 +88,7 @@ def of(kept: Kept) -> "Callable[..., list[str]] | None":
         return None
 
     def door(argv: Sequence[str], *, terminal: bool = False, mark: str = "") -> list[str]:
-        if any("\0" in word for word in argv):
-            raise BadInput("a word of a command holds a zero byte, which no program can be given", repr(list(argv)))
+        machine.refuse_zero_bytes(argv)
         env = {"TERM": os.environ.get("TERM", "xterm")} if terminal else {}
         if mark:
             env[guard.VARIABLE] = mark

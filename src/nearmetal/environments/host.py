@@ -112,19 +112,17 @@ class HostEnvironment:
     async def _hold(self, order: Order, root: str, folder: str, group: Group, site: Site) -> int:
         """Start the holder; the pid of the machine's first process. NotProvisioned with what it said."""
         name = order.name
-        holder = self._holders[name] = await site.spawn(
-            [
-                # What is in the environment of who runs nearmetal is nothing to the machine.
-                *("env", "-i", *(f"{name}={value}" for name, value in lab_machine.ENVIRONMENT.items())),
-                *(() if order.shared else ("unshare", "--net", "--")),
-                *(site.probe, "hold", *site.bound),
-                *("--root", root, "--scratch", folder, "--hostname", name[:63]),
-                *("--bind", f"{folder}/nearmetal-probe:{probe.INSIDE}"),
-                *(word for bind in _show_groups(folder, group) for word in ("--bind", bind)),
-                *(("--bind-read-only", order.spec.share) if order.spec.share else ()),
-                *(word for directory in group.folders for word in ("--cgroup", directory)),
-            ]
-        )
+        hold = [
+            *(() if order.shared else ("unshare", "--net", "--")),
+            *(site.probe, "hold", *site.bound),
+            *("--root", root, "--scratch", folder, "--hostname", name[:63]),
+            *("--bind", f"{folder}/nearmetal-probe:{probe.INSIDE}"),
+            *(word for bind in _show_groups(folder, group) for word in ("--bind", bind)),
+            *(("--bind-read-only", order.spec.share) if order.spec.share else ()),
+            *group.joined,
+        ]
+        # What is in the environment of who runs nearmetal is nothing to the machine.
+        holder = self._holders[name] = await site.spawn(lab_machine.by_env(hold))
         try:
             line = await holder.first_line(LIMITS.command)
         except TimedOut:
@@ -224,8 +222,7 @@ class HostMachine(SharedKernelMachine):
         return _HostRunning(self, await self.site.spawn(self._launch(argv, env)))
 
     def _launch(self, argv: Sequence[str], env: Mapping[str, str] | None) -> list[str]:
-        place = [*self.site.bound, "--enter", str(self.first.pid)]
-        place += [word for directory in self._group.folders for word in ("--cgroup", directory)]
+        place = [*self.site.bound, "--enter", str(self.first.pid), *self._group.joined]
         return lab_machine.launch(self.site.probe, argv, env, *place)
 
 

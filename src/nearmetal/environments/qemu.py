@@ -254,7 +254,7 @@ async def _seed(order: Order, start: _Start, folder: str, keys: LabKeys, site: S
 def _launched(command: list[str], folder: str, port: Port | None, group: Group, site: Site) -> list[str]:
     return [
         *(site.probe, "launch", *site.bound, "--chdir", folder),
-        *(word for directory in group.folders for word in ("--cgroup", directory)),
+        *group.joined,
         *(("--tap", f"{port.switch}:{port.outside}") if port else ()),
         *("--", *command),
     ]

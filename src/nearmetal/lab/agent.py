@@ -73,8 +73,7 @@ class AgentCommands(RemoteCommands):
     async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Program":
         variables = {**lab_machine.ENVIRONMENT, **(env or {})}
         words = [*argv, *variables, *variables.values()]
-        if any("\0" in word for word in words):
-            raise BadInput("a word of a command holds a zero byte, which no program can be given", repr(list(argv)))
+        lab_machine.refuse_zero_bytes(argv, variables)
         if not all(map(_is_text, words)):
             raise BadInput("a word of a command is no UTF-8, and a guest takes no other", repr(list(argv)))
         run = {"argv": list(argv), "env": list(variables.items())}

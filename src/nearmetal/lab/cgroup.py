@@ -86,6 +86,11 @@ class Group:
     def folders(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(filter(None, (self.cpuset, self.cpuacct, self.memory, self.cpu))))
 
+    @property
+    def joined(self) -> list[str]:
+        """Options of the probe's `launch` and `hold` by which a program is in the group."""
+        return [word for folder in self.folders for word in ("--cgroup", folder)]
+
 
 async def version(site: Site) -> int:
     """2 where the unified hierarchy is the only one, else 1."""

@@ -124,7 +124,7 @@ async def _start(folder: Path, name: str, runtimes: Mapping[str, Path]) -> async
     with (folder / "log").open("wb") as log:
         return await asyncio.create_subprocess_exec(
             *(str(probe.path()), "launch", f"--die-with-parent={os.getpid()}"),
-            *(word for directory in group.folders for word in ("--cgroup", directory)),
+            *group.joined,
             # SIGTERM at its starter's death, not SIGKILL, which would leave its containers running.
             *("--", "setpriv", "--pdeathsig", "TERM", "--"),
             *("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", _START, "start", *_COVERED, "--"),

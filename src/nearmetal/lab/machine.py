@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import IO, Any
 
 from nearmetal.config import Paths
-from nearmetal.errors import HostCannot, ToolFailed
+from nearmetal.errors import BadInput, HostCannot, ToolFailed
 from nearmetal.lab import image as images
 from nearmetal.lab.findings import provided
 from nearmetal.lab.image import Image, Recipe, ls
@@ -66,15 +66,29 @@ def handle_of(kind: str, order: Order, site: Site, **more: Any) -> Handle:
     return Handle(kind=kind, name=order.name, site=site.name, data=data)
 
 
+def refuse_zero_bytes(argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+    """BadInput for words that no program can be given."""
+    if any("\0" in word for word in (*argv, *(env or {}), *(env or {}).values())):
+        raise BadInput("a word of a command holds a zero byte, which no program can be given", repr(list(argv)))
+
+
 def launch(probe: str, argv: Sequence[str], env: Mapping[str, str] | None, *place: str) -> list[str]:
     """The argument vector with which the probe starts a program: `place` are options of its verb `launch`."""
     return [probe, "launch", *place, "--clear-env", *given(env), "--", *argv]
 
 
+def by_env(argv: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:
+    """The argument vector with which `env` starts a program, where the probe need not."""
+    return ["env", "-i", *_assignments(env), *argv]
+
+
 def given(env: Mapping[str, str] | None) -> list[str]:
     """A program's whole environment, as the probe's verbs take it."""
-    variables = {**ENVIRONMENT, **(env or {})}
-    return [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
+    return [word for assignment in _assignments(env) for word in ("--env", assignment)]
+
+
+def _assignments(env: Mapping[str, str] | None) -> list[str]:
+    return [f"{name}={value}" for name, value in {**ENVIRONMENT, **(env or {})}.items()]
 
 
 async def put(commands: Commands, content: bytes, path: str, mode: int) -> None:

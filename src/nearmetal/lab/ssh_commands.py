@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 import asyncssh
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import BadInput, MachineLost, ToolFailed
+from nearmetal.errors import MachineLost, ToolFailed
+from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.gathering import Gathering
 from nearmetal.lab.process import exit_status
 from nearmetal.lab.remote import RemoteCommands
@@ -23,8 +24,7 @@ from nearmetal.lab.remote import RemoteCommands
 
 def command_line(argv: Sequence[str]) -> str:
     """What the far shell is given so that exactly `argv` runs, its process id told before. BadInput for a zero byte."""
-    if any("\0" in word for word in argv):
-        raise BadInput("a word of a command holds a zero byte, which no program can be given", repr(list(argv)))
+    lab_machine.refuse_zero_bytes(argv)
     return f"echo $$ >&2; exec {shlex.join(argv)}"
 
 

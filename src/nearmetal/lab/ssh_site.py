@@ -143,8 +143,7 @@ class SshSite(SshCommands):
             return lab_machine.launch(self.probe, argv, env, *self.bound)
         if "--clear-env" in argv[: argv.index("--") if "--" in argv else 0]:
             return list(argv)  # which is `launch` too: `env` would be one more program to start
-        variables = {**lab_machine.ENVIRONMENT, **env}
-        return ["env", "-i", *(f"{name}={value}" for name, value in variables.items()), *argv]
+        return lab_machine.by_env(argv, env)
 
     async def close(self) -> None:
         """Let go of it; what still runs there ends."""
