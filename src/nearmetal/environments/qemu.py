@@ -14,6 +14,7 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS, Paths
@@ -132,10 +133,7 @@ class QemuEnvironment:
     async def _begin(self, order: Order, start: "_Start", folder: str, site: Site) -> dict[str, Any]:
         """Put the threads where they belong, let the guest run, and say what QEMU tells of it."""
         running, saved = self._monitors[order.name], start.snapshot
-
-        async def ended() -> str | None:
-            return await template.last_words(running)
-
+        ended = partial(template.last_words, running)
         async with monitor.connected(site, folder, LIMITS.command, ended) as qemu:
             found = {
                 "accel": await qemu.accelerator(start.guest.accel),

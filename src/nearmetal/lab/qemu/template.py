@@ -4,6 +4,7 @@ import hashlib
 import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -118,20 +119,13 @@ async def _with_qemu(
 
 async def _try(unfinished: Snapshot, running: Running, site: Site) -> None:
     """Not every device that QEMU saves can it restore: one that cannot be had back is no snapshot."""
-
-    async def ended() -> str | None:
-        return await last_words(running)
-
+    ended = partial(last_words, running)
     async with monitor.connected(site, str(unfinished.folder), LIMITS.command, ended) as qemu:
         await load(unfinished, qemu, running)
 
 
 async def _save(unfinished: Snapshot, running: Running, site: Site) -> None:
-    folder = str(unfinished.folder)
-
-    async def ended() -> str | None:
-        return await last_words(running)
-
+    folder, ended = str(unfinished.folder), partial(last_words, running)
     async with monitor.connected(site, folder, LIMITS.command, ended) as qemu:
         await qemu.go()
     await identity.waiting(site, folder, ended)
