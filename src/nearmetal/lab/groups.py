@@ -1,9 +1,7 @@
 """Where a machine's control groups lie on its site, whoever made them."""
 
-from typing import Protocol, runtime_checkable
-
 from nearmetal.lab import cgroup
-from nearmetal.lab.identity import FirstProcess
+from nearmetal.lab.identity import Contained
 from nearmetal.model import Machine, Site
 
 _CONTROLLERS = ("cpuacct", "memory", "blkio", "pids")
@@ -16,20 +14,13 @@ done
 """
 
 
-@runtime_checkable
-class _Contained(Protocol):
-    """A machine whose first process the site sees: the engine that made it chose its control groups."""
-
-    first: FirstProcess
-
-
 async def folders(machine: Machine) -> list[str]:
     """The machine's own groups; none where it has none, such as a machine that is not ours."""
     site = machine.site
     version = await cgroup.version(site)
     named = cgroup.named(machine.name, version)
     own = await _existing((named.cpuacct, named.memory), site)
-    if own or not isinstance(machine, _Contained):
+    if own or not isinstance(machine, Contained):
         return own
     ended = await site.exec(["cat", f"/proc/{machine.first.pid}/cgroup"])
     return await _existing(_of_lines(ended.text, version), site)

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from nearmetal.errors import MachineLost, ToolFailed
 from nearmetal.model import Completed, Site
@@ -50,6 +51,13 @@ class FirstProcess:
                 await self.require(site, machine)
                 await asyncio.sleep(0.01)
         return ended
+
+
+@runtime_checkable
+class Contained(Protocol):
+    """A machine whose first process its site sees, and with it the machine's namespaces and control groups."""
+
+    first: FirstProcess
 
 
 async def _start_time(pid: int, site: Site) -> int | None:

@@ -6,11 +6,10 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
 
 from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
 from nearmetal.lab import kernel, network
-from nearmetal.lab.identity import FirstProcess
+from nearmetal.lab.identity import Contained
 from nearmetal.model import CaptureSpec, Commands, Completed, Machine, Running
 from nearmetal.observers._capture_files import joined
 
@@ -31,13 +30,6 @@ _ODD = re.compile(r"[^\w/-]")
 """What a pattern might take for more than itself."""
 
 
-@runtime_checkable
-class _Contained(Protocol):
-    """A machine whose first process its site sees, and with it the machine's network namespace."""
-
-    first: FirstProcess
-
-
 @dataclass(frozen=True)
 class Captured:
     """`content` is None when there is none."""
@@ -50,9 +42,9 @@ def tapped(machine: Machine, inside: bool, setting: CaptureSpec) -> "Tap":
     """Inside when asked for, or where no outside is known; else in a container's namespace, or at a guest's tap."""
     bound = Bound.of(setting)
     site = machine.site
-    if inside or (machine.peer is None and not isinstance(machine, _Contained)):
+    if inside or (machine.peer is None and not isinstance(machine, Contained)):
         return Tap(machine, (), machine.interface, f"/tmp/{machine.name}.pcap", setting.snap, bound, machine.name)
-    if kernel.is_its_hosts(machine) and isinstance(machine, _Contained):
+    if kernel.is_its_hosts(machine) and isinstance(machine, Contained):
         namespace, interface = f"/proc/{machine.first.pid}/ns/net", machine.interface
     else:
         name, _, interface = str(machine.peer).partition("/")
