@@ -144,10 +144,10 @@ class Lab:
             except NearmetalError as error:
                 left.append(str(error))
         wires = [handle for handle in self.ledger.outstanding().handles if handle.kind in _WIRES]
-        return left + await self._destroy_all(wires)
+        return left + await self.destroy_all(wires)
 
-    async def _destroy_all(self, handles: Sequence[Handle]) -> list[str]:
-        """At the same time; what could not be destroyed, in words."""
+    async def destroy_all(self, handles: Sequence[Handle]) -> list[str]:
+        """At the same time. What could not be destroyed, in words; it stays in the ledger."""
         left: list[str] = []
         ended = await asyncio.gather(*(self.destroy(handle) for handle in handles), return_exceptions=True)
         for handle, error in zip(handles, ended, strict=True):
@@ -199,7 +199,7 @@ class Lab:
         wires = [handle for handle in held if handle.kind in _WIRES]
         switches = [handle for handle in held if handle.kind == network.KIND]
         for some in (wires, self.machines(), switches):
-            left += await self._destroy_all(some)
+            left += await self.destroy_all(some)
         self._switches.clear()
         for image in self._images.values():
             if image is not None:

@@ -146,14 +146,9 @@ async def _tear_down(booted: Booted, lab: Lab, stream: Stream) -> None:
     with _step(booted, stream, "destroy"):
         left += await lab.take_up()
         # The ledger, not `booted`, knows also of a machine whose creation failed half-way.
-        ended = await asyncio.gather(*(lab.destroy(handle) for handle in lab.machines()), return_exceptions=True)
+        left += await lab.destroy_all(lab.machines())
     # What was changed in a machine that is removed now is no longer owed.
     left += [undone.told for undone in await lab.undo() if undone.outcome in ("left", "failed")]
-    for error in ended:
-        if isinstance(error, NearmetalError | OSError):
-            left.append(str(error))
-        elif error is not None:
-            raise error
     for what in left:
         stream.emit(LeftBehind(what=what))
 
