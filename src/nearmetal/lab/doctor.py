@@ -115,17 +115,8 @@ def hypervisor_of(facts: Mapping[str, Any]) -> str | None:
 def _captures() -> Finding:
     """Only studies that ask for captures need it."""
     found = program("tcpdump", "tcpdump")
-    return found.model_copy(
-        update={
-            "what": "captures: tcpdump",
-            "fatal": False,
-            **(
-                {}
-                if found.ok
-                else {"detail": "it is not installed; studies that capture packets of their servers cannot run"}
-            ),
-        }
-    )
+    detail = "" if found.ok else f"{found.detail}; studies that capture packets of their servers cannot run"
+    return found.model_copy(update={"what": "captures: tcpdump", "fatal": False, "detail": detail})
 
 
 async def _environments(site: Site) -> list[Finding]:

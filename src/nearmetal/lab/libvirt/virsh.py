@@ -7,7 +7,7 @@ from typing import Any, Final
 from qemu.qmp import ExecuteError, QMPError
 
 from nearmetal.errors import HostCannot, MachineError, NotProvisioned
-from nearmetal.model import Commands, Site, SiteRunning
+from nearmetal.model import Site, SiteRunning
 
 PROGRAM: Final = "virsh"
 _CREATED: Final = b"Domain "
@@ -80,7 +80,3 @@ class _Refused(ExecuteError):
 
     def __init__(self, what: str) -> None:
         QMPError.__init__(self, what)
-
-
-async def is_installed(commands: Commands) -> bool:
-    return (await commands.exec([PROGRAM, "--version"])).status == 0
