@@ -7,6 +7,7 @@ NearmetalError
 ├── Interrupted     4  stopped in the middle; resumable
 ├── MachineError       something happened to one machine; ends a trial, never a run
 │   ├── MachineLost    it is gone, or no longer answers
+│   │   └── MachineGone it has been removed
 │   ├── TimedOut       it answered, but the command did not end in time
 │   └── NotProvisioned it never came up
 └── ToolFailed         a tool we drive ended badly or printed what cannot be read

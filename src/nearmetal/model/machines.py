@@ -247,7 +247,7 @@ class Environment(Protocol):
     Options: ClassVar[type[Frozen]]
     """What [environments.NAME] takes besides `kind` and `provision`; `Frozen` itself for a kind that takes nothing."""
     provisions: ClassVar[tuple[Provision, ...]]
-    """What it can do, strongest first."""
+    """What it can do, its usual one first."""
     on_switch: ClassVar[bool]
     """Whether its machines hang on the lab's switch, and so get a `Port`."""
     typical_ready: ClassVar[float]

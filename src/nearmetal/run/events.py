@@ -45,7 +45,7 @@ class BootStarted(Event):
 
 
 class Step(Event):
-    """A step of a boot begins or ends: create, attach, change, verify, prepare, measure, undo, destroy."""
+    """A step begins or ends: of a boot or a trial, as a record's `phases_ns` has them, or undo, destroy."""
 
     durable: ClassVar[bool] = False
     name: str
