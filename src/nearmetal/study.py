@@ -15,7 +15,6 @@ from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
 from nearmetal.model import Study
 from nearmetal.study_checks import check
-from nearmetal.study_checks.places import provision_of
 from nearmetal.study_checks.workloads import workload_of
 from nearmetal.study_text import StudyText, did_you_mean, explained, parse, refuse_what_nothing_takes, shown
 from nearmetal.units import AS_WRITTEN
@@ -23,7 +22,7 @@ from nearmetal.units import AS_WRITTEN
 _PRETENDED = "mock"
 """The kind of environment whose machines are none."""
 
-__all__ = ["digest", "primaries", "provision_of", "read", "workload_of"]
+__all__ = ["digest", "primaries", "read", "workload_of"]
 
 
 def read(text: str, file: str, overrides: Sequence[str] = (), quick: bool = False) -> Study:

@@ -297,7 +297,7 @@ def test_a_provision_that_an_environment_has_not_is_set_for_it_alone() -> None:
     assert "'metal' cannot be provisioned by 'reuse'" in error.what
     assert error.where == f"s.toml:{line('provision', text)}"
     read = study.read(text.replace('provision = "reuse"', 'provision = "boot"'), "s.toml")
-    assert study.provision_of(read, read.environment("metal")) == "boot"
+    assert read.provision_of(read.environment("metal")) == "boot"
 
 
 def test_the_design_does_not_weaken_an_environment_silently() -> None:
@@ -309,7 +309,7 @@ def test_the_design_does_not_weaken_an_environment_silently() -> None:
         "[environments.base]", '[environments.base]\nprovision = "reuse"'
     )
     read = study.read(meant, "s.toml")
-    assert study.provision_of(read, read.environment("base")) == "reuse"
+    assert read.provision_of(read.environment("base")) == "reuse"
 
 
 def test_machines_are_placed_on_hosts_that_are_declared() -> None:

@@ -222,3 +222,7 @@ class Study(Frozen):
     def environment(self, level: str) -> EnvironmentSpec:
         """The environment behind a level: declared in [environments], else the kind of that name."""
         return self.environments.get(level) or EnvironmentSpec(kind=level)
+
+    def provision_of(self, spec: EnvironmentSpec) -> Provision:
+        """How an environment's machines are provisioned: as it says itself, else as the design says."""
+        return spec.provision or self.design.provision

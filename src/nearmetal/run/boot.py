@@ -30,7 +30,6 @@ from nearmetal.run import looking, making, shape
 from nearmetal.run.booted import Booted, BootTask, Invalid
 from nearmetal.run.events import BootEnded, BootStarted, LeftBehind, Step, Stream, TrialEnded
 from nearmetal.run.trial import TrialTask, run_trial
-from nearmetal.study import provision_of
 
 
 async def run_boot(task: BootTask, lab: Lab, stream: Stream) -> None:
@@ -68,7 +67,7 @@ def _shaped(task: BootTask) -> Booted:
     """Pure: what is to be made."""
     asked = words.ask(task.study, task.boot.treatment, plugins.names("treatments"))
     environment = task.study.environment(asked.environment)
-    return Booted(asked, environment, provision_of(task.study, environment), shape.server(asked))
+    return Booted(asked, environment, task.study.provision_of(environment), shape.server(asked))
 
 
 # ── Create, attach, change, verify ────────────────────────────────────────────────────────────────────────────────

@@ -12,7 +12,6 @@ from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.site import available_cpus, must
 from nearmetal.model import Environment, Finding, Level, LinkSpec, MachineSpec, Reached, Site, Study
 from nearmetal.run import shape
-from nearmetal.study import provision_of
 from nearmetal.units import show_size
 
 Missing = list[tuple[dict[str, Level], Finding]]
@@ -164,7 +163,7 @@ class _Here:
             return _off_the_switch(level)
         key = (level, host.site.name, spec.model_dump_json())
         if key not in self._checked:
-            given = environment.model_copy(update={"provision": provision_of(self._study, environment)})
+            given = environment.model_copy(update={"provision": self._study.provision_of(environment)})
             self._checked[key] = _first(await plugin.check(given, spec, host.site))
         is_sited = hosts.hangs_on_switch(environment) or isinstance(plugin, Reached)
         return (_first(asked) if is_sited else None) or self._checked[key]

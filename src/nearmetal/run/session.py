@@ -28,7 +28,6 @@ from nearmetal.run.versions import versions
 from nearmetal.store import runs
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import Manifest, RunFolder
-from nearmetal.study import provision_of
 
 _NAMED = 3
 """Treatments that lack the same are named up to here."""
@@ -197,7 +196,7 @@ async def _prepare_environments(manifest: Manifest, open_site: OpenSite) -> None
         server, clients = manifest.study.environment(asked.environment), asked.clients
         client = manifest.study.environment(clients.environment)
         for given, provision, machine in (
-            (server, provision_of(manifest.study, server), shape.server(asked)),
+            (server, manifest.study.provision_of(server), shape.server(asked)),
             (client, shape.client_provision(client), _at(asked.machine, clients.host)),
         ):
             spec = given.model_copy(update={"provision": provision})

@@ -103,7 +103,7 @@ def _provision(study: Study, level: str, where: StudyText) -> None:
     """What the design says may not weaken an environment silently; what is said for it alone is its own choice."""
     spec = study.environment(level)
     can: Sequence[Provision] = plugins.load("environments", spec.kind).provisions
-    wanted = provision_of(study, spec)
+    wanted = study.provision_of(spec)
     own = spec.provision is not None
     path: KeyPath = ("environments", level, "provision") if own else ("design", "provision")
     if not own and "provision" not in study.design.model_fields_set:
@@ -120,8 +120,3 @@ def _provision(study: Study, level: str, where: StudyText) -> None:
             f"provision = {wanted!r} is weaker than {can[0]!r}, which {level!r} can do",
             f'say that it is meant: [environments.{level}] kind = "{spec.kind}", provision = "{wanted}"',
         )
-
-
-def provision_of(study: Study, spec: EnvironmentSpec) -> Provision:
-    """How an environment's machines are provisioned: as it says itself, else as the design says."""
-    return spec.provision or study.design.provision
