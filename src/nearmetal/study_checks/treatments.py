@@ -1,21 +1,30 @@
 """What no single key can get wrong: treatments, each taken as a whole."""
 
 import json
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from nearmetal import factors as words
 from nearmetal import hosts, plugins
-from nearmetal.model import EnvironmentSpec, Ignoring, Study
+from nearmetal.model import Assignment, EnvironmentSpec, Ignoring, Study
 from nearmetal.study_text import StudyText, shown
 
 LOOKED_AT = 20_000
 """Treatments that are tried. What is beyond is found when the study is planned or run."""
 
 
+_Asking = Callable[[Study, Assignment, tuple[str, ...]], words.Asked]
+
+
+def _tried(study: Study, ask: _Asking) -> Iterator[tuple[Assignment, words.Asked]]:
+    """Each treatment, as far as they are tried, and what it asks for."""
+    names = plugins.names("treatments")
+    return ((treatment, ask(study, treatment, names)) for treatment in islice(words.treatments_of(study), LOOKED_AT))
+
+
 def check_places(study: Study, where: StudyText) -> None:
     """A machine that is a host of its own cannot be placed on another."""
-    for treatment in islice(words.treatments_of(study), LOOKED_AT):
-        asked = words.as_written(study, treatment, plugins.names("treatments"))
+    for _, asked in _tried(study, words.as_written):
         placed = (("machine", asked.environment, asked.machine), ("clients", asked.clients.environment, asked.clients))
         for table, level, spec in placed:
             if spec.host != "local" and hosts.reached(study, level) is not None:
@@ -25,8 +34,7 @@ def check_places(study: Study, where: StudyText) -> None:
 
 def check_servers(study: Study, where: StudyText) -> None:
     """A machine that exists once cannot be the server of each of several clients."""
-    for treatment in islice(words.treatments_of(study), LOOKED_AT):
-        asked = words.as_written(study, treatment, plugins.names("treatments"))
+    for _, asked in _tried(study, words.as_written):
         clients, level = asked.clients, asked.environment
         has_several = clients.connect == "pairs" and clients.count > 1
         if has_several and hosts.is_one_machine(study.environment(level)):
@@ -36,8 +44,7 @@ def check_servers(study: Study, where: StudyText) -> None:
 
 def check_cables(study: Study, where: StudyText) -> None:
     """A direct cable has two ends."""
-    for treatment in islice(words.treatments_of(study), LOOKED_AT):
-        asked = words.ask(study, treatment, plugins.names("treatments"))
+    for _, asked in _tried(study, words.ask):
         if asked.link.switch == "direct" and asked.clients.count > 1 and asked.clients.connect == "shared":
             what = f"a direct cable has two ends, and {asked.clients.count} clients share a server"
             raise where.wrong(("link", "switch"), what, 'switch = "bridge", or clients.connect = "pairs"')
@@ -54,8 +61,7 @@ def check_meaning(study: Study, where: StudyText) -> None:
         for name, factor in study.factors.items()
         if len(factor.levels) > 1
     }
-    for treatment in islice(words.treatments_of(study), LOOKED_AT):
-        asked = words.ask(study, treatment, names)
+    for treatment, asked in _tried(study, words.ask):
         for name, aim in varied.items():
             if name not in treatment:
                 continue
