@@ -42,8 +42,7 @@ def test_a_run_without_captures_has_neither_chapter(tmp_path: Path) -> None:
 
 
 def test_each_treatment_has_a_ladder_of_its_medians(report: ReportInput) -> None:
-    arms = arms_of(report.records, 1)
-    host, docker, qemu = seen(report, arms)
+    host, docker, qemu = seen(report)
     assert [one.workload for one in (host, docker, qemu)] == ["web"] * 3
     assert (min(host.events.values()), [*host.events][-1]) == (0, "response_last")
     assert qemu.events["response_last"] == pytest.approx(8 * 155e-6, rel=0.05)
@@ -159,8 +158,7 @@ def test_a_trial_whose_document_is_gone_is_told_without_it(tmp_path: Path) -> No
 
 
 def test_what_differs_is_ranked_with_intervals(report: ReportInput) -> None:
-    arms = arms_of(report.records, 1)
-    host, docker, qemu = (arms[key_of({"environment": name}), "web"] for name in ("host", "docker", "qemu"))
+    host, docker, qemu = (report.arms[key_of({"environment": name}), "web"] for name in ("host", "docker", "qemu"))
     found = {one.trait.name: one for one in attributed(qemu.paired(host), 0.05)}
     packets = found["packets"]
     assert packets.blocks == 8 and packets.scale == "ratio" and packets.differs

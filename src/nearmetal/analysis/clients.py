@@ -127,7 +127,7 @@ def about_clients(arms: Arms, primaries: Mapping[str, str], margin: float) -> tu
 
 
 def _told_by_client(arm: Arm) -> list[str]:
-    records = [record for replicate in arm.first for record in replicate.records]
+    records = arm.trials
     return sorted({name for record in records for name, response in record.responses.items() if response.by_client})
 
 

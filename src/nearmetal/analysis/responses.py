@@ -69,6 +69,11 @@ class Arm:
         """One replicate per block, of the first attempt in which this arm is ok; blocks in planned order."""
         return tuple(attempts[min(attempts)] for _, attempts in sorted(self._blocks.items()))
 
+    @property
+    def trials(self) -> list[TrialRecord]:
+        """Of those replicates."""
+        return [record for replicate in self.first for record in replicate.records]
+
     def paired(self, other: "Arm") -> list[tuple[Replicate, Replicate]]:
         """One pair per block, of the first attempt in which both arms are ok; blocks in planned order."""
         pairs = []

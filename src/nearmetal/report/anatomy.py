@@ -6,10 +6,9 @@ import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
-from nearmetal.analysis.responses import Arms, key_of
+from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.traits import is_whole
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, words
@@ -47,13 +46,12 @@ def is_observed(report: ReportInput) -> bool:
     return any(OBSERVER in record.observers for record in report.records)
 
 
-def seen(report: ReportInput, arms: Arms) -> list[Seen]:
+def seen(report: ReportInput) -> list[Seen]:
     """By workload, then treatment; only those whose captures hold requests."""
     found = []
     for workload in report.manifest.study.workloads:
         for treatment in report.manifest.plan.treatments:
-            arm = arms.get((key_of(treatment), workload.name))
-            trials = [record for replicate in arm.first for record in replicate.records] if arm else []
+            trials = report.trials(workload.name, treatment)
             told = [(record, one) for record in trials for one in traces(record)]
             if told:
                 by_total = sorted(told, key=lambda pair: pair[1].get("total", 0.0))
@@ -150,11 +148,9 @@ def without_requests(report: ReportInput, found: Sequence[Seen]) -> Iterator[str
 
 def document(record: TrialRecord, report: ReportInput) -> Mapping[str, Any] | None:
     """The `trace.v1` of a trial's first client; None where it cannot be read any more."""
-    for artifact in record.artifacts:
-        if PurePosixPath(artifact.path).name == f"{TRACE}0.json":
-            try:
-                told = json.loads((report.folder.path / artifact.path).read_bytes())
-            except (OSError, ValueError):
-                return None
-            return told if isinstance(told, dict) and told.get("schema") == "trace.v1" else None
-    return None
+    content = next(report.artifacts(record, f"{TRACE}0.json"), None)
+    try:
+        told = json.loads(content or b"")
+    except ValueError:
+        return None
+    return told if isinstance(told, dict) and told.get("schema") == "trace.v1" else None

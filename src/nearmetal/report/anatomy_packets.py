@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nearmetal.analysis.attribution import attributed
-from nearmetal.analysis.responses import Arms, pairs_of
+from nearmetal.analysis.responses import pairs_of
 from nearmetal.analysis.traits import OF_PACKETS
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import Seen
@@ -78,13 +78,13 @@ def _figure(one: Seen, key: str, of: int) -> float | int | None:
     return round(value) if value >= 1000 else round(value, 3)
 
 
-def contrasts(report: ReportInput, arms: Arms) -> Iterator[Table]:
+def contrasts(report: ReportInput) -> Iterator[Table]:
     """How treatments differ in their packets, wherever the study asks for a verdict."""
     design = report.manifest.study.design
     rows: list[tuple[Value, ...]] = []
     for asked in (contrast for contrast in report.analysis.contrasts if contrast.primary):
         named = (words.workload(asked.workload), report.labels.versus(asked))
-        pairs = pairs_of(arms, asked.treatment, asked.reference, asked.workload)
+        pairs = pairs_of(report.arms, asked.treatment, asked.reference, asked.workload)
         rows += [
             (*named, one.trait.title, told(one), *plainly(one), verdict(one))
             for one in attributed(pairs, design.alpha)

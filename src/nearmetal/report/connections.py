@@ -7,12 +7,11 @@ observation of is left out.
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
-from nearmetal.model import Artifact, TrialRecord
+from nearmetal.model import TrialRecord
 from nearmetal.report.reading import ReportInput
 
 
@@ -130,19 +129,24 @@ _READERS = {"load-*.json": of_load, "httperf-*.json": of_httperf}
 def means(records: Iterable[TrialRecord], report: ReportInput) -> dict[str, float]:
     """Each row's mean over clients and trials; a document that cannot be read any more is passed over."""
     told: dict[str, list[float]] = defaultdict(list)
-    for record in records:
-        for artifact in record.artifacts:
-            for name, value in _rows_of(artifact, report).items():
-                told[name].append(value)
+    for rows in _rows(records, report):
+        for name, value in rows.items():
+            told[name].append(value)
     return {name: statistics.fmean(some) for name, some in told.items()}
 
 
-def _rows_of(artifact: Artifact, report: ReportInput) -> Mapping[str, float]:
-    for pattern, reader in _READERS.items():
-        if PurePosixPath(artifact.path).match(pattern):
-            try:
-                document = json.loads((report.folder.path / artifact.path).read_bytes())
-            except (OSError, ValueError):
-                return {}
-            return reader(document) if isinstance(document, dict) else {}
-    return {}
+def _rows(records: Iterable[TrialRecord], report: ReportInput) -> Iterator[Mapping[str, float]]:
+    """Of each document that can be read."""
+    for record in records:
+        for pattern, rows_of in _READERS.items():
+            documents = map(_document, report.artifacts(record, pattern))
+            yield from (rows_of(document) for document in documents if document)
+
+
+def _document(content: bytes | None) -> Mapping[str, Any]:
+    """Nothing where it cannot be read."""
+    try:
+        document = json.loads(content or b"")
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}

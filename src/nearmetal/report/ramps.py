@@ -6,13 +6,11 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nearmetal.analysis.responses import arms_of, key_of
-from nearmetal.model import Artifact, Assignment, TrialRecord
+from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report.reading import ReportInput
 
 _Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -60,25 +58,20 @@ class Ramp:
 
 def ramps(report: ReportInput, workloads: Sequence[str]) -> list[Ramp]:
     """The ramps of these workloads, in the order of the study; of trials that count, as in the analysis."""
-    arms = arms_of(report.records, report.manifest.study.design.repeats)
-    found = []
-    for workload in workloads:
-        for treatment in report.manifest.plan.treatments:
-            arm = arms.get((key_of(treatment), workload))
-            if arm is not None:
-                records = [record for replicate in arm.first for record in replicate.records]
-                found.append(_ramp(workload, treatment, records, report))
-    return found
+    return [
+        _ramp(workload, treatment, records, report)
+        for workload in workloads
+        for treatment in report.manifest.plan.treatments
+        if (records := report.trials(workload, treatment))
+    ]
 
 
 def _ramp(workload: str, treatment: Assignment, records: Iterable[TrialRecord], report: ReportInput) -> Ramp:
     at: dict[float, list[_Step]] = defaultdict(list)
     missing = 0
     for record in records:
-        for artifact in record.artifacts:
-            if not _is_document(artifact):
-                continue
-            steps = _steps(artifact, report)
+        for content in report.artifacts(record, "load-*.json"):
+            steps = _steps(content)
             if steps is None:
                 missing += 1
             for step in steps or ():
@@ -86,14 +79,11 @@ def _ramp(workload: str, treatment: Assignment, records: Iterable[TrialRecord], 
     return Ramp(workload, treatment, tuple(_rungs(at)), missing)
 
 
-def _is_document(artifact: Artifact) -> bool:
-    return PurePosixPath(artifact.path).match("load-*.json")
-
-
-def _steps(artifact: Artifact, report: ReportInput) -> tuple[_Step, ...] | None:
+def _steps(content: bytes | None) -> tuple[_Step, ...] | None:
+    """None of a document that cannot be read."""
     try:
-        return _Document.model_validate_json((report.folder.path / artifact.path).read_bytes()).steps
-    except (OSError, ValidationError):
+        return _Document.model_validate_json(content or b"").steps
+    except ValidationError:
         return None
 
 

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from nearmetal import plugins
+from nearmetal.analysis.responses import Arms, arms_of, key_of
 from nearmetal.analysis.results import Analysis
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, palette
@@ -51,6 +53,25 @@ class ReportInput:
 
     def colour(self, treatment: Assignment) -> str:
         return self.colours.get(str(treatment.get("environment", "")), palette.REFERENCE)
+
+    @cached_property
+    def arms(self) -> Arms:
+        """Replicates by treatment and workload."""
+        return arms_of(self.records, self.manifest.study.design.repeats)
+
+    def trials(self, workload: str, treatment: Assignment) -> list[TrialRecord]:
+        """Those that count, as in the analysis; none where none is good."""
+        arm = self.arms.get((key_of(treatment), workload))
+        return arm.trials if arm else []
+
+    def artifacts(self, record: TrialRecord, pattern: str) -> Iterator[bytes | None]:
+        """The files of a trial whose names match; None for one that cannot be read any more."""
+        for artifact in record.artifacts:
+            if PurePosixPath(artifact.path).match(pattern):
+                try:
+                    yield (self.folder.path / artifact.path).read_bytes()
+                except OSError:
+                    yield None
 
     @cached_property
     def primaries(self) -> frozenset[tuple[str, str]]:

@@ -7,10 +7,8 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
-from nearmetal.analysis.responses import Arms, key_of
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report.charts.shares import STATES, Interval
 from nearmetal.report.reading import ReportInput
@@ -39,13 +37,12 @@ class Used:
     """The trial whose server was as busy as the middle one."""
 
 
-def observed(report: ReportInput, arms: Arms) -> list[Used]:
+def observed(report: ReportInput) -> list[Used]:
     """By workload, then treatment; only those that were observed."""
     found = []
     for workload in report.manifest.study.workloads:
         for treatment in report.manifest.plan.treatments:
-            arm = arms.get((key_of(treatment), workload.name))
-            trials = [record for replicate in arm.first for record in replicate.records] if arm else []
+            trials = report.trials(workload.name, treatment)
             observed = [record for record in trials if _places(record, SERVER)]
             if observed:
                 found.append(
@@ -110,14 +107,12 @@ def course(record: TrialRecord, place: str, report: ReportInput) -> list[Interva
 
 
 def _samples(record: TrialRecord, place: str, report: ReportInput) -> list[Mapping[str, Any]]:
-    for artifact in record.artifacts:
-        if PurePosixPath(artifact.path).name == f"usage-{place}.jsonl":
-            try:
-                lines = [json.loads(line) for line in (report.folder.path / artifact.path).read_bytes().splitlines()]
-            except (OSError, ValueError):
-                return []
-            return [line for line in lines if isinstance(line, dict) and line.get("schema") == "sample.v1"]
-    return []
+    content = next(report.artifacts(record, f"usage-{place}.jsonl"), None)
+    try:
+        lines = [json.loads(line) for line in (content or b"").splitlines()]
+    except ValueError:
+        return []
+    return [line for line in lines if isinstance(line, dict) and line.get("schema") == "sample.v1"]
 
 
 def _interval(sample: Mapping[str, Any], began: int, cpus: Sequence[str]) -> Interval:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from nearmetal.analysis.attribution import Attributed, attributed, nil
-from nearmetal.analysis.responses import Arms, arms_of, pairs_of
+from nearmetal.analysis.responses import pairs_of
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.traits import Trait
 from nearmetal.report.reading import ReportInput
@@ -41,9 +41,11 @@ class Explained:
         return f"most unlike: {'; '.join(named)}" if named else "nothing that was observed surely differs"
 
 
-def explain(contrast: Contrast, arms: Arms, alpha: float) -> Explained:
-    pairs = pairs_of(arms, contrast.treatment, contrast.reference, contrast.workload)
-    found = [one for one in attributed(pairs, alpha) if one.trait.name != contrast.response]
+def explain(contrast: Contrast, report: ReportInput) -> Explained:
+    pairs = pairs_of(report.arms, contrast.treatment, contrast.reference, contrast.workload)
+    found = [
+        one for one in attributed(pairs, report.manifest.study.design.alpha) if one.trait.name != contrast.response
+    ]
     return Explained(contrast, found, nil(pairs))
 
 
@@ -66,9 +68,7 @@ def largest_of(report: ReportInput) -> list[Explained]:
     """The same, of a run: nothing is compared that is not told."""
     if not is_observed(report):
         return []
-    design = report.manifest.study.design
-    arms = arms_of(report.records, design.repeats)
-    return largest(explain(one, arms, design.alpha) for one in different(report))
+    return largest(explain(one, report) for one in different(report))
 
 
 def more_different(told: int, report: ReportInput) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nearmetal.analysis.responses import arms_of
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import Seen, document, is_observed, problems, seen, without_requests
 from nearmetal.report.anatomy_injected import injected
@@ -47,8 +46,7 @@ class Anatomy:
     def render(self, report: ReportInput) -> Section | None:
         if not is_observed(report):
             return None
-        arms = arms_of(report.records, report.manifest.study.design.repeats)
-        found = seen(report, arms)
+        found = seen(report)
         missing = list(problems(report))
         blocks: list[Block] = [Notice(text, "warning") for text in without_requests(report, found)]
         if not found and not missing and not blocks:
@@ -58,7 +56,7 @@ class Anatomy:
             blocks.append(Notice(words.plain(text), "warning"))
         if found:
             blocks += [*_ladders(found, report), *packets(found, report), *injected(found, report)]
-            blocks += contrasts(report, arms)
+            blocks += contrasts(report)
             blocks += _distributions(found, report)
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from nearmetal.analysis import centre
-from nearmetal.analysis.responses import Arms, arms_of, key_of
+from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.model import Assignment, Level
 from nearmetal.report import figures, words
@@ -35,34 +35,26 @@ class CpuIsolation:
         treatments = report.manifest.plan.treatments
         if len({treatment.get(_FACTOR) for treatment in treatments}) < 2:
             return None
-        arms = arms_of(report.records, report.manifest.study.design.repeats)
         blocks: list[Block] = []
         for workload in report.manifest.study.workloads:
             if workload.kind in ("http", "httperf"):
-                blocks += _of_workload(workload.name, treatments, arms, report)
+                blocks += _of_workload(workload.name, treatments, report)
         noise = _noise(report)
         if noise is not None:
             blocks.append(noise)
         return Section(self.name, self.title, _LEAD, tuple(blocks)) if blocks else None
 
 
-def _of_workload(workload: str, treatments: Sequence[Assignment], arms: Arms, report: ReportInput) -> list[Block]:
-    told = [_told(workload, treatment, arms, report) for treatment in treatments]
+def _of_workload(workload: str, treatments: Sequence[Assignment], report: ReportInput) -> list[Block]:
+    trials = [report.trials(workload, treatment) for treatment in treatments]
+    told = [means(records, report) for records in trials]
     if not any(told):
-        counted = any((key_of(treatment), workload) in arms for treatment in treatments)
         text = f"What the generator told of {words.workload(workload)} cannot be read from the run's folder."
-        return [Notice(text, "warning")] if counted else []
+        return [Notice(text, "warning")] if any(trials) else []
     blocks: list[Block] = [_rows(workload, treatments, told, report)]
     if any(name in one for one in told for name in PERCENTILES):
         blocks.append(_latency(workload, treatments, told, report))
     return blocks
-
-
-def _told(workload: str, treatment: Assignment, arms: Arms, report: ReportInput) -> Mapping[str, float]:
-    arm = arms.get((key_of(treatment), workload))
-    if arm is None:
-        return {}
-    return means((record for replicate in arm.first for record in replicate.records), report)
 
 
 def _rows(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from nearmetal.analysis.clients import FEWEST, OddClient, fewest_blocks, held, odd_clients
-from nearmetal.analysis.responses import arms_of, key_of
+from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.model import TrialRecord
 from nearmetal.report import figures, words
@@ -53,9 +53,8 @@ def _too_few(few: Sequence[Sequence[Sequence[float]]], looked_at: int, level: fl
 
 def _looked_at(report: ReportInput) -> Iterable[tuple[Cell, list[list[float]]]]:
     """Each cell with the values of each client, one row a block; of trials that count."""
-    arms = arms_of(report.records, report.manifest.study.design.repeats)
     for cell in report.analysis.cells:
-        arm = arms.get((key_of(cell.treatment), cell.workload))
+        arm = report.arms.get((key_of(cell.treatment), cell.workload))
         rows = [_row(cell.response, replicate.records) for replicate in arm.first] if arm else []
         told = [row for row in rows if len(row) >= FEWEST]
         if told and len({len(row) for row in told}) == 1:

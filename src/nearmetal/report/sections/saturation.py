@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from nearmetal.analysis import centre
-from nearmetal.analysis.responses import arms_of, key_of
+from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
@@ -108,13 +108,12 @@ def _points(cells: Sequence[Cell], report: ReportInput) -> Table:
 
 def _bounds(report: ReportInput) -> dict[tuple[str, str], int]:
     """In how many blocks of each treatment and workload the saturation is censored."""
-    arms = arms_of(report.records, report.manifest.study.design.repeats)
     return {
         place: sum(
             _RESPONSE in replicate.values and replicate.values[_RESPONSE].problem == "censored"
             for replicate in arm.first
         )
-        for place, arm in arms.items()
+        for place, arm in report.arms.items()
     }
 
 

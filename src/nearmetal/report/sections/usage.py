@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from nearmetal.analysis.responses import arms_of
 from nearmetal.observers._usage_samples import STATES
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import (
@@ -39,7 +38,7 @@ class Usage:
     order = 35
 
     def render(self, report: ReportInput) -> Section | None:
-        used = observed(report, arms_of(report.records, report.manifest.study.design.repeats))
+        used = observed(report)
         lost = problems(report)
         if not used and not lost:
             return None

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from nearmetal import factors, plugins
-from nearmetal.analysis.responses import arms_of, key_of
 from nearmetal.analysis.results import Contrast
 from nearmetal.model import TrialRecord
 from nearmetal.report import words
@@ -73,11 +72,9 @@ def _ledger(rows: tuple[tuple[Value, ...], ...]) -> Table:
 
 
 def _rows(report: ReportInput) -> Iterator[tuple[Value, ...]]:
-    arms = arms_of(report.records, report.manifest.study.design.repeats)
     for workload in report.manifest.study.workloads:
         for treatment in report.manifest.plan.treatments:
-            arm = arms.get((key_of(treatment), workload.name))
-            trials = [record for replicate in arm.first for record in replicate.records] if arm else []
+            trials = report.trials(workload.name, treatment)
             watched = [(one, record) for record in trials for one in _watched(record)]
             for observer, place in dict.fromkeys((one.observer, one.place) for one, _ in watched):
                 those = [(one, record) for one, record in watched if (one.observer, one.place) == (observer, place)]

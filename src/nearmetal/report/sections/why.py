@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from nearmetal.analysis.attribution import Attributed
-from nearmetal.analysis.responses import arms_of
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.traits import OF_CPUS
 from nearmetal.model import Assignment
@@ -49,9 +48,7 @@ class Why:
             primary = [contrast for contrast in primary if is_implausible(contrast, report)]
         if not primary:
             return None
-        arms = arms_of(report.records, report.manifest.study.design.repeats)
-        alpha = report.manifest.study.design.alpha
-        explained = [explain(one, arms, alpha) for one in primary]
+        explained = [explain(one, report) for one in primary]
         boxes = [box(one.contrast, one.found, report) for one in explained if is_implausible(one.contrast, report)]
         explained = [one for one in explained if one.observed]
         if not explained and not boxes:
