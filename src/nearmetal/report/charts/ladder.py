@@ -6,7 +6,8 @@ the client's end alone saw is a dashed arrow that goes half the way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from nearmetal.report import figures, palette
@@ -47,6 +48,10 @@ _SAME = 0.004
 """Share of the whole: events that are closer than this are one packet's, and told once."""
 
 
+_Layer = Callable[..., Spec]
+"""A `layer` whose places are those of the ladder."""
+
+
 def shown(events: Mapping[str, float]) -> dict[str, float]:
     """The events that a picture tells, by time: without those that came in one packet with what is told already."""
     whole = max(events.values()) - min(events.values()) if events else 0.0
@@ -69,15 +74,18 @@ def ladder(title: str, subtitle: str, colour: str, events: Mapping[str, float]) 
     begin, end = min(events.values()), max(events.values())
     scale = (_HEIGHT - 2 * _TOP) / ((end - begin) or 1.0)
     y = {name: _TOP + (time - begin) * scale for name, time in events.items()}
+    on = partial(
+        layer,
+        x=field("x", scale={"domain": [0, _WIDTH], "range": [0, _WIDTH], "nice": False, "zero": False}, axis=None),
+        y=field("y", scale={"domain": [_HEIGHT, 0], "nice": False, "zero": False}, axis=None),
+    )
+    layers = [*_downwards(y, colour, on), *_across(y, colour, on), *_told(y, events, colour, on)]
+    return chart(title, subtitle, _WIDTH, _HEIGHT, layers)
+
+
+def _downwards(y: Mapping[str, float], colour: str, on: _Layer) -> Iterator[Spec]:
+    """The lifelines, and on them how long a message is sent or comes in, and how long the server works."""
     lifelines = [{"x": x, "y": 0.0, "end": float(_HEIGHT)} for x in (_CLIENT, _SERVER)]
-    position = field("x", scale={"domain": [0, _WIDTH], "range": [0, _WIDTH], "nice": False, "zero": False}, axis=None)
-    height = field("y", scale={"domain": [_HEIGHT, 0], "nice": False, "zero": False}, axis=None)
-    crossings = [
-        {"x": _x(a), "y": y[a], "x2": _x(b), "y2": y[b], "colour": colour} for a, b in _MESSAGES if a in y and b in y
-    ]
-    alone = [name for name in y if _x(name) == _CLIENT and f"server.{name}" not in y]
-    halfway = (_CLIENT + _SERVER) / 2
-    ways = [{"x": _CLIENT, "y": y[name], "x2": halfway, "colour": colour} for name in alone]
     messages = [
         {"x": _x(first), "y": y[first], "end": y[last], "colour": colour}
         for first, last in (
@@ -90,81 +98,44 @@ def ladder(title: str, subtitle: str, colour: str, events: Mapping[str, float]) 
     began = "server.request_last" if "server.request_last" in y else "server.request_first"
     answered = "server.response_first"
     work = [{"x": _SERVER, "y": y[began], "end": y[answered]}] if began in y and answered in y else []
+    end = {"field": "end"}
+    yield on(lifelines, {"type": "rule", "color": palette.LINE}, y2=end)
+    yield on(messages, {"type": "rule", "strokeWidth": 8, "strokeOpacity": 0.4}, y2=end, color=own_colour())
+    # Not a lighter shade of anything: the reference's own colour is a grey.
+    yield on(work, {"type": "rule", "strokeWidth": 3, "color": palette.INK}, y2=end)
+
+
+def _across(y: Mapping[str, float], colour: str, on: _Layer) -> Iterator[Spec]:
+    """A line for each packet that both ends saw; half of a dashed one, with its head, for one that a single end saw."""
+    crossings = [
+        {"x": _x(a), "y": y[a], "x2": _x(b), "y2": y[b], "colour": colour} for a, b in _MESSAGES if a in y and b in y
+    ]
+    alone = [name for name in y if _x(name) == _CLIENT and f"server.{name}" not in y]
+    halfway = (_CLIENT + _SERVER) / 2
+    ways = [{"x": _CLIENT, "y": y[name], "x2": halfway, "colour": colour} for name in alone]
+    to = {"field": "x2"}
+    yield on(crossings, {"type": "rule", "strokeWidth": 1.6}, x2=to, y2={"field": "y2"}, color=own_colour())
+    yield on(ways, {"type": "rule", "strokeWidth": 1.4, "strokeDash": [4, 3]}, x2=to, color=own_colour())
+    for is_leaving, shape, x in ((True, "triangle-right", halfway), (False, "triangle-left", _CLIENT + 8)):
+        heads = [{"x": x, "y": y[name], "colour": colour} for name in alone if (name in TO_SERVER) == is_leaving]
+        yield on(heads, {"type": "point", "filled": True, "shape": shape, "size": 50}, color=own_colour())
+
+
+def _told(y: Mapping[str, float], events: Mapping[str, float], colour: str, on: _Layer) -> Iterator[Spec]:
+    """A dot for each event, its text beside it, and what the lifelines are called."""
     dots = [{"x": _x(name), "y": at, "colour": colour} for name, at in y.items()]
     texts, leaders = _labels(y, events)
-    heads = [
-        {"x": _CLIENT, "y": 0.0, "text": "client"},
-        {"x": _SERVER, "y": 0.0, "text": "server"},
-    ]
-    layers = [
-        layer(lifelines, {"type": "rule", "color": palette.LINE}, x=position, y=height, y2={"field": "end"}),
-        layer(
-            messages,
-            {"type": "rule", "strokeWidth": 8, "strokeOpacity": 0.4},
-            x=position,
-            y=height,
-            y2={"field": "end"},
-            color=own_colour(),
-        ),
-        # Not a lighter shade of anything: the reference's own colour is a grey.
-        layer(
-            work, {"type": "rule", "strokeWidth": 3, "color": palette.INK}, x=position, y=height, y2={"field": "end"}
-        ),
-        layer(
-            crossings,
-            {"type": "rule", "strokeWidth": 1.6},
-            x=position,
-            x2={"field": "x2"},
-            y=height,
-            y2={"field": "y2"},
-            color=own_colour(),
-        ),
-        layer(
-            ways,
-            {"type": "rule", "strokeWidth": 1.4, "strokeDash": [4, 3]},
-            x=position,
-            x2={"field": "x2"},
-            y=height,
-            color=own_colour(),
-        ),
-        *(
-            layer(
-                [{"x": x, "y": y[name], "colour": colour} for name in alone if (name in TO_SERVER) == is_leaving],
-                {"type": "point", "filled": True, "shape": shape, "size": 50},
-                x=position,
-                y=height,
-                color=own_colour(),
-            )
-            for is_leaving, shape, x in ((True, "triangle-right", halfway), (False, "triangle-left", _CLIENT + 8))
-        ),
-        layer(
-            leaders,
-            {"type": "rule", "color": palette.LINE},
-            x=position,
-            x2={"field": "x2"},
-            y=height,
-            y2={"field": "y2"},
-        ),
-        layer(dots, {"type": "point", "filled": True, "size": 30}, x=position, y=height, color=own_colour()),
-        *(
-            layer(
-                [one for one in texts if one["side"] == side],
-                {"type": "text", "align": align, "baseline": "middle", "fontSize": _TEXT, "color": palette.INK},
-                x=position,
-                y=height,
-                text=field("text", "nominal"),
-            )
-            for side, align in (("client", "right"), ("server", "left"))
-        ),
-        layer(
-            heads,
-            {"type": "text", "baseline": "bottom", "dy": -3, "fontSize": 12.5, "color": palette.MUTED},
-            x=position,
-            y=height,
-            text=field("text", "nominal"),
-        ),
-    ]
-    return chart(title, subtitle, _WIDTH, _HEIGHT, layers)
+    names = [{"x": x, "y": 0.0, "text": text} for x, text in ((_CLIENT, "client"), (_SERVER, "server"))]
+    text = field("text", "nominal")
+    yield on(leaders, {"type": "rule", "color": palette.LINE}, x2={"field": "x2"}, y2={"field": "y2"})
+    yield on(dots, {"type": "point", "filled": True, "size": 30}, color=own_colour())
+    for side, align in (("client", "right"), ("server", "left")):
+        beside = [one for one in texts if one["side"] == side]
+        look = {"type": "text", "align": align, "baseline": "middle", "fontSize": _TEXT, "color": palette.INK}
+        yield on(beside, look, text=text)
+    yield on(
+        names, {"type": "text", "baseline": "bottom", "dy": -3, "fontSize": 12.5, "color": palette.MUTED}, text=text
+    )
 
 
 def _x(name: str) -> float:

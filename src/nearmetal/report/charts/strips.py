@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,10 +46,7 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
     beside = len(groups) > ROOMY and width > HALF
     places = Rows.of([(group.label, group.figure) for group in groups], width - 34, beside=beside)
     pitch = 25.0 if beside else 48.0
-    everything = [value for group in groups for value in group.values]
-    divisor, unit_name = figures.axis(unit, everything)
-    log_title = f"{unit_name} (log scale)" if unit_name else "log scale"
-    logarithmic = bool(everything) and min(everything) > 0 and max(everything) / min(everything) > 4
+    divisor, x = _axis(unit, [value for group in groups for value in group.values])
     names: list[Row] = []
     dots: list[dict[str, Any]] = []
     boxes: list[dict[str, Any]] = []
@@ -58,24 +55,43 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
         place, more = places.place(group.label, group.figure, next_y)
         names.append(place)
         next_y += pitch + more
-        y = place["y"]
-        values = np.asarray(group.values) / divisor
-        common = {"colour": group.colour, "median": float(np.median(values))}
-        if len(values) <= _DRAWN_ONE_BY_ONE:
-            climb = np.linspace(7, -7, len(values)) if len(values) > 1 else np.zeros(1)
-            dots += [{**common, "y": y + float(up), "value": float(v)} for up, v in zip(climb, values, strict=True)]
-            boxes.append({**common, "y": y, "top": y - 11, "bottom": y + 11})
-        else:
-            low, first, third, high = _quantiles(values, (0.05, 0.25, 0.75, 0.95))
-            dots += [{**common, "y": y, "value": float(end)} for end in (values.min(), values.max())]
-            spread = {"low": low, "first": first, "third": third, "high": high}
-            boxes.append({**common, "y": y, "top": y - 11, "bottom": y + 11, **spread})
+        own_dots, box = _marks(group, place["y"], divisor)
+        dots += own_dots
+        boxes.append(box)
     height = int(next_y - pitch + 18)
-    scaled = [value / divisor for value in everything]
+    y = field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
+    from_top_to_bottom = {"y": same_scale(y, "top"), "y2": {"field": "bottom"}}
+    layers = [
+        layer(
+            boxes,
+            {"type": "rect", "color": palette.TRACK, "cornerRadius": 3},
+            x={"value": 0},
+            x2={"value": places.plot},
+            **from_top_to_bottom,
+        ),
+        *places.names(names, y),
+        *_quartiles([box for box in boxes if "low" in box], x, y),
+        layer(dots, {"type": "point", "filled": True, "size": 34, "fillOpacity": 0.65}, x=x, y=y, color=own_colour()),
+        layer(
+            boxes,
+            {"type": "rule", "color": palette.INK, "strokeWidth": 2},
+            x=same_scale(x, "median"),
+            **from_top_to_bottom,
+        ),
+    ]
+    return chart(title, subtitle, places.plot, height, layers, width - 34)
+
+
+def _axis(unit: str, values: Sequence[float]) -> tuple[float, Spec]:
+    """What values are divided by, and the channel that they then lie on."""
+    divisor, unit_name = figures.axis(unit, values)
+    logarithmic = bool(values) and min(values) > 0 and max(values) / min(values) > 4
+    scaled = [value / divisor for value in values]
     low, high, ticks = log_ticks(scaled) if logarithmic else linear_ticks(scaled)
-    x = field(
+    title = f"{unit_name} (log scale)" if unit_name else "log scale"
+    channel = field(
         "value",
-        title=log_title if logarithmic else unit_name,
+        title=title if logarithmic else unit_name,
         scale={"type": "log" if logarithmic else "linear", "domain": [low, high], "nice": False, "zero": False},
         axis={
             "values": ticks,
@@ -85,42 +101,29 @@ def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width:
             "labelExpr": "format(datum.value, ',~r')",
         },
     )
-    y_of = field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
-    summed_up = [box for box in boxes if "low" in box]
-    layers = [
-        layer(
+    return divisor, channel
+
+
+def _marks(group: Strip, y: float, divisor: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The dots of a row, and its box: of many values only the outermost are dots, and the box has quantiles."""
+    values = np.asarray(group.values) / divisor
+    common = {"colour": group.colour, "median": float(np.median(values))}
+    box = {**common, "y": y, "top": y - 11, "bottom": y + 11}
+    if len(values) <= _DRAWN_ONE_BY_ONE:
+        climb = np.linspace(7, -7, len(values)) if len(values) > 1 else np.zeros(1)
+        return [{**common, "y": y + float(up), "value": float(v)} for up, v in zip(climb, values, strict=True)], box
+    low, first, third, high = _quantiles(values, (0.05, 0.25, 0.75, 0.95))
+    ends = [{**common, "y": y, "value": float(end)} for end in (values.min(), values.max())]
+    return ends, {**box, "low": low, "first": first, "third": third, "high": high}
+
+
+def _quartiles(boxes: Sequence[Mapping[str, Any]], x: Spec, y: Spec) -> Iterator[Spec]:
+    for low, high, thickness in (("low", "high", 3), ("first", "third", 10)):
+        yield layer(
             boxes,
-            {"type": "rect", "color": palette.TRACK, "cornerRadius": 3},
-            x={"value": 0},
-            x2={"value": places.plot},
-            y=same_scale(y_of, "top"),
-            y2={"field": "bottom"},
-        ),
-        *places.names(names, y_of),
-        *(
-            layer(
-                summed_up,
-                {"type": "rule", "strokeWidth": thickness, "strokeOpacity": 0.5},
-                x=same_scale(x, low),
-                x2={"field": high},
-                y=y_of,
-                color=own_colour(),
-            )
-            for low, high, thickness in (("low", "high", 3), ("first", "third", 10))
-        ),
-        layer(
-            dots,
-            {"type": "point", "filled": True, "size": 34, "fillOpacity": 0.65},
-            x=x,
-            y=y_of,
+            {"type": "rule", "strokeWidth": thickness, "strokeOpacity": 0.5},
+            x=same_scale(x, low),
+            x2={"field": high},
+            y=y,
             color=own_colour(),
-        ),
-        layer(
-            boxes,
-            {"type": "rule", "color": palette.INK, "strokeWidth": 2},
-            x=same_scale(x, "median"),
-            y=same_scale(y_of, "top"),
-            y2={"field": "bottom"},
-        ),
-    ]
-    return chart(title, subtitle, places.plot, height, layers, width - 34)
+        )
