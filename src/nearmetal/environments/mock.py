@@ -7,7 +7,6 @@ that is not ours: reused, and rebooted only on request), and `fault` with the st
 """
 
 import asyncio
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
@@ -16,7 +15,7 @@ from pydantic import Field, StrictBool
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab import mock_programs, probe
-from nearmetal.lab.mock_world import State, World
+from nearmetal.lab.mock_world import State, World, read, write
 from nearmetal.model import (
     Completed,
     Cost,
@@ -82,14 +81,14 @@ class MockMachine:
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
         state = self._state()
-        state["files"][path] = {"content": base64.b64encode(content).decode(), "mode": mode}
+        write(state, path, content, mode)
         self._world.save(state)
 
     async def get(self, path: str) -> bytes:
-        files = self._state()["files"]
-        if path not in files:
+        content = read(self._state(), path)
+        if content is None:
             raise FileNotFoundError(path)
-        return base64.b64decode(files[path]["content"])
+        return content
 
     async def reboot(self) -> None:
         state = self._state()

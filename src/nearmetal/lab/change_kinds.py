@@ -143,10 +143,12 @@ async def _put_ethtool_back(commands: Commands, change: Change) -> str:
 
 async def _read_boot(commands: Commands, target: str) -> str | None:
     """The kernel arguments that our drop-in adds; "" when there is none."""
-    text = await _read_file(commands, GRUB_DROP_IN)
-    if text is None:
-        return ""
-    return text.partition("$GRUB_CMDLINE_LINUX_DEFAULT ")[2].rstrip('"\n')
+    return arguments_in(await _read_file(commands, GRUB_DROP_IN) or "")
+
+
+def arguments_in(drop_in: str) -> str:
+    """The kernel arguments that a drop-in of ours adds."""
+    return drop_in.partition("$GRUB_CMDLINE_LINUX_DEFAULT ")[2].rstrip('"\n')
 
 
 async def _write_boot(commands: Commands, target: str, value: str | None) -> None:

@@ -10,15 +10,14 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from statistics import NormalDist
-from typing import Any
 from urllib.parse import urlsplit
 
 from nearmetal import units
-from nearmetal.lab import mock_samples, probe
-from nearmetal.lab.change_kinds import GRUB_DROP_IN
+from nearmetal.lab import mock_load, mock_samples, probe
+from nearmetal.lab.change_kinds import GRUB_DROP_IN, arguments_in
 from nearmetal.lab.cpus import show
 from nearmetal.lab.ethtool import FEATURES
-from nearmetal.lab.mock_world import State, World
+from nearmetal.lab.mock_world import State, World, read, write
 from nearmetal.model import Completed
 
 REQUESTS_PER_SECOND = 10_000.0
@@ -48,8 +47,8 @@ async def run(call: Call) -> Completed:
     return await program(call)
 
 
-def _said(text: str, status: int = 0) -> Completed:
-    return Completed(status=status, stdout=text.encode())
+def _said(text: str) -> Completed:
+    return Completed(status=0, stdout=text.encode())
 
 
 def _refused(text: str, status: int = 1) -> Completed:
@@ -102,9 +101,7 @@ def _file(call: Call, path: str) -> bytes | None:
         return f"BOOT_IMAGE=mock {' '.join(call.state['running_arguments'])}\n".encode()
     if path == "/proc/sys/kernel/random/boot_id":
         return f"{call.state['boot_id']}\n".encode()
-    if path in call.state["files"]:
-        return base64.b64decode(call.state["files"][path]["content"])
-    return None
+    return read(call.state, path)
 
 
 async def _rm(call: Call) -> Completed:
@@ -170,8 +167,7 @@ async def _ethtool(call: Call) -> Completed:
 
 async def _update_grub(call: Call) -> Completed:
     drop_in = _file(call, GRUB_DROP_IN) or b""
-    arguments = drop_in.decode().partition("$GRUB_CMDLINE_LINUX_DEFAULT ")[2].rstrip('"\n').split()
-    call.state["boot_loader"] = arguments
+    call.state["boot_loader"] = arguments_in(drop_in.decode()).split()
     call.world.save(call.state)
     return Completed(status=0)
 
@@ -199,7 +195,7 @@ async def _tcpdump(call: Call) -> Completed:
     """Opens its file with a capture's header; a pretended network has no packets."""
     header = bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000")
     file = call.argv[call.argv.index("-w") + 1] + ("0" if "-W" in call.argv else "")
-    call.state["files"][file] = {"content": base64.b64encode(header).decode(), "mode": 0o644}
+    write(call.state, file, header)
     return await serve(call)
 
 
@@ -322,15 +318,8 @@ def _tell(call: Call, lines: str) -> None:
     """Into the machine's file, unless the machine is gone."""
     state = call.world.read(call.state["name"])
     if state is not None:
-        content = base64.b64encode(lines.encode()).decode()
-        state["files"][call.argv[call.argv.index("--output") + 1]] = {"content": content, "mode": 0o644}
+        write(state, call.argv[call.argv.index("--output") + 1], lines.encode())
         call.world.save(state)
-
-
-def _spread(middle: float, count: int) -> dict[str, float]:
-    names = ("mean", "median", "p50", "p90", "p95", "p99", "p999", "max")
-    around = dict.fromkeys(names, middle) | {"min": middle * 0.5, "p99": middle * 3, "p999": middle * 5}
-    return {**around, "max": middle * 9, "stddev": middle * 0.3, "count": count}
 
 
 async def _load(call: Call) -> Completed:
@@ -338,62 +327,14 @@ async def _load(call: Call) -> Completed:
     words = call.argv[2:]
     url = next(word for word in words if word.startswith("http://"))
     server = call.world.at_address(urlsplit(url).hostname or "")
-    up = server is not None and bool(server["serving"])
-    duration = _option(words, "--duration")
+    is_up = server is not None and bool(server["serving"])
+    duration, wanted = _option(words, "--duration"), _option(words, "--requests")
     seconds = float(duration.rstrip("ms")) if duration else 0.0
-    wanted = _option(words, "--requests")
     rate = 1.0
     if server is not None:
         rate = 1 / (1 / (REQUESTS_PER_SECOND * noisy(server, call.state["name"] + url)) + server.get("delay", 0.0))
-    done = (int(wanted) if wanted else round(rate * seconds)) if up else 0
-    latency = 1e9 / rate
-    elapsed = seconds or done / rate
-    failed = 0 if up else 1
-    document: dict[str, Any] = {
-        "schema": "load.v1",
-        "elapsed_ns": round(elapsed * 1e9),
-        "requests": {"sent": done + failed, "completed": done},
-        "connections": {"opened": 1, "concurrent_max": 1, "burst_max": 1, "replies_each": float(done)},
-        "rate": {"offered": None, "achieved": done / elapsed if elapsed else 0.0},
-        "latency_ns": _spread(latency, done),
-        "service_ns": _spread(latency, done),
-        "connection_ns": _spread(latency, 1),
-        "connect_ns": _spread(latency / 4, 1),
-        "first_byte_ns": _spread(latency * 0.9, done),
-        "transfer_ns": _spread(latency * 0.1, done),
-        "lateness_ns": _spread(1000.0, done),
-        "status": {"2xx": done} if up else {},
-        "status_in_window": {"2xx": done} if up else {},
-        "errors": dict.fromkeys(
-            (
-                "client_timeout",
-                "socket_timeout",
-                "reset",
-                "fd_unavailable",
-                "address_unavailable",
-                "fd_table_full",
-                "other",
-            ),
-            0,
-        )
-        | {"refused": failed},
-        "bytes": {"sent": done * 60, "header": done * 200, "body": done * 402},
-        "cpu_ns": {"user": round(elapsed * 1e8), "system": round(elapsed * 1e8)},
-        "reply_rate": {"min": rate, "mean": rate, "max": rate, "stddev": 0.0, "samples": 1},
-        "warnings": [],
-        "histogram": _histogram(latency, done),
-    }
-    return Completed(status=0, stdout=json.dumps(document).encode())
-
-
-def _histogram(value: float, count: int) -> str:
-    """Every request took as long as the middle one."""
-    from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # it ships no types
-
-    histogram = HdrHistogram(1, 60_000_000_000, 3)
-    if count:
-        histogram.record_value(round(value), count)
-    return str(histogram.encode().decode())
+    done = (int(wanted) if wanted else round(rate * seconds)) if is_up else 0
+    return _said(json.dumps(mock_load.document(rate, done, seconds, is_up)))
 
 
 def _option(words: Sequence[str], name: str) -> str | None:

@@ -4,6 +4,7 @@ It stands in for hardware in tests of nearmetal and of other people's plugins: w
 destroyed is kept on disk, so that a controller that is killed leaves behind just what a real one would.
 """
 
+import base64
 import hashlib
 import json
 from collections.abc import Iterator
@@ -110,6 +111,17 @@ class World:
         self._folder.mkdir(parents=True, exist_ok=True)
         counter.write_text(str(count))
         return count
+
+
+def write(state: State, path: str, content: bytes, mode: int = 0o644) -> None:
+    """Put a file into a machine, which is still to be saved."""
+    state["files"][path] = {"content": base64.b64encode(content).decode(), "mode": mode}
+
+
+def read(state: State, path: str) -> bytes | None:
+    """A machine's file; None where it has none."""
+    found = state["files"].get(path)
+    return base64.b64decode(found["content"]) if found else None
 
 
 def _configured(state: State) -> list[str]:
