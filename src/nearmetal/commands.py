@@ -34,6 +34,7 @@ from nearmetal.tables import Column, fitted
 from nearmetal.units import show_elapsed
 
 if TYPE_CHECKING:
+    from nearmetal.analysis.sight import Sight
     from nearmetal.report.reading import ReportInput
     from nearmetal.report.write import Format
 
@@ -118,33 +119,43 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     study = opened.study
     missing = asyncio.run(session.what_is_missing(study))
     plan = planning.make(study, [treatment for treatment, _ in missing] if available else ())
-    seconds = estimate(study, plan)
     needed = planning.enough_blocks(len(plan.contrasts), study.design.alpha, bool(plan.looks))
     refused = bool(missing) and not (available and plan.treatments)
-    status = ExitCode.HOST_CANNOT if refused else ExitCode.DONE
     seen = sight.by_calibrations(study, plan)
     if as_json:
-        print_json(
-            {
-                "schema": "plan.v1",
-                "plan": plan.model_dump(mode="json"),
-                "seconds": round(seconds),
-                "blocks_needed": needed,
-                "one_machine": hosts.one_under_two_names(study),
-                "sees": [one.model_dump(mode="json") for one in seen],
-                "missing": [
-                    {
-                        "treatment": treatment,
-                        "what": finding.what,
-                        "detail": finding.detail,
-                        "remedy": finding.remedy,
-                    }
-                    for treatment, finding in missing
-                ],
-            }
-        )
-        return status
-    console = console_for(False)
+        _print_plan_as_json(study, plan, needed, seen, missing)
+    else:
+        console = console_for(False)
+        _print_plan(study, plan, needed, seen, console)
+        _say_missing(missing, "left out" if available else "cannot run here", console)
+        if refused and not available:
+            console.print("`run` refuses this; with --available it leaves out what cannot run here")
+        elif refused:
+            console.print("nothing is left that can run here")
+    return ExitCode.HOST_CANNOT if refused else ExitCode.DONE
+
+
+def _print_plan_as_json(
+    study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], missing: Missing
+) -> None:
+    lacking = [
+        {"treatment": treatment, **finding.model_dump(include={"what", "detail", "remedy"})}
+        for treatment, finding in missing
+    ]
+    print_json(
+        {
+            "schema": "plan.v1",
+            "plan": plan.model_dump(mode="json"),
+            "seconds": round(estimate(study, plan)),
+            "blocks_needed": needed,
+            "one_machine": hosts.one_under_two_names(study),
+            "sees": [one.model_dump(mode="json") for one in seen],
+            "missing": lacking,
+        }
+    )
+
+
+def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], console: Console) -> None:
     console.print(Text.assemble((study.name, "bold"), f"  {study.question}"))
     console.print(
         f"{figures.count(len(plan.treatments), 'treatment')} x {figures.count(len(study.workloads), 'workload')} x "
@@ -164,13 +175,7 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
         console.print("nothing is compared: there is no treatment beside its reference")
     for seeing in seen:
         console.print(Padding(sight.sentence(seeing), (0, 0, 0, 2), expand=False))
-    console.print(f"the whole takes {_about(seconds, plan)}")
-    _say_missing(missing, "left out" if available else "cannot run here", console)
-    if refused and not available:
-        console.print("`run` refuses this; with --available it leaves out what cannot run here")
-    elif refused:
-        console.print("nothing is left that can run here")
-    return status
+    console.print(f"the whole takes {_about(estimate(study, plan), plan)}")
 
 
 def _when_decided(plan: Plan, needed: int) -> str:
