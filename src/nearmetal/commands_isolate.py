@@ -3,14 +3,15 @@
 import asyncio
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from rich.console import Console
 
 from nearmetal.errors import ExitCode, HostCannot
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import standing, tiers
-from nearmetal.isolate.host import Cpusets, Host
+from nearmetal.isolate.host import Bystanders, Cpusets, Host
 from nearmetal.isolate.standing import Standing
 from nearmetal.lab import cpus as cpu_lists
 from nearmetal.lab import cpuset
@@ -30,63 +31,85 @@ def plan(cpus: str | None, as_json: bool) -> None:
     asyncio.run(_plan(LocalSite(), cpus, as_json))
 
 
+@dataclass(frozen=True)
+class _Planned:
+    """What `isolate on` would do for these CPUs, and what stands already."""
+
+    host: Host
+    wanted: tuple[int, ...]
+    there: Bystanders
+    cpusets: Cpusets
+    held: Sequence[Change]
+
+    @property
+    def stands(self) -> str:
+        return standing.isolated_cpus(self.held)
+
+    def in_words(self, change: Change) -> str:
+        return tiers.in_words(change, self.host, self.there, self.cpusets)
+
+
 async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
     host = await hosts.survey(site)
     wanted = hosts.chosen(cpus, host)
-    there = await hosts.bystanders(site, site.probe, wanted)
-    cpusets = await hosts.cpusets(site, site.probe, wanted)
-    held = await standing.held_changes(site, standing.ledger_path())
-    stands = standing.isolated_cpus(held)
-    at_once = [] if stands else tiers.at_once(host, wanted, cpusets, site.probe, required=False)
-    boot = tiers.by_boot_loader(wanted)
-    notes = list(tiers.notes(host, wanted))
+    planned = _Planned(
+        host=host,
+        wanted=wanted,
+        there=await hosts.bystanders(site, site.probe, wanted),
+        cpusets=await hosts.cpusets(site, site.probe, wanted),
+        held=await standing.held_changes(site, standing.ledger_path()),
+    )
+    changes = [] if planned.stands else tiers.at_once(host, wanted, planned.cpusets, site.probe, required=False)
     if as_json:
-        print_json(
-            {
-                "schema": "isolate.plan.v1",
-                "cpus": cpu_lists.show(wanted),
-                "stands": stands,
-                "topology": [
-                    {
-                        "cpu": cpu.number,
-                        "siblings": list(cpu.siblings),
-                        "package": cpu.package,
-                        "governor": cpu.governor,
-                    }
-                    for cpu in host.cpus
-                ],
-                "isolated": host.isolated,
-                "nohz_full": host.nohz_full,
-                "changes": [
-                    {"kind": one.kind, "target": one.target, "words": tiers.in_words(one, host, there, cpusets)}
-                    for one in at_once
-                ],
-                "way": None if stands else _way(cpusets),
-                "boot": {"arguments": boot.after, "grub": host.can_tell_grub},
-                "movable": dict(there.movable),
-                "fixed": dict(there.fixed),
-                "notes": notes,
-            }
-        )
-        return
+        print_json(_as_json(planned, changes))
+    elif planned.stands:
+        _say_stands(planned)
+    else:
+        _say_planned(planned, changes)
+
+
+def _as_json(planned: _Planned, changes: Sequence[Change]) -> dict[str, Any]:
+    host = planned.host
+    return {
+        "schema": "isolate.plan.v1",
+        "cpus": cpu_lists.show(planned.wanted),
+        "stands": planned.stands,
+        "topology": [
+            {"cpu": cpu.number, "siblings": list(cpu.siblings), "package": cpu.package, "governor": cpu.governor}
+            for cpu in host.cpus
+        ],
+        "isolated": host.isolated,
+        "nohz_full": host.nohz_full,
+        "changes": [{"kind": one.kind, "target": one.target, "words": planned.in_words(one)} for one in changes],
+        "way": None if planned.stands else _way(planned.cpusets),
+        "boot": {"arguments": tiers.by_boot_loader(planned.wanted).after, "grub": host.can_tell_grub},
+        "movable": dict(planned.there.movable),
+        "fixed": dict(planned.there.fixed),
+        "notes": list(tiers.notes(host, planned.wanted)),
+    }
+
+
+def _say_stands(planned: _Planned) -> None:
     console = console_for(False)
-    if stands:
-        _say_topology(host, cpu_lists.parse(stands), "isolated", console)
-        already = f"\nCPU {stands} is kept free already: `isolate on` adds nothing. For other CPUs, first: {_OFF}"
-        console.print(already, soft_wrap=True)
-        return
-    _say_topology(host, wanted, "to be isolated", console)
+    _say_topology(planned.host, cpu_lists.parse(planned.stands), "isolated", console)
+    already = f"\nCPU {planned.stands} is kept free already: `isolate on` adds nothing. For other CPUs, first: {_OFF}"
+    console.print(already, soft_wrap=True)
+
+
+def _say_planned(planned: _Planned, changes: Sequence[Change]) -> None:
+    console = console_for(False)
+    _say_topology(planned.host, planned.wanted, "to be isolated", console)
     console.print("\n`isolate on` changes, until `isolate off`:")
-    for change in at_once:
-        console.print(f"  {tiers.in_words(change, host, there, cpusets)}", soft_wrap=True)
-    console.print(tiers.way(cpusets), soft_wrap=True)
+    for change in changes:
+        console.print(f"  {planned.in_words(change)}", soft_wrap=True)
+    console.print(tiers.way(planned.cpusets), soft_wrap=True)
     console.print("\nwith --boot, and after the next boot of this host:")
-    console.print(f"  {tiers.in_words(boot, host, there, cpusets)}", soft_wrap=True)
-    if not host.can_tell_grub:
+    console.print(f"  {planned.in_words(tiers.by_boot_loader(planned.wanted))}", soft_wrap=True)
+    if not planned.host.can_tell_grub:
         console.print("  this host has no update-grub: set these arguments by hand in its boot loader")
-    if held:
+    if planned.held:
         console.print("  the boot loader has been told already")
-    for note in notes:
+    for note in tiers.notes(planned.host, planned.wanted):
         console.print("note", style="yellow", end=": ")
         console.print(note, soft_wrap=True)
 
