@@ -30,7 +30,7 @@ from nearmetal.lab.container import Container
 from nearmetal.lab.container_sandboxed import SandboxedContainer, is_sandboxed
 from nearmetal.lab.engine import bury, is_own
 from nearmetal.lab.engine_api import DOCKER, Brand, Engine, Refused
-from nearmetal.lab.findings import finding, program, provided
+from nearmetal.lab.findings import enough_cpus, finding, program, provided
 from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import Image
 from nearmetal.lab.shared_kernel import isolation_found
@@ -86,7 +86,6 @@ class DockerEnvironment:
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         if site.spec is not None:
             return [_only_here(site)]
-        available = len(os.sched_getaffinity(0))
         return [
             *await self._check_engine(spec.options, machine),
             finding("root", os.geteuid() == 0, "putting a container on the switch takes root", "run nearmetal as root"),
@@ -94,12 +93,7 @@ class DockerEnvironment:
             provided("probe", probe.path),
             *([] if machine.brings_image else [lab_machine.image_found(machine.image)]),
             *await self._check_image(spec.options, machine, site),
-            finding(
-                f"{machine.vcpus} CPUs",
-                machine.vcpus <= available,
-                f"the host has {available}",
-                f"set machine.vcpus to at most {available}",
-            ),
+            enough_cpus(machine.vcpus, len(os.sched_getaffinity(0))),
             *await isolation_found(machine, site),
             *await shares.findings(machine, site),
         ]

@@ -26,7 +26,7 @@ from nearmetal.lab import cgroup, network, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import share as shares
 from nearmetal.lab.cgroup import Group
-from nearmetal.lab.findings import finding, programs, provided
+from nearmetal.lab.findings import enough_cpus, finding, programs, provided
 from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import placed
 from nearmetal.lab.shared_kernel import SharedKernelMachine, isolation_found
@@ -154,14 +154,8 @@ class HostEnvironment:
 
 async def limits_found(machine: MachineSpec, site: Site) -> list[Finding]:
     """Whether a machine's CPUs and memory can be limited on a site."""
-    available = len(await available_cpus(site))
     return [
-        finding(
-            f"{machine.vcpus} CPUs",
-            machine.vcpus <= available,
-            f"the host has {available}",
-            f"set machine.vcpus to at most {available}",
-        ),
+        enough_cpus(machine.vcpus, len(await available_cpus(site))),
         finding(
             "control groups",
             await _has_groups(site),

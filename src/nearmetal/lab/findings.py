@@ -12,6 +12,16 @@ def finding(what: str, ok: bool, detail: str, remedy: str) -> Finding:
     return Finding(what=what, ok=ok) if ok else Finding(what=what, ok=False, detail=detail, remedy=remedy)
 
 
+def enough_cpus(wanted: int, available: int, why: str = "") -> Finding:
+    """Whether a host has as many CPUs as a machine is to have; `why`: what it is about having fewer."""
+    return finding(
+        f"{wanted} CPUs",
+        wanted <= available,
+        f"the host has {available}{why}",
+        f"set machine.vcpus to at most {available}",
+    )
+
+
 def provided(what: str, find: Callable[[], object]) -> Finding:
     """Whether something can be had: what `find` raises otherwise says why, and what helps."""
     try:

@@ -107,6 +107,12 @@ async def available_cpus(commands: Commands) -> list[int]:
     return cpus.parse(allowed.partition(":")[2])
 
 
+async def memory(commands: Commands, name: str) -> int:
+    """Bytes, as the kernel there counts them by a name of /proc/meminfo: "MemTotal", "MemAvailable"."""
+    lines = (await must(commands, "cat", "/proc/meminfo")).decode().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+
+
 async def host_facts() -> dict[str, Any]:
     """The probe's facts.v1 of this host."""
     return dict(json.loads(await must(LocalSite(), str(probe.path()), "facts", "--json")))

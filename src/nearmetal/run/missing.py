@@ -9,7 +9,7 @@ from nearmetal.factors import Asked, treatments_of
 from nearmetal.lab import cpus, trunk
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.lab import OpenSite
-from nearmetal.lab.site import available_cpus, must
+from nearmetal.lab.site import available_cpus, memory
 from nearmetal.model import Environment, Finding, Level, LinkSpec, MachineSpec, Reached, Site, Study
 from nearmetal.run import shape
 from nearmetal.units import show_size
@@ -130,7 +130,7 @@ class _Here:
             try:
                 self._refuse_unusable(name)
                 site = await self._open_site(name)
-                self._hosts[name] = _Host(site, await available_cpus(site), await _memory_of(site))
+                self._hosts[name] = _Host(site, await available_cpus(site), await memory(site, "MemTotal"))
             except HostCannot as error:
                 self._hosts[name] = Finding(
                     # Which is not always the host itself: a jump host on the way there tells its own name.
@@ -182,16 +182,11 @@ def _cpus(named: str | None, host: _Host, key: str) -> Finding:
     )
 
 
-async def _memory_of(site: Site) -> int:
-    lines = (await must(site, "cat", "/proc/meminfo")).decode().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal:"))
-
-
-def _memory(wanted: int, memory: int) -> Finding:
+def _memory(wanted: int, has: int) -> Finding:
     return finding(
         f"{show_size(wanted)} of memory",
-        wanted <= memory,
-        f"this host has {show_size(memory)}",
+        wanted <= has,
+        f"this host has {show_size(has)}",
         "set machine.memory to less",
     )
 

@@ -7,9 +7,9 @@ from nearmetal.config import Paths
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
 from nearmetal.lab import share as shares
-from nearmetal.lab.findings import finding, programs, provided
+from nearmetal.lab.findings import enough_cpus, finding, programs, provided
 from nearmetal.lab.image import Recipe
-from nearmetal.lab.site import available_cpus, must
+from nearmetal.lab.site import available_cpus, memory, must
 from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
 from nearmetal.units import show_size
 
@@ -26,11 +26,11 @@ _OVERHEAD = 256 * 2**20
 
 async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
     """Everything in question. An accelerator is tried where nothing else is missing, and nothing is known of it yet."""
-    user, tun, tools, meminfo, available = await asyncio.gather(
+    user, tun, tools, free, available = await asyncio.gather(
         must(site, "id", "-u"),
         site.exec(["test", "-c", "/dev/net/tun"]),
         programs(site, _TOOLS),
-        must(site, "cat", "/proc/meminfo"),
+        memory(site, "MemAvailable"),
         available_cpus(site),
     )
     found = [
@@ -46,8 +46,8 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
             f"no guest of the lab's image boots with less than {show_size(LEAST_MEMORY)}",
             f"set machine.memory to {show_size(LEAST_MEMORY)} or more",
         ),
-        _memory(machine.memory, meminfo),
-        _cpus(machine.vcpus, len(available)),
+        _memory(machine.memory, free),
+        enough_cpus(machine.vcpus, len(available), ", and vCPUs that share one wait for each other"),
         finding(
             f"a {machine.disk_format} disk",
             machine.disk_format != "raw" or spec.provision != "restore",
@@ -71,23 +71,12 @@ def proving(spec: MachineSpec) -> str:
     return Recipe().name if spec.brings_image else spec.image
 
 
-def _memory(wanted: int, meminfo: bytes) -> Finding:
-    lines = meminfo.decode().splitlines()
-    available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+def _memory(wanted: int, available: int) -> Finding:
     return finding(
         f"{wanted >> 20} MiB of memory",
         wanted + _OVERHEAD <= available,
         f"{available >> 20} MiB are available, and QEMU itself takes up to {_OVERHEAD >> 20}",
         "set machine.memory lower, or end something",
-    )
-
-
-def _cpus(wanted: int, available: int) -> Finding:
-    return finding(
-        f"{wanted} CPUs",
-        wanted <= available,
-        f"the host has {available}, and vCPUs that share one wait for each other",
-        f"set machine.vcpus to at most {available}",
     )
 
 
