@@ -15,22 +15,20 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from nearmetal import plugins
 from nearmetal.by_hand import doors
 from nearmetal.by_hand import kept as written
-from nearmetal.by_hand.enter import guarded_where_needed, require, require_after
+from nearmetal.by_hand.enter import attached, guarded_where_needed, handling, require, require_after, start
 from nearmetal.by_hand.kept import Kept
 from nearmetal.by_hand.unpacking import unpack
 from nearmetal.config import LIMITS
-from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
-from nearmetal.lab.sites import opener
+from nearmetal.errors import BadInput, HostCannot, ToolFailed
 from nearmetal.model import Machine
 
 _REMOTE = re.compile(r"([A-Za-z0-9._-]{1,64}):(.*)", re.DOTALL)
@@ -108,12 +106,8 @@ def _tidy_when_told_to_end() -> Iterator[None]:
             signal.signal(one, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, end) for number in numbers}
-    try:
+    with handling(dict.fromkeys(numbers, end)):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _kept(remote: Remote) -> Kept:
@@ -135,7 +129,7 @@ def _upload(source: Path, kept: Kept, path: str) -> None:
         return
     with guarded_where_needed(kept) as mark, _stderr() as said:
         command = door(["sh", "-c", _RECEIVE, "receive", path, name], mark=mark)
-        process = _start(command, said, stdin=subprocess.PIPE)
+        process = start(command, stdin=subprocess.PIPE, stderr=said)
         assert process.stdin is not None
         try:
             _send(source, process.stdin)
@@ -213,7 +207,7 @@ def _download(kept: Kept, path: str, destination: Path) -> None:
 def _receive(command: Sequence[str], folder: Path) -> tuple[int, str]:
     """How the sender ended, and what it said; 1 where what it sent was not whole."""
     with _stderr() as said:
-        sender = _start(command, said, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        sender = start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said)
         assert sender.stdout is not None
         try:
             whole = unpack(sender.stdout, folder)
@@ -253,26 +247,14 @@ def _tail(said: IO[bytes]) -> str:
     return said.read().decode("utf-8", "replace").strip()[-500:] or "it ended without a word"
 
 
-def _start(
-    command: Sequence[str], stderr: IO[bytes], *, stdin: "IO[bytes] | int | None", stdout: int | None = None
-) -> "subprocess.Popen[bytes]":
-    try:
-        return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr)
-    except FileNotFoundError:
-        raise HostCannot(f"there is no program {command[0]!r}", remedy="install the package that has it") from None
-
-
 def _whole_file(kept: Kept, source: Path | None, work: Callable[[Machine], Awaitable[None]]) -> None:
     """In a machine without a door, files are read and written whole."""
     if source is not None and not source.is_file():
         raise HostCannot(f"machines of kind {kept.environment!r} take single files only", str(source))
 
     async def there() -> None:
-        if kept.handle is None:
-            raise NotProvisioned("it is not up yet", kept.name)
-        plugin = plugins.load("environments", kept.handle.kind)
-        async with aclosing(opener({})) as open_site:
-            await work(await plugin.attach(kept.handle, await open_site(kept.handle.site)))
+        async with attached(kept) as machine:
+            await work(machine)
 
     try:
         asyncio.run(there())

@@ -5,8 +5,8 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
 from types import FrameType
 from typing import Any
 
@@ -17,11 +17,13 @@ from nearmetal.by_hand.kept import Kept
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab.process import exit_status
-from nearmetal.model import Completed
+from nearmetal.model import Completed, Machine
 
 _MAY_BE_LOST = (125, 255)
 """How the ways into a guest tell that they failed themselves: the probe's `ask`, and OpenSSH's client."""
 _DAY = 86400.0
+
+Handler = Callable[[int, FrameType | None], None]
 
 
 async def require(kept: Kept) -> None:
@@ -83,12 +85,28 @@ def _require_answer(kept: Kept, command: Sequence[str]) -> None:
     raise MachineLost(f"it does not answer: {said}", kept.name, f"nearmetal down {kept.name}")
 
 
-def _with_own_streams(command: Sequence[str]) -> tuple[int, int]:
-    """How it ended, and the last signal that it was told to end by, or 0."""
+def start(command: Sequence[str], **streams: Any) -> "subprocess.Popen[bytes]":
+    """A way into a machine, with these streams, else our own. HostCannot where there is no such program."""
     try:
-        process = subprocess.Popen(command)
+        return subprocess.Popen(command, **streams)
     except FileNotFoundError:
         raise HostCannot(f"there is no program {command[0]!r}", remedy="install the package that has it") from None
+
+
+@contextmanager
+def handling(handlers: Mapping[int, Handler]) -> Iterator[None]:
+    """Signals, by their numbers, go to these meanwhile."""
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _with_own_streams(command: Sequence[str]) -> tuple[int, int]:
+    """How it ended, and the last signal that it was told to end by, or 0."""
+    process = start(command)
     with _passing_on(process) as signals:
         status = process.wait()
     return exit_status(status), signals[-1] if signals else 0
@@ -108,13 +126,8 @@ def _passing_on(process: "subprocess.Popen[Any]") -> Iterator[list[int]]:
         if not sys.stdin.isatty():
             process.send_signal(number)
 
-    handlers = {signal.SIGTERM: passed, signal.SIGHUP: passed, signal.SIGINT: reaches_it_too}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
+    with handling({signal.SIGTERM: passed, signal.SIGHUP: passed, signal.SIGINT: reaches_it_too}):
         yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _run_without_door(kept: Kept, argv: Sequence[str], terminal: bool) -> int:
@@ -133,6 +146,13 @@ def _run_without_door(kept: Kept, argv: Sequence[str], terminal: bool) -> int:
 
 
 async def _exec(kept: Kept, argv: Sequence[str], given: bytes) -> Completed:
+    async with attached(kept) as machine:
+        return await machine.exec(argv, stdin=given, timeout=_DAY)
+
+
+@asynccontextmanager
+async def attached(kept: Kept) -> AsyncIterator[Machine]:
+    """A machine that is reached without a door. NotProvisioned."""
     if kept.handle is None:
         raise NotProvisioned("it is not up yet", kept.name)
     from nearmetal import plugins
@@ -140,6 +160,4 @@ async def _exec(kept: Kept, argv: Sequence[str], given: bytes) -> Completed:
 
     plugin = plugins.load("environments", kept.handle.kind)
     async with aclosing(opener({})) as open_site:
-        machine = await plugin.attach(kept.handle, await open_site(kept.handle.site))
-        ended: Completed = await machine.exec(argv, stdin=given, timeout=_DAY)
-        return ended
+        yield await plugin.attach(kept.handle, await open_site(kept.handle.site))
