@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from nearmetal import factors as words
-from nearmetal.model import Level, Study
+from nearmetal.model import FactorSpec, Level, Study
 from nearmetal.study_text import StudyText, as_name, did_you_mean, shown
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -41,18 +41,7 @@ def check_factors(study: Study, where: StudyText) -> None:
 
 def check_conditions(study: Study, where: StudyText) -> None:
     for name, factor in study.factors.items():
-        path = ("factors", name, "when")
-        for other, levels in words.conditions(factor).items():
-            if other not in study.factors:
-                what = f"`when` of `{name}` names {shown(other)}, which is no factor"
-                raise where.wrong(path, what, did_you_mean(other, study.factors, "factors"))
-            if not levels:
-                raise where.wrong(path, f"`when` of `{name}` never holds: it names no level of {other}", "name one")
-            known = study.factors[other].levels
-            for level in levels:
-                if not is_among(level, known):
-                    what = f"`when` of `{name}` never holds: {other} is never {shown(level)}"
-                    raise where.wrong(path, what, f"levels of {other}: {listed(known)}")
+        _check_named(name, factor, study, where)
     try:
         words.in_order(study.factors)
     except ValueError as error:
@@ -64,6 +53,22 @@ def check_conditions(study: Study, where: StudyText) -> None:
                 f"the `when` of `{name}` never holds: what it asks for and what that asks for exclude each other",
                 "name levels that can be had together",
             )
+
+
+def _check_named(name: str, factor: FactorSpec, study: Study, where: StudyText) -> None:
+    """Whether what a `when` names is there: factors, and levels of theirs."""
+    path = ("factors", name, "when")
+    for other, levels in words.conditions(factor).items():
+        if other not in study.factors:
+            what = f"`when` of `{name}` names {shown(other)}, which is no factor"
+            raise where.wrong(path, what, did_you_mean(other, study.factors, "factors"))
+        if not levels:
+            raise where.wrong(path, f"`when` of `{name}` never holds: it names no level of {other}", "name one")
+        known = study.factors[other].levels
+        unknown = next((level for level in levels if not is_among(level, known)), None)
+        if unknown is not None:
+            what = f"`when` of `{name}` never holds: {other} is never {shown(unknown)}"
+            raise where.wrong(path, what, f"levels of {other}: {listed(known)}")
 
 
 def is_among(level: Level, levels: Iterable[Level]) -> bool:

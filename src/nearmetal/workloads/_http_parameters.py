@@ -70,7 +70,7 @@ class HttpParameters(ServedParameters):
         return value
 
     @model_validator(mode="after")
-    def _go_together(self) -> "HttpParameters":
+    def _fit_the_mode(self) -> "HttpParameters":
         given = {"from" if name == "from_" else name for name in self.model_fields_set}
         given = {name for name in given if getattr(self, "from_" if name == "from" else name) is not None}
         for name, modes in _ONLY_IN.items():
@@ -80,6 +80,10 @@ class HttpParameters(ServedParameters):
         for name in _REQUIRED[self.mode]:
             if name not in given:
                 raise ValueError(f'mode = "{self.mode}" needs `{name}`, in requests per second: add {name} = 100')
+        return self
+
+    @model_validator(mode="after")
+    def _go_together(self) -> "HttpParameters":
         if self.duration is not None and self.requests is not None:
             raise ValueError("`duration` and `requests` exclude each other: remove one")
         if self.mode == "ramp" and (self.from_ or 0) > (self.to or 0):
