@@ -178,6 +178,12 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: StudyText) 
         return where.wrong(path, f"unknown key `{name}`", did_you_mean(str(path[-1]), keys, "known keys"))
     if first["type"] == "missing":
         return where.wrong(path, f"`{name}` is missing", f"add it: {_example(path)}")
+    return _of_key(path, first, where) or where.wrong(path, *told(f"`{name}`", first))
+
+
+def _of_key(path: KeyPath, first: ErrorDetails, where: StudyText) -> BadInput | None:
+    """What is wrong with a key of which more can be said than what pydantic says; None of any other."""
+    name = dotted(path)
     if path[:1] == ("factors",) and "levels" in path[2:]:
         factor = path[1]
         if first["type"] == "too_short":
@@ -194,7 +200,7 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: StudyText) 
         return where.wrong(path, what, f"it must be a whole number, or as in {_example((*path, 'max'))}")
     if first["type"] == "string_type" and isinstance(first["input"], int | float):
         return where.wrong(path, f"`{name}` cannot be {shown(first['input'])}", _as_text(path, first["input"], where))
-    return where.wrong(path, *told(f"`{name}`", first))
+    return None
 
 
 def _as_text(path: KeyPath, value: float, where: StudyText) -> str:
