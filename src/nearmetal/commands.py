@@ -135,9 +135,7 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     return ExitCode.HOST_CANNOT if refused else ExitCode.DONE
 
 
-def _print_plan_as_json(
-    study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], missing: Missing
-) -> None:
+def _print_plan_as_json(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], missing: Missing) -> None:
     lacking = [
         {"treatment": treatment, **finding.model_dump(include={"what", "detail", "remedy"})}
         for treatment, finding in missing
