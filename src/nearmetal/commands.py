@@ -367,19 +367,25 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
         return
     console = console_for(False)
     if listed:
-        table = Table("run", "study", "made", "trials", box=None, pad_edge=False)
+        table = Table("run", "study", "made", "state", "trials", box=None, pad_edge=False)
         for one in listed:
-            again = one.trials - one.planned
-            trials = f"{one.planned} and {again} again" if again > 0 else f"{one.trials}/{one.planned}"
-            if one.ok < one.trials:
-                trials += f", {one.trials - one.ok} not ok"
-            table.add_row(one.run, one.study, one.created[:16].replace("T", " "), trials)
+            table.add_row(one.run, one.study, one.created[:16].replace("T", " "), one.state, _trials(one))
         # As wide as it is, in a terminal and in a pipe: a folder's name is to be copied whole, and a line is a run.
         console.width = _WIDEST
         console.print(table)
     for bad in unreadable:
         console.print("cannot be read", style="yellow", end=": ")
         console.print(f"{bad.run}: {bad.reason}", soft_wrap=True)
+
+
+def _trials(one: runs.Listed) -> str:
+    """ "24", "4 and 2 again, 1 not ok"; of a run that has not come to its end, "17/24"."""
+    again = one.trials - one.planned
+    if again > 0:
+        told = f"{one.planned} and {again} again"
+    else:
+        told = str(one.trials) if one.state == "ended" else f"{one.trials}/{one.planned}"
+    return told + (f", {one.trials - one.ok} not ok" if one.ok < one.trials else "")
 
 
 # ── This host ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from nearmetal import commands
 from nearmetal.run.events import BlockStarted, LookTaken
+from nearmetal.store.claim import claimed
 from nearmetal.terminal import Watcher
 from tests.order import mock_run
 from tests.unit.test_image_store import finished
@@ -269,5 +270,10 @@ def test_a_list_tells_what_was_planned_what_was_repeated_and_what_came_to_nothin
     for record in again:
         record["trial"] |= {"attempt": 1, "id": f"again-{record['trial']['id']}"}
     again[0]["status"] = "failed"
-    journal.write_bytes(journal.read_bytes() + b"".join(json.dumps(one).encode() + b"\n" for one in again))
-    assert "  4 and 2 again, 1 not ok\n" in nearmetal("ls", str(run)).stdout
+    *others, end = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*others, *(json.dumps(one).encode() + b"\n" for one in again), end]))
+    assert "  ended  4 and 2 again, 1 not ok\n" in nearmetal("ls", str(run)).stdout
+    journal.write_bytes(b"".join(others[: others.index(trials[2])]))
+    assert "  interrupted  2/4   \n" in nearmetal("ls", str(run)).stdout
+    with claimed(journal):
+        assert "  running  2/4   \n" in nearmetal("ls", str(run)).stdout

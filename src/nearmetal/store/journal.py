@@ -45,6 +45,9 @@ class Journal:
             os.ftruncate(self._descriptor, whole)
 
 
+_LONGEST_EVENT = 2**16
+
+
 def lines(path: Path) -> Iterator[dict[str, Any]]:
     """Every whole line. BadInput, with the line's number, when one is not a JSON object."""
     return (line for _, line in _numbered(path))
@@ -66,6 +69,18 @@ def events(path: Path) -> Iterator[dict[str, Any]]:
     for line in lines(path):
         if line.get("schema") == "event.v1":
             yield line
+
+
+def last(path: Path) -> dict[str, Any]:
+    """The last whole line, if it is an event's; else nothing. The others are not read."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _LONGEST_EVENT))
+        whole, _, _ = file.read().rpartition(b"\n")
+    try:
+        line = json.loads(whole.rpartition(b"\n")[2])
+    except (ValueError, RecursionError):
+        return {}
+    return line if isinstance(line, dict) and line.get("schema") == "event.v1" else {}
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

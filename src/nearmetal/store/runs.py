@@ -3,10 +3,12 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 from nearmetal.errors import BadInput
 from nearmetal.model import BlockPlan, Frozen, TrialStatus
 from nearmetal.store import journal
+from nearmetal.store.claim import is_claimed
 from nearmetal.store.folder import Manifest, RunFolder, write_whole
 
 _INDEX = "runs.json"
@@ -23,6 +25,7 @@ class Listed(Frozen):
     ok: int
     """Of these."""
     planned: int
+    state: Literal["running", "ended", "interrupted"]
 
 
 class Unreadable(Frozen):
@@ -88,6 +91,7 @@ def _look(path: Path) -> Listed | Unreadable:
         manifest = folder.manifest()
         statuses = [record.status for record in journal.records(folder.journal)]
         blocks = _blocks_to_run(folder, manifest)
+        state = _state(folder.journal)
     except BadInput as error:
         return Unreadable(run=str(path), reason=f"{Path(error.where).name}: {error.what}")
     except OSError as error:
@@ -99,7 +103,18 @@ def _look(path: Path) -> Listed | Unreadable:
         trials=len(statuses),
         ok=statuses.count(TrialStatus.OK),
         planned=sum(len(block.trials) for block in blocks),
+        state=state,
     )
+
+
+def _state(run: Path) -> Literal["running", "ended", "interrupted"]:
+    if not run.exists():
+        return "interrupted"
+    if is_claimed(run):
+        return "running"
+    last = journal.last(run)
+    has_ended = last.get("event") == "RunEnded" and not last.get("interrupted")
+    return "ended" if has_ended else "interrupted"
 
 
 def _blocks_to_run(folder: RunFolder, manifest: Manifest) -> tuple[BlockPlan, ...]:
