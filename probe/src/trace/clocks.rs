@@ -84,13 +84,17 @@ impl Remembered {
         fingerprint.trailing_zeros() >= self.thinned
     }
 
-    fn add(&mut self, fingerprint: u64, time: Time) {
+    fn add(&mut self, fingerprint: u64, segment: &Segment) {
         if !self.wants(fingerprint) {
             return;
         }
-        // Of two packets that look the same, neither can be known again.
         let entry = self.packets.entry(fingerprint);
-        entry.and_modify(|seen| *seen = None).or_insert(Some(time));
+        // Of two packets that look the same, neither can be known again, unless they are one that was captured twice.
+        let has_more = segment.length > 0 || segment.has(tcp::SYN);
+        let is_one = segment.id != 0 || (segment.stamp.is_some() && has_more);
+        entry
+            .and_modify(|seen| *seen = seen.filter(|_| is_one))
+            .or_insert(Some(segment.time));
         if self.packets.len() > MOST_REMEMBERED {
             self.thinned += 1;
             let thinned = self.thinned;
@@ -153,7 +157,7 @@ pub fn compare<R: Read>([mut first, mut second]: [Capture<R>; 2]) -> Compared {
     while let Some(packet) = first.next() {
         if let Ok(Dissected { key, from, segment }) = dissect(&packet) {
             hosts.note(&key);
-            remembered.add(fingerprint(&key, from, &segment), segment.time);
+            remembered.add(fingerprint(&key, from, &segment), &segment);
         }
     }
     let span = |capture: &Capture<R>| Span {

@@ -277,6 +277,11 @@ impl Connection {
             way.counts.duplicates += 1;
             return true;
         }
+        if way.stream.is_asked_by(segment) {
+            way.counts.keep_alives += 1;
+            *last = bare;
+            return false;
+        }
         way.counts.acks += 1;
         let outstanding = other.stream.acked() < other.stream.top();
         let unchanged = bare.number == last.number && bare.window == last.window;

@@ -94,7 +94,7 @@ pub struct Side {
     pub duplicates: u64,
     /// With more payload than fits into the negotiated MSS less the options; retransmissions are left out.
     pub coalesced: u64,
-    /// One byte, sent again to hear whether the other end is there.
+    /// One byte sent again, or none, to hear whether the other end is there, or takes more.
     pub keep_alives: u64,
     /// Acknowledgements with nothing else.
     pub acks: u64,

@@ -70,8 +70,10 @@ pub fn both(first: &[u8], second: &[u8]) -> Document {
 fn sane(document: anyhow::Result<Document>) -> Document {
     let document = document.expect("nothing is written that could fail");
     for side in [&document.client, &document.server] {
-        let odd = side.retransmitted + side.keep_alives + side.coalesced;
+        let odd = side.retransmitted + side.coalesced;
         assert!(odd <= side.segments, "{odd} of {}", side.segments);
+        let asking = side.keep_alives + side.acks;
+        assert!(asking <= side.packets, "{asking} of {}", side.packets);
         assert!(side.spurious <= side.retransmitted + side.reordered);
         assert!(side.segments + side.acks <= document.packets);
     }

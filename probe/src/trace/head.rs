@@ -101,7 +101,9 @@ impl Kind {
 
 /// Heads longer than this are none.
 pub const LONGEST: usize = 64 << 10;
-const MOST_HEADERS: usize = 128;
+/// Fields that nearly every head has room in, and those of the longest.
+const USUAL_HEADERS: usize = 128;
+const MOST_HEADERS: usize = 1024;
 
 /// Whether a message may begin with these bytes: a method and a target, or a version.
 #[inline(always)]
@@ -184,18 +186,44 @@ pub fn may_end(bytes: &[u8]) -> bool {
 /// Read a head. None while its end is missing; an error when it is none.
 #[inline(never)]
 pub fn whole(kind: Kind, bytes: &[u8]) -> Result<Option<Head>, NoHead> {
+    let strict = parse::<USUAL_HEADERS>(kind, bytes, &ParserConfig::default());
+    strict.or_else(|_| forgiven(kind, bytes))
+}
+
+/// Read a head as programs do that forgive the other end what it does wrong.
+#[cold]
+#[inline(never)]
+fn forgiven(kind: Kind, bytes: &[u8]) -> Result<Option<Head>, NoHead> {
+    let mut config = ParserConfig::default();
+    config
+        .allow_spaces_after_header_name_in_responses(true)
+        .allow_obsolete_multiline_headers_in_responses(true)
+        .allow_multiple_spaces_in_request_line_delimiters(true)
+        .allow_multiple_spaces_in_response_status_delimiters(true)
+        .allow_space_before_first_header_name(true)
+        .ignore_invalid_headers_in_responses(true)
+        .ignore_invalid_headers_in_requests(true);
+    parse::<MOST_HEADERS>(kind, bytes, &config)
+}
+
+#[inline(always)]
+fn parse<const HEADERS: usize>(
+    kind: Kind,
+    bytes: &[u8],
+    config: &ParserConfig,
+) -> Result<Option<Head>, NoHead> {
     // Only what is written is read of these: filling them all would take longer than reading a head.
-    let mut headers = [const { MaybeUninit::<Header>::uninit() }; MOST_HEADERS];
+    let mut headers = [const { MaybeUninit::<Header>::uninit() }; HEADERS];
     match kind {
         Kind::Request => {
             let mut request = Request::new(&mut []);
-            let status = request.parse_with_uninit_headers(bytes, &mut headers);
+            let status =
+                config.parse_request_with_uninit_headers(&mut request, bytes, &mut headers);
             let method = Method::new(request.method.unwrap_or_default().as_bytes());
             head(status, method, 0, request.headers, Body::None)
         }
         Kind::Response => {
             let mut response = Response::new(&mut []);
-            let config = ParserConfig::default();
             let status =
                 config.parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
             let code = response.code.unwrap_or_default();

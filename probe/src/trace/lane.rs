@@ -83,6 +83,8 @@ const LONGEST_WAY: Time = 2_000_000_000;
 const MOST_ON_THE_WAY: usize = 1 << 13;
 /// What has arrived is remembered for a while, to know it when it arrives again. With the next one they fill a power of two.
 const MOST_HERE: usize = 31;
+/// A packet that is captured twice where it leaves is so with few others between.
+const LATELY: usize = 8;
 const MOST_MISHAPS: usize = 256;
 /// Where memory is short, so many of the last packets that arrived are remembered, and of the last mishaps.
 const FEW_HERE: usize = 4;
@@ -114,7 +116,7 @@ impl Lane {
     /// A packet leaves. `piece` is the payload of a full segment on the wire.
     pub fn leaves(&mut self, segment: &Segment, piece: u32, alone: Alone, delays: &mut Durations) {
         let mark = Mark::of(segment);
-        if alone == Alone::Nothing && !self.is_awaited(&mark) {
+        if alone == Alone::Nothing && !self.is_awaited(&mark) || self.has_just_left(&mark) {
             return;
         }
         // What leaves outside of the common time counts once it is seen to arrive.
@@ -141,6 +143,12 @@ impl Lane {
             self.settle(&oldest, piece);
         }
         give_back(&mut self.sent);
+    }
+
+    /// Whether this is a packet that left, captured once more. Without an identification, it may be a repeat as well.
+    fn has_just_left(&self, mark: &Mark) -> bool {
+        let mut lately = self.sent.iter().rev().take(LATELY);
+        mark.is_unique() && lately.any(|sent| sent.mark == *mark)
     }
 
     fn is_awaited(&self, mark: &Mark) -> bool {

@@ -24,6 +24,11 @@ impl Mark {
         }
     }
 
+    /// Whether no other packet of its sender looks like it. Linux numbers all but its answer to a SYN.
+    pub fn is_unique(&self) -> bool {
+        self.id != 0 || (self.stamp != 0 && self.controls & tcp::SYN != 0)
+    }
+
     /// Behind its last byte.
     pub fn end(&self) -> u32 {
         self.sequence.wrapping_add(self.length)

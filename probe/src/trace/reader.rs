@@ -78,6 +78,11 @@ impl Reader {
         matches!(self.state, State::Open | State::Cut)
     }
 
+    /// Whether the message ends where the connection does.
+    pub fn is_until_close(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
+
     /// Whether it is no longer known where messages begin.
     pub fn is_lost(&self) -> bool {
         matches!(self.state, State::Lost)

@@ -17,7 +17,7 @@ pub enum Sight {
     Retransmitted,
     /// The same packet once more.
     Duplicate,
-    /// A byte that is known to have arrived, sent to hear whether the other end is still there.
+    /// A byte that is known to have arrived, sent to hear whether the other end is still there, or takes more.
     KeepAlive,
 }
 
@@ -120,6 +120,12 @@ impl Stream {
         let news = offset > self.acked;
         self.acked = self.acked.max(offset);
         news
+    }
+
+    /// Whether an acknowledgement without payload only asks for an answer: it stands one byte before the end of what has
+    /// arrived. So Linux hears whether the other end is still there, and whether it takes more.
+    pub fn is_asked_by(&self, segment: &Segment) -> bool {
+        self.top <= self.acked && self.offset(segment.sequence).wrapping_add(1) == self.top
     }
 
     /// Whether a segment follows what is in order, and nothing is beyond it.

@@ -22,7 +22,12 @@ pub fn of(document: &Document) -> Vec<String> {
         let missed = capture.client.missed_bytes + capture.server.missed_bytes;
         if missed > 0 {
             warnings.push(format!(
-                "{file}: {missed} bytes were acknowledged but not captured; the capture dropped packets, and counts are too low"
+                "{file}: {missed} bytes were acknowledged but not captured; the capture dropped packets, and counts are too low{}",
+                if document.joined.is_some() {
+                    ", but what arrived there counts as lost between the captures, and what left there as not seen leaving"
+                } else {
+                    ""
+                }
             ));
         }
         let segments = capture.client.segments + capture.server.segments;

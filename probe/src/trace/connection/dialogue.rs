@@ -140,7 +140,8 @@ impl Connection {
                 let bodiless = exchange.method.is("HEAD") || matches!(head.status, 204 | 304);
                 is_tunnel = head.status == 101
                     || (exchange.method.is("CONNECT") && (200..300).contains(&head.status));
-                if head.length.is_some() && (bodiless || is_tunnel) {
+                // A tunnel's first bytes come later: such a head ends with its segment, whatever was captured of it.
+                if is_tunnel || (head.length.is_some() && bodiless) {
                     body = Some(Body::None);
                 }
             }
@@ -208,7 +209,10 @@ impl Connection {
     pub(super) fn complete_by_end(&mut self, from: End) {
         let kind = self.kind(from);
         let way = self.ways.get(from);
-        let is_whole = way.stream.ahead.is_empty() && Some(way.stream.edge()) >= way.ends_at;
+        // What goes on until the connection closes is whole by a FIN alone: a reset cuts it off.
+        let is_cut_off = way.reader.is_until_close() && way.ends_at.is_none();
+        let has_come = way.stream.ahead.is_empty() && Some(way.stream.edge()) >= way.ends_at;
+        let is_whole = has_come && !is_cut_off;
         if way.has_finished && way.reader.is_open() {
             if let Some(exchange) = self.exchanges.current(kind) {
                 let message = exchange.message(kind);

@@ -109,7 +109,8 @@ impl Connection {
             let unchanged = bare.number == stride.last_bare.number
                 && (bare.id == stride.last_bare.id
                     || (bare.window == stride.last_bare.window && on_the_way > 0));
-            if unchanged || stride.passed.acks == u32::MAX {
+            let is_here = segment.sequence == stride.expected;
+            if unchanged || !is_here || stride.passed.acks == u32::MAX {
                 return false;
             }
             stride.last_bare = bare;

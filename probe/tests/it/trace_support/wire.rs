@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 pub const FIN: u8 = 1;
 pub const SYN: u8 = 2;
+pub const RST: u8 = 4;
 pub const PUSH: u8 = 8;
 pub const ACK: u8 = 16;
 

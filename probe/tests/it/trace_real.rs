@@ -1,0 +1,212 @@
+//! What was seen in captures of servers and clients that others have written, and of kernels as they are.
+
+use crate::trace_support::*;
+
+const SERVER: [&str; 4] = ["keep_alives", "acks", "duplicate_acks", "segments"];
+
+/// Linux asks by a packet without any byte whether the other end is there, or takes more.
+#[test]
+fn what_only_asks_whether_the_other_end_is_there_carries_nothing() {
+    for (has_ids, has_stamps) in [(true, true), (false, true), (true, false)] {
+        let mut talk = Talk::begun();
+        talk.ask(GET);
+        talk.answer_in(&reply(9000), 1448);
+        talk.client_acks();
+        for _ in 0..3 {
+            talk.wait(1_000_000_000);
+            talk.server_acks().sequence -= 1;
+            talk.client_acks();
+        }
+        talk.ask(GET);
+        talk.answer_in(&reply(9000), 1448);
+        for packet in &mut talk.packets {
+            packet.id = if has_ids { packet.id } else { 0 };
+            packet.stamp = packet.stamp.filter(|_| has_stamps);
+        }
+        let (document, requests) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+        assert_eq!(numbers(&document["server"], SERVER), [3, 0, 0, 14]);
+        assert_eq!(
+            numbers(&document["client"], ["keep_alives", "acks"]),
+            [0, 5]
+        );
+        assert_eq!(numbers(&requests[0]["request"], ["acks"]), [0]);
+        assert_eq!(numbers(&document, ["requests", "unanswered"]), [2, 0]);
+    }
+}
+
+/// What waits for its window is asked about as well, while the other end answers each time that it takes no more.
+#[test]
+fn a_window_probe_is_no_acknowledgement() {
+    let mut talk = Talk::begun();
+    talk.ask(GET);
+    let reply = reply(9000);
+    let (some, rest) = reply.split_at(2 * 1448);
+    talk.answer_in(some, 1448);
+    talk.client_acks();
+    for _ in 0..4 {
+        talk.wait(200_000_000);
+        talk.server_acks().sequence -= 1;
+        talk.client_acks();
+    }
+    talk.answer_in(rest, 1448);
+    let document = talk.trace();
+    assert_eq!(numbers(&document["server"], SERVER), [4, 0, 0, 7]);
+    assert_eq!(
+        numbers(&document["client"], ["acks", "duplicate_acks"]),
+        [6, 0]
+    );
+}
+
+/// Nothing but the end of the connection says where such a response ends, and a reset is none.
+#[test]
+fn a_reset_does_not_complete_what_goes_on_until_the_connection_closes() {
+    let reset = |talk: &mut Talk| talk.server_acks().flags = RST | ACK;
+    let finish = |talk: &mut Talk| talk.finish();
+    let ends: [(&dyn Fn(&mut Talk), bool); 3] = [
+        (&reset, false),
+        (&finish, true),
+        (
+            &|talk| {
+                talk.finish();
+                talk.server_acks().flags = RST;
+            },
+            true,
+        ),
+    ];
+    for (number, (end, is_whole)) in ends.into_iter().enumerate() {
+        let mut talk = Talk::begun();
+        talk.ask(GET);
+        talk.answer(b"HTTP/1.0 200 OK\r\n\r\n0123456789");
+        talk.client_acks();
+        end(&mut talk);
+        let (document, requests) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+        let is_unfinished = flags(&requests[0]).contains(&"unfinished");
+        assert_eq!(is_unfinished, !is_whole, "{number}");
+        assert_eq!(
+            requests[0]["response_last"].is_null(),
+            !is_whole,
+            "{number}"
+        );
+        let told = numbers(&document["each_request"]["total_ns"], ["count"]);
+        assert_eq!(told, [u64::from(is_whole)], "{number}");
+        assert_eq!(requests[0]["response"]["bytes"], 29);
+    }
+}
+
+/// Where heads are cut, what comes after them in a tunnel is no part of the response.
+#[test]
+fn a_tunnel_begins_behind_a_head_that_was_cut() {
+    let hosts = "Host: a-name-that-is-long-enough-to-be-cut-off\r\n\r\n";
+    for (ask, answer) in [
+        (
+            "GET /chat HTTP/1.1\r\nUpgrade: websocket\r\n",
+            "101 Switching Protocols",
+        ),
+        (
+            "CONNECT 10.0.0.9:443 HTTP/1.1\r\n",
+            "200 Connection established",
+        ),
+    ] {
+        let mut talk = Talk::begun();
+        talk.ask(format!("{ask}{hosts}"));
+        let head = format!("HTTP/1.1 {answer}\r\nServer: somebody\r\n\r\n");
+        talk.answer(&head);
+        let answered = talk.packets.last().unwrap().time;
+        talk.client_acks();
+        for _ in 0..5 {
+            talk.ask(b"\x81\x85abcdhello");
+            talk.answer(b"\x81\x05hello");
+        }
+        talk.finish();
+        let snap = 96;
+        let file = Pcap {
+            snap,
+            ..Pcap::default()
+        }
+        .file(&talk.packets);
+        let (document, requests) = trace_requests(&[&file]);
+        assert_eq!(numbers(&document, ["requests", "unanswered"]), [1, 0]);
+        assert_eq!(flags(&requests[0]), ["head_cut"], "{answer}");
+        assert_eq!(time(&requests[0], "response_last"), answered);
+        assert_eq!(requests[0]["response"]["bytes"], head.len());
+    }
+}
+
+/// Programs forgive each other much: what they read all the same is read here as well.
+#[test]
+fn heads_that_others_forgive_are_read() {
+    let many: String = (0..300)
+        .map(|number| format!("X-{number}: v\r\n"))
+        .collect();
+    for odd in [
+        "X-Folded: one\r\n\ttwo\r\n",
+        "X-Spaced : one\r\n",
+        "X-\u{c4}: one\r\n",
+        "no header at all\r\n",
+        &many,
+    ] {
+        let mut talk = Talk::begun();
+        // Both at once: where the first of each ends is told by its head alone.
+        let ask = format!("POST / HTTP/1.1\r\n{odd}Content-Length: 3\r\n\r\nabc");
+        for piece in [ask.clone(), ask].concat().as_bytes().chunks(1448) {
+            talk.ask(piece);
+        }
+        let answer = format!("HTTP/1.1 200 OK\r\n{odd}Content-Length: 5\r\n\r\n01234");
+        let answers = [answer.clone(), answer.clone()].concat();
+        talk.answer_in(answers.as_bytes(), 1448);
+        let (document, requests) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+        let told = numbers(&document, ["requests", "unanswered", "unasked"]);
+        assert_eq!(told, [2, 0, 0], "{odd}");
+        for request in &requests {
+            assert_eq!(request["response"]["bytes"], answer.len(), "{odd}");
+            assert!(!flags(request).contains(&"head_cut"), "{odd}");
+        }
+    }
+}
+
+/// A capture of all interfaces beside a bridge sees every packet coming and going.
+#[test]
+fn a_capture_that_sees_all_twice_is_joined_as_well() {
+    let talk = conversation(5, 4000, 1448);
+    for doubled in [[true, false], [false, true], [true, true]] {
+        let mut ends = ends(&talk, PLAIN);
+        for (end, is_doubled) in ends.iter_mut().zip(doubled) {
+            let copies = 1 + usize::from(is_doubled);
+            let packets = std::mem::take(end).into_iter();
+            let copied = packets.flat_map(|packet| std::iter::repeat_n(packet, copies));
+            end.extend(copied);
+        }
+        let (document, requests) = joined(&ends);
+        assert_eq!(document["joined"]["requests"], 5, "{doubled:?}");
+        assert_eq!(document["joined"]["uncertainty_ns"], PLAIN.delay);
+        assert!(requests.iter().all(|request| request["joined"].is_object()));
+        for way in ["there", "back"] {
+            let lost = numbers(&document["joined"][way], ["lost", "lost_bare", "unsent"]);
+            assert_eq!(lost, [0; 3], "{doubled:?}, {way}");
+        }
+    }
+}
+
+/// What one capture dropped was not lost between the two, and nothing else tells.
+#[test]
+fn what_a_capture_dropped_is_said_not_to_be_lost() {
+    let talk = conversation(3, 9000, 1448);
+    let mut ends = ends(&talk, PLAIN);
+    let at = ends[0]
+        .iter()
+        .position(|packet| packet.payload.len() == 1448);
+    ends[0].remove(at.unwrap() + 1);
+    let (document, _) = joined(&ends);
+    let warnings = document["warnings"].as_array().unwrap();
+    let warns = |text: &str| {
+        warnings
+            .iter()
+            .any(|one| one.as_str().unwrap().contains(text))
+    };
+    assert_eq!(document["joined"]["back"]["lost"], 1);
+    assert!(
+        warns("1448 bytes were acknowledged but not captured"),
+        "{warnings:?}"
+    );
+    assert!(warns("counts as lost between the captures"), "{warnings:?}");
+}
