@@ -214,6 +214,8 @@ impl Connection {
             };
             self.payload(from, &segment, gathered);
         }
+        let stops = segment.window == 0 && !segment.has(tcp::RST);
+        self.ways.of(from).counts.zero_windows += u64::from(stops);
         if segment.flags & (tcp::FIN | tcp::RST) != 0 {
             self.end(from, segment);
         }

@@ -14,6 +14,8 @@ pub struct Counts {
     pub duplicates: u64,
     pub coalesced: u64,
     pub keep_alives: u64,
+    /// That say that no more can be taken for now.
+    pub zero_windows: u64,
     pub acks: u64,
     pub duplicate_acks: u64,
     pub selective_acks: u64,
@@ -50,6 +52,7 @@ impl Counts {
             (&mut self.duplicates, other.duplicates),
             (&mut self.coalesced, other.coalesced),
             (&mut self.keep_alives, other.keep_alives),
+            (&mut self.zero_windows, other.zero_windows),
             (&mut self.acks, other.acks),
             (&mut self.duplicate_acks, other.duplicate_acks),
             (&mut self.selective_acks, other.selective_acks),

@@ -96,6 +96,8 @@ pub struct Side {
     pub coalesced: u64,
     /// One byte sent again, or none, to hear whether the other end is there, or takes more.
     pub keep_alives: u64,
+    /// Packets by which it says that it takes no more for now, because its program does not read.
+    pub zero_windows: u64,
     /// Acknowledgements with nothing else.
     pub acks: u64,
     pub duplicate_acks: u64,
@@ -167,6 +169,7 @@ pub fn side(counts: &Counts, shapes: &mut Shapes, kind: Kind) -> Side {
         duplicates: counts.duplicates,
         coalesced: counts.coalesced,
         keep_alives: counts.keep_alives,
+        zero_windows: counts.zero_windows,
         acks: counts.acks,
         duplicate_acks: counts.duplicate_acks,
         selective_acks: counts.selective_acks,

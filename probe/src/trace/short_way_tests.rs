@@ -58,6 +58,7 @@ fn acknowledge(talk: &mut Talk, from_client: bool, random: &mut fastrand::Rng) {
             0 => ack.acknowledgement = ack.acknowledgement.wrapping_sub(random.u32(0..5_000)),
             1 => ack.id = ack.id.wrapping_sub(1),
             2 => ack.acknowledgement = ack.acknowledgement.wrapping_add(random.u32(0..5_000)),
+            4 => ack.window = 0,
             3 => ack.sequence = ack.sequence.wrapping_sub(random.u32(1..3)),
             _ => {}
         }

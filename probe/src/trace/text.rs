@@ -98,7 +98,7 @@ fn sides(text: &mut String, client: &Side, server: &Side) {
         "\n  {:<24}{:>14}{:>14}",
         "sent by", "clients", "servers"
     );
-    let rows: [(&str, Count); 12] = [
+    let rows: [(&str, Count); 13] = [
         ("segments with payload", |side| side.segments),
         ("bytes of payload", |side| side.payload_bytes),
         ("retransmitted", |side| side.retransmitted),
@@ -112,6 +112,7 @@ fn sides(text: &mut String, client: &Side, server: &Side) {
         ("acknowledgements alone", |side| side.acks),
         ("  of those duplicate", |side| side.duplicate_acks),
         ("keep-alives and probes", |side| side.keep_alives),
+        ("windows of nothing", |side| side.zero_windows),
         ("SYN or FIN repeated", |side| side.repeated_controls),
     ];
     for (name, of) in rows {

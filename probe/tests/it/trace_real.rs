@@ -42,19 +42,36 @@ fn a_window_probe_is_no_acknowledgement() {
     let reply = reply(9000);
     let (some, rest) = reply.split_at(2 * 1448);
     talk.answer_in(some, 1448);
-    talk.client_acks();
+    talk.client_acks().window = 0;
     for _ in 0..4 {
         talk.wait(200_000_000);
         talk.server_acks().sequence -= 1;
-        talk.client_acks();
+        talk.client_acks().window = 0;
     }
+    talk.client_acks();
     talk.answer_in(rest, 1448);
     let document = talk.trace();
     assert_eq!(numbers(&document["server"], SERVER), [4, 0, 0, 7]);
-    assert_eq!(
-        numbers(&document["client"], ["acks", "duplicate_acks"]),
-        [6, 0]
-    );
+    let client = ["zero_windows", "acks", "duplicate_acks"];
+    assert_eq!(numbers(&document["client"], client), [5, 7, 0]);
+    assert_eq!(document["server"]["zero_windows"], 0);
+}
+
+/// A server that does not read holds an upload up, and says so in whatever it sends; a reset has no window.
+#[test]
+fn windows_of_nothing_are_counted_in_whatever_has_them() {
+    let mut talk = Talk::begun();
+    talk.ask(b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc");
+    talk.answer_in(&reply(9000), 1448);
+    for packet in talk.packets.iter_mut().rev().take(3) {
+        packet.window = 0;
+    }
+    let reset = talk.server_acks();
+    (reset.flags, reset.window) = (RST, 0);
+    let document = talk.trace();
+    assert_eq!(document["server"]["zero_windows"], 3);
+    assert_eq!(numbers(&document["server"], ["segments"]), [7]);
+    assert_eq!(document["client"]["zero_windows"], 0);
 }
 
 /// Nothing but the end of the connection says where such a response ends, and a reset is none.

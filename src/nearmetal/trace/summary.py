@@ -39,7 +39,8 @@ _SIDE = (
 _SELDOM = (
     ("acknowledgements with SACK blocks", "selective_acks"),
     ("SYN or FIN sent again", "repeated_controls"),
-    ("to hear whether the other end is there", "keep_alives"),
+    ("to hear whether the other end is there, or takes more", "keep_alives"),
+    ("that take no more for now: who sends waits", "zero_windows"),
 )
 """Told where there are any."""
 _BETWEEN = (

@@ -15,6 +15,7 @@ impl Connection {
         let (stride, other) = (self.strides.get(from), self.strides.get(from.other()));
         segment.flags & controls == tcp::ACK
             && segment.length > 0
+            && segment.window > 0
             && !segment.may_have_blocks()
             && stride.is_at(segment.sequence)
             && other.may_acknowledge(segment.acknowledgement)

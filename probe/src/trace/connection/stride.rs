@@ -98,6 +98,7 @@ impl Connection {
         let news = segment.acknowledgement.wrapping_sub(other.acked);
         let on_the_way = other.expected.wrapping_sub(other.acked);
         if segment.flags & controls != tcp::ACK
+            || segment.window == 0
             || segment.may_have_blocks()
             || news > on_the_way
             || news >= other.awaited.wrapping_sub(other.acked)
