@@ -49,6 +49,7 @@ impl Both {
             sequence: talk.numbers[side],
             acknowledgement: talk.numbers[1 - side],
             flags,
+            window: 256,
             id: talk.numbers[side] as u16,
             stamp: None,
             options: Vec::new(),

@@ -24,7 +24,7 @@ pub fn of(document: &Document) -> Vec<String> {
             warnings.push(format!(
                 "{file}: {missed} bytes were acknowledged but not captured; the capture dropped packets, and counts are too low{}",
                 if document.joined.is_some() {
-                    ", but what arrived there counts as lost between the captures, and what left there as not seen leaving"
+                    "; what it missed counts as lost between the captures, or as never seen leaving"
                 } else {
                     ""
                 }
