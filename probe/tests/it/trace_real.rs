@@ -77,36 +77,35 @@ fn windows_of_nothing_are_counted_in_whatever_has_them() {
 /// Nothing but the end of the connection says where such a response ends, and a reset is none.
 #[test]
 fn a_reset_does_not_complete_what_goes_on_until_the_connection_closes() {
-    let reset = |talk: &mut Talk| talk.server_acks().flags = RST | ACK;
-    let finish = |talk: &mut Talk| talk.finish();
-    let ends: [(&dyn Fn(&mut Talk), bool); 3] = [
-        (&reset, false),
-        (&finish, true),
-        (
-            &|talk| {
-                talk.finish();
-                talk.server_acks().flags = RST;
-            },
-            true,
-        ),
-    ];
-    for (number, (end, is_whole)) in ends.into_iter().enumerate() {
+    for (finishes, resets, is_whole) in [
+        (false, true, false),
+        (true, false, true),
+        (true, true, true),
+    ] {
         let mut talk = Talk::begun();
         talk.ask(GET);
         talk.answer(b"HTTP/1.0 200 OK\r\n\r\n0123456789");
         talk.client_acks();
-        end(&mut talk);
+        if finishes {
+            talk.finish();
+        }
+        if resets {
+            talk.server_acks().flags = RST | ACK;
+        }
         let (document, requests) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
-        let is_unfinished = flags(&requests[0]).contains(&"unfinished");
-        assert_eq!(is_unfinished, !is_whole, "{number}");
-        assert_eq!(
-            requests[0]["response_last"].is_null(),
-            !is_whole,
-            "{number}"
-        );
+        let [request] = &requests[..] else {
+            panic!("{requests:?}");
+        };
+        let is_unfinished = flags(request).contains(&"unfinished");
+        let has_no_end = request["response_last"].is_null();
         let told = numbers(&document["each_request"]["total_ns"], ["count"]);
-        assert_eq!(told, [u64::from(is_whole)], "{number}");
-        assert_eq!(requests[0]["response"]["bytes"], 29);
+        assert_eq!(told, [u64::from(is_whole)], "{request}");
+        assert_eq!(
+            [is_unfinished, has_no_end],
+            [!is_whole, !is_whole],
+            "{request}"
+        );
+        assert_eq!(request["response"]["bytes"], 29);
     }
 }
 
