@@ -162,7 +162,8 @@ def _of_both(
 def _any_of_both(
     one: Mapping[str, Any], other: Mapping[str, Any], names: tuple[tuple[str, str], ...]
 ) -> list[tuple[str, ...]]:
-    return _of_both(one, other, tuple((name, key) for name, key in names if one[key] or other[key]))
+    # Of an earlier probe, a document has not all that is told now.
+    return _of_both(one, other, tuple((name, key) for name, key in names if one.get(key) or other.get(key)))
 
 
 def _sides(document: Mapping[str, Any]) -> Summary:
