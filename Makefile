@@ -10,7 +10,7 @@ SOURCES    := $(shell find probe/src -name '*.rs') probe/Cargo.toml Cargo.toml C
 # What Debian has to bring: the machines' tools, what the image is built with, and the programs that tests drive.
 PACKAGES   := qemu-system-x86 qemu-utils mmdebstrap docker.io iproute2 ethtool busybox-static e2fsprogs xz-utils \
               zstd procps kmod util-linux openssh-client chromium ca-certificates python3-venv gcc libc6-dev sysbench \
-              httperf tcpdump sysstat podman runc sudo \
+              httperf tcpdump curl sysstat podman runc sudo \
               libvirt-daemon libvirt-clients dnsmasq-base
 # What only the long tests drive.
 LONG        := vagrant vagrant-libvirt grub-pc-bin

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal.lab.image import Image
+
 from .wire import SERVER, Program, Wire, requests, trace, whole
 
 pytestmark = [
@@ -17,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="namespaces and captures take root"),
     *(
         pytest.mark.skipif(shutil.which(tool) is None, reason=f"{tool} is missing: apt-get install {tool}")
-        for tool in ("tcpdump", "lighttpd", "curl")
+        for tool in ("tcpdump", "curl")
     ),
 ]
 
@@ -57,12 +59,19 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
-def serve(wire: Wire, folder: Path) -> Program:
+def lighttpd(image: Image) -> list[str]:
+    """The image's, with the image's libraries: this host needs none."""
+    files = image.root / "usr"
+    loader = [str(image.root / "lib64/ld-linux-x86-64.so.2"), "--library-path", str(files / "lib/x86_64-linux-gnu")]
+    return [*loader, str(files / "sbin/lighttpd"), "-m", str(files / "lib/lighttpd")]
+
+
+def serve(wire: Wire, folder: Path, image: Image) -> Program:
     for name, size in PAGES.items():
         (folder / name).write_bytes(b"x" * size)
     configuration = folder / "lighttpd.conf"
     configuration.write_text(CONFIGURATION.replace("@FOLDER@", str(folder)).replace("@ADDRESS@", SERVER))
-    server = wire.program(1, "lighttpd", "-D", "-f", str(configuration))
+    server = wire.program(1, *lighttpd(image), "-D", "-f", str(configuration))
     server.wait_for("server started", "stderr")
     return server
 
@@ -75,9 +84,9 @@ def kernel(wire: Wire, side: int, name: str) -> int:
 
 
 @pytest.mark.parametrize("snap", [0, 96])
-def test_each_request_is_as_the_server_logged_it(stack: ExitStack, tmp_path: Path, snap: int) -> None:
+def test_each_request_is_as_the_server_logged_it(stack: ExitStack, lab_image: Image, tmp_path: Path, snap: int) -> None:
     wire = Wire(stack, "--delay", "1ms")
-    server = serve(wire, tmp_path)
+    server = serve(wire, tmp_path, lab_image)
     files = [tmp_path / "client.pcap", tmp_path / "server.pcap"]
     captures = [wire.capture(side, file, "-s", str(snap)) for side, file in enumerate(files)]
     small, large, nothing = (f"http://{SERVER}/{name}" for name in (*PAGES, "nothing"))
@@ -100,9 +109,11 @@ def test_each_request_is_as_the_server_logged_it(stack: ExitStack, tmp_path: Pat
         assert seen == logged, end
 
 
-def test_asking_whether_somebody_is_there_is_counted_as_the_kernels_do(stack: ExitStack, tmp_path: Path) -> None:
+def test_asking_whether_somebody_is_there_is_counted_as_the_kernels_do(
+    stack: ExitStack, lab_image: Image, tmp_path: Path
+) -> None:
     wire = Wire(stack)
-    serve(wire, tmp_path)
+    serve(wire, tmp_path, lab_image)
     capture = wire.capture(0, file := tmp_path / "client.pcap", "-s", "96")
     wire.run(0, sys.executable, "-c", IDLE, SERVER)
     wire.run(0, "sleep", "0.3")
@@ -110,9 +121,11 @@ def test_asking_whether_somebody_is_there_is_counted_as_the_kernels_do(stack: Ex
     assert trace(file)["client"]["keep_alives"] == kernel(wire, 0, "TCPKeepAlive") > 1
 
 
-def test_a_client_that_does_not_read_is_told_from_a_slow_server(stack: ExitStack, tmp_path: Path) -> None:
+def test_a_client_that_does_not_read_is_told_from_a_slow_server(
+    stack: ExitStack, lab_image: Image, tmp_path: Path
+) -> None:
     wire = Wire(stack)
-    serve(wire, tmp_path)
+    serve(wire, tmp_path, lab_image)
     capture = wire.capture(1, file := tmp_path / "server.pcap", "-s", "96")
     wire.run(0, sys.executable, "-c", UNREAD, SERVER)
     wire.run(0, "sleep", "0.3")
