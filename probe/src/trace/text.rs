@@ -112,7 +112,7 @@ fn sides(text: &mut String, client: &Side, server: &Side) {
         ("acknowledgements alone", |side| side.acks),
         ("  of those duplicate", |side| side.duplicate_acks),
         ("keep-alives and probes", |side| side.keep_alives),
-        ("windows of nothing", |side| side.zero_windows),
+        ("zero windows", |side| side.zero_windows),
         ("SYN or FIN repeated", |side| side.repeated_controls),
     ];
     for (name, of) in rows {

@@ -3,9 +3,6 @@
 from collections.abc import Sequence
 
 from nearmetal import factors as words
-from nearmetal.analysis.contrasts import NEVER_DECIDED, primary_contrasts
-from nearmetal.analysis.responses import arms_of_study
-from nearmetal.analysis.results import Verdict
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.run.events import LookTaken
 from nearmetal.store.folder import Manifest
@@ -19,6 +16,11 @@ def look_after(
     number = next((number for number, look in enumerate(plan.looks, 1) if look.blocks == blocks), None)
     if number is None:
         return None
+    # They load numpy, which no other run waits for.
+    from nearmetal.analysis.contrasts import NEVER_DECIDED, primary_contrasts
+    from nearmetal.analysis.responses import arms_of_study
+    from nearmetal.analysis.results import Verdict
+
     arms = arms_of_study(records, design)
     primary = primary_contrasts(plan, arms, design.margin, blocks)
     gone = {words.key(treatment) for treatment in withdrawn}
