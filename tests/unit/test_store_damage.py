@@ -1,6 +1,7 @@
 """A run's folder that is damaged: what is wrong and where, in plain words."""
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -94,3 +95,11 @@ def test_a_line_of_the_journal_that_cannot_be_read(run: Path, line: str, what: s
     error = refused(lambda: list(journal.records(run / "journal.jsonl")))
     assert error.where == str(run / "journal.jsonl")
     assert error.what == f"line 3 cannot be read: {what}"
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "journal.jsonl"])
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(run: Path, name: str) -> None:
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    error = refused(RunFolder(run).manifest)
+    assert (error.what, error.where) == ("this is not a file", str(run / name))

@@ -69,6 +69,10 @@ class RunFolder:
 
     def manifest(self) -> Manifest:
         """BadInput when it is damaged, or of a version of nearmetal that writes others."""
+        for file in (self._manifest, self.journal):
+            if file.exists() and not file.is_file():
+                # Whoever opens a pipe waits for its other end.
+                raise BadInput("this is not a file", str(file), "restore it from a copy of the run's folder")
         try:
             document = json.loads(self._manifest.read_text("utf-8"))
             manifest: Manifest = Manifest.from_json(document)
