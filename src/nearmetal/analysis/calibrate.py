@@ -19,7 +19,7 @@ from nearmetal import plugins
 from nearmetal.analysis import power
 from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.calibration import Alike, Calibration, Disturbance, Finds, Injected, Noise
-from nearmetal.analysis.contrasts import LOG_RESOLUTION
+from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
 from nearmetal.analysis.known import Known, Truth, asked, known
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, key_of
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
@@ -144,9 +144,8 @@ def _on_scale(
         return found.estimate, found.interval
     if not min(treatment.min(), reference.min()) > 0:
         return None, None
-    found = signed_rank(np.log(treatment) - np.log(reference), level, LOG_RESOLUTION)
-    interval = None if found.interval is None else (math.exp(found.interval[0]), math.exp(found.interval[1]))
-    return math.exp(found.estimate), interval
+    found = as_ratio(signed_rank(np.log(treatment) - np.log(reference), level, LOG_RESOLUTION))
+    return found.estimate, found.interval
 
 
 # ── Noise, and what it leaves to be seen ──────────────────────────────────────────────────────────────────────────

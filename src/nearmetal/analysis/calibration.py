@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from nearmetal.analysis.results import TrialCounts
-from nearmetal.model import Better, Frozen, Level, Scale, Warned
+from nearmetal.model import Better, Document, Frozen, Level, Scale, Warned
 
 
-class Alike(Frozen):
-    """Two names of the same thing, compared in a primary response."""
+class Compared(Frozen):
+    """Two treatments in one response, of which the right answer is known."""
 
     workload: str
     response: str
@@ -22,6 +22,11 @@ class Alike(Frozen):
     estimate: float | None
     """Treatment over reference on a ratio scale, else treatment less reference."""
     interval: tuple[float, float] | None
+
+
+class Alike(Compared):
+    """Two names of the same thing, in a primary response."""
+
     is_different: bool | None
     """Whether it was called different, which is wrong. None with too few blocks to tell."""
 
@@ -30,20 +35,11 @@ class Alike(Frozen):
         return None if self.is_different is None else not self.is_different
 
 
-class Injected(Frozen):
+class Injected(Compared):
     """A difference of known size, and what was found of it."""
 
-    workload: str
-    response: str
-    unit: str
-    scale: Scale
-    treatment: Mapping[str, Level]
-    reference: Mapping[str, Level]
-    blocks: int
     truth: tuple[float, float]
     """On the scale of `estimate`; both ends are equal where it is known exactly."""
-    estimate: float | None
-    interval: tuple[float, float] | None
     is_covered: bool | None
     """Whether the interval holds the truth. None with too few blocks to tell."""
     is_found: bool | None
@@ -100,10 +96,8 @@ class Disturbance(Frozen):
     trials: int
 
 
-class Calibration(Frozen):
+class Calibration(Document):
     """`calibrate.v1`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
 
     schema_: Annotated[Literal["calibrate.v1"], Field(alias="schema")] = "calibrate.v1"
     run: str

@@ -147,8 +147,7 @@ class RunView:
 
 def _expected(manifest: Manifest) -> float | None:
     """Seconds that a trial takes by the plan; None where what it names is not here, or not as it was."""
-    trials = sum(len(boot.trials) for block in manifest.plan.blocks for boot in block.boots)
     try:
-        return estimate(manifest.study, manifest.plan) / max(1, trials)
+        return estimate(manifest.study, manifest.plan) / max(1, manifest.plan.trials)
     except (NearmetalError, ValueError):
         return None
