@@ -46,6 +46,7 @@ class Journal:
 
 
 _LONGEST_EVENT = 2**16
+"""Bytes. Of a longer last line it is not told what it is."""
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:

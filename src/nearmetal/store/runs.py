@@ -14,6 +14,9 @@ from nearmetal.store.folder import Manifest, RunFolder, write_whole
 _INDEX = "runs.json"
 
 
+State = Literal["running", "ended", "interrupted"]
+
+
 class Listed(Frozen):
     """A run at a glance."""
 
@@ -25,7 +28,7 @@ class Listed(Frozen):
     ok: int
     """Of these."""
     planned: int
-    state: Literal["running", "ended", "interrupted"]
+    state: State
 
 
 class Unreadable(Frozen):
@@ -107,12 +110,13 @@ def _look(path: Path) -> Listed | Unreadable:
     )
 
 
-def _state(run: Path) -> Literal["running", "ended", "interrupted"]:
-    if not run.exists():
+def _state(records: Path) -> State:
+    """By its journal."""
+    if not records.exists():
         return "interrupted"
-    if is_claimed(run):
+    if is_claimed(records):
         return "running"
-    last = journal.last(run)
+    last = journal.last(records)
     has_ended = last.get("event") == "RunEnded" and not last.get("interrupted")
     return "ended" if has_ended else "interrupted"
 
