@@ -146,8 +146,7 @@ def _print(found: Calibration, console: Console) -> None:
         console.print(Text(but, style="yellow"))
     trials = counts_line(found.trials)
     console.print(Text(f"{found.environment}, {found.made}: ", style="dim").append_text(trials))
-    limit = Text("a fault that is smaller than these intervals are wide would not have been seen", style="dim")
-    _section("Alike with alike", [*(_of_alike(one) for one in found.alike), limit], console)
+    _section("Alike with alike", [*(_of_alike(one) for one in found.alike), *_unseen(found)], console)
     _section("Differences of known size", [_of_injected(one) for one in found.injected], console)
     _print_noise(found, console)
     _section("Surroundings", _surroundings(found), console)
@@ -181,6 +180,12 @@ def _but(found: Calibration) -> str:
     if _BUSY & {warning.code for warning in found.warnings}:
         return "But CPU time went elsewhere meanwhile: on a quiet host smaller differences are seen."
     return ""
+
+
+def _unseen(found: Calibration) -> list[Text]:
+    if all(one.interval is None for one in found.alike):
+        return []
+    return [Text("a fault that is smaller than these intervals are wide would not have been seen", style="dim")]
 
 
 def _section(heading: str, lines: Sequence[Text], console: Console) -> None:
