@@ -101,9 +101,9 @@ def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_json_option
 def studies(as_json: bool) -> None:
     """List the built-in studies."""
-    from nearmetal import commands
+    from nearmetal import commands_study
 
-    commands.list_studies(as_json)
+    commands_study.list_studies(as_json)
 
 
 @cli.command()
@@ -114,9 +114,9 @@ def plan(study: str, as_json: bool, **options: Any) -> int:
 
     And what it would compare. Changes nothing.
     """
-    from nearmetal import commands
+    from nearmetal import commands_study
 
-    return commands.show_plan(commands.read_study(study, **options), options["available"], as_json)
+    return commands_study.show_plan(commands_study.read_study(study, **options), options["available"], as_json)
 
 
 @cli.command()
@@ -128,9 +128,9 @@ def run(study: str, output: Path | None, as_json: bool, **options: Any) -> int:
 
     By its file, or its built-in name.
     """
-    from nearmetal import commands
+    from nearmetal import commands_run, commands_study
 
-    return commands.run(commands.read_study(study, **options), output, options["available"], as_json)
+    return commands_run.run(commands_study.read_study(study, **options), output, options["available"], as_json)
 
 
 @cli.command()
@@ -138,9 +138,9 @@ def run(study: str, output: Path | None, as_json: bool, **options: Any) -> int:
 @_json_option
 def resume(run: Path, as_json: bool) -> int:
     """Go on with a run that was interrupted."""
-    from nearmetal import commands
+    from nearmetal import commands_run
 
-    return commands.resume(run, as_json)
+    return commands_run.resume(run, as_json)
 
 
 # ── Runs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -157,9 +157,9 @@ def report(run: Path, form: Any, output: Path | None) -> None:
 
     From its folder alone.
     """
-    from nearmetal import commands
+    from nearmetal import commands_run
 
-    commands.report(run, form, output)
+    commands_run.report(run, form, output)
 
 
 @cli.command()
@@ -167,9 +167,9 @@ def report(run: Path, form: Any, output: Path | None) -> None:
 @_json_option
 def show(run: Path, as_json: bool) -> None:
     """Show the verdicts of a run."""
-    from nearmetal import commands
+    from nearmetal import commands_run
 
-    commands.show(run, as_json)
+    commands_run.show(run, as_json)
 
 
 def _share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
@@ -214,9 +214,9 @@ def ls(folder: Path | None, as_json: bool) -> None:
 
     The runs are those known on this host, or those in a FOLDER.
     """
-    from nearmetal import commands
+    from nearmetal import commands_run
 
-    commands.list_runs(folder, as_json)
+    commands_run.list_runs(folder, as_json)
 
 
 @cli.command()
@@ -334,9 +334,9 @@ def down(name: str, as_json: bool) -> int:
 @_json_option
 def doctor(as_json: bool) -> int:
     """Try what this host can measure."""
-    from nearmetal import commands
+    from nearmetal import commands_host
 
-    return commands.doctor(as_json)
+    return commands_host.doctor(as_json)
 
 
 @cli.command()
@@ -362,9 +362,9 @@ def calibrate(made: Path | None, gate: bool, as_json: bool, **wanted: Any) -> in
 @_json_option
 def clean(as_json: bool) -> int:
     """Put right what an interrupted run left."""
-    from nearmetal import commands
+    from nearmetal import commands_host
 
-    return commands.clean(as_json)
+    return commands_host.clean(as_json)
 
 
 @cli.group()

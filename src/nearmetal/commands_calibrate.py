@@ -10,20 +10,20 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from nearmetal import commands, plugins
+from nearmetal import commands_run, commands_study, plugins
 from nearmetal import plan as planning
 from nearmetal.analysis.calibrate import calibrate as calibrated
 from nearmetal.analysis.calibration import Alike, Calibration, Injected, Noise
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.interrupts import until_interrupted
+from nearmetal.plan_sight import share
 from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures, words
 from nearmetal.report.reading import read
 from nearmetal.report.terminal import counts_line
 from nearmetal.report.write import write
 from nearmetal.run import session
-from nearmetal.sight import share
 from nearmetal.store import calibrations, runs
 from nearmetal.store.folder import Manifest, RunFolder
 from nearmetal.study_text import did_you_mean
@@ -87,13 +87,13 @@ def _run(wanted: Wanted, console: Console) -> tuple[RunFolder, bool]:
     if kind not in kinds:
         raise BadInput(f"there is no environment {kind[:200]!r}", remedy=did_you_mean(kind, kinds, "choose one of"))
     both = [f"environments.{name}.kind={kind}" for name in ("first", "again")]
-    opened = commands.read_study(STUDY, [*both, *wanted.overrides], wanted.blocks, quick=wanted.quick)
+    opened = commands_study.read_study(STUDY, [*both, *wanted.overrides], wanted.blocks, quick=wanted.quick)
     if opened.study.environment("first") != opened.study.environment("again"):
         what = "`first` and `again` are to be the same, and are not"
         raise BadInput(what, STUDY, "set the same of both: environments.first.KEY and environments.again.KEY")
     path = wanted.output or session.default_folder(opened.study)
     request = session.Request(opened.study, opened.source, opened.overrides, opened.quick, path, False)
-    with commands.watcher(opened.study, planning.make(opened.study), console) as watcher:
+    with commands_run.watcher(opened.study, planning.make(opened.study), console) as watcher:
         finished = until_interrupted(session.start(request, console.print, (watcher,)))
     return RunFolder(path), finished
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nearmetal import plan as planning
-from nearmetal import schemas, sight
+from nearmetal import plan_sight, schemas
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.calibrate import calibrate
 from nearmetal.analysis.calibration import Calibration
@@ -290,7 +290,7 @@ def test_a_plan_sees_what_its_blocks_and_level_find() -> None:
     assert (primes.finds.blocks, primes.level) == (12, 0.025)
     alone = next(one.finds for one in found.noise if one.response == "events")
     assert primes.finds.smallest > next(one.smallest for one in alone if one.blocks == 12)
-    sentence = sight.sentence(primes)
+    sentence = plan_sight.sentence(primes)
     assert re.fullmatch(
         r"primes: by the calibration of 1 Mar 2025 \(mock\), 12 blocks find a difference of 1\.\d % in events in "
         r"80 % of studies; noise is known so far that it is \d\.\d % to \d\.\d %",

@@ -1,0 +1,53 @@
+"""`doctor` and `clean`: what this host can do, and what dead runs left on it."""
+
+import asyncio
+import os
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from nearmetal.errors import ExitCode
+from nearmetal.printing import console_for, print_json
+
+
+def doctor(as_json: bool) -> int:
+    from nearmetal.lab.doctor import examine
+
+    console = console_for(as_json)
+    with console.status("trying what this host can do"):
+        findings = asyncio.run(examine())
+    able = all(finding.ok or not finding.fatal for finding in findings)
+    if as_json:
+        print_json({"schema": "doctor.v1", "able": able, "findings": [f.model_dump() for f in findings]})
+    else:
+        for finding in findings:
+            mark, style = ("ok", "green") if finding.ok else (("no", "red") if finding.fatal else ("--", "yellow"))
+            told = f"{finding.what}: {finding.detail}" if finding.detail else finding.what
+            remedy = f"\nremedy: {finding.remedy}" if finding.remedy and not finding.ok else ""
+            line = Table.grid(padding=(0, 2, 0, 0))
+            line.add_row(Text(mark, style=style), Text(told + remedy, overflow="fold"))
+            console.print(line)
+    return ExitCode.DONE if able else ExitCode.HOST_CANNOT
+
+
+def clean(as_json: bool) -> int:
+    from nearmetal.lab import clean as cleaning
+
+    cleaned = asyncio.run(cleaning.clean_everything())
+    if as_json:
+        print_json(cleaned.model_dump(mode="json"))
+    else:
+        for verb, things in (
+            ("removed", cleaned.removed),
+            ("restored", cleaned.restored),
+            ("still there", cleaned.left),
+        ):
+            for thing in things:
+                click.echo(f"{verb}: {thing}")
+        if cleaned.in_use:
+            click.echo(f"left alone: what {cleaned.in_use} running nearmetal made")
+        elif not cleaned.ledgers:
+            whose = "ours" if os.geteuid() == 0 else "this user's"
+            click.echo(f"nothing of {whose} is left")
+    return ExitCode.HOST_CANNOT if cleaned.left else ExitCode.DONE

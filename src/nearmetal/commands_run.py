@@ -1,0 +1,211 @@
+"""`run` and `resume`, and what looks at runs: `report`, `show` and `ls`."""
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from nearmetal import plan as planning
+from nearmetal.commands_study import Opened, say_missing
+from nearmetal.config import Paths
+from nearmetal.errors import BadInput, ExitCode, HostCannot
+from nearmetal.interrupts import until_interrupted
+from nearmetal.model import Plan, Study
+from nearmetal.printing import console_for, print_json
+from nearmetal.run import session
+from nearmetal.run.estimate import estimate
+from nearmetal.store import runs
+from nearmetal.store.folder import RunFolder
+from nearmetal.units import show_elapsed
+
+if TYPE_CHECKING:
+    from nearmetal.report.reading import ReportInput
+    from nearmetal.report.write import Format
+
+
+_WIDEST = 10_000
+"""Columns: more than a line ever has."""
+
+
+# ── Running ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> int:
+    study = opened.study
+    folder = output or session.default_folder(study)
+    request = session.Request(study, opened.source, opened.overrides, opened.quick, folder, available)
+    console = console_for(as_json)
+    missing = asyncio.run(session.what_is_missing(study)) if available else []
+    say_missing(missing, "left out", console)
+    plan = planning.make(study, [treatment for treatment, _ in missing])
+    began = time.monotonic()
+    with watcher(study, plan, console) as watching:
+        finished = until_interrupted(session.start(request, console.print, (watching,)))
+    took = f" in {show_elapsed(time.monotonic() - began)}"
+    return _conclude(RunFolder(request.folder), finished, took, as_json)
+
+
+def resume(path: Path, as_json: bool) -> int:
+    folder = RunFolder.open(path)
+    manifest = folder.manifest()
+    console = console_for(as_json)
+    if not any(warning.code == "unfinished" for warning in _analysis(folder).warnings):
+        console.print("nothing is left to do: this run has come to its end")
+        return _conclude(folder, True, "", as_json)
+    began = time.monotonic()
+    with watcher(manifest.study, manifest.plan, console) as watching:
+        finished = until_interrupted(session.resume(folder, console.print, (watching,)))
+    took = f"; going on took {show_elapsed(time.monotonic() - began)}"
+    return _conclude(folder, finished, took, as_json)
+
+
+def watcher(study: Study, plan: Plan, console: Console) -> Any:
+    from nearmetal.terminal import Watcher
+
+    each = estimate(study, plan) / max(1, plan.trials)
+    return Watcher(console, plan.trials, len(plan.blocks), each, len(plan.looks))
+
+
+def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> int:
+    """Write the report, show the verdicts, say what came of how many trials, and how to go on."""
+    from nearmetal.report.reading import read as read_run
+    from nearmetal.report.terminal import counts_line
+    from nearmetal.report.write import write
+
+    if not (folder.path / "manifest.json").exists():
+        click.echo("interrupted before anything was measured; there is nothing to go on with: run it again", err=True)
+        return ExitCode.INTERRUPTED
+    told = read_run(folder)
+    analysis = told.analysis
+    console = console_for(as_json)
+    if as_json:
+        from nearmetal.analysis.summary import summary
+
+        print_json(summary(analysis, str(folder.path), told.manifest.study.name))
+    else:
+        _print_verdicts(told)
+        console.print(counts_line(analysis.trials).append(took))
+    # Last: a disk that is full takes the report, not the verdicts.
+    page = write(folder)
+    if not as_json:
+        console.print(f"report: {page}", soft_wrap=True)
+    if not finished:
+        command = os.environ.get("NEARMETAL_RESUME_HINT", "nearmetal resume ")
+        click.echo(f"interrupted; go on with: {command}{folder.path}", err=True)
+        return ExitCode.INTERRUPTED
+    bad = analysis.trials.invalid + analysis.trials.failed + analysis.trials.lost
+    return ExitCode.SOME_TRIALS_BAD if bad else ExitCode.DONE
+
+
+def _analysis(folder: RunFolder) -> Any:
+    from nearmetal.analysis.analyse import analyse
+    from nearmetal.store import journal
+
+    manifest = folder.manifest()
+    return analyse(manifest, journal.records(folder.journal), journal.events(folder.journal), manifest.plan.primaries)
+
+
+def _print_verdicts(report: "ReportInput") -> None:
+    from nearmetal.report.terminal import verdict_table, why_lines
+
+    console = console_for(False)
+    console.print(verdict_table(report.analysis, console.width))
+    if lines := why_lines(report):
+        console.print(lines)
+
+
+# ── Runs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def report(path: Path, form: "Format", output: Path | None) -> None:
+    from nearmetal.report.write import render, write
+
+    folder = RunFolder.open(path)
+    if form == "html" and output is None:
+        try:
+            click.echo(write(folder))
+        except PermissionError:
+            raise HostCannot("this user may not write there", str(path), "name a file of yours by -o") from None
+        return
+    content = render(folder, form)
+    data = content.encode() if isinstance(content, str) else content
+    if output is not None:
+        try:
+            output.write_bytes(data)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            what = f"nothing can be written there: {error.strerror}"
+            raise BadInput(what, str(output), "name another file by -o") from None
+        except OSError as error:
+            error.filename = error.filename or str(output)
+            raise
+    elif form == "png" and sys.stdout.isatty():
+        raise BadInput("a picture is no text for a terminal", remedy="name a file by -o, or send it to one by >")
+    else:
+        sys.stdout.buffer.write(data)
+
+
+def show(path: Path, as_json: bool) -> None:
+    from nearmetal.report.reading import read as read_run
+    from nearmetal.report.terminal import counts_line
+
+    folder = RunFolder.open(path)
+    told = read_run(folder)
+    if as_json:
+        from nearmetal.analysis.summary import summary
+
+        print_json(summary(told.analysis, str(folder.path), told.manifest.study.name))
+        return
+    console = console_for(False)
+    console.print(f"{told.manifest.study.name} of {told.manifest.created}: ", end="")
+    console.print(counts_line(told.analysis.trials))
+    _print_verdicts(told)
+
+
+def list_runs(folder: Path | None, as_json: bool) -> None:
+    """Those in a folder; without one, those where runs are put by themselves and those that the index knows.
+
+    And the machines that are up.
+    """
+    from nearmetal import commands_by_hand
+    from nearmetal.by_hand.documents import Ls
+
+    paths = Paths.default()
+    places = runs.inside(folder) if folder else runs.known(paths.runs, paths.state)
+    listed, unreadable = runs.listing(places)
+    machines = commands_by_hand.machines()
+    if as_json:
+        found = Ls(runs=tuple(listed), unreadable=tuple(unreadable), machines=tuple(machines))
+        print_json(found.model_dump(mode="json"))
+        return
+    if machines:
+        commands_by_hand.print_machines(machines)
+    if not places:
+        click.echo(f"no runs in {folder or paths.runs}; `nearmetal run quickstart` makes one")
+        return
+    console = console_for(False)
+    if listed:
+        table = Table("run", "study", "made", "state", "trials", box=None, pad_edge=False)
+        for one in listed:
+            table.add_row(one.run, one.study, one.created[:16].replace("T", " "), one.state, _trials(one))
+        # As wide as it is, in a terminal and in a pipe: a folder's name is to be copied whole, and a line is a run.
+        console.width = _WIDEST
+        console.print(table)
+    for bad in unreadable:
+        console.print("cannot be read", style="yellow", end=": ")
+        console.print(f"{bad.run}: {bad.reason}", soft_wrap=True)
+
+
+def _trials(one: runs.Listed) -> str:
+    """ "24", "4 and 2 again, 1 not ok"; of a run that has not come to its end, "17/24"."""
+    again = one.trials - one.planned
+    if again > 0:
+        told = f"{one.planned} and {again} again"
+    else:
+        told = str(one.trials) if one.state == "ended" else f"{one.trials}/{one.planned}"
+    return told + (f", {one.trials - one.ok} not ok" if one.ok < one.trials else "")

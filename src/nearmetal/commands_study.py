@@ -1,0 +1,193 @@
+"""`studies` and `plan`: what would be measured, how long that takes, and whether it can be measured here."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from nearmetal import hosts, plan_sight, studies
+from nearmetal import plan as planning
+from nearmetal.errors import BadInput, ExitCode
+from nearmetal.factors import key
+from nearmetal.model import Finding, Plan, Study
+from nearmetal.printing import console_for, print_json
+from nearmetal.report import figures
+from nearmetal.run import session
+from nearmetal.run.estimate import estimate
+from nearmetal.run.missing import Missing
+from nearmetal.study import read
+from nearmetal.study_text import did_you_mean
+from nearmetal.tables import Column, fitted
+from nearmetal.units import show_elapsed
+
+if TYPE_CHECKING:
+    from nearmetal.analysis.sight import Sight
+
+_NAMED = 4
+"""Treatments that are named before the rest is counted."""
+
+
+class Opened:
+    """A study as read, with the text it came from and what the command line set over it."""
+
+    def __init__(self, study: Study, source: str, overrides: Sequence[str], quick: bool) -> None:
+        self.study = study
+        self.source = source
+        self.overrides = tuple(overrides)
+        self.quick = quick
+
+
+def read_study(
+    study: str,
+    overrides: Sequence[str] = (),
+    blocks: int | None = None,
+    seed: int | None = None,
+    quick: bool = False,
+    available: bool = False,
+) -> Opened:
+    """A study by its path or built-in name, with what the command line sets."""
+    path = Path(study)
+    if _is_file(path):
+        try:
+            source = path.read_text("utf-8")
+        except UnicodeDecodeError:
+            raise BadInput("this is not a text file", study, "give a study file in TOML") from None
+    elif study in studies.names():
+        source = studies.text(study)
+    elif _is_folder(path):
+        raise BadInput("this is a folder, not a study", study, "name the study's file")
+    else:
+        remedy = did_you_mean(study, studies.names(), "give a file, or one of")
+        what = "there is no such file, and" if path.suffix == ".toml" or path.name != study else "there is"
+        raise BadInput(f"{what} no study {study[:200]!r}", remedy=remedy)
+    wanted = list(overrides)
+    if blocks is not None:
+        wanted.append(f"design.blocks={blocks}")
+    if seed is not None:
+        wanted.append(f"design.seed={seed}")
+    return Opened(read(source, study, wanted, quick), source, wanted, quick)
+
+
+def _is_file(path: Path) -> bool:
+    """A name that no file can have is the name of none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def list_studies(as_json: bool) -> None:
+    found = [{"name": name, "question": read(studies.text(name), name).question} for name in studies.names()]
+    if as_json:
+        print_json({"schema": "studies.v1", "studies": found})
+        return
+    console = console_for(False)
+    rows = [(one["name"], one["question"]) for one in found]
+    console.print(fitted((Column("study"), Column("question", flows=True)), rows, console.width))
+
+
+def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
+    """HOST_CANNOT where `run` with the same words would refuse."""
+    study = opened.study
+    missing = asyncio.run(session.what_is_missing(study))
+    plan = planning.make(study, [treatment for treatment, _ in missing] if available else ())
+    needed = planning.enough_blocks(len(plan.contrasts), study.design.alpha, bool(plan.looks))
+    refused = bool(missing) and not (available and plan.treatments)
+    seen = plan_sight.by_calibrations(study, plan)
+    if as_json:
+        _print_plan_as_json(study, plan, needed, seen, missing)
+    else:
+        console = console_for(False)
+        _print_plan(study, plan, needed, seen, console)
+        say_missing(missing, "left out" if available else "cannot run here", console)
+        if refused and not available:
+            console.print("`run` refuses this; with --available it leaves out what cannot run here")
+        elif refused:
+            console.print("nothing is left that can run here")
+    return ExitCode.HOST_CANNOT if refused else ExitCode.DONE
+
+
+def _print_plan_as_json(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], missing: Missing) -> None:
+    lacking = [
+        {"treatment": treatment, **finding.model_dump(include={"what", "detail", "remedy"})}
+        for treatment, finding in missing
+    ]
+    print_json(
+        {
+            "schema": "plan.v1",
+            "plan": plan.model_dump(mode="json"),
+            "seconds": round(estimate(study, plan)),
+            "blocks_needed": needed,
+            "one_machine": hosts.one_under_two_names(study),
+            "sees": [one.model_dump(mode="json") for one in seen],
+            "missing": lacking,
+        }
+    )
+
+
+def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], console: Console) -> None:
+    console.print(Text.assemble((study.name, "bold"), f"  {study.question}"))
+    console.print(
+        f"{figures.count(len(plan.treatments), 'treatment')} x {figures.count(len(study.workloads), 'workload')} x "
+        + ("at most " if plan.looks else "")
+        + figures.count(len(plan.blocks), "block")
+        + (f" x {study.design.repeats} repeats" if study.design.repeats > 1 else "")
+        + f" = {figures.count(plan.trials, 'trial')}; seed {plan.seed}"
+    )
+    for one, other in hosts.one_under_two_names(study):
+        console.print(f"{one!r} and {other!r} are one machine: it is compared with itself (an A/A)", style="yellow")
+    for contrast in plan.contrasts:
+        compared = f"{contrast.workload}: {key(contrast.treatment)} against {key(contrast.reference)}"
+        console.print(Padding(compared, (0, 0, 0, 2), expand=False))
+    if plan.contrasts:
+        console.print(f"{figures.count(len(plan.contrasts), 'primary contrast')}, {_when_decided(plan, needed)}")
+    else:
+        console.print("nothing is compared: there is no treatment beside its reference")
+    for seeing in seen:
+        console.print(Padding(plan_sight.sentence(seeing), (0, 0, 0, 2), expand=False))
+    console.print(f"the whole takes {_about(estimate(study, plan), plan)}")
+
+
+def _when_decided(plan: Plan, needed: int) -> str:
+    """At what level, and after how many blocks."""
+    at = f"each at level {plan.level:.4g}; "
+    enough = len(plan.blocks) >= needed
+    if not enough or not plan.looks:
+        few = "" if enough else f", and with {len(plan.blocks)} every verdict is undecided"
+        return f"{at}that takes at least {figures.count(needed, 'block')}{few}"
+    after = figures.listing(str(look.blocks) for look in plan.looks)
+    return f"{at}looked at after {after} blocks, until all are decided"
+
+
+def _about(seconds: float, plan: Plan) -> str:
+    longest = show_elapsed(seconds)
+    if len(plan.looks) < 2:
+        return f"about {longest}"
+    return f"about {show_elapsed(seconds * plan.looks[0].blocks / len(plan.blocks))} to {longest}"
+
+
+def say_missing(missing: Missing, heading: str, console: Console) -> None:
+    """Each thing that is missing once, with the treatments that lack it, and what mends it."""
+    lacking: dict[Finding, list[str]] = {}
+    for treatment, finding in missing:
+        lacking.setdefault(finding, []).append(key(treatment))
+    for finding, treatments in lacking.items():
+        detail = f": {finding.detail}" if finding.detail else ""
+        console.print(Text.assemble((heading, "yellow"), f": {finding.what}{detail}"))
+        for name in treatments[:_NAMED]:
+            console.print(Padding(name, (0, 0, 0, 4), expand=False))
+        if len(treatments) > _NAMED:
+            console.print(f"    and {len(treatments) - _NAMED} more")
+        if finding.remedy:
+            console.print(Padding(f"remedy: {finding.remedy}", (0, 0, 0, 2), expand=False))
