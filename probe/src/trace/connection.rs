@@ -273,9 +273,11 @@ impl Connection {
     /// A segment that carries nothing else: whether it is the same packet once more.
     fn pure_acknowledgement(&mut self, from: End, segment: &Segment, news: bool) -> bool {
         let is_request = from != self.client;
+        // Where no handshake was captured: few are without it.
+        let is_selective = self.agreed().is_none_or(|agreed| agreed.selective);
         let (way, other) = self.ways.from(from);
         let (bare, last) = (Bare::of(segment), &mut self.strides.of(from).last_bare);
-        if bare.is_doubled_by(last) {
+        if bare.is_doubled_by(last, is_selective) {
             way.counts.duplicates += 1;
             return true;
         }

@@ -203,6 +203,49 @@ fn a_capture_that_sees_all_twice_is_joined_as_well() {
     }
 }
 
+/// Without identifications, as over IPv6, it is what an acknowledgement says that tells whether it is the same once more.
+#[test]
+fn acknowledgements_that_are_captured_twice_count_once() {
+    let acks = |talk: &Talk| {
+        let document = trace(&Pcap::default().file(&talk.packets));
+        numbers(
+            &document["client"],
+            ["acks", "duplicate_acks", "duplicates"],
+        )
+    };
+    let between = || Talk::between("[2001:db8::2]:40000", "[2001:db8::1]:80");
+    let mut once = between();
+    once.handshake();
+    once.ask(GET);
+    once.answer_in(&reply(4000), 1440);
+    once.client_acks();
+    let mut twice = between();
+    twice.packets = once
+        .packets
+        .iter()
+        .flat_map(|one| [one.clone(), one.clone()])
+        .collect();
+    // The handshake's and the reply's.
+    assert_eq!(acks(&once), [2, 0, 0]);
+    assert_eq!(acks(&twice), [2, 0, 3]);
+
+    // Who has no SACK complains of a hole by saying the same again, and within a tick of the clock.
+    let mut plain = between();
+    plain.handshake();
+    for offer in plain.packets.iter_mut().take(2) {
+        offer.options.drain(4..6);
+        offer.options.extend([1, 1]);
+    }
+    plain.ask(GET);
+    let acknowledged = plain.server.sequence;
+    plain.answer_in(&reply(8000), 1440);
+    for _ in 0..3 {
+        let ack = plain.client_acks();
+        (ack.acknowledgement, ack.stamp) = (acknowledged, Some(7));
+    }
+    assert_eq!(acks(&plain), [4, 3, 0]);
+}
+
 /// What one capture dropped was not lost between the two, and nothing else tells.
 #[test]
 fn what_a_capture_dropped_is_said_not_to_be_lost() {

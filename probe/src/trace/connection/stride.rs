@@ -36,22 +36,30 @@ pub struct Stride {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bare {
     pub number: u32,
+    pub stamp: Option<u32>,
     pub id: u16,
     pub window: u16,
+    pub checksum: u16,
 }
 
 impl Bare {
     pub fn of(segment: &Segment) -> Bare {
         Bare {
             number: segment.acknowledgement,
+            stamp: segment.stamp,
             id: segment.id,
             window: segment.window,
+            checksum: segment.checksum,
         }
     }
 
-    /// Whether the same packet is here once more.
-    pub fn is_doubled_by(&self, other: &Bare) -> bool {
-        self.number == other.number && self.id == other.id && self.id != 0
+    /// Whether the same packet is here once more. Without an identification nothing may differ: an end that complains of a
+    /// hole by SACK says something new each time, and without SACK it repeats itself within a tick of the timestamps.
+    pub fn is_doubled_by(&self, other: &Bare, is_selective: bool) -> bool {
+        match self.id {
+            0 => is_selective && self.stamp.is_some() && self == other,
+            id => id == other.id && self.number == other.number,
+        }
     }
 }
 
