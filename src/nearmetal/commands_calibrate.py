@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 import click
 from rich.console import Console
@@ -100,10 +101,9 @@ def _run(wanted: Wanted, console: Console) -> tuple[RunFolder, bool]:
 
 def _interrupted(folder: RunFolder) -> int:
     if (folder.path / "manifest.json").exists():
-        path = folder.path
-        click.echo(
-            f"interrupted; go on with: nearmetal resume {path}, then nearmetal calibrate --from {path}", err=True
-        )
+        path = quote(str(folder.path))
+        told = f"interrupted; go on with: nearmetal resume {path}, then nearmetal calibrate --from {path}"
+        click.echo(told, err=True)
     else:
         click.echo("interrupted before anything was measured: run it again", err=True)
     return ExitCode.INTERRUPTED

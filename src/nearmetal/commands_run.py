@@ -1,15 +1,18 @@
 """`run` and `resume`, and what looks at runs: `report`, `show` and `ls`."""
 
 import asyncio
+import errno
 import os
 import sys
 import time
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from nearmetal import plan as planning
 from nearmetal.commands_study import Opened, say_missing
@@ -20,7 +23,8 @@ from nearmetal.model import Plan, Study
 from nearmetal.printing import console_for, print_json
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
-from nearmetal.store import runs
+from nearmetal.store import journal, runs
+from nearmetal.store.claim import taken
 from nearmetal.store.folder import RunFolder
 from nearmetal.units import show_elapsed
 
@@ -55,7 +59,11 @@ def resume(path: Path, as_json: bool) -> int:
     folder = RunFolder.open(path)
     manifest = folder.manifest()
     console = console_for(as_json)
-    if not any(warning.code == "unfinished" for warning in _analysis(folder).warnings):
+    list(journal.records(folder.journal))  # a damaged one is refused before anything is made
+    state = runs.state(folder.journal)
+    if state == "running":
+        raise taken(folder.journal)
+    if state == "ended":
         console.print("nothing is left to do: this run has come to its end")
         return _conclude(folder, True, "", as_json)
     began = time.monotonic()
@@ -76,7 +84,6 @@ def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> in
     """Write the report, show the verdicts, say what came of how many trials, and how to go on."""
     from nearmetal.report.reading import read as read_run
     from nearmetal.report.terminal import counts_line
-    from nearmetal.report.write import write
 
     if not (folder.path / "manifest.json").exists():
         click.echo("interrupted before anything was measured; there is nothing to go on with: run it again", err=True)
@@ -92,23 +99,28 @@ def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> in
         _print_verdicts(told)
         console.print(counts_line(analysis.trials).append(took))
     # Last: a disk that is full takes the report, not the verdicts.
-    page = write(folder)
+    page = _written(folder)
     if not as_json:
         console.print(f"report: {page}", soft_wrap=True)
     if not finished:
         command = os.environ.get("NEARMETAL_RESUME_HINT", "nearmetal resume ")
-        click.echo(f"interrupted; go on with: {command}{folder.path}", err=True)
+        click.echo(f"interrupted; go on with: {command}{quote(str(folder.path))}", err=True)
         return ExitCode.INTERRUPTED
     bad = analysis.trials.invalid + analysis.trials.failed + analysis.trials.lost
     return ExitCode.SOME_TRIALS_BAD if bad else ExitCode.DONE
 
 
-def _analysis(folder: RunFolder) -> Any:
-    from nearmetal.analysis.analyse import analyse
-    from nearmetal.store import journal
+def _written(folder: RunFolder) -> Path:
+    """The report's page, in the run's folder. HostCannot where nothing may be written there."""
+    from nearmetal.report.write import write
 
-    manifest = folder.manifest()
-    return analyse(manifest, journal.records(folder.journal), journal.events(folder.journal), manifest.plan.primaries)
+    try:
+        return write(folder)
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise
+        what = f"the report cannot be written there: {os.strerror(error.errno)}"
+        raise HostCannot(what, str(folder.path), f"nearmetal report {quote(str(folder.path))} -o FILE") from None
 
 
 def _print_verdicts(report: "ReportInput") -> None:
@@ -124,14 +136,11 @@ def _print_verdicts(report: "ReportInput") -> None:
 
 
 def report(path: Path, form: "Format", output: Path | None) -> None:
-    from nearmetal.report.write import render, write
+    from nearmetal.report.write import render
 
     folder = RunFolder.open(path)
     if form == "html" and output is None:
-        try:
-            click.echo(write(folder))
-        except PermissionError:
-            raise HostCannot("this user may not write there", str(path), "name a file of yours by -o") from None
+        click.echo(_written(folder))
         return
     content = render(folder, form)
     data = content.encode() if isinstance(content, str) else content
@@ -162,8 +171,9 @@ def show(path: Path, as_json: bool) -> None:
         print_json(summary(told.analysis, str(folder.path), told.manifest.study.name))
         return
     console = console_for(False)
-    console.print(f"{told.manifest.study.name} of {told.manifest.created}: ", end="")
-    console.print(counts_line(told.analysis.trials))
+    state = runs.state(folder.journal)
+    about = Text(f"{told.manifest.study.name} of {told.manifest.created}, {state}: ")
+    console.print(about.append_text(counts_line(told.analysis.trials)))
     _print_verdicts(told)
 
 

@@ -140,7 +140,10 @@ def test_what_befell_several_alike_is_told_once_and_what_was_withdrawn_first() -
             "the machine did not answer within 120 s",
         ),
         ("withdrawn", "environment=podman was withdrawn after three failures running: no engine"),
-        ("unfinished", "the run has not come to its end; `nearmetal resume` goes on with it"),
+        (
+            "unfinished",
+            "the run has not come to its end; where it was interrupted, `nearmetal resume` goes on with it",
+        ),
         ("left-out", "environment=qemu nic=a; environment=qemu nic=b were left out: no QEMU on this host"),
         ("blocks-missing", "0 of 8 planned blocks were begun"),
         ("left-behind", "could not be put back: the link nm0 (2 times)"),

@@ -107,7 +107,7 @@ def test_what_an_analysis_of_the_primary_contrasts_takes_is_kept_and_no_more() -
 def test_before_anything_happens_everything_is_to_come(course: Course) -> None:
     assert fates(course, "base") == [Fate.TO_COME, Fate.TO_COME]
     assert course.to_come() == 4
-    assert glance.state(course, is_measured=False) == "not begun"
+    assert glance.state(course, is_measured=False) == "interrupted"
     assert glance.state(course, is_measured=True) == "running"
     assert glance.time_left(course, None, 0) == ""
     assert glance.time_left(course, 30.0, 0) == "about 2 min 0 s left"

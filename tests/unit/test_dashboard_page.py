@@ -86,7 +86,9 @@ def test_a_run_that_goes_on_is_told_from_one_that_was_interrupted(golden: RunFol
 
 def test_before_the_first_block_it_gets_ready(golden: RunFolder) -> None:
     keep(golden, 0)
-    assert "not begun 0 of 16 trials, 8 blocks" in Elements(shown(golden.path)).words
+    killed = Elements(shown(golden.path)).words
+    assert "interrupted 0 of 16 trials, 8 blocks" in killed
+    assert f"nearmetal resume {golden.path}" in killed
     with claimed(golden.journal):
         text = Elements(shown(golden.path)).words
     assert "running 0 of 16 trials, 8 blocks" in text
@@ -164,8 +166,17 @@ def test_a_line_that_cannot_be_read_is_told_and_mended(golden: RunFolder, line: 
 def test_a_manifest_that_cannot_be_read_is_told(golden: RunFolder, content: str) -> None:
     (golden.path / "manifest.json").write_text(content)
     text = Elements(shown(golden.path)).words
-    assert "The run cannot be read: the run's manifest cannot be read" in text
+    assert "cannot be read manifest.json: the run's manifest cannot be read" in text
     assert "Remedy: restore it" in text
+
+
+def test_a_manifest_that_is_gone_is_told_and_what_cannot_be_told_leaves_no_empty_box(golden: RunFolder) -> None:
+    (golden.path / "manifest.json").unlink()
+    written = shown(golden.path)
+    text = Elements(written).words
+    assert "cannot be read manifest.json: No such file or directory Remedy: restore it" in text
+    assert all(f'<section id="{name}"></section>' in written for name in ("grid", "troubles", "verdicts"))
+    assert "section:empty{display:none}" in page.style()
 
 
 # ── The list ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -183,6 +194,7 @@ def test_the_list_has_what_is_running_first_and_what_cannot_be_read_too(golden: 
         items = view.runs()["runs"].split("<li>")[1:]
         assert [state in item for state, item in zip(("running", "ended", "cannot be read"), items, strict=True)]
         assert f"/runs/{number_of(running.path)}" in items[0]
+        assert "manifest.json: the run&#39;s manifest cannot be read: it is not JSON (line 1, column 2)" in items[2]
     assert "interrupted" in view.runs()["runs"]
     places.clear()
     assert "There is no run yet" in view.runs()["runs"]

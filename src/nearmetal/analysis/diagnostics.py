@@ -320,7 +320,7 @@ def about_run(
     attempts = {(record.trial.block, record.trial.attempt) for record in records}
     return (
         *_treatments("withdrawn", "withdrawn after three failures running", withdrawn),
-        *_phases(told),
+        *_phases(told, bool(records)),
         *_treatments("left-out", "left out", left_out),
         *_attempts(attempts, planned),
         *(
@@ -349,14 +349,15 @@ def _attempts(attempts: Set[tuple[int, int]], planned: int) -> Iterable[Warned]:
         yield Warned(code="blocks-missing", text=f"{begun} of {planned} planned blocks were begun")
 
 
-def _phases(events: Sequence[Mapping[str, Any]]) -> Iterable[Warned]:
+def _phases(events: Sequence[Mapping[str, Any]], is_measured: bool) -> Iterable[Warned]:
     resumed = sum(event["event"] == "RunResumed" for event in events)
     if resumed:
         times = "once" if resumed == 1 else f"{resumed} times"
         yield Warned(code="interrupted", text=f"the run was interrupted and resumed {times}")
     phases = [event for event in events if event["event"] in ("RunStarted", "RunResumed", "RunEnded")]
-    if phases and phases[-1].get("interrupted", True):
-        yield Warned(code="unfinished", text="the run has not come to its end; `nearmetal resume` goes on with it")
+    if phases[-1].get("interrupted", True) if phases else not is_measured:  # killed before it wrote a line
+        text = "the run has not come to its end; where it was interrupted, `nearmetal resume` goes on with it"
+        yield Warned(code="unfinished", text=text)
 
 
 def _times(number: int) -> str:

@@ -192,10 +192,8 @@ class Course:
 
     @property
     def is_over(self) -> bool:
-        """It has come to its end. A journal without events of the run itself has where nothing is to come."""
-        if self.phase:
-            return self.phase == "RunEnded" and not self.interrupted
-        return bool(self.records) and not self.to_come()
+        """It has come to its end."""
+        return self.phase == "RunEnded" and not self.interrupted
 
     def rows(self) -> list[tuple[Assignment, str]]:
         """Treatment and workload of each row, by workload, in the order of the study."""

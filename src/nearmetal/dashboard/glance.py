@@ -9,6 +9,7 @@ from nearmetal.factors import Identity, identity
 from nearmetal.model import TrialStatus
 from nearmetal.report import figures, words
 from nearmetal.run.estimate import left
+from nearmetal.store.runs import State
 from nearmetal.units import show_duration, show_elapsed
 
 SIGNS = {
@@ -71,13 +72,11 @@ class Part:
     width: float
 
 
-def state(course: Course, is_measured: bool) -> str:
-    """ "running", "ended", "interrupted" or "not begun"."""
+def state(course: Course, is_measured: bool) -> State:
+    """As `nearmetal ls` has it; what was killed before its first trial was interrupted too, and can go on."""
     if is_measured:
         return "running"
-    if course.is_over:
-        return "ended"
-    return "interrupted" if course.phase or course.records else "not begun"
+    return "ended" if course.is_over else "interrupted"
 
 
 # ── How far ───────────────────────────────────────────────────────────────────────────────────────────────────────

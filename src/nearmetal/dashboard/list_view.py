@@ -9,6 +9,7 @@ from nearmetal.dashboard.following import mark
 from nearmetal.dashboard.live import Parts
 from nearmetal.dashboard.run_view import RunView, number_of
 from nearmetal.errors import NearmetalError
+from nearmetal.store import runs
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ def _item(view: RunView, is_measured: bool) -> page.Item:
     number, name, folder = number_of(path), path.name, str(path.parent)
     try:
         course = view.follow()
-    except (OSError, NearmetalError):
-        return page.Item(number, name, folder, state="cannot be read")
+    except (OSError, NearmetalError) as error:
+        return page.Item(number, name, folder, state="cannot be read", why=runs.reason(error, path))
     assert view.manifest is not None  # what follow() begins with
     return page.Item(
         number=number,

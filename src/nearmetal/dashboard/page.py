@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from shlex import quote
 
 from jinja2 import Environment
 from markupsafe import Markup, escape
@@ -21,6 +22,7 @@ from nearmetal.report.blocks import LONG, Chart, Section
 from nearmetal.report.drawing import Spec
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.words import Labels
+from nearmetal.store import runs as known
 from nearmetal.store.folder import Manifest
 
 _FATES = (Fate.OK, Fate.RUNNING, Fate.TO_COME, Fate.INVALID, Fate.FAILED, Fate.LOST, Fate.WITHDRAWN)
@@ -53,6 +55,8 @@ class Item:
     name: str
     folder: str
     state: str
+    why: str = ""
+    """Of one that cannot be read: which of its files, and what about it."""
     study: str = ""
     created: str = ""
     bar: tuple[glance.Part, ...] = ()
@@ -73,6 +77,7 @@ def parts(seen: Seen) -> Parts:
         "state": _render(
             "state.html.j2",
             seen=seen,
+            quoted=quote(str(seen.path)),
             bar=glance.bar(course),
             how_far=glance.how_far(course),
             bad=glance.bad(course),
@@ -122,19 +127,24 @@ def verdicts(section: Section, told: ReportInput, draw: Callable[[Spec], str]) -
 
 def without_verdicts(path: Path) -> Parts:
     """What is said where nothing can be concluded."""
-    return {"verdicts": _render("no_verdicts.html.j2", path=str(path))}
+    return {"verdicts": _render("no_verdicts.html.j2", path=quote(str(path)))}
 
 
-def unreadable(path: Path, error: Exception) -> Parts:
-    """What is left to say of a run whose folder cannot be read."""
-    if isinstance(error, NearmetalError):
-        what, remedy = error.what, error.remedy
+def unreadable(path: Path, error: NearmetalError | OSError) -> Parts:
+    """What is left to say of a run that cannot be read: which of its files, what about it, and what mends it."""
+    if not path.is_dir():
+        what, remedy = "The run's folder is not there any more.", ""
     else:
-        what, remedy = str(getattr(error, "strerror", None) or error), ""
-    gone = not path.is_dir()
-    what = "The run's folder is not there any more." if gone else f"The run cannot be read: {what}"
-    text = _render("unreadable.html.j2", what=what, remedy="" if gone else remedy, path=str(path))
+        what = known.reason(error, path)
+        remedy = error.remedy if isinstance(error, NearmetalError) else _remedy(error)
+    text = _render("unreadable.html.j2", what=what, remedy=remedy, path=str(path))
     return {"state": text, "troubles": "", "grid": "", "verdicts": ""}
+
+
+def _remedy(error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return "start the dashboard as a user who may read it"
+    return "restore it from a copy of the run's folder"
 
 
 def listed(items: Sequence[Item]) -> Parts:

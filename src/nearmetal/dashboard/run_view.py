@@ -109,7 +109,7 @@ class RunView:
         return self.course
 
     def _begin(self) -> Course:
-        self.manifest = RunFolder.open(self.folder.path).manifest()
+        self.manifest = self.folder.manifest()
         self._expected = _expected(self.manifest)
         return Course(self.manifest.study, self.manifest.plan)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from nearmetal import factors as words
 from nearmetal import hosts, plugins
@@ -83,7 +84,7 @@ async def open_folder(request: Request, open_site: OpenSite) -> RunFolder:
 def _refuse_what_is_there(folder: Path) -> None:
     """BadInput where a run lies already, or anything else that is not a run's."""
     if (folder / "manifest.json").exists():
-        raise BadInput("a run is there already", str(folder), f"choose another -o, or: nearmetal resume {folder}")
+        raise BadInput("a run is there already", str(folder), f"choose another -o{_what_to_do_with(folder)}")
     try:
         if next(folder.iterdir(), None) is not None:
             raise BadInput("the folder holds something else", str(folder), "name a new one, or an empty one, by -o")
@@ -91,6 +92,21 @@ def _refuse_what_is_there(folder: Path) -> None:
         pass
     except NotADirectoryError:
         raise BadInput("this is not a folder", str(folder), "name a new one, or an empty one, by -o") from None
+
+
+def _what_to_do_with(run: Path) -> str:
+    """What is left to do with a run that is there: it has ended, or can go on, or is past helping."""
+    folder = RunFolder(run)
+    try:
+        folder.manifest()
+        state = runs.state(folder.journal)
+    except (BadInput, OSError):
+        return ""
+    doing = {"ended": ("see it by", "show"), "interrupted": ("go on with it by", "resume")}
+    if state not in doing:
+        return ": it is measured by another process"
+    how, verb = doing[state]
+    return f", or {how}: nearmetal {verb} {quote(str(run))}"
 
 
 async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:

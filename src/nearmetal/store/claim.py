@@ -23,18 +23,32 @@ def claimed(journal: Path) -> Iterator[None]:
 
     On a file system without such locks nothing is held, and nobody sees who measures.
     """
-    descriptor = os.open(journal, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = _opened(journal)
     try:
         try:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise HostCannot(
-                    "this run is measured by another process", str(journal), "wait until it ends"
-                ) from None
+                raise taken(journal) from None
         yield
     finally:
         os.close(descriptor)
+
+
+def _opened(journal: Path) -> int:
+    try:
+        return os.open(journal, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise
+        what = f"the run's journal cannot be written: {os.strerror(error.errno)}"
+        remedy = "a run is measured in its own folder: make that writable, or copy it and go on with the copy"
+        raise HostCannot(what, str(journal), remedy) from None
+
+
+def taken(journal: Path) -> HostCannot:
+    """What is said where another process has it."""
+    return HostCannot("this run is measured by another process", str(journal), "wait until it ends")
 
 
 def is_claimed(journal: Path) -> bool:

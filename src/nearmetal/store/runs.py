@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from nearmetal.errors import BadInput
+from nearmetal.errors import BadInput, NearmetalError
 from nearmetal.model import BlockPlan, Frozen, TrialStatus
 from nearmetal.store import journal
 from nearmetal.store.claim import is_claimed
@@ -94,11 +94,9 @@ def _look(path: Path) -> Listed | Unreadable:
         manifest = folder.manifest()
         statuses = [record.status for record in journal.records(folder.journal)]
         blocks = _blocks_to_run(folder, manifest)
-        state = _state(folder.journal)
-    except BadInput as error:
-        return Unreadable(run=str(path), reason=f"{Path(error.where).name}: {error.what}")
-    except OSError as error:
-        return Unreadable(run=str(path), reason=f"{Path(error.filename or path).name}: {error.strerror}")
+        now = state(folder.journal)
+    except (BadInput, OSError) as error:
+        return Unreadable(run=str(path), reason=reason(error, path))
     return Listed(
         run=str(path),
         study=manifest.study.name,
@@ -106,12 +104,19 @@ def _look(path: Path) -> Listed | Unreadable:
         trials=len(statuses),
         ok=statuses.count(TrialStatus.OK),
         planned=sum(len(block.trials) for block in blocks),
-        state=state,
+        state=now,
     )
 
 
-def _state(records: Path) -> State:
-    """By its journal."""
+def reason(error: NearmetalError | OSError, run: Path) -> str:
+    """Why a run's folder tells nothing: which of its files, and what about it."""
+    if isinstance(error, OSError):
+        return f"{Path(error.filename or run).name}: {error.strerror}"
+    return f"{Path(error.where or run).name}: {error.what}"
+
+
+def state(records: Path) -> State:
+    """Of the run whose journal this is: the one answer for whoever lists it, shows it or goes on with it."""
     if not records.exists():
         return "interrupted"
     if is_claimed(records):

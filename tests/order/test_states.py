@@ -1,0 +1,188 @@
+"""Whether a run goes on, has ended or was interrupted: `ls`, `show`, the dashboard and `resume` say the same of it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nearmetal import cli
+from nearmetal.dashboard.list_view import ListView
+from nearmetal.dashboard.run_view import RunView
+from nearmetal.store import runs
+from nearmetal.store.claim import claimed
+from nearmetal.store.folder import RunFolder
+from tests.dashboard_server import PATIENCE
+from tests.golden.make_run import FOLDER
+from tests.order import mock_run
+from tests.order.test_dashboard import held_after
+
+Said = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Said:
+    """Status and words of a command."""
+
+    def of(*words: object) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["nearmetal", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out + printed.err
+
+    return of
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    """One that has ended, with 16 trials."""
+    return RunFolder(Path(shutil.copytree(FOLDER, tmp_path / "a run")))
+
+
+def all_say(state: str, folder: RunFolder, said: Said) -> None:
+    (listed,), _ = runs.listing([folder.path])
+    assert listed.state == state
+    assert f'<span class="state {state}">' in RunView(folder.path).state()["state"]
+    assert f'<span class="state {state}">' in ListView(lambda: [folder.path]).runs()["runs"]
+    status, words = said("show", folder.path)
+    assert (status, f", {state}: " in words) == (0, True), words
+
+
+def before(lines: int) -> Callable[[RunFolder], None]:
+    """Cut its journal as `kill -9` would have."""
+
+    def cut(folder: RunFolder) -> None:
+        folder.journal.write_bytes(b"".join(folder.journal.read_bytes().splitlines(keepends=True)[:lines]))
+
+    return cut
+
+
+@pytest.mark.parametrize(
+    "killed",
+    [before(40), before(1), before(0), lambda folder: folder.journal.unlink()],
+    ids=["in its middle", "before a trial", "before a line", "before a journal"],
+)
+def test_one_that_was_killed_can_go_on(killed: Callable[[RunFolder], None], folder: RunFolder, said: Said) -> None:
+    killed(folder)
+    all_say("interrupted", folder, said)
+    assert f"nearmetal resume '{folder.path}'" in RunView(folder.path).state()["state"].replace("&#39;", "'")
+    assert "where it was interrupted, `nearmetal resume` goes on" in " ".join(said("show", folder.path)[1].split())
+    status, words = said("resume", folder.path)
+    assert (status, "nothing is left to do" in words) == (0, False)
+    assert "16 trials ok; going on took" in words
+    all_say("ended", folder, said)
+
+
+def test_one_that_goes_on_is_not_begun_again(folder: RunFolder, said: Said) -> None:
+    before(40)(folder)
+    with claimed(folder.journal):
+        all_say("running", folder, said)
+        status, words = said("resume", folder.path)
+    assert status == 3
+    assert f"{folder.journal}: this run is measured by another process\n  remedy: wait until it ends" in words
+    all_say("interrupted", folder, said)
+
+
+def test_one_that_has_ended_is_left_as_it_is(folder: RunFolder, said: Said) -> None:
+    all_say("ended", folder, said)
+    journal = folder.journal.read_bytes()
+    status, words = said("resume", folder.path)
+    assert (status, words.startswith("nothing is left to do: this run has come to its end")) == (0, True)
+    assert folder.journal.read_bytes() == journal
+
+
+def test_bad_trials_do_not_change_what_has_ended(folder: RunFolder, said: Said) -> None:
+    first = folder.journal.read_text().splitlines()
+    place = next(number for number, line in enumerate(first) if line.startswith('{"schema":"record.v1"'))
+    bad = {**json.loads(first[place]), "status": "failed", "reason": "it broke", "responses": {}}
+    first[place] = json.dumps(bad, separators=(",", ":"))
+    folder.journal.write_text("\n".join(first) + "\n")
+    all_say("ended", folder, said)
+    assert said("resume", folder.path)[0] == 1
+
+
+@pytest.mark.parametrize("file", ["manifest.json", "journal.jsonl"])
+def test_one_that_is_damaged_is_told_with_the_file(file: str, folder: RunFolder, said: Said) -> None:
+    text = (folder.path / file).read_text()
+    (folder.path / file).write_text(f"nonsense\n{text}")
+    status, listed = said("ls", folder.path)
+    assert (status, f"cannot be read: {folder.path}: {file}: " in listed) == (0, True)
+    reason = listed.partition(f"{file}: ")[2].strip()
+    for words in (("show", folder.path), ("resume", folder.path)):
+        status, told = said(*words)
+        assert (status, f"{folder.path / file}: {reason}" in told) == (2, True)
+    assert f"{file}: {reason}" in RunView(folder.path).state()["state"].replace("&#39;", "'")
+    assert f"{file}: {reason}" in ListView(lambda: [folder.path]).runs()["runs"].replace("&#39;", "'")
+
+
+def test_one_that_is_killed_while_it_measures(tmp_path: Path, said: Said) -> None:
+    study, folder = tmp_path / "study.toml", RunFolder(tmp_path / "run")
+    study.write_text(mock_run.STUDY.replace("blocks = 2", "blocks = 8"))
+    running = held_after(folder.path, 3, "run", study, "-o", folder.path)
+    try:
+        all_say("running", folder, said)
+        assert said("run", study, "-o", tmp_path / "other")[0] == 3
+    finally:
+        running.kill()
+        running.wait()
+    all_say("interrupted", folder, said)
+
+
+# ── A run's folder that is there already, or cannot be written ────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("change", "remedy"),
+    [
+        (lambda folder: None, ", or see it by: nearmetal show 'RUN'"),
+        (before(40), ", or go on with it by: nearmetal resume 'RUN'"),
+        (before(0), ", or go on with it by: nearmetal resume 'RUN'"),
+        (lambda folder: (folder.path / "manifest.json").write_text("{"), ""),
+    ],
+    ids=["ended", "interrupted", "killed at once", "damaged"],
+)
+def test_a_run_in_the_way_is_told_with_what_can_be_done_with_it(
+    change: Callable[[RunFolder], None], remedy: str, folder: RunFolder, said: Said, tmp_path: Path
+) -> None:
+    change(folder)
+    (tmp_path / "study.toml").write_text(mock_run.STUDY)
+    status, words = said("run", tmp_path / "study.toml", "-o", folder.path)
+    assert status == 2
+    told = f"{folder.path}: a run is there already\n  remedy: choose another -o{remedy}\n"
+    assert words == f"nearmetal: {told.replace('RUN', str(folder.path))}"
+
+
+def read_only(folder: RunFolder, *words: object) -> tuple[int, str]:
+    """A command for which the run lies on a read-only file system: a folder's mode keeps root from nothing."""
+    mount = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
+    command = [sys.executable, "-m", "nearmetal", *map(str, words)]
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", mount, "sh", str(folder.path), *command],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_one_that_may_only_be_read_says_the_same_and_where_to_write(folder: RunFolder) -> None:
+    status, words = read_only(folder, "show", folder.path)
+    assert (status, ", ended: 16 trials ok" in words) == (0, True), words
+    for verb in ("report", "resume"):
+        status, words = read_only(folder, verb, folder.path)
+        assert status == 3
+        assert f"{folder.path}: the report cannot be written there: Read-only file system\n" in words
+        assert f"  remedy: nearmetal report '{folder.path}' -o FILE\n" in words
+    before(40)(folder)
+    status, words = read_only(folder, "show", folder.path)
+    assert (status, ", interrupted: " in words) == (0, True), words
+    status, words = read_only(folder, "resume", folder.path)
+    assert status == 3
+    assert f"{folder.journal}: the run's journal cannot be written: Read-only file system\n  remedy: a run is" in words
