@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 
 from nearmetal import plan as planning
@@ -26,6 +26,7 @@ from nearmetal.run.estimate import estimate
 from nearmetal.store import journal, runs
 from nearmetal.store.claim import taken
 from nearmetal.store.folder import RunFolder
+from nearmetal.tables import Column, fitted
 from nearmetal.units import show_elapsed
 
 if TYPE_CHECKING:
@@ -200,15 +201,18 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
         return
     console = console_for(False)
     if listed:
-        table = Table("run", "study", "made", "state", "trials", box=None, pad_edge=False)
-        for one in listed:
-            table.add_row(one.run, one.study, one.created[:16].replace("T", " "), one.state, _trials(one))
-        # As wide as it is, in a terminal and in a pipe: a folder's name is to be copied whole, and a line is a run.
-        console.width = _WIDEST
-        console.print(table)
+        if not console.is_terminal:
+            console.width = _WIDEST  # for scripts, a line is a run
+        rows = [(one.run, one.study, one.created[:16].replace("T", " "), one.state, _trials(one)) for one in listed]
+        columns = [Column(title) for title in ("run", "study", "made", "state", "trials")]
+        console.print(fitted(columns, rows, console.width, whole=True), crop=False)
     for bad in unreadable:
-        console.print("cannot be read", style="yellow", end=": ")
-        console.print(f"{bad.run}: {bad.reason}", soft_wrap=True)
+        what = Text("cannot be read", style="yellow")
+        if console.is_terminal:
+            console.print(bad.run, soft_wrap=True)
+            console.print(Padding(what.append(f": {bad.reason}", style="default"), (0, 0, 0, 2), expand=False))
+        else:
+            console.print(what.append(f": {bad.run}: {bad.reason}", style="default"), soft_wrap=True)
 
 
 def _trials(one: runs.Listed) -> str:

@@ -32,18 +32,21 @@ class Column:
 Row = Sequence[str]
 
 
-def fitted(columns: Sequence[Column], rows: Iterable[Row], width: int, style: str = "bold") -> RenderableType:
+def fitted(
+    columns: Sequence[Column], rows: Iterable[Row], width: int, style: str = "bold", whole: bool = False
+) -> RenderableType:
     """Rows that have their name first, for a terminal `width` columns wide; headings in a `style`.
 
     A line each; else the name on a line of its own and below it the rest; else each of that on a line of its own.
+    A name that is to be copied `whole` is left for the terminal to break, by who prints without cropping.
     """
     listed = list(rows)
     natural = [max(map(cell_len, texts)) for texts in zip([one.title for one in columns], *listed, strict=True)]
     if _needed(columns, natural) <= width:
         return _beside(columns, listed, natural, style)
     if _INDENT + _needed(columns[1:], natural[1:]) <= width:
-        return _below(columns[1:], listed, _shared(columns[1:], natural[1:], width - _INDENT), style)
-    return Group(*(line for row in listed for line in _listed(columns, row)))
+        return _below(columns[1:], listed, _shared(columns[1:], natural[1:], width - _INDENT), style, whole)
+    return Group(*(line for row in listed for line in _listed(columns, row, whole)))
 
 
 def _needed(columns: Sequence[Column], natural: Sequence[int]) -> int:
@@ -68,12 +71,16 @@ def _beside(columns: Sequence[Column], rows: Sequence[Row], natural: Sequence[in
     return table
 
 
-def _below(columns: Sequence[Column], rows: Sequence[Row], sizes: Sequence[int], style: str) -> Group:
+def _name(name: str, whole: bool) -> Text:
+    return Text(name, no_wrap=whole, overflow="ignore" if whole else "fold")
+
+
+def _below(columns: Sequence[Column], rows: Sequence[Row], sizes: Sequence[int], style: str, whole: bool) -> Group:
     lines: list[RenderableType] = []
     if len(columns) > 1:
         lines.append(_line(columns, [Text(one.title, style=style) for one in columns], sizes))
     for name, *rest in rows:
-        lines += [Text(name, overflow="fold"), _line(columns, [Text(cell) for cell in rest], sizes)]
+        lines += [_name(name, whole), _line(columns, [Text(cell) for cell in rest], sizes)]
     return Group(*lines)
 
 
@@ -85,8 +92,8 @@ def _line(columns: Sequence[Column], cells: Sequence[Text], sizes: Sequence[int]
     return Padding(grid, (0, 0, 0, _INDENT), expand=False)
 
 
-def _listed(columns: Sequence[Column], row: Row) -> Iterable[RenderableType]:
-    yield Text(row[0], overflow="fold")
+def _listed(columns: Sequence[Column], row: Row, whole: bool) -> Iterable[RenderableType]:
+    yield _name(row[0], whole)
     for one, cell in zip(columns[1:], row[1:], strict=True):
         text = Text(f"{one.title}: {cell}" if one.title else cell, overflow="fold")
         yield Padding(text, (0, 0, 0, _INDENT), expand=False)

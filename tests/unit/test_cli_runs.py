@@ -17,6 +17,7 @@ from nearmetal import commands_host
 from nearmetal.run.events import BlockStarted, LookTaken
 from nearmetal.store.claim import claimed
 from nearmetal.terminal import Watcher
+from tests.golden.make_run import FOLDER
 from tests.order import mock_run
 from tests.unit.test_image_store import finished
 
@@ -66,6 +67,28 @@ def test_a_runs_end_tells_how_many_trials_in_what_time_and_ls_finds_it_anywhere(
     shutil.rmtree(folder)
     assert "no runs in " in nearmetal("ls", cwd=tmp_path).stdout
     assert nearmetal("ls", str(folder)).returncode == 2
+
+
+@pytest.mark.parametrize("columns", [40, 60, 30])
+def test_a_list_fits_a_narrow_terminal_and_a_folder_is_copied_whole(columns: int, tmp_path: Path) -> None:
+    folder = shutil.copytree(FOLDER, tmp_path / "runs" / ("long-" * 12))
+    damaged = shutil.copytree(FOLDER, tmp_path / "runs" / ("bad-" * 12))
+    (damaged / "manifest.json").write_text("{")
+    ours, theirs = os.openpty()
+    listed = subprocess.run(
+        [sys.executable, "-m", "nearmetal", "ls", str(folder.parent)],
+        stdout=theirs,
+        timeout=120,
+        env={**os.environ, "COLUMNS": str(columns), "TERM": "dumb"},
+    )
+    os.close(theirs)
+    lines = os.read(ours, 65536).decode().splitlines()
+    os.close(ours)
+    assert listed.returncode == 0
+    assert [line for line in lines if len(line) > columns] == [str(folder), str(damaged)]
+    told = " ".join(" ".join(lines).split())
+    assert all(f" {word}" in told for word in ("golden", "ended", "16")), told
+    assert "cannot be read: manifest.json: the run's manifest cannot be read: it is not JSON" in told
 
 
 def test_a_run_whose_words_nobody_reads_goes_on_to_its_report(study: Path, tmp_path: Path) -> None:

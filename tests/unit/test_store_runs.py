@@ -42,6 +42,9 @@ def test_a_folder_that_is_a_run_itself(tmp_path: Path) -> None:
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no such folder"):
         runs.inside(tmp_path / "nowhere")
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="this is a file, not a folder"):
+        runs.inside(tmp_path / "file")
 
 
 def test_what_was_put_elsewhere_is_remembered_until_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

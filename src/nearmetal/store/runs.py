@@ -65,7 +65,8 @@ def known(usual: Path, state: Path) -> list[Path]:
 def inside(folder: Path) -> list[Path]:
     """Runs that lie directly in a folder, or the folder itself when it is one. BadInput when there is no folder."""
     if not folder.is_dir():
-        raise BadInput("there is no such folder", str(folder), "name one that holds runs, or none to list those known")
+        what = "this is a file, not a folder" if folder.exists() else "there is no such folder"
+        raise BadInput(what, str(folder), "name one that holds runs, or none to list those known")
     if _is_run(folder):
         return [folder]
     return [path for path in sorted(folder.iterdir()) if path.is_dir() and _is_run(path)]
