@@ -17,12 +17,17 @@ def main() -> None:
     """The console script. Errors of ours become one message and their exit code; never a traceback."""
     pipes.be_patient()
     try:
-        status = cli.main(standalone_mode=False)
+        status = cli.main(prog_name="nearmetal", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("nearmetal: interrupted", err=True)
         status = ExitCode.INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        from nearmetal import refusals
+
+        if refusals.is_help(error):
+            error.show()
+        else:
+            _complain(str(refusals.refusal(error)))
         status = ExitCode.BAD_INPUT
     except NearmetalError as error:
         _complain(str(error))
@@ -182,7 +187,7 @@ def _share(context: click.Context, parameter: click.Parameter, text: str | None)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     if not 0 < share <= 1:
-        raise click.BadParameter("above 0, and at most 100%")
+        raise click.BadParameter(f"{text!r} is not above 0 and at most 100%; write it like '2%'")
     return share
 
 

@@ -101,7 +101,7 @@ def test_arguments_that_are_none(words: list[str]) -> None:
     ended = subprocess.run([sys.executable, "-m", "nearmetal", *words], capture_output=True, timeout=120)
     assert ended.returncode == 2
     assert b"Traceback" not in ended.stderr
-    assert b"Error: " in ended.stderr
+    assert b"\n  remedy: " in ended.stderr
 
 
 def test_quick_where_there_is_none(refused: Refused, folder: Path) -> None:
