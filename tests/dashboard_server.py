@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import jsonschema
+
+from nearmetal import schemas
+
 PATIENCE = 60.0
 """Seconds for an answer, or for the process to end."""
 
@@ -80,6 +84,8 @@ def dashboard(*words: str, cwd: Path | None = None) -> Iterator[Dashboard]:
         try:
             assert process.stdout is not None and process.stderr is not None
             said: dict[str, Any] = json.loads(process.stdout.readline() or process.stderr.read())
+            jsonschema.validate(said, schemas.documents()["dashboard.v1"])
+            assert said["process"] == process.pid
             served = Dashboard(said["url"], process)
             served.enter()
             yield served

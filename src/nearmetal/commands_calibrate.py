@@ -47,16 +47,25 @@ class Wanted:
     quick: bool
 
     @property
-    def is_nothing(self) -> bool:
-        return self == Wanted(None, None, None, (), False)
+    def said(self) -> list[str]:
+        """As it was typed."""
+        return [
+            *([self.environment] if self.environment is not None else []),
+            *(["-o"] if self.output is not None else []),
+            *(["--blocks"] if self.blocks is not None else []),
+            *(["--set"] if self.overrides else []),
+            *(["--quick"] if self.quick else []),
+        ]
 
 
 def calibrate(wanted: Wanted, made: Path | None, gate: bool, as_json: bool) -> int:
     """GATE_NOT_MET where a gate is asked for and the run is not sound. `made` is a run to tell of, in place of one."""
     console = console_for(as_json)
     if made is not None:
-        if not wanted.is_nothing:
-            raise BadInput("--from tells of a run that was made, and nothing else can be asked for with it")
+        if wanted.said:
+            what = f"--from tells of a run that was made, which leaves no use for {figures.listing(wanted.said)}"
+            remedy = f"nearmetal calibrate --from {quote(str(made))}; or leave out --from, to make a run"
+            raise BadInput(what, "calibrate", remedy)
         folder = RunFolder.open(made)
     else:
         folder, finished = _run(wanted, console)
@@ -114,8 +123,11 @@ def _read(folder: RunFolder) -> Calibration:
     told = read(folder)
     found = calibrated(told.manifest, told.records, told.analysis, str(folder.path))
     if found is None:
-        what = "nothing is known beforehand of what this run compares"
-        raise BadInput(what, str(folder.path), "make one by `nearmetal calibrate`")
+        name = words.plain(told.manifest.study.name)
+        what = f"nothing is known beforehand of what this run compares: it is of the study {name}, no calibration"
+        raise BadInput(
+            what, str(folder.path), "make one by `nearmetal calibrate`; what this one found: `nearmetal show`"
+        )
     return found
 
 

@@ -51,7 +51,9 @@ def _require() -> None:
 
 def _say(address: str, port: int, as_json: bool) -> None:
     if as_json:
-        print_json({"schema": "dashboard.v1", "url": address, "port": port, "process": os.getpid()})
+        from nearmetal.dashboard.document import Serving
+
+        print_json(Serving(url=address, port=port, process=os.getpid()).model_dump(mode="json"))
         return
     click.echo(address)
     beside = console_for(True)

@@ -15,6 +15,7 @@ from nearmetal.analysis.calibration import Calibration
 from nearmetal.analysis.results import Analysis
 from nearmetal.analysis.two_runs import Compared
 from nearmetal.by_hand.documents import Down, Ls, Up
+from nearmetal.dashboard.document import Serving
 from nearmetal.model import Study, TrialRecord
 from nearmetal.run import events
 from nearmetal.store.folder import Manifest
@@ -32,6 +33,7 @@ def documents() -> Mapping[str, Any]:
         "compare.v1": Compared.model_json_schema(mode="serialization"),
         "down.v1": Down.model_json_schema(mode="serialization"),
         "ls.v1": Ls.model_json_schema(mode="serialization"),
+        "dashboard.v1": Serving.model_json_schema(mode="serialization"),
         "event.v1": {"anyOf": [kind.model_json_schema(mode="serialization") for kind in _events()]},
     }
 

@@ -95,7 +95,12 @@ def test_too_few_blocks_cannot_tell(tmp_path: Path) -> None:
         (["mock", "--set", "environments.first.sped=1"], "unknown key `sped`"),
         (["mock", "--set", "environments.first.speed=0.9"], "`first` and `again` are to be the same, and are not"),
         (["ssh"], "which takes `address`"),
-        (["mock", "--from", "."], "--from tells of a run that was made"),
+        (
+            ["mock", "--from", "a b"],
+            "calibrate: --from tells of a run that was made, which leaves no use for mock\n"
+            "  remedy: nearmetal calibrate --from 'a b'; or leave out --from, to make a run",
+        ),
+        (["--quick", "--blocks", "8", "--from", "."], "which leaves no use for --blocks and --quick\n"),
         (["--from", "."], "this is not a run's folder"),
         (["--from", str(Path(__file__).parents[1] / "golden" / "run")], "nothing is known beforehand of what this run"),
     ],
