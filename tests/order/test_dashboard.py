@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal.dashboard import page
 from nearmetal.dashboard.run_view import number_of
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import RunFolder
@@ -127,7 +128,9 @@ def test_only_what_is_known_has_an_address(study: Path, folder: Path, served: Da
         "/journal.jsonl",
         f"/runs/{number_of(tmp_path)}",
     ):
-        assert served.ask(path).status == 404, path
+        answer = served.ask(path)
+        assert (answer.status, answer.headers["Content-Type"]) == (404, "text/html; charset=utf-8"), path
+        assert answer.read().decode() == page.missing(), path
     (folder / "report.html").unlink()
     (folder / "report.html").symlink_to("/etc/passwd")
     assert served.ask(f"/runs/{number}/report").status == 404

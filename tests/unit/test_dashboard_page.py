@@ -66,7 +66,12 @@ def keep(folder: RunFolder, lines: int) -> list[bytes]:
 def test_a_run_that_has_ended_has_its_verdicts_and_a_way_to_its_report(golden: RunFolder) -> None:
     text = Elements(shown(golden.path)).words
     assert "ended 16 trials, 8 blocks" in text
-    assert "Nothing so far." in text
+    wrong, verdicts = text.partition("Is anything wrong?")[2].split("Verdicts", 1)
+    assert wrong.startswith(
+        " Nothing went wrong. Warnings: the values count, read them with care. warning the whole run "
+    )
+    assert "base and slow: a pretended machine" in wrong
+    assert "a pretended machine" not in verdicts, "told once"
     assert "different, worse" in text
     assert f"nearmetal report {golden.path}" in text
     golden.page.write_text("a report")
@@ -229,3 +234,50 @@ def test_hostile_names_stay_text(hostile: Path) -> None:
     listed = Elements(page.runs(1, ListView(lambda: [hostile]).runs()))
     assert listed.tags.count("script") == 1
     assert "alert(3)" in listed.text
+
+
+# ── What is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def wrong(path: Path) -> str:
+    """What stands in the one place for it."""
+    return Elements(shown(path)).words.partition("Is anything wrong?")[2].partition("Verdicts")[0]
+
+
+def test_all_that_is_wrong_stands_in_one_place_whatever_it_is_about(golden: RunFolder) -> None:
+    """Of the whole run, of a comparison and of a trial; while it is measured, and after its end."""
+    manifest = json.loads((golden.path / "manifest.json").read_text())
+    manifest |= {"left_out": [{"environment": "qemu"}], "left_out_why": ["no QEMU on this host"]}
+    (golden.path / "manifest.json").write_text(json.dumps(manifest))
+    lines = [json.loads(line) for line in golden.journal.read_text().splitlines()]
+    of_slow = [line for line in lines if line.get("trial", {}).get("treatment") == {"environment": "slow"}]
+    for number, record in enumerate(of_slow):  # ever slower
+        record["responses"]["throughput"]["value"] *= 0.8**number
+    of_slow[0]["warnings"] = [{"code": "steal", "text": "the host took 3.4 % away"}]
+    written = [json.dumps(line, separators=(",", ":")) + "\n" for line in lines]
+    golden.journal.write_text("".join(written))
+    for told in (
+        "warning the whole run environment=qemu was left out: no QEMU on this host",
+        "warning the whole run base and slow: a pretended machine",
+        "warning slow vs base, web the difference itself drifted over the blocks",
+        "warning slow, web block 1 the host took 3.4 % away",
+    ):
+        assert told in wrong(golden.path)
+    assert wrong(golden.path).count("the host took") == 1
+    golden.journal.write_text("".join(written[: len(written) - 4]))
+    with claimed(golden.journal):
+        assert "a pretended machine" in wrong(golden.path)
+        assert "has not come to its end" not in wrong(golden.path), "the state says so"
+
+
+def test_what_was_withdrawn_is_told_once(golden: RunFolder) -> None:
+    with golden.journal.open("a") as out:
+        for event in (
+            {"event": "Withdrawn", "treatment": {"environment": "slow"}, "reason": "it never came up"},
+            {"event": "RunEnded", "interrupted": False},
+        ):
+            out.write(json.dumps({"schema": "event.v1", **event}) + "\n")
+    text = Elements(shown(golden.path)).words
+    assert text.count("it never came up") == 1
+    assert "withdrawn slow it never came up" in wrong(golden.path)
+    assert "A trial that is not ok is kept" in wrong(golden.path)

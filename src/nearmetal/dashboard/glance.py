@@ -1,13 +1,15 @@
 """A run at a glance, as the page has it: words, counts and shares, ready to be written. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from nearmetal.analysis.alike import grouped
 from nearmetal.dashboard.course import WARNING, Course, Ended, Fate, Place, Row, Trouble
 from nearmetal.factors import Identity, identity
 from nearmetal.model import TrialStatus
 from nearmetal.report import figures, words
+from nearmetal.report.reading import ReportInput
 from nearmetal.run.estimate import left
 from nearmetal.store.runs import State
 from nearmetal.units import show_duration, show_elapsed
@@ -25,6 +27,8 @@ SIGNS = {
 """Beside its colour each fate has a sign."""
 
 _BAD = (TrialStatus.INVALID, TrialStatus.FAILED, TrialStatus.LOST)
+_IN_THE_JOURNAL = frozenset({"withdrawn", "left-behind", "unfinished"})
+"""Warnings of an analysis that the journal tells by itself, sooner, and the state."""
 _MOST_TROUBLES = 30
 _NAMED = 3
 """Whom a trouble befell are named up to here."""
@@ -171,31 +175,56 @@ def _said(one: Ended) -> str:
 # ── What went wrong ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def troubles(course: Course, labels: words.Labels) -> tuple[list[Told], int]:
-    """The newest first, and how many more there are."""
+def troubles(course: Course, labels: words.Labels, warned: Sequence[Told] = ()) -> tuple[list[Told], int]:
+    """The newest first, and how many more there are. What an analysis has `warned` of comes before trials' warnings."""
     newest = list(course.newest_troubles())
     names = {identity(treatment): labels.treatment(treatment) for treatment in course.plan.treatments}
-    told = [
-        Told(
-            trouble.kind,
-            "unknown" if trouble.kind == WARNING else "worse",
-            _befallen(trouble, names),
-            words.plain(trouble.text),
-            _where(trouble),
-        )
-        for trouble in newest[:_MOST_TROUBLES]
+    worse = [_told(trouble, names) for trouble in newest if trouble.kind != WARNING]
+    of_trials = [_told(trouble, names) for trouble in newest if trouble.kind == WARNING]
+    told = [*worse, *warned, *of_trials]
+    return told[:_MOST_TROUBLES], max(0, len(told) - _MOST_TROUBLES)
+
+
+def warned(report: ReportInput) -> list[Told]:
+    """What the run as a whole is warned of, and what its comparisons are that their trials do not say themselves."""
+    found = [
+        Told(WARNING, "unknown", "the whole run", words.plain(warning.text), "")
+        for warning in report.analysis.warnings
+        if warning.code not in _IN_THE_JOURNAL
     ]
-    return told, len(newest) - len(told)
+    of_trials = {warning.code for record in report.records for warning in record.warnings}
+    primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
+    for group in grouped(
+        (f"{report.labels.versus(contrast)}, {words.plain(contrast.workload)}", warning)
+        for contrast in primary
+        for warning in contrast.warnings
+        if warning.code not in of_trials
+    ):
+        about = list(dict.fromkeys(group.about))
+        of = figures.count(len(primary), "comparison")
+        where = f"{len(about)} of {of}" if len(primary) > 1 else ""
+        found.append(Told(WARNING, "unknown", _few(about), words.plain(group.text), where))
+    return found
+
+
+def _told(trouble: Trouble, names: Mapping[Identity, str]) -> Told:
+    tone = "unknown" if trouble.kind == WARNING else "worse"
+    return Told(trouble.kind, tone, _befallen(trouble, names), words.plain(trouble.text), _where(trouble))
 
 
 def _befallen(trouble: Trouble, names: Mapping[Identity, str]) -> str:
     """ "qemu, workers 1, web; docker, workers 1, web; and 4 more"."""
-    named = [
-        ", ".join(filter(None, (names.get(row.treatment, "a treatment"), words.plain(row.workload))))
-        for row in list(trouble.rows)[:_NAMED]
-    ]
-    more = len(trouble.rows) - len(named)
-    return "; ".join([*named, *([f"and {more} more"] if more else [])])
+    return _few(
+        [
+            ", ".join(filter(None, (names.get(row.treatment, "a treatment"), words.plain(row.workload))))
+            for row in trouble.rows
+        ]
+    )
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return "; ".join([*names[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _where(trouble: Trouble) -> str:

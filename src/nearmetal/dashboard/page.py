@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from nearmetal.dashboard import glance
 from nearmetal.dashboard.course import Course, Fate
-from nearmetal.dashboard.glance import Strip
+from nearmetal.dashboard.glance import Strip, Told
 from nearmetal.dashboard.live import Parts
 from nearmetal.errors import NearmetalError
 from nearmetal.report import page as report_page
@@ -45,6 +45,8 @@ class Seen:
     state: str
     time_left: str
     has_report: bool
+    warned: Sequence[Told]
+    """By the latest analysis."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,6 @@ class Item:
 def parts(seen: Seen) -> Parts:
     """Everything of a run's page that its journal changes, but for the verdicts."""
     course, is_measured = seen.course, seen.state == "running"
-    troubles, more = glance.troubles(course, seen.labels)
     grid = list(glance.strips(course, seen.labels, is_measured))
     now, planned = course.now if is_measured else None, len(course.plan.blocks)
     return {
@@ -84,7 +85,7 @@ def parts(seen: Seen) -> Parts:
             doing=glance.doing(course, seen.labels) if now else "",
             since=0.0 if now is None else max(0.0, (time.time_ns() - now.since_ns) / 1e9),
         ),
-        "troubles": _render("troubles.html.j2", troubles=troubles, more=more),
+        **troubles(course, seen.labels, seen.warned),
         "grid": _render(
             "grid.html.j2",
             grid=grid,
@@ -100,6 +101,13 @@ def parts(seen: Seen) -> Parts:
             for place, strip in enumerate(strips)
         },
     }
+
+
+def troubles(course: Course, labels: Labels, warned: Sequence[Told]) -> Parts:
+    """Everything that is wrong, whoever found it."""
+    told, more = glance.troubles(course, labels, warned)
+    is_bad = any(one.tone == "worse" for one in told)
+    return {"troubles": _render("troubles.html.j2", troubles=told, more=more, is_bad=is_bad, is_over=course.is_over)}
 
 
 def squares(strip: Strip) -> str:
@@ -172,6 +180,11 @@ def run(manifest: Manifest | None, path: Path, version: int, parts: Parts, *, is
 def runs(version: int, parts: Parts) -> str:
     """The list's page."""
     return _render("list.html.j2", title="Runs", parts=_whole(parts), version=version)
+
+
+def missing() -> str:
+    """What stands where there is nothing."""
+    return _render("missing.html.j2")
 
 
 def style() -> str:

@@ -46,6 +46,7 @@ class RunView:
         self._seen: object = None
         self._expected: float | None = None
         self._compared: object = None
+        self._warned: tuple[glance.Told, ...] = ()
 
     @property
     def is_measured(self) -> bool:
@@ -82,7 +83,8 @@ class RunView:
         self._compared = compared
         try:
             section, told = so_far(self.manifest, course, self.folder)
-            return page.verdicts(section, told, svg)
+            self._warned = tuple(glance.warned(told))
+            return {**page.verdicts(section, told, svg), **page.troubles(course, told.labels, self._warned)}
         except (NearmetalError, ValueError, KeyError):
             return page.without_verdicts(self.folder.path)
 
@@ -111,6 +113,7 @@ class RunView:
     def _begin(self) -> Course:
         self.manifest = self.folder.manifest()
         self._expected = _expected(self.manifest)
+        self._warned = ()
         return Course(self.manifest.study, self.manifest.plan)
 
     def _parsed(self, line: bytes) -> TrialRecord | Mapping[str, Any]:
@@ -141,6 +144,7 @@ class RunView:
                 state=glance.state(course, is_measured),
                 time_left=glance.time_left(course, self._expected, time.time_ns()) if is_measured else "",
                 has_report=self.has_report,
+                warned=self._warned,
             )
         )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from nearmetal.dashboard import page
@@ -64,7 +64,8 @@ class Dashboard:
                 Route("/runs/{number}/report", self._report),
                 Route("/style.css", _style),
                 Route("/live.js", _script),
-            ]
+            ],
+            exception_handlers={404: _no_route, 405: _no_route},
         )
 
     async def close(self) -> None:
@@ -152,7 +153,11 @@ async def _as_events(live: Live, seen: int) -> AsyncIterator[str]:
 
 
 def _not_found() -> Response:
-    return PlainTextResponse("There is no such page.\n", 404)
+    return HTMLResponse(page.missing(), 404)
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    return _not_found()
 
 
 def _regular(path: Path) -> bytes | None:

@@ -1,6 +1,7 @@
 """What a run says before its end: the report's chapter of verdicts, of the blocks that have ended. Pure."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
@@ -22,7 +23,9 @@ def so_far(manifest: Manifest, course: Course, folder: RunFolder) -> tuple[Secti
     told = ReportInput(manifest, _without_verdicts(analysis, course), tuple(course.records), folder)
     if not any(contrast.blocks for contrast in told.analysis.contrasts if contrast.primary):
         return _nothing_yet(course), told
-    section = Verdicts().render(told)
+    # What the whole run is warned of is told in one place, and that is not this one.
+    alone = replace(told, analysis=told.analysis.model_copy(update={"warnings": ()}))
+    section = Verdicts().render(alone)
     kept: list[Block] = [block for block in section.blocks if not isinstance(block, Table)]
     # The picture comes first: it is what changes.
     blocks = sorted(kept, key=lambda block: not isinstance(block, Chart))
