@@ -55,6 +55,8 @@ def _value(error: click.BadParameter, where: str, command: str) -> BadInput:
         )
     if number := _number(kind):
         return BadInput(f"{given} is not {number}", where, f"write {number}; {help_}")
+    if isinstance(kind, click.Path):
+        return BadInput(error.message[:1].lower() + error.message[1:].rstrip("."), where, "name one that you may read")
     what, _, remedy = error.message.partition("; ")
     return BadInput(what.rstrip("."), where, remedy or help_)
 

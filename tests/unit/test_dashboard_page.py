@@ -179,7 +179,7 @@ def test_a_manifest_that_is_gone_is_told_and_what_cannot_be_told_leaves_no_empty
     (golden.path / "manifest.json").unlink()
     written = shown(golden.path)
     text = Elements(written).words
-    assert "cannot be read manifest.json: No such file or directory Remedy: restore it" in text
+    assert "cannot be read manifest.json: the run's manifest is missing Remedy: restore it" in text
     assert all(f'<section id="{name}"></section>' in written for name in ("grid", "troubles", "verdicts"))
     assert "section:empty{display:none}" in page.style()
 

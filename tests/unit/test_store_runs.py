@@ -7,6 +7,7 @@ import pytest
 
 from nearmetal.errors import BadInput
 from nearmetal.store import runs
+from nearmetal.store.folder import RunFolder
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run"
 
@@ -31,7 +32,7 @@ def test_one_bad_folder_does_not_hide_the_others(tmp_path: Path) -> None:
     assert reasons.keys() == {"b", "c", "d"}
     assert reasons["b"].startswith("manifest.json: the run's manifest cannot be read: it is not JSON")
     assert "journal.jsonl: line " in reasons["c"]
-    assert reasons["d"] == "manifest.json: No such file or directory"
+    assert reasons["d"] == "manifest.json: the run's manifest is missing"
 
 
 def test_a_folder_that_is_a_run_itself(tmp_path: Path) -> None:
@@ -75,3 +76,18 @@ def test_a_run_that_is_known_twice_is_listed_once(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(run)
     listed, _ = runs.listing([run, tmp_path / "link", run])
     assert len(listed) == 1
+
+
+def test_what_is_no_run_is_told_from_a_run_without_its_manifest(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    run = make(tmp_path / "run")
+    (run / "manifest.json").unlink()
+    for name, what in (
+        ("nowhere", "there is no such folder"),
+        ("file", "this is a file, and not a run's folder"),
+        ("empty", "this is not a run's folder"),
+        ("run", "the run's manifest is missing"),
+    ):
+        with pytest.raises(BadInput, match=what):
+            RunFolder.open(tmp_path / name)

@@ -111,7 +111,7 @@ class RunView:
         return self.course
 
     def _begin(self) -> Course:
-        self.manifest = self.folder.manifest()
+        self.manifest = RunFolder.open(self.folder.path).manifest()
         self._expected = _expected(self.manifest)
         self._warned = ()
         return Course(self.manifest.study, self.manifest.plan)

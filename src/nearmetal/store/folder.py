@@ -61,11 +61,17 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         folder = cls(path)
-        if not folder._manifest.exists():
+        if folder._manifest.exists():
+            return folder
+        if folder.journal.exists():
             raise BadInput(
-                "this is not a run's folder: it has no manifest.json", str(path), "`nearmetal ls` names runs"
+                "the run's manifest is missing", str(folder._manifest), "restore it from a copy of the run's folder"
             )
-        return folder
+        if path.is_dir():
+            what = "this is not a run's folder: it has no manifest.json"
+        else:
+            what = "this is a file, and not a run's folder" if path.exists() else "there is no such folder"
+        raise BadInput(what, str(path), "`nearmetal ls` names runs")
 
     def manifest(self) -> Manifest:
         """BadInput when it is damaged, or of a version of nearmetal that writes others."""

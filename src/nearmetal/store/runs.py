@@ -92,7 +92,7 @@ def listing(places: Iterable[Path]) -> tuple[list[Listed], list[Unreadable]]:
 def _look(path: Path) -> Listed | Unreadable:
     folder = RunFolder(path)
     try:
-        manifest = folder.manifest()
+        manifest = RunFolder.open(path).manifest()
         statuses = [record.status for record in journal.records(folder.journal)]
         blocks = _blocks_to_run(folder, manifest)
         now = state(folder.journal)
