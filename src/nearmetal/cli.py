@@ -198,7 +198,7 @@ def _share(context: click.Context, parameter: click.Parameter, text: str | None)
 @click.option(
     "--gate",
     is_flag=True,
-    help="Exit with 5 if anything stands surely worse to its reference, or is gone.",
+    help="Exit with 5 if anything stands surely worse to its reference, is gone, or cannot be judged.",
 )
 @_json_option
 def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json: bool) -> int:

@@ -11,7 +11,7 @@ from rich.text import Text
 from nearmetal.analysis.apart import AFTER, BEFORE
 from nearmetal.analysis.responses import count
 from nearmetal.analysis.results import FairnessRow
-from nearmetal.analysis.two_runs import NOTHING_BEFORE, Change, Compared, Ran
+from nearmetal.analysis.two_runs import NOTHING_BEFORE, Change, Compared, Ran, is_unjudged
 from nearmetal.analysis.two_runs import compare as compared
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.printing import console_for, print_json
@@ -28,7 +28,7 @@ _LONGEST = 60
 
 
 def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json: bool) -> int:
-    """GATE_NOT_MET where a gate is asked for and something is surely worse, by more than the margin, or gone."""
+    """GATE_NOT_MET where a gate is asked for and something is surely worse, gone, or cannot be judged any more."""
     if before.resolve() == after.resolve():
         raise BadInput("both are the same run", str(after), "name two runs; `nearmetal ls` lists them")
     folders = [RunFolder.open(before), RunFolder.open(after)]
@@ -46,7 +46,7 @@ def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json
             str(before),
             "`nearmetal show` says what became of its trials",
         )
-    is_missed = bool(found.worse or found.gone)
+    is_missed = bool(found.worse or found.gone or found.unjudged)
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
@@ -63,9 +63,12 @@ def _of_gate(found: Compared) -> str:
         missed.append(f"{figures.count(found.worse, name)} surely worse than before, by more than the margin")
     if found.gone:
         missed.append(f"{figures.count(found.gone, name)} without a good trial after")
+    if found.unjudged:
+        reasons = sorted({_reason(change) for change in found.changes if change.of == of and is_unjudged(change)})
+        missed.append(f"{figures.count(found.unjudged, name)} that cannot be judged any more: {', '.join(reasons)}")
     if missed:
         return f"gate not met: {'; '.join(missed)}"
-    unknown = sum(change.of == of and not _has_estimate(change) for change in found.changes)
+    unknown = sum(change.of == of and change.interval is None for change in found.changes)
     rest = f"; of {figures.count(unknown, name)} nothing can be said" if unknown else ""
     return f"gate met: no {name} is surely worse than before, by more than the margin{rest}"
 
@@ -135,16 +138,33 @@ def _print_change(change: Change, what: str, console: Console) -> None:
 
 def _said(change: Change) -> str:
     if not _has_estimate(change):
-        return f"cannot be compared; {words.reason(change)}"
+        return f"cannot be compared; {_reason(change)}"
     number, bracket, interval = words.estimate(change).partition(" (")
     became = f"{number} what it was" if change.scale == "ratio" else f"changed by {number}"
     return f"{became}{bracket}{interval}{_why_undecided(change)}"
 
 
 def _why_undecided(change: Change) -> str:
+    return "".join(f"; {one}" for one in (_reason(change), *(warning.text for warning in change.warnings)) if one)
+
+
+_REASONS = {
+    "not-positive": "a value of the run {when} is zero or negative, so it has no ratio",
+    "not-finite": "a value of the run {when} is not a number",
+    "censored": "a value of the run {when} is only known to lie beyond what was tried",
+    "units-differ": "its unit, direction or scale in the run {when} is another one",
+    "too-few-blocks": "too few blocks of the run {when} have it to tell",
+}
+"""Why there is no verdict, where one of the runs is the reason."""
+
+
+def _reason(change: Change) -> str:
+    """Why there is no verdict, or ""."""
     if change.reason == "no-margin" and not _is_of_costs(change):
-        return "; it was 0, so a margin in percent means nothing"
-    return f"; {words.reason(change)}" if change.reason else ""
+        return "it was 0, so a margin in percent means nothing"
+    if change.because_of and change.reason in _REASONS:
+        return _REASONS[change.reason].format(when=change.because_of)
+    return words.reason(change)
 
 
 def _small_print(changes: Sequence[Change]) -> str:

@@ -207,22 +207,136 @@ def test_what_has_no_good_trial_any_more_fails_a_gate(
     assert commands_compare.compare(before, after, None, gate=True, as_json=False) == 5
     text = told(capsys)
     assert "16 trials ok after: " in text and "8 trials ok, 8 failed" in text
-    assert "slow vs base: throughput cannot be compared; the run after has no good trial of it" in text
+    assert "slow vs base: throughput cannot be compared; no good trial of the run after has it" in text
     assert "8 and 8 blocks; in brackets" in text
     assert "gate not met: 1 comparison without a good trial after" in text
     assert commands_compare.compare(after, before, None, gate=True, as_json=False) == 0
     text = told(capsys)
-    assert "slow vs base: throughput cannot be compared; the run before has no good trial of it" in text
+    assert "slow vs base: throughput cannot be compared; no good trial of the run before has it" in text
     assert "by more than the margin; of 1 comparison nothing can be said" in text
 
 
-def test_what_has_no_ratio_is_no_reason_for_a_gate_to_be_silent(
-    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+# ── What a gate cannot judge ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def lower(value: float, **more: Any) -> Response:
+    return Response(value=value, unit="s", better="lower", **more)
+
+
+@pytest.mark.parametrize("better", [ratio, lower], ids=["higher", "lower"])
+@pytest.mark.parametrize(("value", "reason"), [(0.0, "not-positive"), (-1.0, "not-positive"), (np.nan, "not-finite")])
+@pytest.mark.parametrize("of", ["docker", "host"])
+def test_values_without_a_ratio_do_not_pass_a_gate(
+    better: Callable[[float], Response], value: float, reason: str, of: str
 ) -> None:
+    """A throughput of 0 is the worst there is, a time of 0 was not measured; and so with what all is held against."""
+    good = ran(steady, better)
+    bad = ran(lambda block, arm: value if (block, arm) == (3, of) else steady(block, arm), better)
+    found = compare(good, bad, ("one", "two"))
+    assert (found.worse, found.gone, found.unjudged) == (0, 0, 1)
+    costs = next(change for change in found.changes if change.of == "contrast")
+    assert (costs.reason, costs.because_of) == (reason, "after")
+    assert compare(bad, good, ("one", "two")).unjudged == 0, "what was not known before is no fault of the run after"
+    assert compare(bad, bad, ("one", "two")).unjudged == 0
+
+
+def test_on_a_difference_scale_zero_is_a_value_like_others() -> None:
+    some = ran(lambda block, arm: 0.2 + wobble(block, 0.001) if arm == "docker" else 0.0, plain)
+    none = ran(lambda block, arm: 0.0, plain)
+    better, worse = compare(some, none, ("one", "two")), compare(none, some, ("one", "two"))
+    assert (better.worse, better.unjudged, worse.worse, worse.unjudged) == (0, 0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("of", "response", "censored", "unjudged"),
+    [
+        ("docker", ratio, "right", 0),
+        ("docker", ratio, "left", 1),
+        ("docker", lower, "right", 1),
+        ("docker", lower, "left", 0),
+        ("host", ratio, "right", 1),
+        ("host", ratio, "left", 0),
+    ],
+)
+def test_what_lies_beyond_what_was_tried_passes_a_gate_where_it_can_but_be_better(
+    of: str, response: Callable[..., Response], censored: str, unjudged: int
+) -> None:
+    before = ran(steady, response)
+    records = [
+        record.model_copy(update={"responses": {"throughput": response(100.0, censored=censored)}})
+        if record.trial.treatment["environment"] == of
+        else record
+        for record in before.records
+    ]
+    found = compare(before, Ran(before.manifest, records), ("one", "two"))
+    assert found.unjudged == unjudged
+    assert {change.reason for change in found.changes if change.treatment["environment"] == "docker"} >= {"censored"}
+
+
+def test_another_unit_does_not_pass_a_gate() -> None:
+    percent = ran(steady, lambda value: Response(value=value, unit="%", better="higher"))
+    found = compare(ran(steady), percent, ("one", "two"))
+    assert ({change.reason for change in found.changes}, found.unjudged) == ({"units-differ"}, 1)
+
+
+def without(ran_: Ran, blocks: int) -> Ran:
+    """So many blocks have no value of docker's, although their trials are ok."""
+    records = [
+        record.model_copy(update={"responses": {}})
+        if record.trial.treatment["environment"] == "docker" and record.trial.block < blocks
+        else record
+        for record in ran_.records
+    ]
+    return Ran(ran_.manifest, records)
+
+
+def test_values_that_are_not_there_do_not_pass_a_gate() -> None:
+    found = compare(ran(steady), without(ran(steady), 8), ("one", "two"))
+    assert (found.gone, found.unjudged) == (1, 0)
+    few = compare(ran(steady), without(ran(steady), 6), ("one", "two"))
+    assert (few.gone, few.unjudged) == (0, 1)
+    costs = next(change for change in few.changes if change.of == "contrast")
+    assert (costs.reason, costs.because_of, costs.blocks) == ("too-few-blocks", "after", 2)
+    assert [warning.text for warning in costs.warnings] == ["2 of 8 blocks of the run after have it"]
+    some = compare(ran(steady), without(ran(steady), 1), ("one", "two"))
+    costs = next(change for change in some.changes if change.of == "contrast")
+    assert (some.unjudged, costs.verdict, len(costs.warnings)) == (0, Verdict.EQUIVALENT, 1)
+
+
+def test_few_blocks_that_were_planned_so_pass_a_gate() -> None:
+    """As they show little, and say so."""
+    found = compare(ran(steady, blocks=2), ran(steady, blocks=2), ("one", "two"))
+    assert ({change.reason for change in found.changes}, found.unjudged) == ({"too-few-blocks"}, 0)
+    assert compare(without(ran(steady), 6), ran(steady), ("one", "two")).unjudged == 0
+
+
+def test_why_a_gate_cannot_judge_is_told(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     before, after = runs
     change_records(after, lambda line: line["responses"]["throughput"].update(value=0.0))
+    assert commands_compare.compare(before, after, None, gate=True, as_json=False) == 5
+    text = told(capsys)
+    assert "slow vs base: throughput cannot be compared; a value of the run after is zero or negative, so it" in text
+    assert "gate not met: 1 comparison that cannot be judged any more: a value of the run after is zero or neg" in text
+    assert commands_compare.compare(after, before, None, gate=True, as_json=False) == 0
+    text = told(capsys)
+    assert "throughput cannot be compared; a value of the run before is zero or negative" in text
+    assert "of 1 comparison nothing can be said" in text
+
+
+def test_blocks_that_lack_it_are_told(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = runs
+    shutil.copy(before / "journal.jsonl", after / "journal.jsonl")
+    change_records(after, lambda line: line["trial"]["block"] or line["responses"].pop("throughput"))
     assert commands_compare.compare(before, after, None, gate=True, as_json=False) == 0
-    assert "of 1 comparison nothing can be said" in told(capsys)
+    assert "; 7 of 8 blocks of the run after have it" in told(capsys)
+
+
+def test_runs_without_one_good_trial_are_told_so(runs: tuple[Path, Path]) -> None:
+    for run in runs:
+        for environment in ("base", "slow"):
+            change_records(run, lambda line: line.update(status="invalid", reason="late", responses={}), environment)
+    with pytest.raises(BadInput, match="no good trial of what both runs were to measure"):
+        commands_compare.compare(*runs, None, gate=True, as_json=False)
 
 
 def test_names_do_not_steer_a_terminal_and_an_older_run_is_told(

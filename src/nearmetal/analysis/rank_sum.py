@@ -28,10 +28,15 @@ def rank_sum(first: Floats, second: Floats, level: float, resolution: float) -> 
     shifts = np.sort((steps[1][:, None] - steps[0][None, :]).ravel())
     estimate = float(shifts[(len(shifts) - 1) // 2] + shifts[len(shifts) // 2]) / 2 * resolution
     two_sided = _two_sided(*sorted((len(first), len(second))))
-    if two_sided[0] > level:
+    if not are_enough(len(first), len(second), level):
         return Centre(estimate, None, None)
     (low, high), p = counted(shifts, two_sided, level)
     return Centre(estimate, (low * resolution, high * resolution), p)
+
+
+def are_enough(first: int, second: int, level: float) -> bool:
+    """Whether samples of so many values can differ at a level at all."""
+    return min(first, second) > 0 and bool(_two_sided(*sorted((first, second)))[0] <= level)
 
 
 @lru_cache(maxsize=8)

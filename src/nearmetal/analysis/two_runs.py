@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from nearmetal.analysis.apart import apart
+from nearmetal.analysis.apart import AFTER, BEFORE, apart
 from nearmetal.analysis.contrasts import (
     LOG_RESOLUTION,
     as_ratio,
@@ -20,15 +20,17 @@ from nearmetal.analysis.contrasts import (
     equivalence_of_ratios,
     judge,
 )
-from nearmetal.analysis.rank_sum import rank_sum
+from nearmetal.analysis.rank_sum import are_enough, rank_sum
 from nearmetal.analysis.responses import Arm, Arms, Replicate, arms_of_study, key_of, pairs_of
 from nearmetal.analysis.results import Contrast, FairnessRow, Verdict
 from nearmetal.analysis.signed_rank import Floats
-from nearmetal.model import Assignment, ContrastPlan, Document, ResponseKind, TrialRecord
+from nearmetal.model import Assignment, Better, ContrastPlan, Document, ResponseKind, TrialRecord, Warned
 from nearmetal.store.folder import Manifest
 
 NOTHING_BEFORE, NOTHING_AFTER = "nothing-before", "nothing-after"
-"""Reasons: both runs were to measure it, and one of them has no good trial of it."""
+"""Reasons: both runs were to measure it, and no good trial of one of them has it."""
+
+When = Literal["before", "after"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class Ran:
     def arms(self) -> Arms:
         return arms_of_study(self.records, self.manifest.study.design)
 
+    def blocks(self) -> int:
+        """Those that are planned; of a sequential run, which ends when it has seen enough, those that were begun."""
+        plan = self.manifest.plan
+        return len({record.trial.block for record in self.records}) if plan.looks else len(plan.blocks)
+
 
 class Change(Contrast):
     """What changed from one run to the next: of a treatment, or of a treatment against its reference.
@@ -51,6 +58,9 @@ class Change(Contrast):
     of: Literal["treatment", "contrast"]
     """Of a treatment, `reference` is the treatment itself, as it was before."""
     blocks_before: int
+    because_of: When | None = None
+    """The run that is why there is no verdict: it has no values, or such as cannot be compared, or in too few of its
+    blocks. None where there is a verdict, or where neither run is at fault."""
 
 
 class Compared(Document):
@@ -68,6 +78,10 @@ class Compared(Document):
     Where the runs share no reference, how many treatments are worse by themselves."""
     gone: int
     """Of those that a gate asks for, how many the run before had measured and the run after has not."""
+    unjudged: int
+    """Of those that a gate asks for, how many the run before could be held against and the run after cannot, though
+    it has values: they are zero on a ratio scale, no numbers, only known to lie on the worse side, or in too few of
+    its blocks."""
 
 
 def compare(before: Ran, after: Ran, names: tuple[str, str], margin: float | None = None) -> Compared:
@@ -79,7 +93,8 @@ def compare(before: Ran, after: Ran, names: tuple[str, str], margin: float | Non
     design = after.manifest.study.design
     level = design.alpha / max(1, len(found))
     margin = design.margin if margin is None else margin
-    changes = tuple(_change(one, level, margin) for one in found)
+    planned = before.blocks(), after.blocks()
+    changes = tuple(_change(one, level, margin, planned) for one in found)
     asked = [change for change in changes if change.of == "contrast"] or changes
     return Compared(
         before=names[0],
@@ -88,6 +103,7 @@ def compare(before: Ran, after: Ran, names: tuple[str, str], margin: float | Non
         changes=changes,
         worse=sum(is_worse(change) for change in asked),
         gone=sum(change.reason == NOTHING_AFTER for change in asked),
+        unjudged=sum(is_unjudged(change) for change in asked),
     )
 
 
@@ -96,7 +112,7 @@ def compare(before: Ran, after: Ran, names: tuple[str, str], margin: float | Non
 
 @dataclass(frozen=True)
 class _Samples:
-    """Values of both runs on the response's scale; `problem` says why there are none."""
+    """Values of both runs on the response's scale; `problem` says why they cannot be compared."""
 
     of: Literal["treatment", "contrast"]
     workload: str
@@ -107,11 +123,13 @@ class _Samples:
     before: Floats
     after: Floats
     problem: str | None
+    because_of: When | None
     typical: float
     """The median of the reference before, in the response's unit: what a margin of a difference is a share of."""
 
 
 def _found(before: Ran, after: Ran) -> Iterator[_Samples]:
+    """Whatever both runs were to measure, so that how many there are is not a matter of what came of them."""
     was, now = before.arms(), after.arms()
     treated = {key_of(treatment) for treatment in before.manifest.plan.treatments}
     primaries = {
@@ -124,21 +142,24 @@ def _found(before: Ran, after: Ran) -> Iterator[_Samples]:
             if key_of(treatment) not in treated:
                 continue
             arms = [arms.get((key_of(treatment), workload), Arm()).first for arms in (was, now)]
-            sides = [[(one, None) for one in arm] for arm in arms]
-            if one := _samples("treatment", workload, response, treatment, treatment, sides):
-                yield one
+            sides: list[_Sides] = [[(one, None) for one in arm] for arm in arms]
+            yield _samples("treatment", workload, response, treatment, treatment, sides)
     planned = {_identity(one) for one in before.manifest.plan.contrasts}
     for contrast in after.manifest.plan.contrasts:
         response = primaries.get(contrast.workload, "")
         if response and _identity(contrast) in planned:
-            pairs = [pairs_of(arms, contrast.treatment, contrast.reference, contrast.workload) for arms in (was, now)]
-            one = _samples("contrast", contrast.workload, response, contrast.treatment, contrast.reference, pairs)
-            if one:
-                yield one
+            pairs: list[_Sides] = [
+                [*pairs_of(arms, contrast.treatment, contrast.reference, contrast.workload)] for arms in (was, now)
+            ]
+            yield _samples("contrast", contrast.workload, response, contrast.treatment, contrast.reference, pairs)
 
 
 def _identity(contrast: ContrastPlan) -> tuple[str, str, str]:
     return contrast.workload, key_of(contrast.treatment), key_of(contrast.reference)
+
+
+_Sides = list[tuple[Replicate, Replicate | None]]
+"""Of a run, block by block: a treatment, and the reference that it is held against, if it is."""
 
 
 def _samples(
@@ -147,19 +168,12 @@ def _samples(
     response: str,
     treatment: Assignment,
     reference: Assignment,
-    runs: Sequence[Sequence[tuple[Replicate, Replicate | None]]],
-) -> _Samples | None:
-    """None where neither run has anything of it."""
+    runs: Sequence[_Sides],
+) -> _Samples:
     having = [[pair for pair in run if all(one is None or response in one.values for one in pair)] for run in runs]
-    if not any(having):
-        return None
     values = [one.values[response] for run in having for pair in run for one in pair if one is not None]
-    kind = values[0].kind
-    problems = {value.problem for value in values if value.problem}
-    if any(value.kind != kind for value in values):
-        problems.add("units-differ")
-    if not all(having):
-        problems = {NOTHING_AFTER if having[0] else NOTHING_BEFORE}
+    kind = values[0].kind if values else ResponseKind(unit="", better="higher")
+    problem, because_of = _problem(having[0], having[1], response, kind)
 
     def on_scale(one: Replicate | None) -> float:
         if one is None:
@@ -167,7 +181,7 @@ def _samples(
         value = one.values[response].value
         return float(np.log(value)) if kind.scale == "ratio" else value
 
-    samples = [[] if problems else [on_scale(one) - on_scale(other) for one, other in run] for run in having]
+    samples = [[] if problem else [on_scale(one) - on_scale(other) for one, other in run] for run in having]
     base = [(other or one).values[response].value for one, other in having[0]]
     return _Samples(
         of=of,
@@ -178,18 +192,56 @@ def _samples(
         kind=kind,
         before=np.array(samples[0]),
         after=np.array(samples[1]),
-        problem=min(problems, default=None),
+        problem=problem,
+        because_of=because_of,
         typical=float(np.median(base)) if base else 0.0,
+    )
+
+
+def _problem(before: _Sides, after: _Sides, response: str, kind: ResponseKind) -> tuple[str | None, When | None]:
+    """Why values cannot be compared, and which run is at fault: the run before, if both are.
+
+    Neither is where a value after lies beyond what was tried on the better side: it may well be better than before.
+    """
+    if not before:
+        return NOTHING_BEFORE, "before"
+    if not after:
+        return NOTHING_AFTER, "after"
+    if problem := _problem_of(before, response, kind):
+        return problem, "before"
+    if problem := _problem_of(after, response, kind):
+        only_better = problem == "censored" and all(_is_not_worse(pair, response, kind.better) for pair in after)
+        return problem, None if only_better else "after"
+    return None, None
+
+
+def _problem_of(run: _Sides, response: str, kind: ResponseKind) -> str | None:
+    values = [one.values[response] for pair in run for one in pair if one is not None]
+    if any(value.kind != kind for value in values):
+        return "units-differ"
+    # The gravest first: of a value that is only known to lie beyond another there is something to be said.
+    found = {value.problem for value in values}
+    return next((problem for problem in ("not-finite", "not-positive", "censored") if problem in found), None)
+
+
+def _is_not_worse(pair: tuple[Replicate, Replicate | None], response: str, better: Better) -> bool:
+    """Whether what is known only to lie beyond a value can but be better than that, as seen from the treatment."""
+    good, bad = ("right", "left") if better == "higher" else ("left", "right")
+    return not any(
+        record.responses[response].censored == worse
+        for one, worse in zip(pair, (bad, good), strict=True)
+        if one is not None
+        for record in one.records
     )
 
 
 # ── What became of it ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _change(one: _Samples, level: float, margin: float) -> Change:
+def _change(one: _Samples, level: float, margin: float, planned: tuple[int, int]) -> Change:
     is_ratio = one.kind.scale == "ratio"
     found, equivalence = None, None
-    verdict, reason = Verdict.UNDECIDED, one.problem
+    verdict, reason, because_of = Verdict.UNDECIDED, one.problem, one.because_of
     if reason is None:
         if is_ratio:
             found = as_ratio(rank_sum(one.before, one.after, level, LOG_RESOLUTION))
@@ -199,6 +251,8 @@ def _change(one: _Samples, level: float, margin: float) -> Change:
             found = rank_sum(one.before, one.after, level, size * LOG_RESOLUTION)
             equivalence = equivalence_of_differences(margin, one.typical)
         verdict, reason = judge(found.interval, equivalence, neutral=1.0 if is_ratio else 0.0)
+        if found.interval is None:
+            because_of = _short(len(one.before), len(one.after), planned, level)
     estimate = found.estimate if found else None
     return Change(
         of=one.of,
@@ -220,7 +274,22 @@ def _change(one: _Samples, level: float, margin: float) -> Change:
         p=found.p if found else None,
         verdict=verdict,
         reason=reason,
+        because_of=because_of,
+        warnings=() if one.problem else tuple(_missing((len(one.before), len(one.after)), planned)),
     )
+
+
+def _short(before: int, after: int, planned: tuple[int, int], level: float) -> When | None:
+    """The run whose missing blocks are why there are too few; None where all that were planned are too few as well."""
+    if are_enough(before, planned[1], level):
+        return "after"
+    return "before" if are_enough(planned[0], planned[1], level) else None
+
+
+def _missing(having: tuple[int, int], planned: tuple[int, int]) -> Iterator[Warned]:
+    for when, has, blocks in zip((BEFORE, AFTER), having, planned, strict=True):
+        if has < blocks:
+            yield Warned(code="blocks-missing", text=f"{has} of {blocks} blocks of the run {when} have it")
 
 
 def is_worse(change: Change) -> bool:
@@ -231,3 +300,8 @@ def is_worse(change: Change) -> bool:
     lowest, highest = change.equivalence or (neutral, neutral)
     low, high = change.interval
     return high < lowest if change.better == "higher" else low > highest
+
+
+def is_unjudged(change: Change) -> bool:
+    """Whether the run before could be held against and the run after, which has values of it, cannot."""
+    return change.because_of == "after" and change.reason != NOTHING_AFTER

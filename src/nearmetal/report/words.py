@@ -67,8 +67,8 @@ _REASONS = {
     "not-positive": "a value is not positive, so it has no ratio",
     "not-finite": "a value is not a number",
     "censored": "a value is only known to lie beyond what was tried",
-    "nothing-before": "the run before has no good trial of it",
-    "nothing-after": "the run after has no good trial of it",
+    "nothing-before": "no good trial of the run before has it",
+    "nothing-after": "no good trial of the run after has it",
     "units-differ": "its unit is not the same in all trials",
     "no-margin": "the reference is 0, so a margin in percent means nothing",
 }
