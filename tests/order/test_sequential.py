@@ -1,10 +1,15 @@
 """A sequential run: it stops when all is decided, goes on while it is not, and is resumed as it would have gone on."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.model import TrialStatus
+from nearmetal.report import reading as report
 from nearmetal.report.write import render
 from nearmetal.run import looks
 from nearmetal.run.events import BlockEnded, Event, LookTaken, TrialEnded, Withdrawn
@@ -68,11 +73,17 @@ async def test_what_has_stopped_does_not_go_on(tmp_path: Path) -> None:
 
 
 async def test_a_treatment_that_is_withdrawn_is_not_waited_for(tmp_path: Path) -> None:
+    """Not even to the first look: nothing that is still to come could be seen there."""
     broken = SEQUENTIAL.replace("speed = 0.5", 'label = "s"\nfault = "create"\nfault_on = [1, 2, 3]')
     events, records = await mock_run.run(tmp_path / "run", broken)
     assert any(isinstance(event, Withdrawn) for event in events)
-    assert looked(events) == [(8, 0, True)]
+    assert looked(events) == [(1, 0, True)]
+    assert {record.trial.block for record in records} == {0}
     assert sum(record.status is TrialStatus.OK for record in records) > 0
+    (contrast,) = report.read(RunFolder(tmp_path / "run")).analysis.contrasts
+    assert (contrast.verdict, contrast.reason) == (Verdict.UNDECIDED, "no-blocks")
+    listed, _ = runs.listing([tmp_path / "run"])
+    assert (listed[0].state, listed[0].planned) == ("ended", 2)
 
 
 WITHDRAWN_LATE = mock_run.STUDY.replace("blocks = 2", "blocks = { min = 8, max = 16 }").replace(
@@ -90,16 +101,74 @@ environment = ["base", "slow", "bad"]""",
 """After the first look, before the second; all else is decided at the first."""
 
 
-async def test_what_was_withdrawn_after_a_look_does_not_change_what_it_found(tmp_path: Path) -> None:
+def change(folder: Path, of_line: Callable[[dict[str, Any]], list[dict[str, Any]]]) -> list[Contrast]:
+    """Write its journal anew, line by line; what is concluded then."""
+    journal = RunFolder(folder).journal
+    changed = [new for line in journal.read_text().splitlines() for new in of_line(json.loads(line))]
+    journal.write_text("".join(json.dumps(line) + "\n" for line in changed))
+    return [one for one in report.read(RunFolder(folder)).analysis.contrasts if one.primary]
+
+
+def nearly_decided(line: dict[str, Any]) -> list[dict[str, Any]]:
+    """The one that is withdrawn was better in the first block and worse in the others, which the second look tells."""
+    if line["schema"] == "record.v1" and line["status"] == "ok":
+        is_bad, first = line["trial"]["treatment"]["environment"] == "bad", line["trial"]["block"] == 0
+        size = {"base": 1.0, "slow": 0.5, "bad": 1.001 if first else 0.9}
+        wobble = 1 + line["trial"]["block"] / 1000 * is_bad
+        line["responses"]["throughput"]["value"] = 100 * wobble * size[line["trial"]["treatment"]["environment"]]
+    return [line]
+
+
+def as_if_waited(line: dict[str, Any]) -> list[dict[str, Any]]:
+    """Two more blocks of the others, and the second look in its place."""
+    if line.get("event") == "LookTaken" and line["look"] == 2:
+        return [line | {"blocks": 12}]
+    if line["schema"] == "record.v1" and line["trial"]["block"] == 9 and line["status"] == "ok":
+        return [line, *(line | {"trial": line["trial"] | {"block": block}} for block in (10, 11))]
+    return [line]
+
+
+async def test_it_ends_when_all_that_is_open_was_withdrawn_and_says_what_it_would_have_said(tmp_path: Path) -> None:
+    """The next look is taken at once, on the same values: it decides what it would have decided."""
+    events, _ = await mock_run.run(tmp_path / "run", WITHDRAWN_LATE)
+    assert looked(events)[-1] == (10, 0, True)
+    at_once = change(tmp_path / "run", nearly_decided)
+    waited = change(tmp_path / "run", as_if_waited)
+    verdicts = [
+        [(one.verdict, one.ratio, one.interval, one.p, one.look, one.blocks) for one in each]
+        for each in (at_once, waited)
+    ]
+    assert verdicts[0] == verdicts[1]
+    assert [(one.verdict, one.look, one.blocks) for one in at_once] == [
+        (Verdict.DIFFERENT, 1, 8),
+        (Verdict.DIFFERENT, 2, 9),
+    ]
+
+
+async def test_it_does_not_end_while_another_comparison_is_open(tmp_path: Path) -> None:
+    events, _ = await mock_run.run(tmp_path / "run", WITHDRAWN_LATE.replace("speed = 0.5", "noise = 0.3"))
+    assert [blocks for blocks, _, _ in looked(events)] == [8, 12, 16]
+
+
+@pytest.mark.parametrize("kind", [Withdrawn, BlockEnded])
+async def test_what_was_interrupted_after_a_withdrawal_ends_where_it_would_have(
+    tmp_path: Path, kind: type[Event]
+) -> None:
+    withdrawn = False
+
     def interrupt(event: Event) -> None:
-        if isinstance(event, BlockEnded) and event.block == 10:
+        nonlocal withdrawn
+        withdrawn = withdrawn or isinstance(event, Withdrawn)
+        if withdrawn and isinstance(event, kind):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         await mock_run.run(tmp_path / "run", WITHDRAWN_LATE, interrupt)
     events, records = await mock_run.resume(tmp_path / "run")
-    assert looked(events) == [(12, 0, True)]
-    assert {record.trial.block for record in records} == set(range(12))
+    assert looked(events) == [(10, 0, True)]
+    assert {record.trial.block for record in records} == set(range(10))
+    events, records = await mock_run.resume(tmp_path / "run")
+    assert (looked(events), len({record.trial.block for record in records})) == ([], 10)
 
 
 async def test_the_report_says_when_no_look_could_decide_anything(tmp_path: Path) -> None:

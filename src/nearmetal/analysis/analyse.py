@@ -27,9 +27,10 @@ def analyse(
     design = manifest.study.design
     arms = arms_of_study(kept, design)
     looks = [event for event in told if event["event"] == "LookTaken"]
-    looked = max((look["blocks"] for look in looks), default=0)
+    taken = manifest.plan.looks[: max((look["look"] for look in looks), default=0)]
+    looked = taken[-1].blocks if taken else 0
     matched = matched_contrasts(manifest.plan, arms, primaries, design.alpha, design.margin, looked)
-    planned = looked if any(look["stops"] for look in looks) else len(manifest.plan.blocks)
+    planned = next((look["blocks"] for look in looks if look["stops"]), len(manifest.plan.blocks))
     left_out = list(zip(manifest.left_out, manifest.left_out_why, strict=True))
     return Analysis(
         trials=count(kept),

@@ -45,7 +45,9 @@ def diagnose(
     for one in matched:
         if id(one.pairs) not in shared:
             look = one.contrast.look
-            shared[id(one.pairs)] = about_trials(one.pairs, crowded, looks[look - 1].blocks if look else planned)
+            shared[id(one.pairs)] = about_trials(
+                one.pairs, crowded, min(looks[look - 1].blocks, planned) if look else planned
+            )
         warnings = (
             *one.contrast.warnings,
             *about_series(one.differences, one.contrast.primary),

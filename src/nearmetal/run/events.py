@@ -94,8 +94,9 @@ class LookTaken(Event):
     """A sequential run has looked at its primary contrasts, as far as they had come by then."""
 
     look: int
-    """From 1 on."""
+    """From 1 on, as the plan has them."""
     blocks: int
+    """That had run: fewer than the plan has for this look where no block to come has anything for it to see."""
     decided: int
     undecided: int
     """Those left out that no more blocks could decide."""

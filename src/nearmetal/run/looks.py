@@ -12,29 +12,51 @@ def look_after(
     blocks: int, manifest: Manifest, records: Sequence[TrialRecord], withdrawn: Sequence[Assignment]
 ) -> LookTaken | None:
     """The look that the plan has after so many blocks, if it has one there. It sees the first planned blocks alone."""
-    plan, design = manifest.plan, manifest.study.design
-    number = next((number for number, look in enumerate(plan.looks, 1) if look.blocks == blocks), None)
+    number = next((number for number, look in enumerate(manifest.plan.looks, 1) if look.blocks == blocks), None)
     if number is None:
         return None
+    decided, still_open = _found(manifest, records, withdrawn, blocks)
+    return LookTaken(look=number, blocks=blocks, decided=decided, undecided=still_open, stops=not still_open)
+
+
+def last_look(
+    ran: int, manifest: Manifest, records: Sequence[TrialRecord], withdrawn: Sequence[Assignment]
+) -> LookTaken | None:
+    """The look that comes next, taken at once: after so many blocks none is open but of treatments that are withdrawn.
+
+    No block to come has anything for it to see, so that it finds what it would have found in its place. What is open is
+    what the look before has left so: nothing that came since is looked at before that is known.
+    """
+    looks = manifest.plan.looks
+    number = next((number for number, look in enumerate(looks, 1) if look.blocks > ran), None)
+    if number is None or not withdrawn:
+        return None
+    before = looks[number - 2].blocks if number > 1 else 0
+    _, still_open = _found(manifest, records, withdrawn, before)
+    if still_open:
+        return None
+    decided, _ = _found(manifest, records, withdrawn, looks[number - 1].blocks)
+    return LookTaken(look=number, blocks=ran, decided=decided, undecided=0, stops=True)
+
+
+def _found(
+    manifest: Manifest, records: Sequence[TrialRecord], withdrawn: Sequence[Assignment], blocks: int
+) -> tuple[int, int]:
+    """By the look after so many blocks, how many primary contrasts are decided, and how many more blocks may decide."""
     # They load numpy, which no other run waits for.
     from nearmetal.analysis.contrasts import NEVER_DECIDED, primary_contrasts
     from nearmetal.analysis.responses import arms_of_study
     from nearmetal.analysis.results import Verdict
 
+    design = manifest.study.design
     arms = arms_of_study(records, design)
-    primary = primary_contrasts(plan, arms, design.margin, blocks)
+    primary = primary_contrasts(manifest.plan, arms, design.margin, blocks)
     gone = {words.key(treatment) for treatment in withdrawn}
-    open_still = [
+    still_open = [
         contrast
         for contrast in primary
         if contrast.verdict is Verdict.UNDECIDED
         and contrast.reason not in NEVER_DECIDED
         and not gone & {words.key(contrast.treatment), words.key(contrast.reference)}
     ]
-    return LookTaken(
-        look=number,
-        blocks=blocks,
-        decided=sum(contrast.verdict is not Verdict.UNDECIDED for contrast in primary),
-        undecided=len(open_still),
-        stops=not open_still,
-    )
+    return sum(contrast.verdict is not Verdict.UNDECIDED for contrast in primary), len(still_open)

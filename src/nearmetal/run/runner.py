@@ -18,7 +18,7 @@ from nearmetal.run.events import (
     TrialEnded,
     Withdrawn,
 )
-from nearmetal.run.looks import look_after
+from nearmetal.run.looks import last_look, look_after
 from nearmetal.run.progress import MOST_ATTEMPTS, Progress
 from nearmetal.store.folder import MachineFacts, RunFolder
 from nearmetal.store.journal import Journal, events, records
@@ -48,7 +48,11 @@ async def run(folder: RunFolder, lab: Lab, listeners: tuple[Callable[[Event], No
         for planned in manifest.plan.blocks:
             await _run_block_until_whole(folder, planned, progress, lab, stream)
             ran = planned.index + 1
-            if ran not in stops and (look := look_after(ran, manifest, seen, progress.withdrawn)):
+            look = None if ran in stops else look_after(ran, manifest, seen, progress.withdrawn)
+            # Of blocks that ran before an interruption, what was withdrawn since is known already.
+            if ran not in stops and ran > max((record.trial.block for record in seen), default=0):
+                look = look or last_look(ran, manifest, seen, progress.withdrawn)
+            if look:
                 stops[ran] = look.stops
                 stream.emit(look)
             if stops.get(ran):
