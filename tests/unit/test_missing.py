@@ -124,6 +124,7 @@ async def test_a_jump_host_that_is_in_the_way_is_named(asked: list[Asked]) -> No
 async def test_what_is_wrong_of_the_way_to_a_machine_is_told_with_its_place(options: str, place: str) -> None:
     metal = f'[environments.metal]\nkind = "ssh"\nprovision = "reuse"\n{options}\n[machine]'
     text = STUDY.replace("[machine]", metal).replace('["served"]', '["metal"]').replace('isolation = "kernel"\n', "")
+    text = text.replace('[environments.loading]\nkind = "mock"', '[environments.loading]\nkind = "host"')
     with pytest.raises(BadInput) as error:
         await missing.cannot_run(read(text, "s.toml"), open_site)
     assert error.value.where == place

@@ -296,7 +296,8 @@ def test_a_provision_that_an_environment_has_not_is_set_for_it_alone() -> None:
     error = refused(text)
     assert "'metal' cannot be provisioned by 'reuse'" in error.what
     assert error.where == f"s.toml:{line('provision', text)}"
-    read = study.read(text.replace('provision = "reuse"', 'provision = "boot"'), "s.toml")
+    can = text.replace('kind = "host"\nprovision = "reuse"', 'kind = "mock"\nprovision = "boot"')
+    read = study.read(can, "s.toml")
     assert read.provision_of(read.environment("metal")) == "boot"
 
 
@@ -351,11 +352,30 @@ def test_a_table_called_after_a_kind_is_of_that_kind_unless_it_names_another() -
         ("['mock']", "", "mock"),
         ("['slow']", "[environments.slow]\nkind = 'mock'", "mock"),
         ("['mock']", "[clients]\ncount = 2", "mock"),
-        ("['mock', 'host']", "", "host"),
-        ("['mock']", "[clients]\nenvironment = 'host'", "host"),
+        ("['host']", "", "host"),
+        ("['mock']", "[clients]\nenvironment = 'other'\n[environments.other]\nkind = 'mock'", "other"),
     ],
 )
 def test_clients_are_pretended_where_every_machine_under_test_is(levels: str, more: str, clients: str) -> None:
     workload = "[[workloads]]\nname = 'w'\nkind = 'http'\n"
     read = study.read(f"name = 'x'\n[factors]\nenvironment = {levels}\n{more}\n{workload}", "x.toml")
     assert read.clients.environment == clients
+
+
+@pytest.mark.parametrize(
+    ("levels", "more", "line", "named"),
+    [
+        ("['mock', 'host']", "", 3, ("'mock'", "'host'")),
+        ("['host', 'slow']", "[environments.slow]\nkind = 'mock'", 3, ("'slow'", "'host'")),
+        ("['host']", "[clients]\nenvironment = 'mock'", 5, ("'mock'", "'host'")),
+        ("['mock']", "[clients]\nenvironment = 'host'", 5, ("'mock'", "'host'")),
+        ("['mock']", "[factors.at]\nlevels = ['mock', 'host']\nsets = 'clients.environment'", 1, ()),
+    ],
+)
+def test_pretended_machines_are_not_put_beside_real_ones(
+    levels: str, more: str, line: int, named: tuple[str, ...]
+) -> None:
+    workload = "[[workloads]]\nname = 'w'\nkind = 'http'\n"
+    error = refused(f"name = 'x'\n[factors]\nenvironment = {levels}\n{more}\n{workload}")
+    assert f":{line}" in error.where and "pretended machine (mock)" in error.what
+    assert all(name in error.what for name in named)
