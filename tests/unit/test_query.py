@@ -2,13 +2,14 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
-from nearmetal import commands_query
+from nearmetal import commands_compare, commands_query
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.store import query
 
@@ -193,6 +194,133 @@ def test_what_cannot_be_told_is_refused(sql: str, run: Path, ask: Asking) -> Non
     with pytest.raises(BadInput) as refused:
         ask(sql, run)
     assert refused.value.remedy
+
+
+# ── It reaches for nothing else ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSTALL httpfs",
+        "FORCE INSTALL httpfs FROM community",
+        "LOAD httpfs",
+        "LOAD '{there}'",
+        "COPY trials TO '{there}/new.csv'",
+        "COPY (FROM runs) TO '{kept}/runs.parquet' (FORMAT parquet, USE_TMP_FILE false)",
+        "EXPORT DATABASE '{there}/exported'",
+        "ATTACH '{there}/new.db'",
+        "IMPORT DATABASE '{there}'",
+        "FROM '{there}/some.csv'",
+        "FROM read_csv('{there}/some.csv')",
+        "FROM read_text('/etc/hostname')",
+        "FROM glob('/etc/*')",
+        "FROM '{there}/*.csv'",
+        "FROM 'http://127.0.0.1:1/x.csv'",
+        "FROM read_parquet('s3://bucket/x.parquet')",
+        "CREATE TABLE t (a INTEGER); COPY t FROM '{there}/some.csv'; FROM t",
+        "SELECT 1; COPY runs TO '{there}/new.csv'",
+        "CREATE PERSISTENT SECRET s (TYPE http)",
+    ],
+)
+def test_other_files_and_networks_are_refused(sql: str, run: Path, ask: Asking, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "some.csv").write_text("a\n1\n")
+    assert ask("SELECT count(*) FROM runs", run) == [(1,)]
+    (kept,) = (ask.home / "query").iterdir()
+    before = {file: file.read_bytes() for file in kept.iterdir()}
+    with pytest.raises(BadInput, match="a question reads what runs hold: no other file, no network") as refused:
+        ask(sql.format(there=there, kept=kept), run)
+    assert refused.value.remedy and "\n" not in refused.value.what
+    assert [file.name for file in there.iterdir()] == ["some.csv"]
+    assert {file: file.read_bytes() for file in kept.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SET enable_external_access = true",
+        "SET lock_configuration = false",
+        "SET log_query_path = '{there}'",
+        "PRAGMA profiling_output = '{there}'",
+        "SET temp_directory = '{there}'; FROM runs",
+    ],
+)
+def test_no_setting_opens_it(sql: str, run: Path, ask: Asking, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="a question changes no setting"):
+        ask(sql.format(there=tmp_path / "there"), run)
+    assert not (tmp_path / "there").exists()
+
+
+def test_what_needs_nothing_else_is_answered(run: Path, ask: Asking) -> None:
+    assert ask("CREATE TEMP TABLE t AS FROM runs; SELECT count(*) FROM t", run) == [(1,)]
+    assert ask("SELECT a FROM (VALUES (1), (2)) AS given(a) ORDER BY a", run) == [(1,), (2,)]
+    assert ask("SUMMARIZE trials", run) and ask("DESCRIBE runs", run) and ask("EXPLAIN FROM runs", run)
+    assert ask("FROM range(2)") == [(0,), (1,)]
+
+
+def test_variables_of_the_program_are_no_tables(run: Path, ask: Asking) -> None:
+    with pytest.raises(BadInput, match="Table with name kept does not exist"):
+        ask("FROM kept", run)
+
+
+def test_what_memory_has_no_room_for_is_put_in_the_cache(
+    run: Path, ask: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (told,) = ask("SELECT value FROM duckdb_settings() WHERE name = 'temp_directory'", run)
+    assert told == (str(ask.home / "query" / ".spilled"),)
+    assert not (tmp_path / ".tmp").exists()
+
+
+# ── Lines that are not as they should be ──────────────────────────────────────────────────────────────────────────────
+
+
+def changed(run: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """The first record of a journal is another."""
+    journal = run / "journal.jsonl"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    change(next(line for line in lines if line["schema"] == "record.v1"))
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            lambda line: line["responses"]["throughput"].update(value=None),
+            "`responses.throughput.value` cannot be null",
+        ),
+        (lambda line: line["responses"]["throughput"].update(value="fast"), "`responses.throughput.value` cannot be"),
+        (lambda line: line["responses"]["throughput"].pop("value"), "`responses.throughput.value` is missing"),
+        (lambda line: line["responses"]["throughput"].update(unit=None), "`responses.throughput.unit` cannot be null"),
+        (lambda line: line["responses"]["throughput"].update(better="up"), "`responses.throughput.better` cannot be"),
+        (lambda line: line["responses"].update(throughput=None), "`responses.throughput` cannot be null"),
+        (lambda line: line.update(responses=None), "`responses` cannot be null"),
+        (lambda line: line["trial"].update(block="first"), "`trial.block` cannot be 'first'"),
+        (lambda line: line.update(status="fine"), "`status` cannot be 'fine'"),
+    ],
+)
+def test_what_a_comparison_would_refuse_is_left_out_for_the_same_reason(
+    change: Callable[[dict[str, Any]], object], told: str, run: Path, ask: Asking
+) -> None:
+    changed(run, change)
+    assert ask("SELECT count(*) FROM trials", run) == [(0,)]
+    assert told in ask.said[-1] and "line " in ask.said[-1]
+    with pytest.raises(BadInput) as refused:
+        commands_compare.compare(GOLDEN, run, None, gate=True, as_json=False)
+    assert ask.said[-1] == f"left out: {refused.value.where}: {refused.value.what}"
+
+
+@pytest.mark.parametrize(("value", "count"), [("nan", 1), ("inf", 1), ("-inf", 1), ("1.5", 0)])
+def test_a_value_that_is_not_finite_is_there(value: str, count: int, run: Path, ask: Asking) -> None:
+    changed(run, lambda line: line["responses"]["throughput"].update(value=float(value)))
+    assert ask("SELECT count(*) FROM responses WHERE response = 'throughput' AND NOT isfinite(value)", run) == [
+        (count,)
+    ]
+    assert ask("SELECT count(*) FROM trials", run) == [(len(records(GOLDEN)),)]
 
 
 @pytest.mark.usefixtures("home")

@@ -26,4 +26,4 @@ def not_as_declared(error: ValidationError, document: object) -> str:
         case "extra_forbidden":
             return f"`{name}` is nothing that this version of nearmetal knows"
         case _:
-            return f"`{name}` cannot be {shown(first['input'])}"
+            return f"`{name}` cannot be {'null' if first['input'] is None else shown(first['input'])}"

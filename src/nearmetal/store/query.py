@@ -52,6 +52,17 @@ SELECT run, trial.id AS trial, trial.block, trial.attempt, trial.repeat, trial.w
 FROM (SELECT *, unnest(map_entries(responses)) AS entry FROM line, manifest)"""
 _TABLES = {"runs": "SELECT * FROM manifest", "trials": _TRIALS, "responses": _RESPONSES}
 
+_DOUBTFUL = """
+SELECT count(*) FROM lines
+WHERE schema IS NULL OR (schema = 'record.v1' AND (
+  trial.id IS NULL OR trial.block IS NULL OR trial.attempt IS NULL OR trial.position IS NULL OR trial.repeat IS NULL
+  OR trial.treatment IS NULL OR trial.workload IS NULL OR site IS NULL
+  OR coalesce(status, '') NOT IN ('ok', 'invalid', 'failed', 'lost') OR responses IS NULL
+  OR len(list_filter(map_values(responses), lambda one: one IS NULL OR one.value IS NULL OR one.unit IS NULL
+    OR coalesce(one.better, '') NOT IN ('higher', 'lower')
+    OR coalesce(one.scale, 'ratio') NOT IN ('ratio', 'difference'))) > 0))"""
+"""Lines of which something that tables have is not as it should be: DuckDB reads them, with nothing in its place."""
+
 _MANIFEST = ("run VARCHAR", "name VARCHAR", "study VARCHAR", "question VARCHAR", "created TIMESTAMP", "blocks INTEGER")
 """`run` is the folder, as in the other tables; `created` is by UTC."""
 
@@ -84,19 +95,21 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None],
     """
     import duckdb
 
-    with duckdb.connect() as database:
-        kept = cache / "query"
+    kept = cache / "query"
+    with duckdb.connect(config=_alone(kept)) as database:
         try:
             # `created` is by UTC: what it is compared with has to be, wherever this is asked.
             database.execute("SET TimeZone = 'UTC'")
-            _make_tables(database, list(_kept_of(runs, kept, say)))
+            files = _make_tables(database, list(_kept_of(runs, kept, say)))
             tables = list(_described(database))
+            _close(database, files)
         except duckdb.Error as error:
             if os.strerror(errno.ENOSPC) in str(error):
                 raise HostCannot("its disk is full", str(kept), "make room there") from None
             what = f"what is kept of journals cannot be read: {_in_one_line(error)}"
             raise BadInput(what, str(kept), "remove that folder: it is made again") from None
         try:
+            _refuse_what_reaches_out(sql)
             asked = database.sql(sql)
             if asked is None:
                 raise BadInput("this asks for nothing", sql, "begin with SELECT, or FROM")
@@ -105,12 +118,53 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None],
             is_cut = most is not None and len(rows) > most
             total = asked.aggregate("count(*)").fetchall()[0][0] if is_cut else len(rows)
             return Answer(columns, rows[:most], total)
+        except duckdb.PermissionException as error:
+            raise BadInput(f"{_ALONE}: {_in_one_line(error)}", "", _BRING) from None
         except duckdb.Error as error:
+            if "the configuration has been locked" in str(error):
+                raise BadInput(f"a question changes no setting: {_in_one_line(error)}", "", "leave that out") from None
             raise BadInput(_in_one_line(error), "", f"the tables are: {'; '.join(tables)}") from None
         except OverflowError as error:
             raise BadInput(
                 f"a value is beyond what can be told: {error}", "", "ask for it as text, ::VARCHAR"
             ) from None
+
+
+# ── A question is about runs, and reaches for nothing else ────────────────────────────────────────────────────────────
+
+_ALONE = "a question reads what runs hold: no other file, no network, no extension"
+_BRING = "write other data as VALUES; what --json prints can be written to a file, and read by another program"
+
+
+def _alone(kept: Path) -> dict[str, str | bool | int | float | list[str]]:
+    """How a database fetches nothing by itself, takes no variable of ours for a table, and puts what it has no room for
+    in the cache, not where it was started."""
+    return {
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "python_enable_replacements": False,
+        "temp_directory": str(kept / ".spilled"),
+    }
+
+
+def _close(database: "Database", files: Sequence[str]) -> None:
+    """From now on nothing but these files can be reached, and no question can change that."""
+    quoted = (file.replace("'", "''") for file in files)
+    listed = ", ".join(f"'{file}'" for file in quoted)
+    database.execute(f"SET allowed_paths = [{listed}]")
+    database.execute("SET enable_external_access = false")
+    database.execute("SET lock_configuration = true")
+
+
+def _refuse_what_reaches_out(sql: str) -> None:
+    """What could write over the files that are left to it, or try another first. BadInput, or duckdb's own errors."""
+    import duckdb
+
+    kinds = duckdb.StatementType
+    words = {kinds.COPY: "COPY", kinds.EXPORT: "EXPORT", kinds.ATTACH: "ATTACH", kinds.LOAD: "INSTALL or LOAD"}
+    for statement in duckdb.extract_statements(sql):
+        if statement.type in words:
+            raise BadInput(f"{_ALONE}; this would {words[statement.type]}", "", _BRING)
 
 
 def _fetched(asked: "Relation", most: int | None) -> tuple[tuple[Any, ...], ...]:
@@ -133,17 +187,21 @@ def _described(database: "Database") -> Iterator[str]:
         yield f"{name}({', '.join(database.table(name).columns)})"
 
 
-def _make_tables(database: "Database", kept: Sequence[Path]) -> None:
+def _make_tables(database: "Database", kept: Sequence[Path]) -> list[str]:
+    """The files that they are read from."""
+    read: list[str] = []
     if not kept:
         _let_in(database, "", None)
     for name, select in _TABLES.items():
         if kept:
             files = [str(one / f"{name}.parquet") for one in kept]
             database.read_parquet(files, union_by_name=True).create_view(name)
+            read += files
         else:
             database.execute(f"CREATE TABLE {name} AS {select}")
     if not kept:
         database.execute("DROP TABLE line; DROP TABLE manifest")
+    return read
 
 
 def _kept_of(runs: Sequence[Path], folder: Path, say: Callable[[str], None]) -> Iterator[Path]:
@@ -181,7 +239,7 @@ def _kept(run: RunFolder, folder: Path, say: Callable[[str], None]) -> Path:
 
 def _shape() -> str:
     """Tables of another version of nearmetal are not taken for these."""
-    return hashlib.sha256(repr((_LINE, _MANIFEST, _TABLES)).encode()).hexdigest()[:8]
+    return hashlib.sha256(repr((_LINE, _MANIFEST, _TABLES, _DOUBTFUL)).encode()).hexdigest()[:8]
 
 
 def _convert(run: RunFolder, place: str, to: Path) -> None:
@@ -195,7 +253,7 @@ def _convert(run: RunFolder, place: str, to: Path) -> None:
             str(run.journal), columns=_LINE, format="newline_delimited", ignore_errors=True, maximum_object_size=2**28
         )
         lines.create_view("lines")
-        if database.sql("SELECT count(*) FROM lines WHERE schema IS NULL").fetchall()[0][0]:
+        if database.sql(_DOUBTFUL).fetchall()[0][0]:
             # A torn last line never counted. If it was another one, the journal's own reader says which, and why.
             for _ in journal.records(run.journal):
                 pass
