@@ -120,6 +120,25 @@ def test_the_receivers_intervals_after_the_warm_up_say_the_same(file: str, direc
     assert found["transfer"] == sum(one["bytes"] for one in sums if not one["omitted"])
 
 
+def test_datagrams_of_which_none_arrived_are_a_loss_of_all() -> None:
+    """Thirteen of 60 kB each, over a link that loses a fifth of all frames. iperf3 itself tells 0 lost of 0."""
+    given: dict[str, Any] = {"protocol": "udp", "rate": "3Mbit/s", "length": "60000B"}
+    found = measured("udp-none", **given)
+    assert (values(found), found.events) == ({"loss": 1.0}, 0)
+    assert [warning.code for warning in found.warnings] == ["nothing-arrived"]
+
+
+def test_a_client_of_which_nothing_arrived_adds_nothing_but_loss() -> None:
+    """Thirteen datagrams of one are lost; of the other's none."""
+    two = measured("udp", "udp-none", protocol="udp", rate="70Mbit/s")
+    one = measured("udp", protocol="udp", rate="70Mbit/s")
+    assert values(two)["bandwidth"] == values(one)["bandwidth"]
+    assert two.responses["bandwidth"].by_client == (values(one)["bandwidth"], 0.0)
+    assert two.responses.keys() == {"bandwidth", "transfer", "loss"}, "jitter is known of one alone"
+    assert two.responses["loss"].by_client == (values(one)["loss"], 1.0)
+    assert 0 < values(two)["loss"] < 0.01
+
+
 def test_retransmits_of_the_warm_up_do_not_count() -> None:
     found = values(measured("tcp-omit-both", warmup="1s", intervals=2, direction="both", rate="20Mbit/s"))
     # One way 16 more were sent again in the warm-up, the other way 21.

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearmetal.errors import ToolFailed
-from nearmetal.model import Completed, Measurement, Workload
+from nearmetal.model import Completed, LinkSpec, Measurement, Workload
 from nearmetal.workloads import _load_document as load_document
 from nearmetal.workloads import _server, http
 from nearmetal.workloads._http_parameters import HttpParameters
@@ -182,6 +182,16 @@ def answering(*documents: Callable[[list[str]], Document]) -> ScriptedMachine:
         return printed((ways.pop(0) if len(ways) > 1 else ways[0])(argv))
 
     return ScriptedMachine("client0", "10.0.0.2", answer)
+
+
+async def test_over_a_link_that_loses_all_no_connection_is_waited_for() -> None:
+    """But for a service elsewhere, to which the link does not lead."""
+    machine, loader = server(), client(CLOSED)
+    lost = ScriptedStage([machine], [loader], link=LinkSpec(loss=1.0))
+    with pytest.raises(ToolFailed, match="HTTP needs a TCP connection, and none comes about; the link is told to lose"):
+        await workload().prepare(lost)
+    assert (machine.ran, loader.ran) == ([], [])
+    await workload(url="http://10.9.9.9/").prepare(lost)
 
 
 async def test_a_server_that_starts_slowly_is_waited_for() -> None:

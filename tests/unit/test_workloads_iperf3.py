@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from nearmetal.errors import ToolFailed
+from nearmetal.errors import TimedOut, ToolFailed
 from nearmetal.model import Completed, LinkSpec, Measurement
 from nearmetal.units import AS_WRITTEN
 from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
@@ -126,6 +126,26 @@ async def test_the_links_own_loss_is_named_where_iperf3_gets_no_answer(monkeypat
     with pytest.raises(ToolFailed, match=r"no iperf3 answers .*; the link is told to lose 95 %") as caught:
         await life(workload(), stage)
     assert caught.value.said == {"iperf3-0.json": golden("iperf3/refused.json")}
+
+
+async def test_a_greeting_that_hangs_is_told_as_no_answer() -> None:
+    """iperf3's own connection comes about, and then its word is lost again and again."""
+
+    def hanging(argv: list[str]) -> Completed:
+        raise TimedOut("it did not end", "client0")
+
+    server = ScriptedMachine("server0", "10.0.0.1", lambda argv: Completed(status=0))
+    stage = ScriptedStage([server], [ScriptedMachine("client0", "10.0.0.2", hanging)], link=LinkSpec(loss=0.3))
+    with pytest.raises(ToolFailed, match=r"client0: no iperf3 answers .*; the link is told to lose 30 %"):
+        await life(workload(), stage)
+
+
+@pytest.mark.parametrize("protocol", [{}, {"protocol": "udp", "rate": "1Mbit/s"}])
+async def test_a_link_that_loses_all_is_named_at_once(protocol: dict[str, str]) -> None:
+    server, (client,) = machines(1, Completed(status=0, stdout=TCP))
+    with pytest.raises(ToolFailed, match="needs a TCP connection, and none comes about; the link is told to lose 100"):
+        await life(workload(**protocol), ScriptedStage([server], [client], link=LinkSpec(loss=1.0)))
+    assert (server.ran, client.ran) == ([], [])
 
 
 async def test_a_server_that_ends_is_told_with_its_words() -> None:

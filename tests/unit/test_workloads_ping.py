@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from nearmetal.errors import ToolFailed
 from nearmetal.lab import kernel
-from nearmetal.model import Completed, Measurement
+from nearmetal.model import Completed, LinkSpec, Measurement
 from nearmetal.units import AS_WRITTEN
 from nearmetal.workloads._ping_document import parse
 from nearmetal.workloads.ping import Ping, PingParameters
@@ -107,6 +107,42 @@ async def test_of_several_clients_the_slowest_counts_and_loss_is_that_of_all_pac
     assert values(measured)["rtt_p99"] == 36156703e-9
     assert values(measured)["loss"] == pytest.approx(27 / 400)
     assert measured.artifacts.keys() == {"ping-0.json", "ping-1.json"}
+
+
+NOTHING = Completed(
+    status=2, stderr=b"nearmetal-probe: nobody answers at 10.0.0.1:9123; is `clock serve` running there?\n"
+)
+LOSSY = LinkSpec(loss=0.99)
+
+
+async def lossy(*answers: Completed) -> Measurement:
+    server, clients = machines(*answers)
+    return await life(workload(), ScriptedStage([server], clients, link=LOSSY))
+
+
+async def test_nothing_that_comes_back_over_a_link_that_loses_frames_is_a_loss_of_all() -> None:
+    measured = await lossy(NOTHING)
+    assert values(measured) == {"loss": 1.0}
+    assert (measured.events, measured.artifacts) == (0, {})
+    assert [warning.code for warning in measured.warnings] == ["nothing-came-back"]
+
+
+async def test_of_several_clients_times_are_missing_where_one_got_nothing() -> None:
+    measured = await lossy(NOTHING, said("ping/delayed.json"))
+    assert measured.responses.keys() == {"loss"}
+    assert measured.responses["loss"].by_client == (1.0, 1 - 273 / 300)
+    assert 0.7 < measured.responses["loss"].value < 1
+    assert measured.artifacts.keys() == {"ping-1.json"}
+
+
+async def test_nothing_is_no_loss_where_the_server_is_why() -> None:
+    answers = iter([said("ping/delayed.json"), NOTHING])
+    server, clients = machines(NOTHING)
+    server._answer = lambda argv: next(answers)
+    with pytest.raises(ToolFailed, match="nothing came back; server0 asked by itself ended with status 2"):
+        await life(workload(), ScriptedStage([server], clients, link=LOSSY))
+    with pytest.raises(ToolFailed, match="cannot reach"):
+        await lossy(Completed(status=2, stderr=b"cannot reach 10.0.0.1:9123; is there a route to it?"))
 
 
 def test_machines_on_one_kernel_are_told_from_others() -> None:

@@ -95,13 +95,17 @@ class ScriptedStage:
     """`together` runs the commands one after the other and keeps the limit that it was given."""
 
     def __init__(
-        self, servers: Sequence[ScriptedMachine], clients: Sequence[ScriptedMachine], connect: str = "shared"
+        self,
+        servers: Sequence[ScriptedMachine],
+        clients: Sequence[ScriptedMachine],
+        connect: str = "shared",
+        link: LinkSpec | None = None,
     ) -> None:
         self.servers: tuple[Machine, ...] = tuple(servers)
         self.clients: tuple[Machine, ...] = tuple(clients)
         self.sites: Mapping[str, Site] = {}
         self.spec = MachineSpec()
-        self.link = LinkSpec()
+        self.link = link or LinkSpec()
         self.cpus: Mapping[str, Sequence[int]] = {}
         self.connect = connect
         self.limits: list[float] = []

@@ -30,6 +30,8 @@ class Sent(Part):
     bits_per_second: Figure
     retransmits: Count | None = None
     """Of TCP."""
+    packets: Count | None = None
+    """Of UDP."""
 
 
 class Received(Part):
@@ -50,6 +52,13 @@ class Way(Part):
     received: Received
     sender_cpu: float
     """Share of one processor that the sending end used, the warm-up included; iperf3 3.12 sends from one thread."""
+
+    @property
+    def datagrams(self) -> tuple[int, int]:
+        """Of UDP: how many did not arrive, and of how many. By the numbers in those that did; if none did, all sent."""
+        if not self.received.bytes:
+            return self.sent.packets or 0, self.sent.packets or 0
+        return self.received.lost_packets or 0, self.received.packets or 0
 
 
 class _Processors(Part):
@@ -268,6 +277,8 @@ def _check_asked(told: _TestStart, given: Iperf3Parameters, where: str) -> None:
 def _check_way(way: Way, given: Iperf3Parameters, where: str) -> None:
     if way.sent.seconds < SHORTEST * given.duration:
         raise ToolFailed(f"iperf3 stopped after {way.sent.seconds:g} s of {given.duration:g} s", where)
+    if given.protocol == "udp" and not way.received.bytes and way.sent.packets:
+        return  # all are lost, which the receiver cannot know
     if not way.received.bytes or not way.received.bits_per_second:
         raise ToolFailed(f"of {way.sent.bytes} bytes that iperf3 sent, not one arrived", where)
     if given.protocol == "tcp":

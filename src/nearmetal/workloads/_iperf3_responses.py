@@ -30,8 +30,11 @@ def kinds(given: Iperf3Parameters) -> Mapping[str, ResponseKind]:
 
 
 def responses(runs: Sequence[Run], given: Iperf3Parameters) -> dict[str, Response]:
-    """Over all clients: bandwidths, bytes and retransmits are sums, jitter is the mean, loss that of all datagrams."""
-    each: Mapping[str, Callable[[Run], float]] = {
+    """Over all clients: bandwidths, bytes and retransmits are sums, jitter is the mean, loss that of all datagrams.
+
+    Where nothing arrived, no bandwidth, transfer or jitter was measured: they are not there.
+    """
+    each: Mapping[str, Callable[[Run], float | None]] = {
         "bandwidth": lambda run: run.bandwidth,
         "bandwidth_forward": lambda run: run.forward.received.bits_per_second if run.forward else 0.0,
         "bandwidth_reverse": lambda run: run.reverse.received.bits_per_second if run.reverse else 0.0,
@@ -42,7 +45,9 @@ def responses(runs: Sequence[Run], given: Iperf3Parameters) -> dict[str, Respons
     }
     found = {}
     for name, kind in kinds(given).items():
-        by_client = tuple(map(each[name], runs))
+        by_client = tuple(value for value in map(each[name], runs) if value is not None)
+        if len(by_client) < len(runs) or (name in _ARRIVED and not any(by_client)):
+            continue
         whole = {"jitter": fmean(by_client), "loss": _loss(runs)}.get(name, sum(by_client))
         found[name] = Response(value=whole, by_client=by_client if len(runs) > 1 else None, **kind.model_dump())
     return found
@@ -53,8 +58,14 @@ def events(runs: Sequence[Run], given: Iperf3Parameters) -> float:
     return sum(run.transfer + run.bandwidth / 8 * given.warmup for run in runs)
 
 
-def _jitter(run: Run) -> float:
-    """Seconds; where data flow both ways, the mean of the two."""
+_ARRIVED = ("bandwidth", "bandwidth_forward", "bandwidth_reverse", "transfer")
+"""What is only there when something arrived."""
+
+
+def _jitter(run: Run) -> float | None:
+    """Seconds; where data flow both ways, the mean of the two. None where a way has nothing that arrived."""
+    if not all(way.received.bytes for way in run.ways):
+        return None
     return fmean((way.received.jitter_ms or 0.0) / 1e3 for way in run.ways)
 
 
@@ -63,8 +74,8 @@ def _loss(runs: Sequence[Run]) -> float:
 
     A datagram that arrives twice makes up for one that was lost, in iperf3's count; never for more than all.
     """
-    ways = [way.received for run in runs for way in run.ways]
-    return max(0, sum(way.lost_packets or 0 for way in ways)) / max(1, sum(way.packets or 0 for way in ways))
+    datagrams = [way.datagrams for run in runs for way in run.ways]
+    return max(0, sum(lost for lost, _ in datagrams)) / max(1, sum(sent for _, sent in datagrams))
 
 
 def warnings(runs: Sequence[Run], given: Iperf3Parameters) -> list[Warned]:
@@ -79,6 +90,11 @@ def warnings(runs: Sequence[Run], given: Iperf3Parameters) -> list[Warned]:
 
 
 def _about(client: int, which: str, way: Way, given: Iperf3Parameters) -> list[Warned]:
+    if not way.received.bytes:
+        text = (
+            f"nothing of what {which} (client {client}) sent arrived, so that its loss is 100 % and there is no jitter"
+        )
+        return [Warned(code="nothing-arrived", text=text)]
     busy = way.sender_cpu > BUSY
     if given.protocol == "udp" and given.rate is not None:
         if way.sent.bits_per_second >= (1 - SHORT) * given.rate:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from nearmetal.errors import ToolFailed
+from nearmetal.model import Completed
 from nearmetal.workloads._document import Part, problem
 
 Count = Annotated[int, Field(strict=True, ge=0)]
@@ -46,18 +47,28 @@ class Delays:
 
     asked: int
     answered: int
-    rtt_p50: float
-    rtt_p99: float
-    forward_p50: float
-    backward_p50: float
-    uncertainty: float
+    rtt_p50: float | None = None
+    """None, as each time, where nothing came back."""
+    rtt_p99: float | None = None
+    forward_p50: float | None = None
+    backward_p50: float | None = None
+    uncertainty: float = 0.0
     """By how much the clocks may be apart beyond the offset that was taken off: 0 where they are one clock."""
-    doubts: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
     """Why the clocks could not be compared properly."""
 
     @property
     def loss(self) -> float:
         return 1 - self.answered / self.asked
+
+
+_NOBODY = b"nobody answers at "
+"""What the probe says when not one of its questions was answered."""
+
+
+def got_nothing(ended: Completed) -> bool:
+    """Whether it asked, and nothing came back."""
+    return ended.status != 0 and _NOBODY in ended.stderr
 
 
 def parse(text: bytes, where: str) -> ClockDocument:

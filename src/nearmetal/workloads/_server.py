@@ -10,7 +10,7 @@ from nearmetal.model import Machine, Stage
 from nearmetal.workloads._load_document import LoadDocument, parse, printed
 from nearmetal.workloads._served_parameters import ServedParameters
 from nearmetal.workloads._serving import Serving
-from nearmetal.workloads._stage import SERVER, last_words
+from nearmetal.workloads._stage import SERVER, last_words, lossy, must_connect
 from nearmetal.workloads._words import as_time
 
 READY = 60.0
@@ -41,12 +41,14 @@ class Servers:
 
     async def start(self, stage: Stage) -> None:
         """Start them and return once they answer. ToolFailed when they do not."""
+        if self._parameters.url is None or SERVER in self._parameters.url:
+            must_connect(stage, "HTTP")
         if self._parameters.server is not None:
             for server in stage.servers:
                 await self._serving.start(stage, server, self._command(server))
         for index, client in enumerate(stage.clients):
             if index == 0 or stage.connect == "pairs":
-                await self._answered(client, self.url(facing(stage, index)), index)
+                await self._answered(client, self.url(facing(stage, index)), index, lossy(stage))
 
     async def stop(self) -> None:
         await self._serving.stop()
@@ -72,7 +74,7 @@ class Servers:
         delay = ("--delay", as_time(self._parameters.delay)) if self._parameters.delay else ()
         return [server.probe, "serve", "--listen", listen, *content, *delay]
 
-    async def _answered(self, client: Machine, url: str, index: int) -> None:
+    async def _answered(self, client: Machine, url: str, index: int, blamed: str) -> None:
         """Return once a client got a 200 for every path, through the data network. ToolFailed when it does not come.
 
         An answer that says the request is wrong (4xx), or is a redirection, will not change by waiting.
@@ -92,7 +94,7 @@ class Servers:
             if time.monotonic() > until:
                 raise ToolFailed(
                     f"{url} did not answer with 200 within {READY:g} s, but with {_seen(document)}"
-                    f"{await self._last_words(index)}",
+                    f"{blamed}{await self._last_words(index)}",
                     client.name,
                 )
 

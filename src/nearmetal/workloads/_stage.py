@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed, Machine, Stage, Warned
-from nearmetal.units import show_duration
+from nearmetal.units import show, show_duration
 
 SERVER = "$server"
 """Stands for the address of the server that a client faces. Braces would be a factor's level."""
@@ -26,6 +26,19 @@ def uneven_start(ended: Sequence[Completed]) -> list[Warned]:
         return []
     text = f"the clients did not start at one instant: the last began {show_duration(max(late) - min(late))} "
     return [Warned(code="uneven-start", text=f"{text}after the first")]
+
+
+def lossy(stage: Stage) -> str:
+    """What an error adds where the link itself may be why: TCP does not get through much loss."""
+    loss = stage.link.loss
+    return f"; the link is told to lose {show(loss, 'share')} of all frames each way" if loss else ""
+
+
+def must_connect(stage: Stage, what: str) -> None:
+    """ToolFailed where no connection can come about: to wait for one would only take its time."""
+    if stage.link.loss == 1:
+        why = f"{what} needs a TCP connection, and none comes about{lossy(stage)}"
+        raise ToolFailed(why, stage.clients[0].name, "`ping` measures such a link: its `loss` is then 100 %")
 
 
 def last_words(ended: Completed) -> str:

@@ -5,15 +5,14 @@ import time
 from collections.abc import Mapping
 from typing import ClassVar
 
-from nearmetal.errors import ToolFailed
+from nearmetal.errors import TimedOut, ToolFailed
 from nearmetal.lab.stage import facing
 from nearmetal.model import Completed, Frozen, Machine, Measurement, ResponseKind, Stage, Warned
-from nearmetal.units import show
 from nearmetal.workloads import _iperf3_responses
 from nearmetal.workloads._iperf3_output import failed, never_started, parse
 from nearmetal.workloads._iperf3_parameters import Iperf3Parameters
 from nearmetal.workloads._serving import Serving
-from nearmetal.workloads._stage import last_words, uneven_start
+from nearmetal.workloads._stage import last_words, lossy, must_connect, uneven_start
 from nearmetal.workloads._words import number
 
 PORT = 5201
@@ -56,6 +55,7 @@ class Iperf3:
         return starts * (self._parameters.whole + SLACK + SETTLED)
 
     async def prepare(self, stage: Stage) -> None:
+        must_connect(stage, "iperf3, of UDP too,")
         for index in range(len(stage.clients)):
             server = facing(stage, index)
             await self._serving.start(stage, server, self._listening(server, index))
@@ -82,7 +82,7 @@ class Iperf3:
                 await self._still_serving(index)
             found = self.measurement(ended, [client.name for client in stage.clients], again)
         except ToolFailed as error:
-            blamed = _lossy(stage) if any(map(failed, ended)) else ""
+            blamed = lossy(stage) if any(map(failed, ended)) else ""
             raise ToolFailed(f"{error.what}{blamed}", error.where, error.remedy, _said(ended)) from None
         return found
 
@@ -122,7 +122,10 @@ class Iperf3:
         argv = [*_client(facing(stage, index), index), "--bytes", "1K"]
         until = time.monotonic() + READY
         while True:
-            ended = await client.exec(argv, timeout=READY)
+            try:
+                ended = await client.exec(argv, timeout=READY)
+            except TimedOut:
+                raise ToolFailed(f"no iperf3 answers within {READY:g} s{lossy(stage)}", client.name) from None
             if ended.status != 0:
                 raise ToolFailed(f"iperf3 ended with status {ended.status}: {last_words(ended)}", client.name)
             failure = failed(ended)
@@ -130,7 +133,7 @@ class Iperf3:
             if failure is None:
                 return
             if time.monotonic() > until:
-                what = f"no iperf3 answers within {READY:g} s: {failure}{_lossy(stage)}"
+                what = f"no iperf3 answers within {READY:g} s: {failure}{lossy(stage)}"
                 raise ToolFailed(what, client.name, said={f"iperf3-{index}.json": ended.stdout})
             await asyncio.sleep(POLL)
 
@@ -144,12 +147,6 @@ class Iperf3:
 
 def _client(server: Machine, index: int) -> list[str]:
     return ["iperf3", "--client", server.address, "--port", str(PORT + index), "--json"]
-
-
-def _lossy(stage: Stage) -> str:
-    """What an error adds where the link itself may be why: iperf3's own connection crosses it, and is TCP."""
-    loss = stage.link.loss
-    return f"; the link is told to lose {show(loss, 'share')} of all frames each way" if loss else ""
 
 
 def _said(ended: list[Completed]) -> dict[str, bytes]:

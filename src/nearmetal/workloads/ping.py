@@ -13,7 +13,7 @@ from nearmetal.lab.stage import facing
 from nearmetal.model import Completed, Frozen, Machine, Measurement, Response, ResponseKind, Stage, Warned
 from nearmetal.units import Seconds, show_duration
 from nearmetal.workloads._parameters import LONGEST, Time
-from nearmetal.workloads._ping_document import Delays, delays, parse
+from nearmetal.workloads._ping_document import Delays, delays, got_nothing, parse
 from nearmetal.workloads._serving import Serving
 from nearmetal.workloads._stage import last_words, succeeded, uneven_start
 from nearmetal.workloads._words import as_time
@@ -88,7 +88,9 @@ class Ping:
             listen = ["clock", "serve", "--listen", f"{server.address}:{PORT}"]
             await self._serving.start(stage, server, [server.probe, *listen])
         for index, server in enumerate(dict.fromkeys(faced)):
-            await self._answered(stage.clients[faced.index(server)], server, index)
+            # Over a link that loses frames, whether a client is answered is what is to be measured.
+            asking = server if stage.link.loss else stage.clients[faced.index(server)]
+            await self._answered(asking, server, index)
 
     async def finish(self, stage: Stage) -> None:
         await self._serving.stop()
@@ -98,11 +100,21 @@ class Ping:
         pairs = [(client, facing(stage, index)) for index, client in enumerate(stage.clients)]
         commands = [(client, self._asking(client, server, given.count)) for client, server in pairs]
         ended = await stage.together(commands, self.limit)
-        found = [
-            delays(parse(succeeded(one, "clock ask", client).stdout, client.name), kernel.is_shared(client, server))
-            for one, (client, server) in zip(ended, pairs, strict=True)
-        ]
-        return measurement(found, ended)
+        return measurement(
+            [await self._delays(stage, one, *pair) for one, pair in zip(ended, pairs, strict=True)], ended
+        )
+
+    async def _delays(self, stage: Stage, ended: Completed, client: Machine, server: Machine) -> Delays:
+        """What a client saw. Nothing at all is a measurement where the link is told to lose frames, and the server
+        still answers itself; of any other link something is wrong that nobody asked for."""
+        if stage.link.loss and got_nothing(ended):
+            succeeded(await self._ask_itself(server), f"nothing came back; {server.name} asked by itself", server)
+            return Delays(asked=self._parameters.count, answered=0)
+        document = parse(succeeded(ended, "clock ask", client).stdout, client.name)
+        return delays(document, kernel.is_shared(client, server))
+
+    async def _ask_itself(self, server: Machine) -> Completed:
+        return await server.exec(self._asking(server, server, 3), timeout=READY + 5 * self._parameters.timeout)
 
     def _asking(self, client: Machine, server: Machine, count: int) -> list[str]:
         given = self._parameters
@@ -125,19 +137,23 @@ class Ping:
 
 
 def measurement(found: Sequence[Delays], ended: Sequence[Completed]) -> Measurement:
-    """What the clients saw, as responses: times are those of the slowest client, loss that of all packets. Pure."""
+    """What the clients saw, as responses: times are those of the slowest client, loss that of all packets. Pure.
+
+    A client to which nothing came back has no times, and then it is not known which is the slowest: there are none.
+    """
     by_client = {name: tuple(getattr(one, name) for one in found) for name in RESPONSES}
-    whole = {name: max(values) for name, values in by_client.items()}
+    told = {name: values for name, values in by_client.items() if None not in values}
+    whole = {name: max(values) for name, values in told.items()}
     whole["loss"] = 1 - sum(one.answered for one in found) / sum(one.asked for one in found)
     return Measurement(
         responses={
             name: Response(
-                value=whole[name], by_client=by_client[name] if len(found) > 1 else None, **kind.model_dump()
+                value=whole[name], by_client=told[name] if len(found) > 1 else None, **RESPONSES[name].model_dump()
             )
-            for name, kind in RESPONSES.items()
+            for name in told
         },
         events=sum(one.answered for one in found),
-        artifacts={f"ping-{index}.json": one.stdout for index, one in enumerate(ended)},
+        artifacts={f"ping-{index}.json": one.stdout for index, one in enumerate(ended) if one.stdout},
         warnings=(
             *uneven_start(ended),
             *(warning for index, one in enumerate(found) for warning in _doubts(index, one)),
@@ -148,6 +164,9 @@ def measurement(found: Sequence[Delays], ended: Sequence[Completed]) -> Measurem
 def _doubts(client: int, found: Delays) -> list[Warned]:
     """Why the delay of one way is not known as well as the round trip."""
     warnings = []
+    if found.forward_p50 is None or found.backward_p50 is None:
+        text = f"client {client}: nothing came back, so that its loss is 100 % and there are no times"
+        return [Warned(code="nothing-came-back", text=text)]
     if found.uncertainty > CERTAIN * min(found.forward_p50, found.backward_p50):
         text = (
             f"client {client}: its clock and the server's were compared over the way itself, to "
