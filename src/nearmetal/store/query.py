@@ -53,14 +53,13 @@ FROM (SELECT *, unnest(map_entries(responses)) AS entry FROM line, manifest)"""
 _TABLES = {"runs": "SELECT * FROM manifest", "trials": _TRIALS, "responses": _RESPONSES}
 
 _DOUBTFUL = """
-SELECT count(*) FROM lines
-WHERE schema IS NULL OR (schema = 'record.v1' AND (
-  trial.id IS NULL OR trial.block IS NULL OR trial.attempt IS NULL OR trial.position IS NULL OR trial.repeat IS NULL
+SELECT count(*) FROM line
+WHERE trial.id IS NULL OR trial.block IS NULL OR trial.attempt IS NULL OR trial.position IS NULL OR trial.repeat IS NULL
   OR trial.treatment IS NULL OR trial.workload IS NULL OR site IS NULL
   OR coalesce(status, '') NOT IN ('ok', 'invalid', 'failed', 'lost') OR responses IS NULL
   OR len(list_filter(map_values(responses), lambda one: one IS NULL OR one.value IS NULL OR one.unit IS NULL
     OR coalesce(one.better, '') NOT IN ('higher', 'lower')
-    OR coalesce(one.scale, 'ratio') NOT IN ('ratio', 'difference'))) > 0))"""
+    OR coalesce(one.scale, 'ratio') NOT IN ('ratio', 'difference'))) > 0"""
 """Lines of which something that tables have is not as it should be: DuckDB reads them, with nothing in its place."""
 
 _MANIFEST = ("run VARCHAR", "name VARCHAR", "study VARCHAR", "question VARCHAR", "created TIMESTAMP", "blocks INTEGER")
@@ -253,12 +252,13 @@ def _convert(run: RunFolder, place: str, to: Path) -> None:
             str(run.journal), columns=_LINE, format="newline_delimited", ignore_errors=True, maximum_object_size=2**28
         )
         lines.create_view("lines")
-        if database.sql(_DOUBTFUL).fetchall()[0][0]:
+        unread = database.sql("SELECT count(*) FROM lines WHERE schema IS NULL").fetchall()[0][0]
+        row = [place, run.path.name, study.name, study.question, created, len(manifest.plan.blocks)]
+        _let_in(database, "SELECT * FROM lines WHERE schema = 'record.v1'", row)
+        if unread or database.sql(_DOUBTFUL).fetchall()[0][0]:
             # A torn last line never counted. If it was another one, the journal's own reader says which, and why.
             for _ in journal.records(run.journal):
                 pass
-        row = [place, run.path.name, study.name, study.question, created, len(manifest.plan.blocks)]
-        _let_in(database, "SELECT * FROM lines WHERE schema = 'record.v1'", row)
         for name, select in _TABLES.items():
             database.sql(select).write_parquet(str(to / f"{name}.parquet"), compression="zstd")
 
