@@ -1,9 +1,13 @@
 """Which trials of a run count, and as what."""
 
+from collections.abc import Callable
+
 import pytest
 
 from nearmetal.analysis.responses import arms_of
+from nearmetal.analysis.results import Verdict
 from nearmetal.model import (
+    Response,
     TrialStatus,
 )
 from tests.analysed import codes, manifest, only, plain, ratio, record, run, whole_run
@@ -78,3 +82,16 @@ def test_true_and_one_are_different_treatments() -> None:
         update={"trial": odd.trial.model_copy(update={"treatment": {**treatment, "offload": 1}, "id": "x"})}
     )
     assert len(arms_of([odd, other, same], 1)) == 3
+
+
+@pytest.mark.parametrize("sizes", [(float("inf"), -float("inf")), (1e308, 1e308), (1e200, -1e200), (float("nan"), 1.0)])
+@pytest.mark.parametrize("response", [ratio, plain])
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_values_that_no_mean_can_hold_are_told_and_decide_nothing(
+    sizes: tuple[float, float], response: Callable[[float], Response], repeats: int
+) -> None:
+    """A damaged journal may have them; it is no reason for the analysis to fail."""
+    of = manifest(repeats=repeats)
+    records = whole_run(of, lambda block, environment, repeat: sizes[(block + repeat) % 2], response)
+    contrast = only(run(of, records))
+    assert contrast.verdict is not Verdict.DIFFERENT

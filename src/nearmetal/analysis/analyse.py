@@ -10,7 +10,7 @@ from nearmetal.analysis.contrasts import matched_contrasts
 from nearmetal.analysis.diagnostics import about_run, diagnose, sharing_cpus
 from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.reality import about_reality
-from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, key_of
+from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, key_of, mean
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.store.folder import MachineFacts, Manifest
@@ -83,7 +83,7 @@ def _cells_of_response(workload: str, response: str, arms: Sequence[tuple[Assign
             treatment=treatment,
             values=tuple(values),
             blocks=tuple(replicate.block for replicate in having),
-            mean=statistics.fmean(values),
+            mean=mean(values),
             stddev=_stddev(values),
             minimum=min(values),
             maximum=max(values),
@@ -95,5 +95,8 @@ def _stddev(values: Sequence[float]) -> float:
     """The sample's; statistics.stdev computes in fractions, which takes a hundred times as long."""
     if len(values) == 1:
         return 0.0
-    mean = statistics.fmean(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    centre = mean(values)
+    try:
+        return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
+    except OverflowError:
+        return math.nan

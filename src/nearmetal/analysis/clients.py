@@ -16,14 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from math import comb, expm1, isfinite, log1p
-from statistics import fmean, geometric_mean
+from statistics import geometric_mean
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearmetal import factors
 from nearmetal.analysis.diagnostics import ALARM_EXPLORATORY, ALARM_PRIMARY
-from nearmetal.analysis.responses import Arm, Arms
+from nearmetal.analysis.responses import Arm, Arms, mean
 from nearmetal.model import Response, Scale, Warned
 from nearmetal.units import show, show_share
 
@@ -155,4 +155,4 @@ def _averaged(repeats: Sequence[Response]) -> list[float]:
         return []
     columns = list(zip(*rows, strict=True))
     geometric = repeats[0].scale == "ratio" and all(value > 0 for column in columns for value in column)
-    return [geometric_mean(column) if geometric else fmean(column) for column in columns]
+    return [geometric_mean(column) if geometric else mean(column) for column in columns]

@@ -165,8 +165,16 @@ def _average(name: str, records: Sequence[TrialRecord]) -> Value:
     values = [repeat.value for repeat in repeats]
     problem = next((repeat.problem for repeat in repeats if repeat.problem), None)
     geometric = repeats[0].kind.scale == "ratio" and problem is None
-    mean = statistics.geometric_mean(values) if geometric else statistics.fmean(values)
-    return Value(mean, repeats[0].kind, problem)
+    average = statistics.geometric_mean(values) if geometric else mean(values)
+    return Value(average, repeats[0].kind, problem or (None if math.isfinite(average) else "not-finite"))
+
+
+def mean(values: Sequence[float]) -> float:
+    """Of values that may be anything; not a number where no float can hold it."""
+    try:
+        return statistics.fmean(values)
+    except (OverflowError, ValueError):  # beyond the largest; the infinite of both signs
+        return math.nan
 
 
 def _value(response: Response) -> Value:
