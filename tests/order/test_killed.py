@@ -1,8 +1,9 @@
 """kill -9 of the controller at every step: no finished trial is lost or run twice, and nothing stays behind."""
 
 import asyncio
+import multiprocessing
 import os
-import sys
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,22 +15,24 @@ from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 from tests.order import mock_run
 
-CONTROLLER = """
-import asyncio, os, signal, sys
-from pathlib import Path
-from nearmetal.run.events import Event
-from tests.order import mock_run
+FRESH = multiprocessing.get_context("forkserver")
+FRESH.set_forkserver_preload(["tests.order.mock_run"])
+"""Controllers are processes of their own, forked from one that has imported what they need and has done nothing yet:
+there are thirty of them, and importing it takes longer than what they do."""
 
-left = int(sys.argv[2])
 
-def kill(event: Event) -> None:
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
+def controller(home: str, folder: Path, text: str, step: int) -> None:
+    """A run that kills its own process at its n-th event."""
+    os.environ["NEARMETAL_HOME"] = home
+    left = step
 
-asyncio.run(mock_run.run(Path(sys.argv[1]), Path(sys.argv[3]).read_text(), kill))
-"""
+    def kill(event: Event) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    asyncio.run(mock_run.run(folder, text, kill))
 
 
 async def count_events(folder: Path, text: str) -> int:
@@ -61,13 +64,11 @@ blocks = 1
 """A machine that is not ours, isolated by a reboot: what is changed there must be put back, whatever happens."""
 
 
-async def run_and_kill(folder: Path, study: Path, step: int) -> None:
-    """A controller of its own that kills itself at its n-th event."""
-    controller = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", CONTROLLER, str(folder), str(step), str(study)),
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )
-    assert await asyncio.wait_for(controller.wait(), 60) == -9
+def run_and_kill(folder: Path, text: str, step: int) -> None:
+    killed = FRESH.Process(target=controller, args=(os.environ["NEARMETAL_HOME"], folder, text, step))
+    killed.start()
+    killed.join(60)
+    assert killed.exitcode == -signal.SIGKILL
 
 
 STUDIES = pytest.mark.parametrize("text", [mock_run.STUDY, BORROWED], ids=["made", "borrowed"])
@@ -87,11 +88,9 @@ async def test_killed_at_every_step(tmp_path: Path, text: str) -> None:
 async def killed_at_each(steps: int | None, tmp_path: Path, text: str) -> None:
     """At so many events spread over a run; None for all of them."""
     total = await count_events(tmp_path / "whole", text)
-    study = tmp_path / "study.toml"
-    study.write_text(text)
     for step in range(2, total, max(1, total // steps) if steps else 1):
         folder = tmp_path / f"killed-{step}"
-        await run_and_kill(folder, study, step)
+        run_and_kill(folder, text, step)
         finished = {record.trial.id: record for record in records(RunFolder(folder).journal)}
         cleaned = await mock_run.cleaned()
         assert cleaned.left == ()
