@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from nearmetal.config import Paths
 from tests import libvirt_service, vcenter
+from tests.one_engine import one_engine as drawn_by_one_engine
 from tests.podman_service import podman_service
 from tests.shared_engine import shared_engine
 
@@ -43,6 +44,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / "cache").symlink_to(SHARED_CACHE)
     monkeypatch.setenv("NEARMETAL_HOME", str(folder))
     yield folder
+
+
+@pytest.fixture
+def one_engine() -> Iterator[None]:
+    """Reports that this process writes are drawn by it, where what draws them is not what is tested."""
+    with drawn_by_one_engine():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from nearmetal.store.folder import RunFolder
 from tests import plausible_run
 from tests.browser.chromium import NEEDED, chromium
 
-pytestmark = NEEDED
+pytestmark = [NEEDED, pytest.mark.usefixtures("one_engine")]
 
 MEASURE = """
 const page = document.querySelector("iframe").contentDocument;

@@ -15,9 +15,12 @@ from nearmetal.dashboard import page
 from nearmetal.dashboard.run_view import number_of
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import RunFolder
+from tests.command_line import called
 from tests.dashboard_server import PATIENCE, Dashboard, dashboard
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
+
+pytestmark = pytest.mark.usefixtures("one_engine")
 
 STUDY = (
     mock_run.STUDY.replace('"slow"]', '"slow", "bad"]').replace("blocks = 2", "blocks = 8")
@@ -114,11 +117,11 @@ def test_a_run_that_another_process_measures_is_not_measured_twice(tmp_path: Pat
         assert folder.journal.read_bytes() == before
     assert refused.returncode == 3
     assert "this run is measured by another process" in refused.stderr
-    assert nearmetal("resume", folder.path).wait(PATIENCE) == 0
+    assert called("resume", str(folder.path)).returncode == 0
 
 
 def test_only_what_is_known_has_an_address(study: Path, folder: Path, served: Dashboard, tmp_path: Path) -> None:
-    assert nearmetal("run", study, "-o", folder).wait(PATIENCE) == 1
+    assert called("run", str(study), "-o", str(folder)).returncode == 1
     number = number_of(folder)
     for path in (
         "/runs/000000000000",

@@ -18,6 +18,8 @@ from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import events as journaled
 from tests.order import mock_run
 
+pytestmark = pytest.mark.usefixtures("one_engine")
+
 SEQUENTIAL = mock_run.STUDY.replace("blocks = 2", "blocks = { min = 6, max = 12 }")
 ALIKE = SEQUENTIAL.replace("speed = 0.5", "noise = 0.3")
 

@@ -16,7 +16,9 @@ from nearmetal.model import Assignment, Response
 from nearmetal.store import calibrations, runs
 from nearmetal.store.folder import RunFolder
 from tests import calibrated
-from tests.unit.test_cli_runs import nearmetal
+from tests.command_line import called, started
+
+pytestmark = pytest.mark.usefixtures("one_engine")
 
 NOTHING = Wanted(None, None, None, (), False)
 QUIET = tuple(f"environments.{name}.noise=0" for name in ("first", "again"))
@@ -54,7 +56,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
 def test_it_runs_tells_and_can_be_told_again_from_the_folder_alone(tmp_path: Path) -> None:
     folder = tmp_path / "made"
     settings = [word for given in QUIET for word in ("--set", given)]
-    ended = nearmetal("calibrate", "mock", "--quick", "-o", str(folder), *settings, "--json", "--gate")
+    ended = started("calibrate", "mock", "--quick", "-o", str(folder), *settings, "--json", "--gate")
     assert ended.returncode == 0, ended.stderr
     document = json.loads(ended.stdout.splitlines()[-1])
     jsonschema.validate(document, schemas.documents()["calibrate.v1"])
@@ -64,25 +66,25 @@ def test_it_runs_tells_and_can_be_told_again_from_the_folder_alone(tmp_path: Pat
         "waits": 0.0005,
     }
     assert (folder / "report.html").exists()
-    again = nearmetal("calibrate", "--from", str(folder), "--json")
+    again = called("calibrate", "--from", str(folder), "--json")
     assert json.loads(again.stdout) == document
-    words = nearmetal("calibrate", "--from", str(folder)).stdout
+    words = called("calibrate", "--from", str(folder)).stdout
     assert words.splitlines()[0].endswith(": a pretended machine (mock), whose figures say nothing of any real one")
     assert words.splitlines()[1].startswith("Yes: as far as this run can show, answers on this machine can be trusted")
     assert "not kept for `nearmetal plan`: trials this short" in words
-    assert "calibration" in nearmetal("ls").stdout
-    assert "by the calibration" not in nearmetal("plan", "calibration").stdout
+    assert "calibration" in called("ls").stdout
+    assert "by the calibration" not in called("plan", "calibration").stdout
 
 
 def test_what_this_host_cannot_run_is_refused_without_a_way_that_there_is_not(tmp_path: Path) -> None:
     lacking = [word for name in ("first", "again") for word in ("--set", f"environments.{name}.missing=thing")]
-    ended = nearmetal("calibrate", "mock", "-o", str(tmp_path / "made"), *lacking)
+    ended = called("calibrate", "mock", "-o", str(tmp_path / "made"), *lacking)
     assert ended.returncode == 3
     assert "mock thing: as the study asked" in ended.stderr and "--available" not in ended.stderr
 
 
 def test_too_few_blocks_cannot_tell(tmp_path: Path) -> None:
-    ended = nearmetal("calibrate", "mock", "--quick", "--blocks", "2", "-o", str(tmp_path / "made"), "--gate")
+    ended = called("calibrate", "mock", "--quick", "--blocks", "2", "-o", str(tmp_path / "made"), "--gate")
     assert ended.returncode == 5
     assert "Not known: too few blocks to tell; 8 are the fewest." in ended.stdout
     assert "? too few blocks" in ended.stdout
@@ -108,7 +110,7 @@ def test_too_few_blocks_cannot_tell(tmp_path: Path) -> None:
 def test_what_cannot_be_done_is_refused_before_anything_is_made(
     words: list[str], message: str, tmp_path: Path, home: Path
 ) -> None:
-    ended = nearmetal("calibrate", *words, cwd=tmp_path)
+    ended = called("calibrate", *words, cwd=tmp_path)
     assert ended.returncode == 2, ended.stdout
     assert message in ended.stderr and "Traceback" not in ended.stderr
     assert not (home / "runs").exists() and list(tmp_path.glob("runs*")) == []
@@ -136,9 +138,9 @@ def test_a_sound_run_is_kept_and_plan_says_by_it_what_a_study_sees(
     )
     assert (
         "primes: by the calibration of 1 Mar 2025 (mock), 8 blocks find a difference of "
-        in nearmetal("plan", str(study)).stdout
+        in called("plan", str(study)).stdout
     )
-    sees = json.loads(nearmetal("plan", str(study), "--json").stdout)["sees"]
+    sees = json.loads(called("plan", str(study), "--json").stdout)["sees"]
     assert [(one["workload"], one["response"], one["finds"]["blocks"]) for one in sees] == [("primes", "events", 8)]
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from nearmetal import cli, commands_isolate, commands_isolate_exec, commands_iso
 from nearmetal.isolate import standing, tiers
 from nearmetal.lab.ledger import held
 from nearmetal.model import Change
+from tests.command_line import Ended, called, started
 
 from .isolate_host import BOOT_ID, Pretended
 
@@ -22,15 +22,8 @@ CPUS = os.cpu_count() or 1
 several = pytest.mark.skipif(CPUS < 2, reason="of one CPU none can be isolated")
 
 
-def nearmetal(*words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "nearmetal", "isolate", *words]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert "Traceback" not in ended.stderr
-    return ended
-
-
-def document(*words: str) -> dict[str, object]:
-    ended = nearmetal(*words, "--json")
+def document(*words: str, ask: Callable[..., Ended] = called) -> dict[str, object]:
+    ended = ask("isolate", *words, "--json")
     assert ended.returncode == 0, ended.stderr
     found: dict[str, object] = json.loads(ended.stdout)
     return found
@@ -38,7 +31,7 @@ def document(*words: str) -> dict[str, object]:
 
 @several
 def test_a_plan_tells_cpus_changes_and_who_is_there() -> None:
-    plan = document("plan")
+    plan = document("plan", ask=started)
     assert plan["schema"] == "isolate.plan.v1"
     topology = plan["topology"]
     assert isinstance(topology, list)
@@ -48,7 +41,7 @@ def test_a_plan_tells_cpus_changes_and_who_is_there() -> None:
     assert isinstance(changes, list)
     assert changes[-1]["kind"] == "bystanders"
     assert all(change["words"] for change in changes)
-    assert nearmetal("plan").stdout.startswith("CPU 0, package ")
+    assert called("isolate", "plan").stdout.startswith("CPU 0, package ")
 
 
 @several
@@ -56,7 +49,7 @@ def test_a_plan_tells_cpus_changes_and_who_is_there() -> None:
     ("verb", "cpus"), [("plan", "8000"), ("prove", "8000"), ("on", f"0-{CPUS - 1}"), ("on", "one"), ("on", "")]
 )
 def test_cpus_that_cannot_be_isolated_are_refused_before_anything_is_done(verb: str, cpus: str) -> None:
-    ended = nearmetal(verb, "--cpus", cpus)
+    ended = called("isolate", verb, "--cpus", cpus)
     assert ended.returncode == 2
     assert ended.stdout == ""
     assert ended.stderr.startswith("nearmetal: --cpus: ")
@@ -65,10 +58,10 @@ def test_cpus_that_cannot_be_isolated_are_refused_before_anything_is_done(verb: 
 
 
 def test_nothing_stands_and_nothing_is_undone() -> None:
-    status = document("status")
+    status = document("status", ask=started)
     assert (status["on"], status["cpus"], status["changes"]) == (False, "", [])
     assert document("off") == {"schema": "isolate.off.v1", "restored": [], "left": [], "failed": [], "reboot": False}
-    assert nearmetal("off").stdout == "nothing is isolated\n"
+    assert started("isolate", "off").stdout == "nothing is isolated\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may undo")
@@ -79,15 +72,15 @@ def test_what_stands_is_shown_and_put_back_and_what_others_set_is_left(tmp_path:
             ledger.changing(Change(on=tiers.ON, kind="file", target=str(file), before="old", after="new"))
             file.write_text("new")
     files[1].write_text("newer")
-    ended = nearmetal("status", "--json")
+    ended = called("isolate", "status", "--json")
     status = json.loads(ended.stdout)
     assert (ended.returncode, status["holds"]) == (1, False)
-    assert "1 of 2 do not hold" in nearmetal("status").stdout
+    assert "1 of 2 do not hold" in called("isolate", "status").stdout
     changes = status["changes"]
     assert isinstance(changes, list)
     assert status["on"] is True
     assert [change["state"] for change in changes] == ["holds", "changed since"]
-    ended = nearmetal("off")
+    ended = called("isolate", "off")
     assert ended.returncode == 1
     assert "changed by somebody else meanwhile, and left" in ended.stdout
     assert [file.read_text() for file in files] == ["old", "newer"]

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,22 +16,12 @@ from nearmetal import commands_host
 from nearmetal.run.events import BlockStarted, LookTaken
 from nearmetal.store.claim import claimed
 from nearmetal.terminal import Watcher
+from tests.command_line import called, started
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
 from tests.unit.test_image_store import finished
 
-Ended = subprocess.CompletedProcess[str]
-
-
-def nearmetal(*words: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> Ended:
-    return subprocess.run(
-        [sys.executable, "-m", "nearmetal", *words],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": "250", **(environment or {})},
-    )
+pytestmark = pytest.mark.usefixtures("one_engine")
 
 
 @pytest.fixture
@@ -44,29 +33,29 @@ def study(tmp_path: Path) -> Path:
 
 def test_a_runs_end_tells_how_many_trials_in_what_time_and_ls_finds_it_anywhere(study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "somewhere" / "else"
-    ended = nearmetal("run", str(study), "-o", str(folder))
+    ended = started("run", str(study), "-o", str(folder))
     assert ended.returncode == 0, ended.stderr
     assert re.search(r"^4 trials ok in \d+ s$", ended.stdout, re.MULTILINE), ended.stdout
-    again = nearmetal("resume", str(folder))
+    again = started("resume", str(folder))
     assert again.returncode == 0
     assert again.stdout.startswith("nothing is left to do"), again.stdout
     journal = folder / "journal.jsonl"
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-8]))
-    went_on = nearmetal("resume", str(folder))
+    went_on = called("resume", str(folder))
     assert re.search(r"^4 trials ok; going on took \d+ s$", went_on.stdout, re.MULTILINE), went_on.stdout
-    assert "4 trials ok" in nearmetal("show", str(folder)).stdout
+    assert "4 trials ok" in started("show", str(folder)).stdout
 
-    known = nearmetal("ls", cwd=tmp_path)
+    known = started("ls", cwd=tmp_path)
     assert f"{folder}  order  " in known.stdout
-    assert nearmetal("ls", cwd=tmp_path, environment={"COLUMNS": "20"}).stdout == known.stdout
-    assert json.loads(nearmetal("ls", "--json", cwd=tmp_path).stdout)["runs"][0]["trials"] == 4
+    assert called("ls", cwd=tmp_path, environment={"COLUMNS": "20"}).stdout == known.stdout
+    assert json.loads(called("ls", "--json", cwd=tmp_path).stdout)["runs"][0]["trials"] == 4
     (folder / "manifest.json").write_text("{")
-    damaged = nearmetal("ls", cwd=tmp_path)
+    damaged = called("ls", cwd=tmp_path)
     assert damaged.returncode == 0
     assert f"cannot be read: {folder}: manifest.json: " in damaged.stdout
     shutil.rmtree(folder)
-    assert "no runs in " in nearmetal("ls", cwd=tmp_path).stdout
-    assert nearmetal("ls", str(folder)).returncode == 2
+    assert "no runs in " in called("ls", cwd=tmp_path).stdout
+    assert called("ls", str(folder)).returncode == 2
 
 
 @pytest.mark.parametrize("columns", [40, 60, 30])
@@ -107,17 +96,15 @@ def test_no_run_is_put_where_something_else_lies(study: Path, tmp_path: Path) ->
     folder.mkdir()
     (folder / "thesis.tex").write_text("\\begin{document}")
     for output, what in ((folder, "holds something else"), (folder / "thesis.tex", "is not a folder")):
-        refused = nearmetal("run", str(study), "-o", str(output))
+        refused = called("run", str(study), "-o", str(output))
         assert refused.returncode == 2
         assert what in refused.stderr
     assert [path.name for path in folder.iterdir()] == ["thesis.tex"]
 
 
 def test_a_report_for_a_folder_that_is_not_there_is_refused(study: Path, tmp_path: Path) -> None:
-    assert nearmetal("run", str(study), "-o", str(tmp_path / "run")).returncode == 0
-    refused = nearmetal(
-        "report", str(tmp_path / "run"), "--format", "md", "-o", str(tmp_path / "nowhere" / "report.md")
-    )
+    assert called("run", str(study), "-o", str(tmp_path / "run")).returncode == 0
+    refused = called("report", str(tmp_path / "run"), "--format", "md", "-o", str(tmp_path / "nowhere" / "report.md"))
     assert refused.returncode == 2
     assert "nothing can be written there" in refused.stderr
 
@@ -126,48 +113,48 @@ def test_a_terminal_that_cannot_write_everything_loses_no_words_and_a_report_no_
     study: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    assert nearmetal("run", str(study), "-o", str(run)).returncode == 0
+    assert called("run", str(study), "-o", str(run)).returncode == 0
     page = (run / "report.html").read_bytes()
     as_ascii = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-    shown = nearmetal("show", str(run), environment=as_ascii)
+    shown = started("show", str(run), environment=as_ascii)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "\\xd7" in shown.stdout
-    assert nearmetal("report", str(run), environment=as_ascii).returncode == 0
+    assert started("report", str(run), environment=as_ascii).returncode == 0
     assert (run / "report.html").read_bytes() == page
 
 
 def test_a_name_that_is_nearly_a_study_is_told_the_study() -> None:
-    assert "did you mean `quickstart`?" in nearmetal("plan", "quikstart").stderr
+    assert "did you mean `quickstart`?" in called("plan", "quikstart").stderr
 
 
 LACKING = mock_run.STUDY.replace("speed = 0.5", 'missing = "thing"')
 
 
 def test_a_plan_that_run_would_refuse_is_told_by_the_exit_code(study: Path) -> None:
-    whole = nearmetal("plan", str(study))
+    whole = started("plan", str(study))
     assert whole.returncode == 0
     assert re.search(r"^the whole takes about \d+ s$", whole.stdout, re.MULTILINE), whole.stdout
 
     study.write_text(LACKING)
-    refused = nearmetal("plan", str(study))
+    refused = called("plan", str(study))
     assert refused.returncode == 3
     assert "cannot run here: mock thing: as the study asked\n    environment=slow\n" in refused.stdout
     assert "remedy: remove `missing`" in refused.stdout
-    refused = nearmetal("run", str(study))
+    refused = called("run", str(study))
     assert refused.returncode == 3
     assert "mock thing: as the study asked: environment=slow" in " ".join(refused.stderr.split())
 
-    left_out = nearmetal("plan", str(study), "--available", "--json")
+    left_out = called("plan", str(study), "--available", "--json")
     assert left_out.returncode == 0
     assert [one["treatment"] for one in json.loads(left_out.stdout)["missing"]] == [{"environment": "slow"}]
 
     study.write_text(
         LACKING.replace('[environments.base]\nkind = "mock"', '[environments.base]\nkind = "mock"\nmissing = "x"')
     )
-    nothing = nearmetal("plan", str(study), "--available")
+    nothing = called("plan", str(study), "--available")
     assert nothing.returncode == 3
     assert "nothing is left" in nothing.stdout
-    nothing = nearmetal("run", str(study), "--available")
+    nothing = called("run", str(study), "--available")
     assert nothing.returncode == 3
     assert "nothing else is left to run" in nothing.stderr and "--available" not in nothing.stderr
 
@@ -177,17 +164,17 @@ def test_of_two_images_of_a_name_the_current_one_is_told(tmp_path: Path, monkeyp
 
     monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "other"))
     cache = tmp_path / "other" / "cache"
-    assert "no image is built" in nearmetal("image", "ls").stdout
+    assert "no image is built" in started("image", "ls").stdout
     for number, recipe in enumerate((Recipe(), Recipe(packages=("curl",)))):
         os.utime(finished(cache, recipe, f"{number}" * 64) / "manifest.json", (1e9 + number, 1e9 + number))
-    lines = [line.split() for line in nearmetal("image", "ls").stdout.splitlines()]
+    lines = [line.split() for line in called("image", "ls").stdout.splitlines()]
     assert [line[:3] for line in lines[1:3]] == [["lab", "1" * 12, "current"], ["lab", "0" * 12, "old"]]
     assert lines[1][3].startswith("2001-09-")
     assert lines[1][6] == "KiB"
-    told = json.loads(nearmetal("image", "ls", "--json").stdout)["images"]
+    told = json.loads(called("image", "ls", "--json").stdout)["images"]
     assert [(one["current"], one["bytes"] > 0) for one in told] == [(True, True), (False, True)]
-    assert nearmetal("image", "rm", "0" * 12).stdout == f"removed lab {'0' * 12}\n"
-    assert " old " not in nearmetal("image", "ls").stdout
+    assert called("image", "rm", "0" * 12).stdout == f"removed lab {'0' * 12}\n"
+    assert " old " not in called("image", "ls").stdout
 
 
 WITHOUT_ENGINE = """
@@ -214,7 +201,7 @@ def test_what_is_lacking_is_told_before_an_image_is_built(tmp_path: Path, monkey
     monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "fresh"))
     study = tmp_path / "study.toml"
     study.write_text(WITHOUT_ENGINE)
-    ended = nearmetal("run", str(study), "-o", str(tmp_path / "run"))
+    ended = called("run", str(study), "-o", str(tmp_path / "run"))
     assert (ended.returncode, ended.stdout) == (3, ""), ended.stderr
     assert "no Docker engine answers" in ended.stderr
     assert not (tmp_path / "fresh" / "cache" / "images").exists()
@@ -226,7 +213,7 @@ def test_pretended_machines_have_pretended_clients_and_need_no_image(
     monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "fresh"))
     study = tmp_path / "study.toml"
     study.write_text(mock_run.STUDY.replace('[clients]\nenvironment = "mock"\n', ""))
-    ended = nearmetal("run", str(study), "-o", str(tmp_path / "run"))
+    ended = called("run", str(study), "-o", str(tmp_path / "run"))
     assert ended.returncode == 0, ended.stderr
     assert "4 trials ok" in ended.stdout
     assert not (tmp_path / "fresh" / "cache").exists()
@@ -234,7 +221,7 @@ def test_pretended_machines_have_pretended_clients_and_need_no_image(
 
 def test_a_picture_is_not_written_into_a_terminal(study: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    assert nearmetal("run", str(study), "-o", str(run)).returncode == 0
+    assert called("run", str(study), "-o", str(run)).returncode == 0
     ours, theirs = os.openpty()
     command = [sys.executable, "-m", "nearmetal", "report", str(run), "--format", "png"]
     refused = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=120)
@@ -277,16 +264,16 @@ def test_a_run_that_may_stop_early_says_when_it_looked() -> None:
 
 
 def test_the_plan_of_a_run_that_may_stop_early(study: Path) -> None:
-    told = " ".join(nearmetal("plan", str(study), "--set", "design.blocks={ min = 8, max = 40 }").stdout.split())
+    told = " ".join(called("plan", str(study), "--set", "design.blocks={ min = 8, max = 40 }").stdout.split())
     assert "2 treatments x 1 workload x at most 40 blocks = 80 trials" in told
     assert "each at level 0.05; looked at after 8, 12, 16, 24, 32 and 40 blocks, until all are decided" in told
-    few = " ".join(nearmetal("plan", str(study), "--set", "design.blocks={ min = 3, max = 4 }").stdout.split())
+    few = " ".join(called("plan", str(study), "--set", "design.blocks={ min = 3, max = 4 }").stdout.split())
     assert "that takes at least 6 blocks, and with 4 every verdict is undecided" in few
 
 
 def test_a_list_tells_what_was_planned_what_was_repeated_and_what_came_to_nothing(study: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    assert nearmetal("run", str(study), "-o", str(run)).returncode == 0
+    assert called("run", str(study), "-o", str(run)).returncode == 0
     journal = run / "journal.jsonl"
     trials = [line for line in journal.read_bytes().splitlines(keepends=True) if b'"trial"' in line]
     again = [json.loads(line) for line in trials if json.loads(line)["schema"] == "record.v1"][:2]
@@ -295,8 +282,8 @@ def test_a_list_tells_what_was_planned_what_was_repeated_and_what_came_to_nothin
     again[0]["status"] = "failed"
     *others, end = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([*others, *(json.dumps(one).encode() + b"\n" for one in again), end]))
-    assert "  ended  4 and 2 again, 1 not ok\n" in nearmetal("ls", str(run)).stdout
+    assert "  ended  4 and 2 again, 1 not ok\n" in called("ls", str(run)).stdout
     journal.write_bytes(b"".join(others[: others.index(trials[2])]))
-    assert "  interrupted  2/4   \n" in nearmetal("ls", str(run)).stdout
+    assert "  interrupted  2/4   \n" in called("ls", str(run)).stdout
     with claimed(journal):
-        assert "  running  2/4   \n" in nearmetal("ls", str(run)).stdout
+        assert "  running  2/4   \n" in called("ls", str(run)).stdout

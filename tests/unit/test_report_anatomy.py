@@ -23,6 +23,8 @@ from nearmetal.report.why_figures import clause
 from nearmetal.report.write import render, write
 from tests import plausible_captures, plausible_run
 
+pytestmark = pytest.mark.usefixtures("one_engine")
+
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:

@@ -21,6 +21,8 @@ from nearmetal.workloads._httperf_output import figures
 
 from .workloads_stage import golden
 
+pytestmark = pytest.mark.usefixtures("one_engine")
+
 LOAD = golden("load/open-1000.json")
 HTTPERF = figures(golden("httperf/normal.out").decode())
 GAPS = {"none": 500.0, "user": 300.0, "kernel": 20.0, "kernel+user": 2.0}

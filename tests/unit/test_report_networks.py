@@ -23,6 +23,8 @@ from nearmetal.report.write import write
 from nearmetal.store.folder import Manifest, RunFolder
 from tests import plausible_networks, plausible_run
 
+pytestmark = pytest.mark.usefixtures("one_engine")
+
 OURS = ("transactions", "network", "saturation", "odd-clients", "published")
 
 

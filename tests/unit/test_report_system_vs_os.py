@@ -11,6 +11,8 @@ from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
 from tests import plausible_run, plausible_sysbench
 
+pytestmark = pytest.mark.usefixtures("one_engine")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:

@@ -18,6 +18,8 @@ from tests import plausible_run
 
 from .workloads_stage import golden
 
+pytestmark = pytest.mark.usefixtures("one_engine")
+
 GUEST, HOST = golden("sample/guest.jsonl"), golden("sample/host.jsonl")
 
 

@@ -1,0 +1,52 @@
+"""`nearmetal WORDS`, with what it said and its exit code: in this process, or in one of its own.
+
+Starting a process and importing what it needs takes half a second of a CPU, and tests ask hundreds of times. So what a
+command says and returns is asked here; signals, pipes, terminals, encodings, and that a command finds all that it
+imports when it is the first, are asked of processes.
+"""
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from nearmetal import cli
+
+Ended = subprocess.CompletedProcess[str]
+
+_COLUMNS = {"COLUMNS": "250"}
+
+
+def called(*words: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> Ended:
+    """In this process. A traceback is the test's."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True) for _ in range(2))
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        contextlib.chdir(cwd or "."),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        patched.setattr(sys, "argv", ["nearmetal", *words])
+        for name, value in {**_COLUMNS, **(environment or {})}.items():
+            patched.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    said = [stream.buffer.getvalue().decode() for stream in (out, err)]
+    return Ended(["nearmetal", *words], int(ended.value.code or 0), *said)
+
+
+def started(*words: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> Ended:
+    """In a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "nearmetal", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=cwd,
+        env={**os.environ, **_COLUMNS, **(environment or {})},
+    )
