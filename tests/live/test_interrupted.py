@@ -85,18 +85,6 @@ async def test_a_second_run_at_once_is_refused(study: Path, tmp_path: Path) -> N
     assert (await ended(first))[0] == 4
 
 
-async def test_a_folder_with_a_run_in_it_is_not_overwritten(tmp_path: Path) -> None:
-    file = tmp_path / "study.toml"
-    file.write_text(mock_run.STUDY)
-    folder = tmp_path / "run"
-    await mock_run.run(folder)
-    before = RunFolder(folder).journal.read_bytes()
-    status, _, stderr = await ended(await start("run", str(file), "-o", str(folder)))
-    assert status == 2, stderr
-    assert f"nearmetal resume {folder}" in stderr
-    assert RunFolder(folder).journal.read_bytes() == before
-
-
 @pytest.fixture
 def full_soon(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for a manifest and some records."""

@@ -151,8 +151,10 @@ def test_a_run_in_the_way_is_told_with_what_can_be_done_with_it(
 ) -> None:
     change(folder)
     (tmp_path / "study.toml").write_text(mock_run.STUDY)
+    found = {file: file.read_bytes() for file in folder.path.iterdir() if file.is_file()}
     status, words = said("run", tmp_path / "study.toml", "-o", folder.path)
     assert status == 2
+    assert {file: file.read_bytes() for file in folder.path.iterdir() if file.is_file()} == found
     told = f"{folder.path}: a run is there already\n  remedy: choose another -o{remedy}\n"
     assert words == f"nearmetal: {told.replace('RUN', str(folder.path))}"
 

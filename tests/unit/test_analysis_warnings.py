@@ -2,12 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nearmetal.analysis.analyse import analyse
-from nearmetal.model import (
-    Warned,
-)
+from nearmetal.analysis.diagnostics import position_p
+from nearmetal.model import Warned
 from tests.analysed import PAIR, PRIMARIES, codes, manifest, only, ratio, record, run, whole_run, wobble
 
 
@@ -74,6 +74,13 @@ def test_a_trial_that_warns_twice_of_the_same_is_one_trial() -> None:
     records = [record(arm, block, {"throughput": ratio(1.0)}, warnings=twice) for block in range(8) for arm in PAIR]
     (warning,) = only(run(of, records)).warnings
     assert warning.text == "in 16 of 16 trials: client 0 to 1 was late"
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e307])
+def test_the_unit_of_a_response_does_not_change_whether_its_place_matters(unit: float) -> None:
+    places = np.array([[0.0, 1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 1.0, 0.0]])
+    values = np.array([[1.0, 1.2, 1.5, 1.1, 1.3], [1.4, 1.0, 1.1, 1.2, 1.0]])
+    assert position_p(values * unit, places) == pytest.approx(position_p(values, places))
 
 
 def test_an_honest_run_is_not_warned_of() -> None:

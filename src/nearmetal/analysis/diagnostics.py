@@ -155,6 +155,7 @@ def _usable(replicate: Replicate, response: str) -> bool:
 
 def position_p(values: NDArray[np.float64], positions: NDArray[np.float64]) -> float:
     """Two-sided p of a linear effect of position, beside those of treatments (rows) and blocks (columns)."""
+    values = values / (np.abs(values).max() or 1.0)  # p does not depend on the scale; squares of what is huge overflow
     left, place = _beside_rows_and_columns(values), _beside_rows_and_columns(positions)
     spread = float((place**2).sum())
     total = float((left**2).sum())
