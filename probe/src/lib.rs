@@ -20,6 +20,8 @@ mod interface;
 mod interrupt;
 mod irq;
 mod kernel;
+#[cfg(test)]
+mod laid;
 mod launch;
 mod link;
 mod load;
@@ -33,6 +35,7 @@ mod sample;
 mod schema;
 mod serve;
 mod tap;
+mod threads;
 mod timing;
 mod trace;
 mod units;

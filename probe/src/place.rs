@@ -63,6 +63,11 @@ impl CpuList {
         self.0.iter().any(|&cpu| other.contains(cpu))
     }
 
+    /// Whether some of these are in the other, and some are not.
+    pub fn is_partly_in(&self, other: &CpuList) -> bool {
+        self.touches(other) && self.without(other).is_some()
+    }
+
     /// Those that are not in the other; nothing when none is left.
     pub fn without(&self, other: &CpuList) -> Option<CpuList> {
         CpuList::of(

@@ -1,12 +1,11 @@
 //! What makes a restored guest another than its brothers.
 
-use std::net::Ipv4Addr;
-
 use anyhow::Context;
 use rustix::time::{ClockId, Timespec, clock_settime};
 use serde::Deserialize;
 
-use super::{network, randomness};
+use super::network::Place;
+use super::randomness;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 
@@ -21,15 +20,6 @@ pub struct Identity {
     network: Option<Place>,
 }
 
-#[derive(Deserialize, Debug, PartialEq, Eq)]
-#[serde(deny_unknown_fields)]
-pub struct Place {
-    pub interface: String,
-    pub mac: String,
-    pub address: Ipv4Addr,
-    pub prefix: u8,
-}
-
 impl Identity {
     /// The clock first, while the time told is true; random numbers before anything asks for one.
     pub fn assume(&self) -> anyhow::Result<()> {
@@ -41,7 +31,7 @@ impl Identity {
         randomness::reseed(&self.entropy)?;
         rustix::system::sethostname(self.hostname.as_bytes()).context("cannot set the name")?;
         match &self.network {
-            Some(place) => network::take(place),
+            Some(place) => place.take(),
             None => Ok(()),
         }
     }
@@ -49,6 +39,8 @@ impl Identity {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     #[test]

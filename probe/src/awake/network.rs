@@ -1,16 +1,29 @@
 //! Giving an interface its MAC and its address.
 
-use anyhow::Context;
+use std::net::Ipv4Addr;
 
-use super::identity::Place;
+use anyhow::Context;
+use serde::Deserialize;
+
 use crate::netlink::requests::{Index, Netlink, mac};
 
-/// Have the interface answer to this MAC and address. It stays up all the while.
-pub fn take(place: &Place) -> anyhow::Result<()> {
-    let (netlink, interface) = (Netlink::open()?, Index::of(&place.interface)?);
-    netlink.set_mac(interface, mac(&place.mac)?)?;
-    netlink.add_address(interface, place.address, place.prefix)?;
-    make_own_address(&place.interface)
+#[derive(Deserialize, Debug, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    interface: String,
+    mac: String,
+    pub address: Ipv4Addr,
+    prefix: u8,
+}
+
+impl Place {
+    /// Have the interface answer to this MAC and address. It stays up all the while.
+    pub fn take(&self) -> anyhow::Result<()> {
+        let (netlink, interface) = (Netlink::open()?, Index::of(&self.interface)?);
+        netlink.set_mac(interface, mac(&self.mac)?)?;
+        netlink.add_address(interface, self.address, self.prefix)?;
+        make_own_address(&self.interface)
+    }
 }
 
 /// Have the kernel make the link-local IPv6 address that belongs to the MAC, which it was told to put off.

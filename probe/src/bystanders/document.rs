@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::place::CpuList;
+
 /// `bystanders.v1`: who may run on CPUs that are to be kept free.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Document {
@@ -31,6 +33,20 @@ pub struct Bystander {
     pub name: String,
     /// Where it may run, in the kernel's notation.
     pub cpus: String,
+}
+
+impl Document {
+    /// Where `away` puts a bystander.
+    pub fn aside(&self, bystander: &Bystander) -> Option<CpuList> {
+        bystander.aside(&self.cpus.parse().ok()?)
+    }
+}
+
+impl Bystander {
+    /// The rest of its CPUs.
+    pub fn aside(&self, kept: &CpuList) -> Option<CpuList> {
+        self.cpus.parse::<CpuList>().ok()?.without(kept)
+    }
 }
 
 /// `bystanders.moved.v1`: what `away` did.

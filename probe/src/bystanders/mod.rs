@@ -10,15 +10,12 @@ use crate::output;
 use crate::place::CpuList;
 
 mod document;
-#[cfg(test)]
-pub mod laid;
 mod masks;
 mod moves;
 mod since;
-pub mod survey;
+mod survey;
 
 pub use document::{Back, Document, Moved};
-pub use moves::BEING_MADE;
 
 /// Tasks, kernel threads and interrupts that may run on CPUs which are to be kept free: list them, move them away, and
 /// move them back.

@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 use super::document::{Back, Bystander, Document, Moved, Refused};
 use super::masks;
 use super::since;
-use super::survey::{self, DEFAULT_IRQ, Shown, Thread, WORKQUEUE, irq_file, where_now};
+use super::survey::{self, DEFAULT_IRQ, WORKQUEUE, irq_file, where_now};
 use crate::kernel::Kernel;
 use crate::place::{CpuList, pin_thread};
+use crate::threads::{self, BEING_MADE, Shown, Thread};
 
 /// How long passes over all threads go on, to find those that were started while others were moved.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long a process may be in the making, on a CPU that others want too.
-pub const BEING_MADE: Duration = Duration::from_millis(100);
 
 /// Move away all that is movable. What ended meanwhile is neither moved nor refused.
 ///
@@ -28,7 +27,7 @@ pub fn away(kernel: &Kernel, kept: &CpuList) -> Moved {
         refused: Vec::new(),
     };
     for (key, bystander) in survey::interrupts_on(kernel, kept) {
-        if let Some(target) = apart(&bystander, kept) {
+        if let Some(target) = bystander.aside(kept) {
             let tried = put(kernel, &key, &target);
             note(&mut moved, &key, &bystander, tried);
         }
@@ -70,10 +69,10 @@ fn until_quiet(kernel: &Kernel, patience: Duration, mut treat: impl FnMut(Shown)
     while began.elapsed() < patience {
         let is_over_all = known.is_empty();
         let mut is_quiet = true;
-        let mut processes = survey::processes(kernel);
+        let mut processes = threads::processes(kernel);
         processes.retain(|&process| known.insert(process));
         for process in processes {
-            for shown in survey::threads_of(kernel, process) {
+            for shown in threads::of(kernel, process) {
                 is_quiet &= !shown.is_none_or(&mut treat);
             }
         }
@@ -91,15 +90,6 @@ fn until_quiet(kernel: &Kernel, patience: Duration, mut treat: impl FnMut(Shown)
     }
 }
 
-/// Where `away` puts a bystander: to the rest of its CPUs.
-pub fn aside(there: &Document, bystander: &Bystander) -> Option<CpuList> {
-    apart(bystander, &there.cpus.parse().ok()?)
-}
-
-fn apart(bystander: &Bystander, kept: &CpuList) -> Option<CpuList> {
-    bystander.cpus.parse::<CpuList>().ok()?.without(kept)
-}
-
 /// Put everything back that is still where `away` put it.
 pub fn back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
     let mut back = Back {
@@ -110,7 +100,7 @@ pub fn back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
         left: Vec::new(),
         refused: Vec::new(),
     };
-    let now: BTreeMap<String, CpuList> = survey::threads(kernel)
+    let now: BTreeMap<String, CpuList> = threads::all(kernel)
         .map(|shown| (shown.thread.key(), shown.cpus))
         .collect();
     for (key, bystander) in &before.movable {
@@ -122,7 +112,7 @@ pub fn back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
         if is == was {
             continue;
         }
-        if Some(&is) != aside(before, bystander).as_ref() {
+        if Some(&is) != before.aside(bystander).as_ref() {
             back.left
                 .push(refusal(key, bystander, format!("it may run on {is} now")));
             continue;
@@ -172,7 +162,7 @@ fn put(kernel: &Kernel, key: &str, cpus: &CpuList) -> io::Result<()> {
 
 fn place(kernel: &Kernel, thread: Thread, cpus: &CpuList) -> io::Result<()> {
     // Its number may have gone to another since.
-    let is_it = survey::process(kernel, thread.id).is_some_and(|shown| shown.thread == thread);
+    let is_it = threads::process(kernel, thread.id).is_some_and(|shown| shown.thread == thread);
     if !is_it {
         return Err(ended());
     }
@@ -197,8 +187,12 @@ fn refusal(key: &str, bystander: &Bystander, why: String) -> Refused {
 
 #[cfg(test)]
 mod tests {
-    use super::super::laid::{Laid, one};
     use super::*;
+    use crate::laid::{Laid, one};
+
+    fn list(laid: &Laid) -> Document {
+        survey::list(&laid.kernel(), one()).unwrap()
+    }
 
     #[test]
     fn what_runs_nowhere_else_was_put_there() {
@@ -208,7 +202,7 @@ mod tests {
         laid.thread(12, 0, "1");
         laid.thread(13, 0, "0");
         laid.thread(14, bound_thread, "0-1");
-        let listed = laid.list();
+        let listed = list(&laid);
         assert_eq!(
             listed.movable.keys().collect::<Vec<_>>(),
             ["irq:5", "irq:default", "task:11:77"]
@@ -222,28 +216,28 @@ mod tests {
         let laid = Laid::out("elsewhere");
         laid.write("proc/irq/5/effective_affinity_list", "0");
         laid.write("proc/irq/6/effective_affinity_list", "1");
-        assert_eq!(laid.list().elsewhere, ["irq:5"]);
+        assert_eq!(list(&laid).elsewhere, ["irq:5"]);
         laid.write("proc/irq/5/effective_affinity_list", "1");
-        assert!(laid.list().elsewhere.is_empty());
+        assert!(list(&laid).elsewhere.is_empty());
     }
 
     #[test]
     fn lines_go_away_and_come_back() {
         let laid = Laid::out("come-back");
-        let before = laid.list();
+        let before = list(&laid);
         assert_eq!(away(&laid.kernel(), &one()).moved, 2);
         assert_eq!(laid.line(5), "0");
-        assert!(laid.list().movable.is_empty());
+        assert!(list(&laid).movable.is_empty());
         let done = back(&laid.kernel(), &before).unwrap();
         assert_eq!((done.restored, done.left.len()), (2, 0));
         assert_eq!(laid.line(5), "0-1");
-        assert_eq!(laid.list().movable, before.movable);
+        assert_eq!(list(&laid).movable, before.movable);
     }
 
     #[test]
     fn what_somebody_else_moved_meanwhile_is_theirs() {
         let laid = Laid::out("theirs");
-        let before = laid.list();
+        let before = list(&laid);
         away(&laid.kernel(), &one());
         laid.write("proc/irq/5/smp_affinity_list", "1");
         let done = back(&laid.kernel(), &before).unwrap();
@@ -260,7 +254,7 @@ mod tests {
     #[test]
     fn a_thread_that_has_ended_is_no_failure() {
         let laid = Laid::out("ended");
-        let mut before = laid.list();
+        let mut before = list(&laid);
         // Of that start, nobody is.
         before.movable.insert(
             "task:1:1".to_owned(),
@@ -271,6 +265,7 @@ mod tests {
         );
         assert_eq!(back(&laid.kernel(), &before).unwrap().gone, 1);
     }
+
     #[test]
     fn passes_go_on_until_one_sees_nobody_new() {
         let laid = Laid::out("passes");

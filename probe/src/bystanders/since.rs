@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::document::Document;
-use super::moves::aside;
-use super::survey::{self, Shown, Thread};
 use crate::kernel::Kernel;
 use crate::place::CpuList;
+use crate::threads::{self, Shown, Thread};
 
 /// Where a thread would run that was started since, had nobody been moved; nothing for one that did not inherit where
 /// it runs: whoever put it there, it was not `away`.
@@ -27,20 +26,20 @@ pub fn inherited(
         let (aside, was) = usual?;
         (shown.cpus == *aside).then(|| was.clone())
     };
-    let Some(mut starter) = survey::process(kernel, shown.parent) else {
+    let Some(mut starter) = threads::process(kernel, shown.parent) else {
         return like_most();
     };
     while is_since(before, starter.thread) {
         if starter.cpus != shown.cpus && !loose.contains(&starter.thread.key()) {
             return None;
         }
-        let Some(next) = survey::process(kernel, starter.parent) else {
+        let Some(next) = threads::process(kernel, starter.parent) else {
             return like_most();
         };
         starter = next;
     }
     let moved = before.movable.get(&starter.thread.key())?;
-    if aside(before, moved).as_ref() == Some(&shown.cpus) {
+    if before.aside(moved).as_ref() == Some(&shown.cpus) {
         moved.cpus.parse().ok()
     } else {
         // Who started it has ended, and left it to another.
@@ -72,8 +71,9 @@ pub fn usual(before: &Document) -> Option<(CpuList, CpuList)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::laid::Laid;
+    use super::super::survey;
     use super::*;
+    use crate::laid::{Laid, one};
 
     const NOW: u64 = 10_000;
 
@@ -86,7 +86,7 @@ mod tests {
         laid.thread(20, 0, "1-2");
         laid.thread(21, 0, "2");
         laid.thread(22, 0, "0,2");
-        let before = laid.list();
+        let before = survey::list(&laid.kernel(), one()).unwrap();
         for id in [10, 11, 12] {
             laid.thread(id, 0, "0,2");
         }
@@ -98,7 +98,7 @@ mod tests {
         let kernel = laid.kernel();
         let usual = usual(before);
         let loose = loose.iter().map(|&key| key.to_owned()).collect();
-        let mut found: Vec<_> = survey::threads(&kernel)
+        let mut found: Vec<_> = threads::all(&kernel)
             .filter_map(|shown| {
                 let was = inherited(&kernel, before, usual.as_ref(), &loose, &shown)?;
                 Some((shown.thread.id, was.to_string()))

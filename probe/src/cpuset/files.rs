@@ -6,10 +6,9 @@ use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bystanders::survey::{self, Shown};
-use crate::kernel::Kernel;
-
 use super::document::Refused;
+use crate::kernel::Kernel;
+use crate::threads::{self, Shown};
 
 /// How long tasks are looked for that were started while others were moved.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -102,7 +101,7 @@ impl<Wanted: Fn(&Shown) -> bool> Transfer<'_, Wanted> {
     /// Move what is wanted of a process: as a whole where all of it goes, because some threads the kernel moves in no
     /// other way.
     fn process(&mut self, process: i32, here: &BTreeSet<i32>, there: &BTreeSet<i32>) -> bool {
-        let seen: Vec<_> = survey::threads_of(self.kernel, process).collect();
+        let seen: Vec<_> = threads::of(self.kernel, process).collect();
         let mut is_quiet = seen.iter().all(Option::is_some);
         let threads: Vec<_> = seen.into_iter().flatten().collect();
         let wanted: Vec<_> = threads.iter().filter(|one| (self.wanted)(one)).collect();

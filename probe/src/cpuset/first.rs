@@ -8,9 +8,9 @@ use anyhow::Context;
 use super::document::{Back, Document, Group, Hierarchy, Refused};
 use super::files::{refused, remove, transfer, write};
 use super::survey;
-use crate::bystanders::BEING_MADE;
 use crate::kernel::Kernel;
 use crate::place::CpuList;
+use crate::threads::BEING_MADE;
 
 /// Make our group, take the CPUs away from the others, and move everybody; who or what refuses it.
 pub fn apart(

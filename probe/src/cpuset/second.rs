@@ -8,9 +8,9 @@ use anyhow::{Context, bail};
 
 use super::document::{Back, Document, Hierarchy, Refused};
 use super::files::{below, ids, refused, remove, write};
-use crate::bystanders::survey;
 use crate::kernel::Kernel;
 use crate::place::{self, CpuList};
+use crate::threads;
 
 /// Make our group a partition: all of it, or nothing.
 pub fn apart(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> anyhow::Result<Vec<Refused>> {
@@ -113,7 +113,7 @@ fn where_they_were(
 ) -> anyhow::Result<Vec<Refused>> {
     let online = CpuList::online(kernel)?;
     let mut left = Vec::new();
-    for shown in survey::threads(kernel) {
+    for shown in threads::all(kernel) {
         let Some(was) = before.get(&shown.thread.key()) else {
             continue;
         };

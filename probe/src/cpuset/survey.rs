@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::document::{Document, Group, Hierarchy, Version};
 use super::{files, hierarchy};
-use crate::bystanders::survey::{self, Shown};
 use crate::kernel::Kernel;
 use crate::place::CpuList;
+use crate::threads::{self, Shown};
 
 pub fn list(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<Document> {
     let mut document = Document {
@@ -31,7 +31,7 @@ pub fn list(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<Document> {
             document.groups = groups(kernel, &there, kept);
         }
         Version::Second => {
-            let threads: Vec<_> = survey::threads(kernel).collect();
+            let threads: Vec<_> = threads::all(kernel).collect();
             let holders = [taken(kernel, &there, kept), put_there(threads.iter(), kept)];
             document.unfit = document
                 .unfit
@@ -75,7 +75,7 @@ fn of_root_group(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> BTreeMap
 fn members(kernel: &Kernel, group: &str) -> Vec<Shown> {
     files::ids(kernel, &format!("{group}/tasks"))
         .into_iter()
-        .filter_map(|id| survey::process(kernel, id))
+        .filter_map(|id| threads::process(kernel, id))
         .collect()
 }
 
@@ -150,7 +150,7 @@ fn particular(kernel: &Kernel, threads: &[Shown]) -> anyhow::Result<BTreeMap<Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bystanders::laid::{Laid, one};
+    use crate::laid::{Laid, one};
 
     const ROOT: &str = "/sys/fs/cgroup/cpuset";
 

@@ -1,10 +1,8 @@
-//! A kernel of files, for the tests of what lists bystanders and moves them.
+//! A kernel of files, for the tests of what keeps CPUs free.
 
 use std::fs;
 use std::path::PathBuf;
 
-use super::document::Document;
-use super::survey;
 use crate::kernel::Kernel;
 use crate::place::CpuList;
 
@@ -74,10 +72,6 @@ impl Laid {
 
     pub fn kernel(&self) -> Kernel {
         Kernel::below(&self.0)
-    }
-
-    pub fn list(&self) -> Document {
-        survey::list(&self.kernel(), one()).unwrap()
     }
 
     pub fn line(&self, number: u32) -> String {
