@@ -1,19 +1,13 @@
 //! What is told of captures: `trace.v1`.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::analysis::{Analysis, Sums};
-use super::capture::{Capture, Time};
-use super::counts::Counts;
-use super::head::Kind;
+use super::capture::Time;
 use super::join_document::JoinDocument;
-use super::link;
-use super::requests::{Requests, Spreads};
-use super::shapes::Shapes;
+use super::requests::Spreads;
 use crate::load::statistics::Summary;
 
 /// What one capture holds, or two of the same traffic.
@@ -152,112 +146,4 @@ pub struct Options {
     pub window_scale: u64,
     /// Connections without any captured MSS: that of Ethernet is assumed.
     pub mss_assumed: u64,
-}
-
-pub fn side(counts: &Counts, shapes: &mut Shapes, kind: Kind) -> Side {
-    let sizes = shapes.sizes(kind).buckets();
-    let sizes = sizes.map(|(from, to, count)| SizeBucket { from, to, count });
-    let sizes = sizes.collect();
-    let inferred = shapes.writes(kind).infer();
-    Side {
-        packets: counts.packets,
-        payload_bytes: counts.bytes,
-        segments: counts.segments,
-        retransmitted: counts.retransmitted,
-        spurious: counts.spurious,
-        reordered: counts.reordered,
-        duplicates: counts.duplicates,
-        coalesced: counts.coalesced,
-        keep_alives: counts.keep_alives,
-        zero_windows: counts.zero_windows,
-        acks: counts.acks,
-        duplicate_acks: counts.duplicate_acks,
-        selective_acks: counts.selective_acks,
-        repeated_controls: counts.repeated_controls,
-        missed_bytes: counts.missed_bytes,
-        sizes,
-        writes: inferred.map(|inferred| WritesDocument {
-            size: inferred.size,
-            apart: inferred.apart,
-            joined: inferred.joined,
-        }),
-    }
-}
-
-/// What is told of one file.
-pub fn capture<R: Read>(
-    file: &str,
-    capture: &Capture<R>,
-    analysis: &mut Analysis,
-    end: Option<&'static str>,
-) -> CaptureDocument {
-    let facts = &capture.facts;
-    CaptureDocument {
-        file: file.to_owned(),
-        format: capture.format(),
-        links: facts.links.iter().map(|link| link::name(*link)).collect(),
-        snap_length: capture.snap_length(),
-        packets: facts.packets,
-        bytes: facts.bytes,
-        captured_bytes: facts.captured_bytes,
-        truncated_packets: facts.truncated_packets,
-        first_ns: facts.first,
-        last_ns: facts.first.map(|_| facts.last),
-        problem: facts.problem.clone(),
-        end,
-        client: side(
-            &analysis.sums.client,
-            &mut analysis.gathered.shapes,
-            Kind::Request,
-        ),
-        server: side(
-            &analysis.sums.server,
-            &mut analysis.gathered.shapes,
-            Kind::Response,
-        ),
-    }
-}
-
-/// The whole, for which `sums` are those of the client's end, or of the only capture.
-pub fn document(
-    captures: Vec<CaptureDocument>,
-    (client, server): (Side, Side),
-    sums: &Sums,
-    ignored: BTreeMap<String, u64>,
-    requests: &mut Requests,
-    joined: Option<JoinDocument>,
-) -> Document {
-    let mut document = Document {
-        schema: "trace.v1",
-        packets: captures.iter().map(|one| one.packets).sum(),
-        bytes: captures.iter().map(|one| one.bytes).sum(),
-        captures,
-        connections: sums.connections,
-        requests: requests.count,
-        unanswered: requests.unanswered,
-        unasked: requests.unasked,
-        status: requests.status(),
-        client,
-        server,
-        each_request: requests.summaries(),
-        protocols: Protocols {
-            http: sums.http,
-            tls: sums.tls,
-            other: sums.other,
-            nothing: sums.nothing,
-        },
-        options: Options {
-            known: sums.handshakes,
-            timestamps: sums.timestamps,
-            selective_acks: sums.selective,
-            window_scale: sums.window_scale,
-            mss_assumed: sums.without_mss,
-        },
-        ignored,
-        evicted: sums.evicted,
-        joined,
-        warnings: Vec::new(),
-    };
-    document.warnings = super::warnings::of(&document);
-    document
 }

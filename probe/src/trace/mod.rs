@@ -17,6 +17,7 @@ mod analysis;
 mod bytes;
 mod capture;
 mod clocks;
+mod compose;
 mod connection;
 mod counts;
 mod document;
@@ -221,21 +222,21 @@ fn read_by<R: Read>(
     tell(&mut analysis, &mut requests)?;
     requests.flush().context("cannot write requests")?;
     let name = names.first().map_or("", String::as_str);
-    let captures = vec![document::capture(name, &capture, &mut analysis, None)];
+    let captures = vec![compose::capture(name, &capture, &mut analysis, None)];
     let sides = (
-        document::side(
+        compose::side(
             &analysis.sums.client,
             &mut analysis.gathered.shapes,
             Kind::Request,
         ),
-        document::side(
+        compose::side(
             &analysis.sums.server,
             &mut analysis.gathered.shapes,
             Kind::Response,
         ),
     );
     let ignored = analysis.strangers.by_name();
-    Ok(document::document(
+    Ok(compose::whole(
         captures,
         sides,
         &analysis.sums,

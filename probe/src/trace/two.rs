@@ -9,7 +9,8 @@ use super::PACKETS_AT_ONCE;
 use super::analysis::{Analysis, dissect};
 use super::capture::{Capture, Time};
 use super::clocks::{Clocks, Compared, Place};
-use super::document::{self, CaptureDocument, Document, Side};
+use super::compose;
+use super::document::{CaptureDocument, Document, Side};
 use super::head::Kind;
 use super::hosts::Hosts;
 use super::join::Join;
@@ -73,7 +74,7 @@ impl<R: Read> Reading<R> {
     }
 
     fn document(&mut self, name: &str, end: &'static str) -> CaptureDocument {
-        document::capture(name, &self.capture, &mut self.analysis, Some(end))
+        compose::capture(name, &self.capture, &mut self.analysis, Some(end))
     }
 }
 
@@ -156,7 +157,7 @@ pub fn side_by_side<R: Read>(
         .map(|(_, reading, _)| &reading.analysis.sums)
         .context("neither capture is the client's end")?;
     let joined = is_common.then(|| join.document());
-    Ok(document::document(
+    Ok(compose::whole(
         documents,
         sides,
         sums,
@@ -173,7 +174,7 @@ fn seen_at_both<R: Read>(own: &mut Reading<R>, other: &mut Reading<R>, kind: Kin
         Kind::Response => reading.analysis.sums.server,
     };
     let arrived = counts(other);
-    let mut side = document::side(&counts(own), &mut own.analysis.gathered.shapes, kind);
+    let mut side = compose::side(&counts(own), &mut own.analysis.gathered.shapes, kind);
     side.reordered = arrived.reordered;
     side.duplicates = arrived.duplicates;
     side
