@@ -5,8 +5,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use super::clock::Nanoseconds;
-use super::plan::{EngineName, Extent, Mode, OpenLoop, Plan, Ramp, Spacing};
-use super::ramp::PerStep;
+use super::plan::{EngineName, Extent, Mode, OpenLoop, PerStep, Plan, Ramp, Spacing};
 use super::request;
 use super::target::{self, Target};
 use crate::units;

@@ -26,3 +26,11 @@ pub fn sleep_until(time: Nanoseconds) {
         timing::sleep_until_monotonic(time as i64);
     }
 }
+
+/// `count` over `elapsed` as a rate; 0 over no time at all.
+pub fn per_second(count: u64, elapsed: Nanoseconds) -> f64 {
+    if elapsed == 0 {
+        return 0.0;
+    }
+    count as f64 * SECOND as f64 / elapsed as f64
+}

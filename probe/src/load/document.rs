@@ -11,10 +11,10 @@ use super::engine::Choice;
 use super::errors::Errors;
 use super::measure::Measured;
 use super::plan::{Mode, Plan, Spacing};
-use super::ramp::Step;
 use super::recorder::{Recorder, SAMPLE};
 use super::saturation::Saturation;
 use super::statistics::{Rates, Summary};
+use super::step::Step;
 use super::warnings;
 
 /// What a load measured. Requests count when they were meant to be sent within the window that follows the warm-up, and

@@ -17,11 +17,21 @@ pub fn width(stream: impl AsFd) -> usize {
 
 /// A column of a table.
 pub struct Column {
-    pub heading: &'static str,
+    heading: &'static str,
     /// With the space before it.
-    pub width: usize,
+    width: usize,
     /// The column with the highest number is left out first.
-    pub spare: u8,
+    spare: u8,
+}
+
+impl Column {
+    pub const fn new(heading: &'static str, width: usize, spare: u8) -> Self {
+        Self {
+            heading,
+            width,
+            spare,
+        }
+    }
 }
 
 /// The columns of a table that fit into so much room.
@@ -88,21 +98,9 @@ mod tests {
     use super::*;
 
     const COLUMNS: [Column; 3] = [
-        Column {
-            heading: "a",
-            width: 4,
-            spare: 0,
-        },
-        Column {
-            heading: "b",
-            width: 4,
-            spare: 2,
-        },
-        Column {
-            heading: "c",
-            width: 4,
-            spare: 1,
-        },
+        Column::new("a", 4, 0),
+        Column::new("b", 4, 2),
+        Column::new("c", 4, 1),
     ];
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::{Barrier, mpsc};
 
 use anyhow::Context;
 
-use super::clock::{self, MILLISECOND, Nanoseconds, SECOND};
+use super::clock::{self, MILLISECOND, Nanoseconds, per_second};
 use super::engine::{Choice, Worker};
 use super::job::{Job, Live, Pace, Window};
 use super::plan::{Extent, Plan};
@@ -29,14 +29,6 @@ impl Measured {
     pub fn reply_rate(&self) -> f64 {
         per_second(self.recorder.replies_in_window(), self.elapsed)
     }
-}
-
-/// `count` over `elapsed` as a rate; 0 over no time at all.
-pub fn per_second(count: u64, elapsed: Nanoseconds) -> f64 {
-    if elapsed == 0 {
-        return 0.0;
-    }
-    count as f64 * SECOND as f64 / elapsed as f64
 }
 
 /// Carry the plan out against `address`.

@@ -11,10 +11,12 @@ mod errors;
 pub mod figures;
 mod job;
 pub mod layout;
+mod live;
 mod measure;
 mod plan;
 pub mod poller;
 mod progress;
+mod progress_lines;
 mod ramp;
 mod recorder;
 mod reply;
@@ -25,6 +27,7 @@ mod schedule;
 pub mod socket;
 mod spin;
 pub mod statistics;
+mod step;
 mod target;
 mod text;
 mod thread_cpu;
@@ -37,7 +40,7 @@ use self::plan::Mode;
 
 pub use arguments::Args;
 pub use document::Document;
-pub use progress::{Line as ProgressLine, StepLine};
+pub use progress_lines::{Line as ProgressLine, StepLine};
 
 use crate::{interrupt, output, usage};
 

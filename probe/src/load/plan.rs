@@ -3,8 +3,8 @@
 use clap::ValueEnum;
 
 use super::clock::Nanoseconds;
-use super::ramp::PerStep;
 use super::target::Target;
+use crate::units;
 
 /// How the requests of an open loop follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -49,6 +49,46 @@ pub struct Ramp {
     pub open: OpenLoop,
 }
 
+/// How long a step of the ramp lasts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PerStep {
+    /// This many connections for each request per second of the rate.
+    Connections(f64),
+    Time(Nanoseconds),
+}
+
+impl PerStep {
+    /// `20x` or `10s`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "'{text}' is not the length of a step; write 20x (connections = 20 x rate) or a time such as 10s"
+            )
+        };
+        if let Some(factor) = text.strip_suffix('x') {
+            return factor
+                .parse::<f64>()
+                .ok()
+                .filter(|factor| factor.is_finite() && *factor > 0.0)
+                .map(Self::Connections)
+                .ok_or_else(wrong);
+        }
+        match units::duration(text) {
+            Ok(time) if !time.is_zero() => Ok(Self::Time(
+                u64::try_from(time.as_nanos()).map_err(|_| wrong())?,
+            )),
+            _ => Err(wrong()),
+        }
+    }
+
+    pub fn extent(self, rate: f64) -> Extent {
+        match self {
+            Self::Connections(factor) => Extent::Requests(((factor * rate).round() as u64).max(1)),
+            Self::Time(time) => Extent::Duration(time),
+        }
+    }
+}
+
 /// When measuring ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Extent {
@@ -73,4 +113,19 @@ pub struct Plan {
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
     pub engine: EngineName,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_of_a_step_is_a_factor_or_a_time() {
+        assert_eq!(PerStep::parse("20x"), Ok(PerStep::Connections(20.0)));
+        assert_eq!(PerStep::parse("2s"), Ok(PerStep::Time(2_000_000_000)));
+        for wrong in ["20", "x", "-1x", "0s", "0x"] {
+            assert!(PerStep::parse(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(PerStep::Connections(20.0).extent(3.0), Extent::Requests(60));
+    }
 }

@@ -6,48 +6,14 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use schemars::JsonSchema;
-use serde::Serialize;
-
-use super::clock::{self, MILLISECOND, Nanoseconds, SECOND};
+use super::clock::{self, MILLISECOND, Nanoseconds, SECOND, per_second};
 use super::job::{Live, Window};
-use super::layout;
-use super::measure::per_second;
-use super::ramp::Step;
-use super::text;
+use super::progress_lines::{Line, StepLine};
+use super::step::Step;
+use super::{layout, live};
 
 /// How often a line appears.
 const INTERVAL: Nanoseconds = SECOND;
-
-/// One line of `--progress`.
-#[derive(Serialize, JsonSchema)]
-pub struct Line {
-    /// `load.progress.v1`
-    pub schema: &'static str,
-    /// `warmup`, `measure` or `drain` (replies to the last requests are awaited).
-    pub phase: &'static str,
-    /// Since the window began, or since sending began in the warm-up.
-    pub elapsed_ns: Nanoseconds,
-    /// Replies within the window so far.
-    pub completed: u64,
-    /// Replies per second since the line before.
-    pub rate: f64,
-    pub errors: u64,
-    /// Connections that are open now.
-    pub connections: u64,
-    /// Of a ramp: the rate of this step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub offered: Option<f64>,
-}
-
-/// A line of `--progress` at the end of a ramp's step.
-#[derive(Serialize, JsonSchema)]
-pub struct StepLine<'a> {
-    /// `load.step.v1`
-    pub schema: &'static str,
-    #[serde(flatten)]
-    pub step: &'a Step,
-}
 
 enum Reader {
     Nobody,
@@ -105,7 +71,7 @@ impl Progress {
     pub fn begin_steps(&self) {
         if matches!(self.reader, Reader::Person) {
             let width = layout::width(std::io::stderr());
-            Self::print(Ok(text::step_headings(width)));
+            Self::print(Ok(live::step_headings(width)));
         }
     }
 
@@ -118,7 +84,7 @@ impl Progress {
                 step,
             })),
             Reader::Person => {
-                Self::print(Ok(text::step_row(step, layout::width(std::io::stderr()))))
+                Self::print(Ok(live::step_row(step, layout::width(std::io::stderr()))))
             }
         }
     }
@@ -176,7 +142,7 @@ impl Progress {
             Reader::Nobody => {}
             Reader::Program => Self::print(serde_json::to_string(line)),
             Reader::Person => {
-                let line = text::live_line(line, layout::width(std::io::stderr()));
+                let line = live::live_line(line, layout::width(std::io::stderr()));
                 let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
             }
         }

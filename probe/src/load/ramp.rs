@@ -3,92 +3,20 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use schemars::JsonSchema;
-use serde::Serialize;
-
-use super::clock::{MILLISECOND, Nanoseconds, SECOND};
+use super::clock::{MILLISECOND, Nanoseconds, SECOND, per_second};
 use super::engine::Choice;
-use super::measure::{self, Measured, per_second};
-use super::plan::{Extent, Mode, OpenLoop, Plan, Ramp};
+use super::measure::{self, Measured};
+use super::plan::{Mode, OpenLoop, Plan, Ramp};
 use super::progress::Progress;
 use super::recorder::Recorder;
 use super::saturation::{Outcome, Purpose, Saturation, Search};
-use crate::units;
+use super::step::Step;
 
 /// Replies keep up when the last of them comes at most this share of the step's time later than the quickest would, or
 /// before the next request would have been due: no more than one has then piled up.
 const LAG: f64 = 0.05;
 /// When half of the requests are later than this, the generator has failed and not the server.
 const LATE: Nanoseconds = 10 * MILLISECOND;
-
-/// How long a step of the ramp lasts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum PerStep {
-    /// This many connections for each request per second of the rate.
-    Connections(f64),
-    Time(Nanoseconds),
-}
-
-impl PerStep {
-    /// `20x` or `10s`.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "'{text}' is not the length of a step; write 20x (connections = 20 x rate) or a time such as 10s"
-            )
-        };
-        if let Some(factor) = text.strip_suffix('x') {
-            return factor
-                .parse::<f64>()
-                .ok()
-                .filter(|factor| factor.is_finite() && *factor > 0.0)
-                .map(Self::Connections)
-                .ok_or_else(wrong);
-        }
-        match units::duration(text) {
-            Ok(time) if !time.is_zero() => Ok(Self::Time(
-                u64::try_from(time.as_nanos()).map_err(|_| wrong())?,
-            )),
-            _ => Err(wrong()),
-        }
-    }
-
-    fn extent(self, rate: f64) -> Extent {
-        match self {
-            Self::Connections(factor) => Extent::Requests(((factor * rate).round() as u64).max(1)),
-            Self::Time(time) => Extent::Duration(time),
-        }
-    }
-}
-
-/// One step of a ramp.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Step {
-    pub purpose: Purpose,
-    /// The rate that was asked for, per second.
-    pub offered: f64,
-    /// Requests that went out, over the time in which the step's requests were due: the last has an interval as well.
-    pub request_rate: f64,
-    /// Replies, over the time until the last of them came; at least that in which the requests were due, so that a
-    /// server that keeps up has the rate of the requests, and one that does not its own.
-    pub reply_rate: f64,
-    /// The share of the requests that failed.
-    pub error_share: f64,
-    /// Requests that failed, over the time in which the step's requests were due.
-    pub error_rate: f64,
-    pub requests: u64,
-    pub replies: u64,
-    pub connections: u64,
-    /// The length of the window; with a number of connections, until the last request was answered or had failed.
-    pub elapsed_ns: Nanoseconds,
-    pub latency_p50_ns: Option<Nanoseconds>,
-    pub latency_p99_ns: Option<Nanoseconds>,
-    pub lateness_p99_ns: Option<Nanoseconds>,
-    /// Whether replies kept up and errors stayed under the bound.
-    pub kept_up: bool,
-    /// Whether it was the generator that gave out.
-    pub generator_failed: bool,
-}
 
 /// What a ramp found: its steps merged into one, each of them, and where the server is saturated.
 pub struct Climbed {
@@ -231,6 +159,7 @@ fn add(mut sum: Measured, next: Measured) -> Measured {
 mod tests {
     use super::super::clock::NEVER;
     use super::super::job::Window;
+    use super::super::plan::PerStep;
     use super::super::recorder::{Exchange, Life};
     use super::super::reply::{LastHead, Reply};
     use super::*;
@@ -306,15 +235,5 @@ mod tests {
             ..Recorder::default()
         };
         assert_eq!(time_due(&one, 0.5), 2 * SECOND);
-    }
-
-    #[test]
-    fn the_length_of_a_step_is_a_factor_or_a_time() {
-        assert_eq!(PerStep::parse("20x"), Ok(PerStep::Connections(20.0)));
-        assert_eq!(PerStep::parse("2s"), Ok(PerStep::Time(2_000_000_000)));
-        for wrong in ["20", "x", "-1x", "0s", "0x"] {
-            assert!(PerStep::parse(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(PerStep::Connections(20.0).extent(3.0), Extent::Requests(60));
     }
 }

@@ -1,16 +1,16 @@
-//! The same for people: a live line, then tables and a histogram, as wide as the terminal.
+//! The document for people: tables and a histogram, as wide as the terminal.
 
 use std::fmt::Write;
 
-use super::clock::{Nanoseconds, SECOND};
+use super::clock::Nanoseconds;
 use super::document::Document;
 use super::figures::{bytes, count, duration, percent, rate, three_digits};
 use super::layout::{Column, Fitting, wrapped};
-use super::plan::{Extent, Mode, Plan};
-use super::progress::Line;
-use super::ramp::{PerStep, Step};
+use super::live::{step_headings, step_row};
+use super::plan::{Extent, Mode, PerStep, Plan};
 use super::saturation::{Censored, Saturation};
 use super::statistics::{Durations, Summary};
+use super::step::Step;
 
 /// The longest bar of the histogram, and what stands before a bar.
 const BAR: usize = 40;
@@ -18,55 +18,15 @@ const BEFORE_BAR: usize = 31;
 
 /// How far the names at the left reach.
 const NAMES: usize = 15;
-/// "generator failed", and the space before it.
-const VERDICT: usize = 18;
-
-const fn column(heading: &'static str, width: usize, spare: u8) -> Column {
-    Column {
-        heading,
-        width,
-        spare,
-    }
-}
-
-const STEP_COLUMNS: [Column; 6] = [
-    column("offered", 11, 0),
-    column("requests", 12, 5),
-    column("replies", 12, 1),
-    column("errors", 9, 3),
-    column("p50", 9, 4),
-    column("p99", 9, 2),
-];
-
 const PHASE_COLUMNS: [Column; 7] = [
-    column("min", 9, 7),
-    column("mean", 9, 5),
-    column("p50", 9, 1),
-    column("p90", 9, 4),
-    column("p99", 9, 2),
-    column("p99.9", 9, 6),
-    column("max", 9, 3),
+    Column::new("min", 9, 7),
+    Column::new("mean", 9, 5),
+    Column::new("p50", 9, 1),
+    Column::new("p90", 9, 4),
+    Column::new("p99", 9, 2),
+    Column::new("p99.9", 9, 6),
+    Column::new("max", 9, 3),
 ];
-
-/// The line that a person sees while a load runs; it never reaches the last column, where a terminal would begin another.
-pub fn live_line(line: &Line, width: usize) -> String {
-    let step = line
-        .offered
-        .map_or(String::new(), |offered| format!("at {}  ", rate(offered)));
-    let errors = match line.errors {
-        0 => String::new(),
-        errors => format!("  {} errors", count(errors)),
-    };
-    let whole = format!(
-        "{step}{:<7} {:>6}  {:>11}{errors}  {} replies  {} connections",
-        line.phase,
-        format!("{:.0} s", line.elapsed_ns as f64 / SECOND as f64),
-        rate(line.rate),
-        count(line.completed),
-        count(line.connections),
-    );
-    whole.chars().take(width - 1).collect()
-}
 
 /// Everything a person wants to see of a measurement; of a ramp, those `steps` that were not seen before.
 pub fn report(
@@ -129,31 +89,6 @@ fn extent(plan: &Plan) -> String {
         (_, Extent::Duration(time)) => duration(time as f64),
         (_, Extent::Requests(requests)) => format!("{} requests", count(requests)),
     }
-}
-
-/// What stands above the steps of a ramp.
-pub fn step_headings(width: usize) -> String {
-    Fitting::new(&STEP_COLUMNS, width - VERDICT).headings()
-}
-
-/// One step of a ramp.
-pub fn step_row(step: &Step, width: usize) -> String {
-    let time = |value: Option<Nanoseconds>| value.map_or("-".to_owned(), |v| duration(v as f64));
-    let verdict = match (step.kept_up, step.generator_failed) {
-        (true, _) => "kept up",
-        (_, true) => "generator failed",
-        _ => "fell behind",
-    };
-    let cells = [
-        rate(step.offered),
-        rate(step.request_rate),
-        rate(step.reply_rate),
-        percent(step.error_share),
-        time(step.latency_p50_ns),
-        time(step.latency_p99_ns),
-    ];
-    let figures = Fitting::new(&STEP_COLUMNS, width - VERDICT).row(cells);
-    format!("{figures}  {verdict}")
 }
 
 fn ramp(text: &mut String, steps: &[Step], saturation: &Saturation, width: usize) {

@@ -1,4 +1,5 @@
 use super::super::arguments::tests::plan;
+use super::super::clock::SECOND;
 use super::super::engine::Choice;
 use super::super::errors::Failure;
 use super::super::measure::Measured;
@@ -65,10 +66,7 @@ fn a_load_without_a_reply_shows_no_empty_tables() {
 }
 
 #[test]
-fn the_steps_of_a_ramp_fit_and_a_bound_is_called_one() {
-    for width in 40..=80 {
-        assert!(step_headings(width).len() <= width - VERDICT);
-    }
+fn a_bound_of_saturation_is_called_one() {
     let saturation = Saturation {
         rate: Some(500.0),
         interval: [Some(500.0), None],

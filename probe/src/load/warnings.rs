@@ -4,9 +4,9 @@ use super::clock::{MILLISECOND, SECOND};
 use super::figures::{duration, percent};
 use super::measure::Measured;
 use super::plan::{Extent, Mode, Plan, Spacing};
-use super::ramp::Step;
 use super::recorder::Recorder;
 use super::saturation::{Censored, Saturation};
+use super::step::Step;
 
 /// Above this share of one processor a thread cannot be trusted to have been waiting.
 const BUSY: f64 = 0.95;

@@ -1,0 +1,76 @@
+//! What a person sees while a load runs: a line that changes, and of a ramp a row for each step.
+
+use super::clock::{Nanoseconds, SECOND};
+use super::figures::{count, duration, percent, rate};
+use super::layout::{Column, Fitting};
+use super::progress_lines::Line;
+use super::step::Step;
+
+/// "generator failed", and the space before it.
+const VERDICT: usize = 18;
+
+const STEP_COLUMNS: [Column; 6] = [
+    Column::new("offered", 11, 0),
+    Column::new("requests", 12, 5),
+    Column::new("replies", 12, 1),
+    Column::new("errors", 9, 3),
+    Column::new("p50", 9, 4),
+    Column::new("p99", 9, 2),
+];
+
+/// The line that changes; it never reaches the last column, where a terminal would begin another.
+pub fn live_line(line: &Line, width: usize) -> String {
+    let step = line
+        .offered
+        .map_or(String::new(), |offered| format!("at {}  ", rate(offered)));
+    let errors = match line.errors {
+        0 => String::new(),
+        errors => format!("  {} errors", count(errors)),
+    };
+    let whole = format!(
+        "{step}{:<7} {:>6}  {:>11}{errors}  {} replies  {} connections",
+        line.phase,
+        format!("{:.0} s", line.elapsed_ns as f64 / SECOND as f64),
+        rate(line.rate),
+        count(line.completed),
+        count(line.connections),
+    );
+    whole.chars().take(width - 1).collect()
+}
+
+/// What stands above the steps of a ramp.
+pub fn step_headings(width: usize) -> String {
+    Fitting::new(&STEP_COLUMNS, width - VERDICT).headings()
+}
+
+/// One step of a ramp.
+pub fn step_row(step: &Step, width: usize) -> String {
+    let time = |value: Option<Nanoseconds>| value.map_or("-".to_owned(), |v| duration(v as f64));
+    let verdict = match (step.kept_up, step.generator_failed) {
+        (true, _) => "kept up",
+        (_, true) => "generator failed",
+        _ => "fell behind",
+    };
+    let cells = [
+        rate(step.offered),
+        rate(step.request_rate),
+        rate(step.reply_rate),
+        percent(step.error_share),
+        time(step.latency_p50_ns),
+        time(step.latency_p99_ns),
+    ];
+    let figures = Fitting::new(&STEP_COLUMNS, width - VERDICT).row(cells);
+    format!("{figures}  {verdict}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_headings_of_steps_fit_into_any_width() {
+        for width in 40..=80 {
+            assert!(step_headings(width).len() <= width - VERDICT);
+        }
+    }
+}

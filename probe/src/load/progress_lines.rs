@@ -1,0 +1,37 @@
+//! The lines of `--progress`: `load.progress.v1` and `load.step.v1`.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::clock::Nanoseconds;
+use super::step::Step;
+
+/// One line of `--progress`.
+#[derive(Serialize, JsonSchema)]
+pub struct Line {
+    /// `load.progress.v1`
+    pub schema: &'static str,
+    /// `warmup`, `measure` or `drain` (replies to the last requests are awaited).
+    pub phase: &'static str,
+    /// Since the window began, or since sending began in the warm-up.
+    pub elapsed_ns: Nanoseconds,
+    /// Replies within the window so far.
+    pub completed: u64,
+    /// Replies per second since the line before.
+    pub rate: f64,
+    pub errors: u64,
+    /// Connections that are open now.
+    pub connections: u64,
+    /// Of a ramp: the rate of this step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered: Option<f64>,
+}
+
+/// A line of `--progress` at the end of a ramp's step.
+#[derive(Serialize, JsonSchema)]
+pub struct StepLine<'a> {
+    /// `load.step.v1`
+    pub schema: &'static str,
+    #[serde(flatten)]
+    pub step: &'a Step,
+}

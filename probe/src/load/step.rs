@@ -1,0 +1,36 @@
+//! One step of a ramp, as it is told.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::clock::Nanoseconds;
+use super::saturation::Purpose;
+
+/// One step of a ramp.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Step {
+    pub purpose: Purpose,
+    /// The rate that was asked for, per second.
+    pub offered: f64,
+    /// Requests that went out, over the time in which the step's requests were due: the last has an interval as well.
+    pub request_rate: f64,
+    /// Replies, over the time until the last of them came; at least that in which the requests were due, so that a
+    /// server that keeps up has the rate of the requests, and one that does not its own.
+    pub reply_rate: f64,
+    /// The share of the requests that failed.
+    pub error_share: f64,
+    /// Requests that failed, over the time in which the step's requests were due.
+    pub error_rate: f64,
+    pub requests: u64,
+    pub replies: u64,
+    pub connections: u64,
+    /// The length of the window; with a number of connections, until the last request was answered or had failed.
+    pub elapsed_ns: Nanoseconds,
+    pub latency_p50_ns: Option<Nanoseconds>,
+    pub latency_p99_ns: Option<Nanoseconds>,
+    pub lateness_p99_ns: Option<Nanoseconds>,
+    /// Whether replies kept up and errors stayed under the bound.
+    pub kept_up: bool,
+    /// Whether it was the generator that gave out.
+    pub generator_failed: bool,
+}
