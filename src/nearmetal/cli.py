@@ -106,9 +106,9 @@ def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_json_option
 def studies(as_json: bool) -> None:
     """List the built-in studies."""
-    from nearmetal import commands_study
+    from nearmetal.commands import study as command
 
-    commands_study.list_studies(as_json)
+    command.list_studies(as_json)
 
 
 @cli.command()
@@ -119,9 +119,9 @@ def plan(study: str, as_json: bool, **options: Any) -> int:
 
     And what it would compare. Changes nothing.
     """
-    from nearmetal import commands_study
+    from nearmetal.commands import study as command
 
-    return commands_study.show_plan(commands_study.read_study(study, **options), options["available"], as_json)
+    return command.show_plan(command.read_study(study, **options), options["available"], as_json)
 
 
 @cli.command()
@@ -133,9 +133,10 @@ def run(study: str, output: Path | None, as_json: bool, **options: Any) -> int:
 
     By its file, or its built-in name.
     """
-    from nearmetal import commands_run, commands_study
+    from nearmetal.commands import run as command
+    from nearmetal.commands.study import read_study
 
-    return commands_run.run(commands_study.read_study(study, **options), output, options["available"], as_json)
+    return command.run(read_study(study, **options), output, options["available"], as_json)
 
 
 @cli.command()
@@ -143,9 +144,9 @@ def run(study: str, output: Path | None, as_json: bool, **options: Any) -> int:
 @_json_option
 def resume(run: Path, as_json: bool) -> int:
     """Go on with a run that was interrupted."""
-    from nearmetal import commands_run
+    from nearmetal.commands import run as command
 
-    return commands_run.resume(run, as_json)
+    return command.resume(run, as_json)
 
 
 # ── Runs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -162,9 +163,9 @@ def report(run: Path, form: Any, output: Path | None) -> None:
 
     From its folder alone.
     """
-    from nearmetal import commands_run
+    from nearmetal.commands import run as command
 
-    commands_run.report(run, form, output)
+    command.report(run, form, output)
 
 
 @cli.command()
@@ -172,9 +173,9 @@ def report(run: Path, form: Any, output: Path | None) -> None:
 @_json_option
 def show(run: Path, as_json: bool) -> None:
     """Show the verdicts of a run."""
-    from nearmetal import commands_run
+    from nearmetal.commands import run as command
 
-    commands_run.show(run, as_json)
+    command.show(run, as_json)
 
 
 def _share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
@@ -206,9 +207,9 @@ def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json
 
     What each treatment gives now and gave before, and what else was not the same.
     """
-    from nearmetal import commands_compare
+    from nearmetal.commands import compare as command
 
-    return commands_compare.compare(before, after, margin, gate, as_json)
+    return command.compare(before, after, margin, gate, as_json)
 
 
 @cli.command()
@@ -219,9 +220,9 @@ def ls(folder: Path | None, as_json: bool) -> None:
 
     The runs are those known on this host, or those in a FOLDER.
     """
-    from nearmetal import commands_run
+    from nearmetal.commands import run as command
 
-    commands_run.list_runs(folder, as_json)
+    command.list_runs(folder, as_json)
 
 
 @cli.command()
@@ -235,9 +236,9 @@ def query(sql: str | None, runs: tuple[Path, ...], as_json: bool) -> None:
 
     Without one, list the tables. The runs are those known on this host.
     """
-    from nearmetal import commands_query
+    from nearmetal.commands import query as command
 
-    commands_query.ask(sql, runs, as_json)
+    command.ask(sql, runs, as_json)
 
 
 @cli.command()
@@ -249,9 +250,9 @@ def dashboard(run: Path | None, port: int | None, as_json: bool) -> int:
 
     Serves on 127.0.0.1 until Ctrl-C. Without a RUN, all that are known on this host.
     """
-    from nearmetal import commands_dashboard
+    from nearmetal.commands import dashboard as command
 
-    return commands_dashboard.dashboard(run, port, as_json)
+    return command.dashboard(run, port, as_json)
 
 
 # ── Machines to work in by hand ───────────────────────────────────────────────────────────────────────────────────
@@ -273,9 +274,9 @@ def up(environment: str, name: str | None, overrides: tuple[str, ...], as_json: 
 
     ENVIRONMENT is the kind of machine, such as host, docker or qemu.
     """
-    from nearmetal import commands_by_hand
+    from nearmetal.commands import by_hand
 
-    commands_by_hand.up(environment, name, overrides, as_json)
+    by_hand.up(environment, name, overrides, as_json)
 
 
 @cli.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -288,9 +289,9 @@ def execute(name: str, command: tuple[str, ...]) -> int:
 
     Input and output are passed on as they come. The status is the command's own; 125 is nearmetal's own failure.
     """
-    from nearmetal import commands_by_hand
+    from nearmetal.commands import by_hand
 
-    return commands_by_hand.execute(name, command[1:] if command[0] == "--" else command)
+    return by_hand.execute(name, command[1:] if command[0] == "--" else command)
 
 
 @cli.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -301,9 +302,9 @@ def ssh(name: str, command: tuple[str, ...]) -> int:
 
     Or have the shell run a COMMAND there, its words joined by spaces, as ssh does. With a terminal where stdin is one.
     """
-    from nearmetal import commands_by_hand
+    from nearmetal.commands import by_hand
 
-    return commands_by_hand.shell(name, command[1:] if command[:1] == ("--",) else command)
+    return by_hand.shell(name, command[1:] if command[:1] == ("--",) else command)
 
 
 @cli.command("cp")
@@ -314,9 +315,9 @@ def copy(source: str, destination: str) -> None:
 
     FILE NAME:PATH copies a file or folder there, NAME:PATH FILE back.
     """
-    from nearmetal import commands_by_hand
+    from nearmetal.commands import by_hand
 
-    commands_by_hand.copy(source, destination)
+    by_hand.copy(source, destination)
 
 
 @cli.command()
@@ -327,9 +328,9 @@ def down(name: str, as_json: bool) -> int:
 
     And all that was made for it.
     """
-    from nearmetal import commands_by_hand
+    from nearmetal.commands import by_hand
 
-    return commands_by_hand.down(name, as_json)
+    return by_hand.down(name, as_json)
 
 
 # ── This host ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -339,9 +340,9 @@ def down(name: str, as_json: bool) -> int:
 @_json_option
 def doctor(as_json: bool) -> int:
     """Try what this host can measure."""
-    from nearmetal import commands_host
+    from nearmetal.commands import host
 
-    return commands_host.doctor(as_json)
+    return host.doctor(as_json)
 
 
 @cli.command()
@@ -358,18 +359,18 @@ def calibrate(made: Path | None, gate: bool, as_json: bool, **wanted: Any) -> in
 
     And how small a difference can be seen, with how many blocks. ENVIRONMENT is the kind of machine; else host.
     """
-    from nearmetal import commands_calibrate
+    from nearmetal.commands import calibrate as command
 
-    return commands_calibrate.calibrate(commands_calibrate.Wanted(**wanted), made, gate, as_json)
+    return command.calibrate(command.Wanted(**wanted), made, gate, as_json)
 
 
 @cli.command()
 @_json_option
 def clean(as_json: bool) -> int:
     """Put right what an interrupted run left."""
-    from nearmetal import commands_host
+    from nearmetal.commands import host
 
-    return commands_host.clean(as_json)
+    return host.clean(as_json)
 
 
 @cli.group()
@@ -389,9 +390,9 @@ def _cpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
 @_json_option
 def isolate_plan(cpus: str | None, as_json: bool) -> None:
     """Show the CPUs, and each change in words. Changes nothing."""
-    from nearmetal import commands_isolate
+    from nearmetal.commands import isolate as command
 
-    commands_isolate.plan(cpus, as_json)
+    command.plan(cpus, as_json)
 
 
 @isolate.command("on")
@@ -401,9 +402,9 @@ def isolate_plan(cpus: str | None, as_json: bool) -> None:
 @_json_option
 def isolate_on(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
     """Isolate CPUs until `isolate off`. Exit code 1: done, but not everything could be moved or changed."""
-    from nearmetal import commands_isolate
+    from nearmetal.commands import isolate as command
 
-    return commands_isolate.on(cpus, boot, strict, as_json)
+    return command.on(cpus, boot, strict, as_json)
 
 
 @isolate.command("status")
@@ -413,9 +414,9 @@ def isolate_status(as_json: bool) -> int:
 
     Exit code 1: not all of it is still as it was set.
     """
-    from nearmetal import commands_isolate
+    from nearmetal.commands import isolate as command
 
-    return commands_isolate.status(as_json)
+    return command.status(as_json)
 
 
 @isolate.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -427,9 +428,9 @@ def isolate_exec(program: tuple[str, ...]) -> int:
 
     The status is the program's own; 127 when there is none, 126 when it cannot be run, 125 is nearmetal's own failure.
     """
-    from nearmetal import commands_isolate_exec
+    from nearmetal.commands import isolate_exec
 
-    return commands_isolate_exec.become(program[1:] if program[0] == "--" else program)
+    return isolate_exec.become(program[1:] if program[0] == "--" else program)
 
 
 @isolate.command("prove")
@@ -442,18 +443,18 @@ def isolate_prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) 
 
     Listens to it, in turns. Leaves it as it was.
     """
-    from nearmetal import commands_isolate_prove
+    from nearmetal.commands import isolate_prove
 
-    commands_isolate_prove.prove(cpus, rounds, seconds, as_json)
+    isolate_prove.prove(cpus, rounds, seconds, as_json)
 
 
 @isolate.command("off")
 @_json_option
 def isolate_off(as_json: bool) -> int:
     """Put everything back that `isolate on` changed."""
-    from nearmetal import commands_isolate
+    from nearmetal.commands import isolate as command
 
-    return commands_isolate.off(as_json)
+    return command.off(as_json)
 
 
 @cli.group()
@@ -471,9 +472,9 @@ def image() -> None:
 @_json_option
 def image_build(packages: tuple[str, ...], files: tuple[str, ...], name: str, as_json: bool) -> None:
     """Build the image, or find it built already."""
-    from nearmetal import commands_image
+    from nearmetal.commands import image as command
 
-    commands_image.build(packages, files, name, as_json)
+    command.build(packages, files, name, as_json)
 
 
 @image.command("box")
@@ -482,27 +483,27 @@ def image_build(packages: tuple[str, ...], files: tuple[str, ...], name: str, as
 @_json_option
 def image_box(name: str, out: Path | None, as_json: bool) -> None:
     """Write an image that is built as a Vagrant box, for machines by libvirt."""
-    from nearmetal import commands_image
+    from nearmetal.commands import image as command
 
-    commands_image.box(name, out, as_json)
+    command.box(name, out, as_json)
 
 
 @image.command("ls")
 @_json_option
 def image_ls(as_json: bool) -> None:
     """List the images that are built."""
-    from nearmetal import commands_image
+    from nearmetal.commands import image as command
 
-    commands_image.ls(as_json)
+    command.ls(as_json)
 
 
 @image.command("rm")
 @click.argument("name")
 def image_rm(name: str) -> None:
     """Remove an image, by its name or digest."""
-    from nearmetal import commands_image
+    from nearmetal.commands import image as command
 
-    commands_image.rm(name)
+    command.rm(name)
 
 
 @cli.command()
@@ -516,9 +517,9 @@ def trace(captures: tuple[Path, ...], as_json: bool, **options: Any) -> int:
 
     Of one end, or of both ends of the same traffic.
     """
-    from nearmetal import commands_trace
+    from nearmetal.commands import trace as command
 
-    return commands_trace.trace(captures, as_json=as_json, **options)
+    return command.trace(captures, as_json=as_json, **options)
 
 
 @cli.command(context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)

@@ -13,10 +13,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from nearmetal import commands_by_hand, schemas
+from nearmetal import schemas
 from nearmetal.by_hand import kept
 from nearmetal.by_hand.copying import Remote, place
 from nearmetal.by_hand.wanted import wanted
+from nearmetal.commands import by_hand as by_hand_commands
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab.image import Recipe
@@ -63,7 +64,7 @@ def test_what_down_could_not_remove_is_told_scripts_too(
         return ["bridge nm-1: busy"]
 
     monkeypatch.setattr("nearmetal.by_hand.down.down", leaving)
-    assert commands_by_hand.down("one", as_json=True) == 3
+    assert by_hand_commands.down("one", as_json=True) == 3
     told = json.loads(capsys.readouterr().out)
     assert told["left"] == ["bridge nm-1: busy"]
     jsonschema.validate(told, schemas.documents()["down.v1"])

@@ -12,7 +12,9 @@ from pathlib import Path
 import click
 import pytest
 
-from nearmetal import cli, commands_image, commands_run
+from nearmetal import cli
+from nearmetal.commands import image as image_commands
+from nearmetal.commands import run as run_commands
 from nearmetal.errors import Interrupted
 from nearmetal.lab import image
 from nearmetal.store.folder import RunFolder
@@ -157,7 +159,7 @@ def test_what_the_system_refuses_has_a_remedy_that_helps(
 
 def test_a_report_that_cannot_be_written_names_its_file() -> None:
     with pytest.raises(OSError, match="No space left") as told:
-        commands_run.report(FOLDER, "csv", Path("/dev/full"))
+        run_commands.report(FOLDER, "csv", Path("/dev/full"))
     assert told.value.filename == "/dev/full"
 
 
@@ -173,7 +175,7 @@ def test_who_interrupts_is_told_that_it_was_heard(
     assert ended.value.code == 4
     assert capsys.readouterr().err == "nearmetal: interrupted\n"
 
-    assert commands_run._conclude(RunFolder(tmp_path / "none"), False, "", True) == 4
+    assert run_commands._conclude(RunFolder(tmp_path / "none"), False, "", True) == 4
     told = capsys.readouterr()
     assert told.out == "" and "before anything was measured" in told.err
 
@@ -190,5 +192,5 @@ def test_a_build_that_is_told_to_end_tidies_up(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(image, "build", build)
     with pytest.raises(Interrupted, match="nothing is left of it"):
-        commands_image.build((), (), "lab", False)
+        image_commands.build((), (), "lab", False)
     assert tidied == [True]

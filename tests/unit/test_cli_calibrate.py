@@ -8,8 +8,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from nearmetal import commands_calibrate, schemas
-from nearmetal.commands_calibrate import Wanted, calibrate
+from nearmetal import schemas
+from nearmetal.commands import calibrate as calibrate_commands
+from nearmetal.commands.calibrate import Wanted, calibrate
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.model import Assignment, Response
@@ -223,7 +224,7 @@ def test_what_is_interrupted_says_how_to_go_on(
         write(folder)
         return False
 
-    monkeypatch.setattr(commands_calibrate, "until_interrupted", interrupted)
+    monkeypatch.setattr(calibrate_commands, "until_interrupted", interrupted)
     wanted = Wanted("mock", folder, None, (), False)
     assert calibrate(wanted, None, gate=False, as_json=False) == 4
     assert f"nearmetal resume {folder}, then nearmetal calibrate --from {folder}" in capsys.readouterr().err

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal import cli, commands_isolate, commands_isolate_exec, commands_isolate_prove
+from nearmetal import cli
+from nearmetal.commands import isolate as isolate_commands
+from nearmetal.commands import isolate_exec as isolate_exec_commands
+from nearmetal.commands import isolate_prove as isolate_prove_commands
 from nearmetal.isolate import standing, tiers
 from nearmetal.lab.ledger import held
 from nearmetal.model import Change
@@ -93,7 +96,7 @@ def test_what_stands_is_shown_and_put_back_and_what_others_set_is_left(tmp_path:
 @pytest.fixture
 def box(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     made = Pretended()
-    for module in (commands_isolate, commands_isolate_exec, commands_isolate_prove):
+    for module in (isolate_commands, isolate_exec_commands, isolate_prove_commands):
         monkeypatch.setattr(module, "LocalSite", lambda: made)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     return made

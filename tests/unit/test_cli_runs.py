@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nearmetal import commands_host
+from nearmetal.commands import host as host_commands
 from nearmetal.run.events import BlockStarted, LookTaken
 from nearmetal.store.claim import claimed
 from nearmetal.terminal import Watcher
@@ -237,7 +237,7 @@ def test_clean_speaks_for_the_user_it_looked_for(
     monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path))
     for user, told in ((0, "nothing of ours is left\n"), (1000, "nothing of this user's is left\n")):
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
-        assert commands_host.clean(as_json=False) == 0
+        assert host_commands.clean(as_json=False) == 0
         assert capsys.readouterr().out == told
 
 

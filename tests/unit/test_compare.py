@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nearmetal import commands_compare
 from nearmetal.analysis.rank_sum import rank_sum
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.two_runs import Change, Compared, Ran, compare, is_worse
+from nearmetal.commands import compare as compare_commands
 from nearmetal.errors import BadInput
 from nearmetal.model import Response
 from nearmetal.store.folder import RunFolder
@@ -177,15 +177,15 @@ def told(capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_a_gate_is_for_what_is_surely_worse(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     before, after = runs
-    assert commands_compare.compare(before, after, None, gate=False, as_json=False) == 0
+    assert compare_commands.compare(before, after, None, gate=False, as_json=False) == 0
     text = told(capsys)
     assert "nothing else is known to differ between the two" in text
     assert "▼ different, worse slow: throughput 0.9" in text
     assert "▼ different, worse slow vs base: throughput 0.90 × what it was (0.8" in text
-    assert commands_compare.compare(before, after, None, gate=True, as_json=False) == 5
+    assert compare_commands.compare(before, after, None, gate=True, as_json=False) == 5
     assert "gate not met: 1 comparison surely worse than before, by more than the margin" in told(capsys)
-    assert commands_compare.compare(before, after, 0.2, gate=True, as_json=False) == 0
-    assert commands_compare.compare(after, before, None, gate=True, as_json=False) == 0
+    assert compare_commands.compare(before, after, 0.2, gate=True, as_json=False) == 0
+    assert compare_commands.compare(after, before, None, gate=True, as_json=False) == 0
     text = told(capsys)
     assert "gate met: no comparison is surely worse than before, by more than the margin" in text
     assert "! the run named second is the older of the two" not in text
@@ -204,13 +204,13 @@ def test_what_has_no_good_trial_any_more_fails_a_gate(
 ) -> None:
     before, after = runs
     change_records(after, lambda line: line.update(status="failed", reason="it broke", responses={}))
-    assert commands_compare.compare(before, after, None, gate=True, as_json=False) == 5
+    assert compare_commands.compare(before, after, None, gate=True, as_json=False) == 5
     text = told(capsys)
     assert "16 trials ok after: " in text and "8 trials ok, 8 failed" in text
     assert "slow vs base: throughput cannot be compared; no good trial of the run after has it" in text
     assert "8 and 8 blocks; in brackets" in text
     assert "gate not met: 1 comparison without a good trial after" in text
-    assert commands_compare.compare(after, before, None, gate=True, as_json=False) == 0
+    assert compare_commands.compare(after, before, None, gate=True, as_json=False) == 0
     text = told(capsys)
     assert "slow vs base: throughput cannot be compared; no good trial of the run before has it" in text
     assert "by more than the margin; of 1 comparison nothing can be said" in text
@@ -313,11 +313,11 @@ def test_few_blocks_that_were_planned_so_pass_a_gate() -> None:
 def test_why_a_gate_cannot_judge_is_told(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     before, after = runs
     change_records(after, lambda line: line["responses"]["throughput"].update(value=0.0))
-    assert commands_compare.compare(before, after, None, gate=True, as_json=False) == 5
+    assert compare_commands.compare(before, after, None, gate=True, as_json=False) == 5
     text = told(capsys)
     assert "slow vs base: throughput cannot be compared; a value of the run after is zero or negative, so it" in text
     assert "gate not met: 1 comparison that cannot be judged any more: a value of the run after is zero or neg" in text
-    assert commands_compare.compare(after, before, None, gate=True, as_json=False) == 0
+    assert compare_commands.compare(after, before, None, gate=True, as_json=False) == 0
     text = told(capsys)
     assert "throughput cannot be compared; a value of the run before is zero or negative" in text
     assert "of 1 comparison nothing can be said" in text
@@ -327,7 +327,7 @@ def test_blocks_that_lack_it_are_told(runs: tuple[Path, Path], capsys: pytest.Ca
     before, after = runs
     shutil.copy(before / "journal.jsonl", after / "journal.jsonl")
     change_records(after, lambda line: line["trial"]["block"] or line["responses"].pop("throughput"))
-    assert commands_compare.compare(before, after, None, gate=True, as_json=False) == 0
+    assert compare_commands.compare(before, after, None, gate=True, as_json=False) == 0
     assert "; 7 of 8 blocks of the run after have it" in told(capsys)
 
 
@@ -336,7 +336,7 @@ def test_runs_without_one_good_trial_are_told_so(runs: tuple[Path, Path]) -> Non
         for environment in ("base", "slow"):
             change_records(run, lambda line: line.update(status="invalid", reason="late", responses={}), environment)
     with pytest.raises(BadInput, match="no good trial of what both runs were to measure"):
-        commands_compare.compare(*runs, None, gate=True, as_json=False)
+        compare_commands.compare(*runs, None, gate=True, as_json=False)
 
 
 def test_names_do_not_steer_a_terminal_and_an_older_run_is_told(
@@ -346,7 +346,7 @@ def test_names_do_not_steer_a_terminal_and_an_older_run_is_told(
     hostile = after.rename(tmp_path / "after\x1b[31m\u202e[red]")
     manifest = json.loads((hostile / "manifest.json").read_text())
     (hostile / "manifest.json").write_text(json.dumps({**manifest, "created": "2020-01-01T00:00:00+00:00"}))
-    assert commands_compare.compare(before, hostile, None, gate=False, as_json=False) == 0
+    assert compare_commands.compare(before, hostile, None, gate=False, as_json=False) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out and "\u202e" not in out and "[red]" in out
     assert "! the run named second is the older of the two" in out
@@ -357,7 +357,7 @@ def test_differences_are_told_as_changes(runs: tuple[Path, Path], capsys: pytest
     for run in runs:
         for environment in ("base", "slow"):
             change_records(run, lambda line: line["responses"]["throughput"].update(as_difference), environment)
-    assert commands_compare.compare(*runs, None, gate=False, as_json=False) == 0
+    assert compare_commands.compare(*runs, None, gate=False, as_json=False) == 0
     text = told(capsys)
     assert "slow: throughput changed by 0 (0 to 0); it was 0, so a margin in percent means nothing" in text
     assert "slow vs base: throughput changed by 0 (0 to 0); the reference is 0, so a margin" in text
@@ -369,7 +369,7 @@ def test_a_host_that_is_slower_as_a_whole_does_not_fail_a_gate(
     before, after = runs
     shutil.copy(before / "journal.jsonl", after / "journal.jsonl")
     scale(after, lambda environment: 0.8)
-    assert commands_compare.compare(before, after, None, gate=True, as_json=False) == 0
+    assert compare_commands.compare(before, after, None, gate=True, as_json=False) == 0
     assert "▼ different, worse base: throughput 0.80" in told(capsys)
 
 
@@ -382,7 +382,7 @@ def test_where_no_reference_is_shared_a_gate_goes_by_treatments_alone() -> None:
 
 
 def test_scripts_get_the_whole(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    assert commands_compare.compare(*runs, None, gate=True, as_json=True) == 5
+    assert compare_commands.compare(*runs, None, gate=True, as_json=True) == 5
     document = json.loads(capsys.readouterr().out)
     assert (document["schema"], document["worse"]) == ("compare.v1", 1)
     assert len(Compared.model_validate(document).changes) == 3
@@ -392,11 +392,11 @@ def test_runs_that_cannot_be_compared_are_refused(runs: tuple[Path, Path], tmp_p
     before, after = runs
     (tmp_path / "link").symlink_to(before)
     with pytest.raises(BadInput, match="both are the same run"):
-        commands_compare.compare(before, tmp_path / "link", None, gate=False, as_json=False)
+        compare_commands.compare(before, tmp_path / "link", None, gate=False, as_json=False)
     with pytest.raises(BadInput, match="not a run's folder"):
-        commands_compare.compare(before, tmp_path, None, gate=False, as_json=False)
+        compare_commands.compare(before, tmp_path, None, gate=False, as_json=False)
     (after / "journal.jsonl").write_text("")
-    assert commands_compare.compare(before, after, None, gate=True, as_json=False) == 5
+    assert compare_commands.compare(before, after, None, gate=True, as_json=False) == 5
     with pytest.raises(BadInput, match="no good trial of what both runs were to measure") as refused:
-        commands_compare.compare(after, before, None, gate=True, as_json=False)
+        compare_commands.compare(after, before, None, gate=True, as_json=False)
     assert (refused.value.where, RunFolder.open(after).manifest().study.name) == (str(after), "golden")

@@ -9,7 +9,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from nearmetal import commands_compare, commands_query
+from nearmetal.commands import compare as compare_commands
+from nearmetal.commands import query as query_commands
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.store import query
 
@@ -135,22 +136,22 @@ def test_the_command(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "home"))
-    commands_query.ask("SELECT block, treatment, warnings, created FROM trials JOIN runs USING (run)", [run], True)
+    query_commands.ask("SELECT block, treatment, warnings, created FROM trials JOIN runs USING (run)", [run], True)
     told = json.loads(capsys.readouterr().out)
     assert told["schema"] == "query.v1"
     assert [column["name"] for column in told["columns"]] == ["block", "treatment", "warnings", "created"]
     assert told["rows"][0][1] in ({"environment": "base"}, {"environment": "slow"})
-    commands_query.ask(None, [run], False)
+    query_commands.ask(None, [run], False)
     assert "responses  value" in capsys.readouterr().out
-    commands_query.ask("SELECT i FROM range(150) r(i)", [run], False)
+    query_commands.ask("SELECT i FROM range(150) r(i)", [run], False)
     out = capsys.readouterr().out
     assert "and 50 more rows: a LIMIT shows fewer" in out
-    commands_query.ask("SELECT count(*) AS n FROM trials", [], False)
+    query_commands.ask("SELECT count(*) AS n FROM trials", [], False)
     assert capsys.readouterr().out.split() == ["n", "0"]
 
 
 def as_json(sql: str, run: Path, capsys: pytest.CaptureFixture[str]) -> list[Any]:
-    commands_query.ask(sql, [run], True)
+    query_commands.ask(sql, [run], True)
     rows = json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))["rows"]
     assert len(rows) == 1
     return list(rows[0])
@@ -183,9 +184,9 @@ def test_scripts_get_json_that_any_reader_reads(run: Path, capsys: pytest.Captur
 @pytest.mark.usefixtures("home")
 def test_of_many_rows_people_get_the_first(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without all of them in memory."""
-    commands_query.ask("SELECT i FROM range(20_000_000_000) r(i) LIMIT 3_000_000_000", [run], False)
+    query_commands.ask("SELECT i FROM range(20_000_000_000) r(i) LIMIT 3_000_000_000", [run], False)
     assert "and 2,999,999,900 more rows" in capsys.readouterr().out
-    commands_query.ask("SELECT i FROM range(100) r(i)", [run], False)
+    query_commands.ask("SELECT i FROM range(100) r(i)", [run], False)
     assert "more row" not in capsys.readouterr().out
 
 
@@ -310,7 +311,7 @@ def test_what_a_comparison_would_refuse_is_left_out_for_the_same_reason(
     assert ask("SELECT count(*) FROM trials", run) == [(0,)]
     assert told in ask.said[-1] and "line " in ask.said[-1]
     with pytest.raises(BadInput) as refused:
-        commands_compare.compare(GOLDEN, run, None, gate=True, as_json=False)
+        compare_commands.compare(GOLDEN, run, None, gate=True, as_json=False)
     assert ask.said[-1] == f"left out: {refused.value.where}: {refused.value.what}"
 
 
@@ -328,7 +329,7 @@ def test_names_of_runs_do_not_steer_a_terminal(tmp_path: Path, capsys: pytest.Ca
     for name in ("a\x1b[31m\u202e'\"b", "c\x1b[31m"):
         shutil.copytree(GOLDEN, tmp_path / name)
     (tmp_path / "c\x1b[31m" / "manifest.json").write_text("[]")
-    commands_query.ask("SELECT run, name, true AS so FROM runs", [tmp_path], False)
+    query_commands.ask("SELECT run, name, true AS so FROM runs", [tmp_path], False)
     told = capsys.readouterr()
     assert "left out" in told.err and "true" in told.out
     assert not any(mark in told.out + told.err for mark in ("\x1b", "\u202e"))

@@ -11,10 +11,12 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from nearmetal import commands_run, commands_study, plugins
 from nearmetal import plan as planning
+from nearmetal import plugins
 from nearmetal.analysis.calibrate import calibrate as calibrated
 from nearmetal.analysis.calibration import Alike, Calibration, Injected, Noise
+from nearmetal.commands import run as run_commands
+from nearmetal.commands import study as study_commands
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.interrupts import until_interrupted
@@ -97,13 +99,13 @@ def _run(wanted: Wanted, console: Console) -> tuple[RunFolder, bool]:
     if kind not in kinds:
         raise BadInput(f"there is no environment {kind[:200]!r}", remedy=did_you_mean(kind, kinds, "choose one of"))
     both = [f"environments.{name}.kind={kind}" for name in ("first", "again")]
-    opened = commands_study.read_study(STUDY, [*both, *wanted.overrides], wanted.blocks, quick=wanted.quick)
+    opened = study_commands.read_study(STUDY, [*both, *wanted.overrides], wanted.blocks, quick=wanted.quick)
     if opened.study.environment("first") != opened.study.environment("again"):
         what = "`first` and `again` are to be the same, and are not"
         raise BadInput(what, STUDY, "set the same of both: environments.first.KEY and environments.again.KEY")
     path = wanted.output or session.default_folder(opened.study)
     request = session.Request(opened.study, opened.source, opened.overrides, opened.quick, path, False)
-    with commands_run.watcher(opened.study, planning.make(opened.study), console) as watcher:
+    with run_commands.watcher(opened.study, planning.make(opened.study), console) as watcher:
         finished = until_interrupted(session.start(request, console.print, (watcher,)))
     return RunFolder(path), finished
 

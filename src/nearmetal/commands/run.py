@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from nearmetal import plan as planning
-from nearmetal.commands_study import Opened, say_missing
+from nearmetal.commands.study import Opened, say_missing
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, HostCannot
 from nearmetal.interrupts import until_interrupted
@@ -183,19 +183,19 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
 
     And the machines that are up.
     """
-    from nearmetal import commands_by_hand
     from nearmetal.by_hand.documents import Ls
+    from nearmetal.commands import by_hand as by_hand_commands
 
     paths = Paths.default()
     places = runs.inside(folder) if folder else runs.known(paths.runs, paths.state)
     listed, unreadable = runs.listing(places)
-    machines = commands_by_hand.machines()
+    machines = by_hand_commands.machines()
     if as_json:
         found = Ls(runs=tuple(listed), unreadable=tuple(unreadable), machines=tuple(machines))
         print_json(found.model_dump(mode="json"))
         return
     if machines:
-        commands_by_hand.print_machines(machines)
+        by_hand_commands.print_machines(machines)
     if not places:
         click.echo(f"no runs in {folder or paths.runs}; `nearmetal run quickstart` makes one")
         return

@@ -5,8 +5,8 @@ import os
 from collections.abc import Sequence
 from typing import NoReturn
 
-from nearmetal.commands_by_hand import own_failures_apart
-from nearmetal.commands_isolate import must_be_root
+from nearmetal.commands.by_hand import own_failures_apart
+from nearmetal.commands.isolate import must_be_root
 from nearmetal.errors import HostCannot
 from nearmetal.isolate import standing
 from nearmetal.lab.site import LocalSite

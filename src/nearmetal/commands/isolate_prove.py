@@ -5,7 +5,7 @@ import statistics
 from functools import partial
 from typing import Any
 
-from nearmetal.commands_isolate import must_be_root
+from nearmetal.commands.isolate import must_be_root
 from nearmetal.errors import HostCannot
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import prove as proving

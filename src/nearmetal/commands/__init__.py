@@ -1,0 +1,1 @@
+"""What the commands do: one module for each command, or for those that belong together. `nearmetal.cli` names them."""
