@@ -4,7 +4,7 @@ import math
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, SkipValidation
 
 from nearmetal.model import Document, Frozen
 from nearmetal.store.query import Answer
@@ -23,8 +23,8 @@ class Answered(Document):
 
     schema_: Annotated[Literal["query.v1"], Field(alias="schema")] = "query.v1"
     columns: tuple[ColumnTold, ...]
-    rows: tuple[tuple[JsonValue, ...], ...]
-    """Moments are texts; numbers that are not finite are null."""
+    rows: SkipValidation[tuple[tuple[JsonValue, ...], ...]]
+    """Moments are texts; numbers that are not finite are null. There can be millions, which `told` has made plain."""
 
 
 def told(answer: Answer) -> Answered:
@@ -35,13 +35,15 @@ def told(answer: Answer) -> Answered:
 
 
 def _plain(value: Any) -> JsonValue:
-    """As JSON has it."""
+    """As JSON has it. What most values are is asked first."""
+    if value is None or isinstance(value, (str, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, Decimal):
         return float(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
     if isinstance(value, dict):
         return {str(name): _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+    return str(value)
