@@ -116,6 +116,12 @@ def test_a_run_that_cannot_be_read_is_told_and_left_out(run: Path, ask: Asking, 
     assert not [path for path in (ask.home / "query").iterdir() if path.name.startswith(".")]
 
 
+def test_a_run_whose_path_is_no_text_is_told_and_left_out(run: Path, ask: Asking, tmp_path: Path) -> None:
+    odd = shutil.copytree(GOLDEN, tmp_path / "odd\udcff")
+    assert ask("SELECT name FROM runs", run, odd) == [(run.name,)]
+    assert "odd\udcff: this path is not UTF-8" in ask.said[-1]
+
+
 def test_without_any_run_the_tables_are_there_and_empty(ask: Asking, run: Path) -> None:
     empty = query.ask("SELECT * FROM responses", [], ask.home, ask.said.append)
     full = query.ask("SELECT * FROM responses LIMIT 1", [run], ask.home, ask.said.append)
