@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nearmetal.analysis.sight import Sight
+from nearmetal.analysis.calibration import Sight
 from nearmetal.model import Assignment, Document, Frozen, Plan
 
 

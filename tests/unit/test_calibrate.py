@@ -14,10 +14,10 @@ from nearmetal import plan as planning
 from nearmetal import plan_sight, schemas
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.calibrate import calibrate
-from nearmetal.analysis.calibration import Calibration
+from nearmetal.analysis.calibration import Calibration, Sight
 from nearmetal.analysis.known import known
 from nearmetal.analysis.responses import BOOT
-from nearmetal.analysis.sight import Sight, sights
+from nearmetal.analysis.sight import sights
 from nearmetal.model import Assignment, Response, TrialRecord, TrialStatus
 from nearmetal.report.blocks import Badge, Table
 from nearmetal.report.reading import ReportInput

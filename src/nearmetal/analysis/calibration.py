@@ -1,4 +1,4 @@
-"""What a calibration says, as data: `calibrate.v1`."""
+"""What a calibration says, as data: `calibrate.v1`; and what a plan sees by calibrations, a part of `plan.v1`."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -121,3 +121,16 @@ class Calibration(Document):
     disturbances: tuple[Disturbance, ...]
     warnings: tuple[Warned, ...]
     """Of the run and of these comparisons."""
+
+
+class Sight(Frozen):
+    """The smallest difference that is found in 80 % of studies of a plan, if trials are as noisy as calibrated."""
+
+    workload: str
+    response: str
+    environments: tuple[str, ...]
+    """The kinds that are compared; one, where both sides are of it."""
+    made: tuple[str, ...]
+    """When each of them was calibrated."""
+    level: float
+    finds: Finds
