@@ -1,4 +1,4 @@
-"""JSON Schemas of what nearmetal reads and writes: the study file, records, the manifest, what is found, machines.
+"""JSON Schemas of what nearmetal reads and writes: the study file, the files of a run, what commands print for scripts.
 
     python -m nearmetal.schemas FOLDER      write them, each as NAME.json
 
