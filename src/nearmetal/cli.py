@@ -76,8 +76,10 @@ def cli() -> None:
     """
 
 
-def _json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document for scripts.")(command)
+def _json_option(*schemas: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What it prints is told by name: see docs/json.md."""
+    told = f"Print one JSON document for scripts: {' or '.join(schemas)}."
+    return click.option("--json", "as_json", is_flag=True, help=told)
 
 
 def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,7 +105,7 @@ def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cli.command()
-@_json_option
+@_json_option("studies.v1")
 def studies(as_json: bool) -> None:
     """List the built-in studies."""
     from nearmetal.commands import study as command
@@ -113,7 +115,7 @@ def studies(as_json: bool) -> None:
 
 @cli.command()
 @_study_options
-@_json_option
+@_json_option("plan.v1")
 def plan(study: str, as_json: bool, **options: Any) -> int:
     """Show what a study would run, and how long.
 
@@ -127,7 +129,7 @@ def plan(study: str, as_json: bool, **options: Any) -> int:
 @cli.command()
 @_study_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the run.")
-@_json_option
+@_json_option("summary.v1")
 def run(study: str, output: Path | None, as_json: bool, **options: Any) -> int:
     """Run a study.
 
@@ -141,7 +143,7 @@ def run(study: str, output: Path | None, as_json: bool, **options: Any) -> int:
 
 @cli.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@_json_option
+@_json_option("summary.v1")
 def resume(run: Path, as_json: bool) -> int:
     """Go on with a run that was interrupted."""
     from nearmetal.commands import run as command
@@ -155,7 +157,12 @@ def resume(run: Path, as_json: bool) -> int:
 @cli.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option(
-    "--format", "form", type=click.Choice(["html", "md", "json", "csv", "png"]), default="html", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["html", "md", "json", "csv", "png"]),
+    default="html",
+    show_default=True,
+    help="Of json the schema is analysis.v1.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write there instead of to the run's folder.")
 def report(run: Path, form: Any, output: Path | None) -> None:
@@ -170,7 +177,7 @@ def report(run: Path, form: Any, output: Path | None) -> None:
 
 @cli.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@_json_option
+@_json_option("summary.v1")
 def show(run: Path, as_json: bool) -> None:
     """Show the verdicts of a run."""
     from nearmetal.commands import run as command
@@ -201,7 +208,7 @@ def _share(context: click.Context, parameter: click.Parameter, text: str | None)
     is_flag=True,
     help="Exit with 5 if anything stands surely worse to its reference, is gone, or cannot be judged.",
 )
-@_json_option
+@_json_option("compare.v1")
 def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json: bool) -> int:
     """Compare two runs of a study.
 
@@ -214,7 +221,7 @@ def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json
 
 @cli.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
-@_json_option
+@_json_option("ls.v1")
 def ls(folder: Path | None, as_json: bool) -> None:
     """List machines that are up, and runs.
 
@@ -230,7 +237,7 @@ def ls(folder: Path | None, as_json: bool) -> None:
 @click.option(
     "--run", "runs", multiple=True, type=click.Path(path_type=Path), help="Only this run, or those in a folder."
 )
-@_json_option
+@_json_option("query.v1")
 def query(sql: str | None, runs: tuple[Path, ...], as_json: bool) -> None:
     """Ask all runs a question in SQL.
 
@@ -244,7 +251,7 @@ def query(sql: str | None, runs: tuple[Path, ...], as_json: bool) -> None:
 @cli.command()
 @click.argument("run", required=False, type=click.Path(path_type=Path))
 @click.option("--port", type=click.IntRange(0, 65535), help="Of 127.0.0.1; else one that is free.")
-@_json_option
+@_json_option("dashboard.v1")
 def dashboard(run: Path | None, port: int | None, as_json: bool) -> int:
     """Show runs in a browser, as they go on.
 
@@ -268,7 +275,7 @@ def dashboard(run: Path | None, port: int | None, as_json: bool) -> int:
     metavar="KEY=VALUE",
     help="Set a key of a study's [machine]: machine.memory=1GiB, machine.vcpus=2.",
 )
-@_json_option
+@_json_option("up.v1")
 def up(environment: str, name: str | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Make a machine, and keep it until `down`.
 
@@ -322,7 +329,7 @@ def copy(source: str, destination: str) -> None:
 
 @cli.command()
 @click.argument("name")
-@_json_option
+@_json_option("down.v1")
 def down(name: str, as_json: bool) -> int:
     """Remove a machine that is up.
 
@@ -337,7 +344,7 @@ def down(name: str, as_json: bool) -> int:
 
 
 @cli.command()
-@_json_option
+@_json_option("doctor.v1")
 def doctor(as_json: bool) -> int:
     """Try what this host can measure."""
     from nearmetal.commands import host
@@ -353,7 +360,7 @@ def doctor(as_json: bool) -> int:
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a key of the study `calibration`.")
 @click.option("--quick", is_flag=True, help="Shorter trials, fewest blocks.")
 @click.option("--gate", is_flag=True, help="Exit with 5 unless answers here can be trusted.")
-@_json_option
+@_json_option("calibrate.v1")
 def calibrate(made: Path | None, gate: bool, as_json: bool, **wanted: Any) -> int:
     """Try how far answers can be trusted here.
 
@@ -365,7 +372,7 @@ def calibrate(made: Path | None, gate: bool, as_json: bool, **wanted: Any) -> in
 
 
 @cli.command()
-@_json_option
+@_json_option("clean.v1")
 def clean(as_json: bool) -> int:
     """Put right what an interrupted run left."""
     from nearmetal.commands import host
@@ -387,7 +394,7 @@ def _cpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @isolate.command("plan")
 @_cpus_option
-@_json_option
+@_json_option("isolate.plan.v1")
 def isolate_plan(cpus: str | None, as_json: bool) -> None:
     """Show the CPUs, and each change in words. Changes nothing."""
     from nearmetal.commands import isolate as command
@@ -399,7 +406,7 @@ def isolate_plan(cpus: str | None, as_json: bool) -> None:
 @_cpus_option
 @click.option("--boot", is_flag=True, help="Also tell the boot loader (GRUB), for after the next boot.")
 @click.option("--strict", is_flag=True, help="Isolate nothing when something cannot be changed or moved.")
-@_json_option
+@_json_option("isolate.on.v1")
 def isolate_on(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
     """Isolate CPUs until `isolate off`. Exit code 1: done, but not everything could be moved or changed."""
     from nearmetal.commands import isolate as command
@@ -408,7 +415,7 @@ def isolate_on(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int
 
 
 @isolate.command("status")
-@_json_option
+@_json_option("isolate.status.v1")
 def isolate_status(as_json: bool) -> int:
     """Show what is isolated, and whether it holds.
 
@@ -437,7 +444,7 @@ def isolate_exec(program: tuple[str, ...]) -> int:
 @_cpus_option
 @click.option("--rounds", type=click.IntRange(1, 1000), default=8, show_default=True, help="Listen so often to each.")
 @click.option("--seconds", type=click.FloatRange(0.1, 60), default=0.5, show_default=True, help="How long each time.")
-@_json_option
+@_json_option("isolate.prove.v1")
 def isolate_prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
     """Compare a CPU with and without isolation.
 
@@ -449,7 +456,7 @@ def isolate_prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) 
 
 
 @isolate.command("off")
-@_json_option
+@_json_option("isolate.off.v1")
 def isolate_off(as_json: bool) -> int:
     """Put everything back that `isolate on` changed."""
     from nearmetal.commands import isolate as command
@@ -469,7 +476,7 @@ def image() -> None:
 @click.option("--package", "packages", multiple=True, metavar="NAME", help="Also install this Debian package.")
 @click.option("--file", "files", multiple=True, metavar="FILE:PATH", help="Also lay this file at that path in it.")
 @click.option("--name", default="lab", show_default=True)
-@_json_option
+@_json_option("image.v1")
 def image_build(packages: tuple[str, ...], files: tuple[str, ...], name: str, as_json: bool) -> None:
     """Build the image, or find it built already."""
     from nearmetal.commands import image as command
@@ -480,7 +487,7 @@ def image_build(packages: tuple[str, ...], files: tuple[str, ...], name: str, as
 @image.command("box")
 @click.argument("name", default="lab")
 @click.option("-o", "--output", "out", type=click.Path(path_type=Path), help="The file to write; else NAME.box here.")
-@_json_option
+@_json_option("box.v1")
 def image_box(name: str, out: Path | None, as_json: bool) -> None:
     """Write an image that is built as a Vagrant box, for machines by libvirt."""
     from nearmetal.commands import image as command
@@ -489,7 +496,7 @@ def image_box(name: str, out: Path | None, as_json: bool) -> None:
 
 
 @image.command("ls")
-@_json_option
+@_json_option("images.v1")
 def image_ls(as_json: bool) -> None:
     """List the images that are built."""
     from nearmetal.commands import image as command
@@ -511,7 +518,7 @@ def image_rm(name: str) -> None:
 @click.option("--request", "number", type=int, help="Draw this request, from 1, or print it (--json).")
 @click.option("--html", type=click.Path(path_type=Path), help="Write a page with the requests over time.")
 @click.option("--requests", type=click.Path(path_type=Path), help="Write each request: JSON lines, or FILE.parquet.")
-@_json_option
+@_json_option("trace.v1", "trace.request.v1")
 def trace(captures: tuple[Path, ...], as_json: bool, **options: Any) -> int:
     """Show what captures say of HTTP requests.
 

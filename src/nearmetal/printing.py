@@ -1,11 +1,16 @@
 """What commands print: for people by a console, for scripts as JSON."""
 
 import json
+import math
 import sys
 import textwrap
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from nearmetal.model import Document
 
 
 def console_for(as_json: bool) -> Console:
@@ -29,5 +34,20 @@ def folded(text: str) -> str:
     )
 
 
-def print_json(value: object) -> None:
-    click.echo(json.dumps(value))
+def print_json(document: "Document") -> None:
+    """In one line, of ASCII alone."""
+    value = document.model_dump(mode="json")
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value))
+    click.echo(text)
+
+
+def _finite(value: Any) -> Any:
+    """With null for numbers that are not finite, of which there are seldom any: JSON has no word for them."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""JSON Schemas of what nearmetal reads and writes: the study file, records, the manifest, what is found, machines.
+"""JSON Schemas of what nearmetal reads and writes: the study file, the files of a run, what commands print for scripts.
 
     python -m nearmetal.schemas FOLDER      write them, each as NAME.json
 
@@ -13,29 +13,64 @@ from typing import Any
 
 from nearmetal.analysis.calibration import Calibration
 from nearmetal.analysis.results import Analysis
+from nearmetal.analysis.summary import Summary
 from nearmetal.analysis.two_runs import Compared
 from nearmetal.by_hand.documents import Down, Ls, Up
 from nearmetal.dashboard.document import Serving
-from nearmetal.model import Study, TrialRecord
+from nearmetal.isolate.documents import IsolateOff, IsolateOn, IsolatePlan, IsolateStatus
+from nearmetal.isolate.proof import Proof
+from nearmetal.lab.clean import Cleaned
+from nearmetal.lab.doctor import Examined
+from nearmetal.lab.image.documents import Boxed, Built, Images
+from nearmetal.model import Document, Frozen, Study, TrialRecord
 from nearmetal.run import events
+from nearmetal.store.answered import Answered
 from nearmetal.store.folder import Manifest
+from nearmetal.study_documents import Planned, Studies
+
+_OF_A_RUN: tuple[type[Document], ...] = (TrialRecord, Manifest)
+_PRINTED: tuple[type[Document], ...] = (
+    Analysis,
+    Answered,
+    Boxed,
+    Built,
+    Calibration,
+    Cleaned,
+    Compared,
+    Down,
+    Examined,
+    Images,
+    IsolateOff,
+    IsolateOn,
+    IsolatePlan,
+    IsolateStatus,
+    Ls,
+    Planned,
+    Proof,
+    Serving,
+    Studies,
+    Summary,
+    Up,
+)
+"""With `--json`, or by `report --format json`."""
 
 
 def documents() -> Mapping[str, Any]:
     """Schema by the document's name. A study's is of the file as a person writes it, with factors in either form."""
     return {
         "study.v1": _study(),
-        "record.v1": TrialRecord.model_json_schema(mode="serialization"),
-        "manifest.v1": Manifest.model_json_schema(mode="serialization"),
-        "analysis.v1": Analysis.model_json_schema(mode="serialization"),
-        "up.v1": Up.model_json_schema(mode="serialization"),
-        "calibrate.v1": Calibration.model_json_schema(mode="serialization"),
-        "compare.v1": Compared.model_json_schema(mode="serialization"),
-        "down.v1": Down.model_json_schema(mode="serialization"),
-        "ls.v1": Ls.model_json_schema(mode="serialization"),
-        "dashboard.v1": Serving.model_json_schema(mode="serialization"),
-        "event.v1": {"anyOf": [kind.model_json_schema(mode="serialization") for kind in _events()]},
+        "event.v1": {"anyOf": [_written(kind) for kind in _events()]},
+        **{_name(kind): _written(kind) for kind in (*_OF_A_RUN, *_PRINTED)},
     }
+
+
+def _name(kind: type[Document]) -> str:
+    name: str = kind.model_fields["schema_"].default
+    return name
+
+
+def _written(kind: type[Frozen]) -> dict[str, Any]:
+    return kind.model_json_schema(mode="serialization")
 
 
 def _study() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.summary import summary
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import events, records
+from nearmetal.store.runs import state
 from tests.order import mock_run
 
 FOLDER = Path(__file__).parent / "run"
@@ -23,7 +24,8 @@ def concluded(folder: RunFolder) -> str:
     """What is concluded from a run, as it stands beside the golden one."""
     manifest = folder.manifest()
     analysis = analyse(manifest, records(folder.journal), events(folder.journal), manifest.plan.primaries)
-    return json.dumps(summary(analysis, "golden", manifest.study.name), indent=1) + "\n"
+    document = summary(analysis, "golden", manifest.study.name, state(folder.journal))
+    return json.dumps(document.model_dump(mode="json"), indent=1) + "\n"
 
 
 async def make() -> None:

@@ -201,9 +201,15 @@ def test_cells_hold_what_a_table_shows() -> None:
 
 def test_summary_has_the_fields_that_scripts_rely_on() -> None:
     of = manifest()
-    document = summary(run(of, whole_run(of, lambda block, arm, _: 2.0 if arm == "docker" else 1.0)), "DIR", "trial")
+    analysis = run(of, whole_run(of, lambda block, arm, _: 2.0 if arm == "docker" else 1.0))
+    document = summary(analysis, "DIR", "trial", "ended").model_dump(mode="json")
     assert json.loads(json.dumps(document, allow_nan=False)) == document
-    assert (document["schema"], document["run"], document["study"]) == ("summary.v1", "DIR", "trial")
+    assert (document["schema"], document["run"], document["study"], document["state"]) == (
+        "summary.v1",
+        "DIR",
+        "trial",
+        "ended",
+    )
     assert document["trials"] == {"ok": 16, "invalid": 0, "failed": 0, "lost": 0}
     (contrast,) = document["contrasts"]
     fixed = {

@@ -1,6 +1,7 @@
 """Calibrations: what is known beforehand, what is said of it, and what `plan` makes of it."""
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -13,10 +14,10 @@ from nearmetal import plan as planning
 from nearmetal import plan_sight, schemas
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.calibrate import calibrate
-from nearmetal.analysis.calibration import Calibration
+from nearmetal.analysis.calibration import Calibration, Sight
 from nearmetal.analysis.known import known
 from nearmetal.analysis.responses import BOOT
-from nearmetal.analysis.sight import Sight, sights
+from nearmetal.analysis.sight import sights
 from nearmetal.model import Assignment, Response, TrialRecord, TrialStatus
 from nearmetal.report.blocks import Badge, Table
 from nearmetal.report.reading import ReportInput
@@ -149,6 +150,21 @@ def test_what_is_injected_is_judged_by_the_response_of_which_the_size_is_known()
     assert arithmetic.response == "elapsed"
     assert arithmetic.estimate == pytest.approx(1.05, abs=0.01)
     assert "events" in {one.response for one in found.alike}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_of_values_that_are_not_finite_nothing_is_known(value: float) -> None:
+    def odd(treatment: Assignment, workload: str, noise: float) -> dict[str, Response]:
+        is_odd = workload == "waits" and treatment == MORE and noise > 0
+        return {
+            name: one.model_copy(update={"value": value}) if is_odd else one
+            for name, one in sound(treatment, workload, noise).items()
+        }
+
+    found = told(manifest(), odd)
+    assert found.verdict == "unknown"
+    (waits,) = [one for one in found.injected if one.workload == "waits"]
+    assert (waits.estimate, waits.interval, waits.is_found, waits.is_right) == (None, None, None, None)
 
 
 def test_with_few_blocks_nothing_is_known_of_verdicts_but_something_of_noise() -> None:

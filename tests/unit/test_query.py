@@ -117,6 +117,12 @@ def test_a_run_that_cannot_be_read_is_told_and_left_out(run: Path, ask: Asking, 
     assert not [path for path in (ask.home / "query").iterdir() if path.name.startswith(".")]
 
 
+def test_a_run_whose_path_is_no_text_is_told_and_left_out(run: Path, ask: Asking, tmp_path: Path) -> None:
+    odd = shutil.copytree(GOLDEN, tmp_path / "odd\udcff")
+    assert ask("SELECT name FROM runs", run, odd) == [(run.name,)]
+    assert "odd\udcff: this path is not UTF-8" in ask.said[-1]
+
+
 def test_without_any_run_the_tables_are_there_and_empty(ask: Asking, run: Path) -> None:
     empty = query.ask("SELECT * FROM responses", [], ask.home, ask.said.append)
     full = query.ask("SELECT * FROM responses LIMIT 1", [run], ask.home, ask.said.append)
@@ -178,7 +184,7 @@ def test_moments_are_by_utc_wherever_it_is_asked(
 @pytest.mark.usefixtures("home")
 def test_scripts_get_json_that_any_reader_reads(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = as_json("SELECT 'inf'::DOUBLE, [-'inf'::DOUBLE], 'nan'::DOUBLE, 1.5, NULL, true", run, capsys)
-    assert row == ["inf", ["-inf"], "nan", 1.5, None, True]
+    assert row == [None, [None], None, 1.5, None, True]
 
 
 @pytest.mark.usefixtures("home")

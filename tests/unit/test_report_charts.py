@@ -72,6 +72,10 @@ def test_a_ratio_axis_shows_every_end_the_reference_and_the_margin(ends: list[fl
     assert all(low <= tick <= high for tick in axis.ticks)
 
 
+def test_a_ratio_axis_is_not_stretched_by_what_lies_out_of_all_proportion() -> None:
+    assert charts.ratio_axis([1e-320, 1e308, 0.9], 0.02) == charts.ratio_axis([0.9], 0.02)
+
+
 @pytest.mark.parametrize("ends", [[0.0], [-3e6, 1e3], [1e-9, 2e-9], [], [5.0, 5.0]])
 def test_a_difference_axis_shows_every_end_and_zero(ends: list[float]) -> None:
     axis, divisor = charts.difference_axis(ends, "B")

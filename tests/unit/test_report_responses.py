@@ -1,11 +1,19 @@
 """What was measured: all pictures at first sight where they are few, else those that verdicts are about."""
 
+import json
+import math
+import shutil
+from itertools import cycle
 from pathlib import Path
 
-from nearmetal.report.blocks import Chart
+import pytest
+
+from nearmetal.report.blocks import Chart, Paragraph
 from nearmetal.report.reading import read, sections
+from nearmetal.report.write import render
 from nearmetal.store.folder import RunFolder
 from tests import plausible_run, plausible_sysbench
+from tests.golden.make_run import FOLDER
 
 
 def pictures(folder: RunFolder) -> dict[str, tuple[list[str], bool]]:
@@ -26,3 +34,33 @@ def test_of_many_responses_those_with_verdicts_are_shown_and_the_rest_is_a_click
 def test_few_responses_are_all_shown(tmp_path: Path) -> None:
     ((name, (panels, is_folded)),) = pictures(plausible_run.make(tmp_path / "run", blocks=2)).items()
     assert name == "responses" and len(panels) > 1 and not is_folded
+
+
+@pytest.mark.usefixtures("one_engine")
+@pytest.mark.parametrize(
+    ("values", "is_drawn"),
+    [
+        ([math.nan, 1.0], True),
+        ([math.inf, 1.0, 2.0], True),
+        ([-math.inf, math.inf], False),
+        ([1e308, -1e308, 5.0], True),
+        ([math.nan], False),
+        ([math.inf], False),
+    ],
+)
+def test_what_has_no_place_on_an_axis_is_left_out_of_pictures(
+    values: list[float], is_drawn: bool, tmp_path: Path
+) -> None:
+    """A damaged journal may have it; it is no reason for the report to fail."""
+    folder = RunFolder(shutil.copytree(FOLDER, tmp_path / "run"))
+    given = cycle(values)
+    lines = [json.loads(line) for line in folder.journal.read_text().splitlines()]
+    for line in lines:
+        if line["schema"] == "record.v1":
+            line["responses"]["throughput"]["value"] = next(given)
+    folder.journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (section,) = [section for section in sections(read(folder)) if section.name == "responses"]
+    assert ("web-throughput" in [name for panels, _ in pictures(folder).values() for name in panels]) is is_drawn
+    told = [block.text for block in section.blocks if isinstance(block, Paragraph)]
+    assert any(text.startswith("throughput of web: ") for text in told) is not is_drawn
+    assert render(folder, "html") and render(folder, "md")

@@ -136,7 +136,7 @@ def _of(contrast: Contrast) -> dict[str, Any]:
 def _on_scale(
     truth: Truth, pairs: Sequence[tuple[float, float]], level: float
 ) -> tuple[float | None, tuple[float, float] | None]:
-    if not pairs:
+    if not pairs or not np.isfinite(pairs).all():
         return None, None
     treatment, reference = np.array(pairs).T
     if truth.scale == "difference":

@@ -1,4 +1,4 @@
-"""What a calibration says, as data: `calibrate.v1`."""
+"""What a calibration says, as data: `calibrate.v1`; and what a plan sees by calibrations, a part of `plan.v1`."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from nearmetal.analysis.results import TrialCounts
-from nearmetal.model import Better, Document, Frozen, Level, Scale, Warned
+from nearmetal.model import Better, Document, Frozen, Level, Number, Scale, Warned
 
 
 class Compared(Frozen):
@@ -21,7 +21,7 @@ class Compared(Frozen):
     blocks: int
     estimate: float | None
     """Treatment over reference on a ratio scale, else treatment less reference."""
-    interval: tuple[float, float] | None
+    interval: tuple[Number, Number] | None
 
 
 class Alike(Compared):
@@ -38,7 +38,7 @@ class Alike(Compared):
 class Injected(Compared):
     """A difference of known size, and what was found of it."""
 
-    truth: tuple[float, float]
+    truth: tuple[Number, Number]
     """On the scale of `estimate`; both ends are equal where it is known exactly."""
     is_covered: bool | None
     """Whether the interval holds the truth. None with too few blocks to tell."""
@@ -54,9 +54,9 @@ class Finds(Frozen):
     """What so many blocks find in 80 % of studies that make one comparison at a level of 5 %."""
 
     blocks: int
-    smallest: float
+    smallest: Number
     """On a ratio scale as a share (0.03 is 3 % more), else in the response's unit."""
-    low: float
+    low: Number
     high: float | None
     """A range of 95 % for `smallest`, whose noise was seen in few blocks. Without an upper end if that is None."""
 
@@ -73,15 +73,15 @@ class Noise(Frozen):
     unit: str
     scale: Scale
     better: Better
-    typical: float
+    typical: Number
     """Median of all values."""
-    spread: float
+    spread: Number
     """Standard deviation of a boot's value about its block's; on a ratio scale of the logarithm."""
     doubt: float | None
     """By what factor `spread`, and with it what is found, may be off at most: at 95 %. None where that is not known."""
     arms: int
     """Boots of each block that were alike."""
-    differences: tuple[tuple[float, ...], ...]
+    differences: tuple[tuple[Number, ...], ...]
     """Of each block, between each two of them; on a ratio scale of the logarithm."""
     finds: tuple[Finds, ...]
 
@@ -121,3 +121,16 @@ class Calibration(Document):
     disturbances: tuple[Disturbance, ...]
     warnings: tuple[Warned, ...]
     """Of the run and of these comparisons."""
+
+
+class Sight(Frozen):
+    """The smallest difference that is found in 80 % of studies of a plan, if trials are as noisy as calibrated."""
+
+    workload: str
+    response: str
+    environments: tuple[str, ...]
+    """The kinds that are compared; one, where both sides are of it."""
+    made: tuple[str, ...]
+    """When each of them was calibrated."""
+    level: float
+    finds: Finds

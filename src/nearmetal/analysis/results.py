@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nearmetal.model import Better, Document, Frozen, Level, Scale, Warned
+from nearmetal.model import Better, Document, Frozen, Level, Number, Scale, Warned
 
 
 class Verdict(StrEnum):
@@ -23,11 +23,11 @@ class Pair(Frozen):
 
     block: int
     attempt: int
-    treatment: float
-    reference: float
+    treatment: Number
+    reference: Number
 
 
-class Contrast(Frozen):
+class Concluded(Frozen):
     """A treatment against its reference, for one response of one workload.
 
     `ratio` (scale ratio) or `difference` (scale difference, in `unit`) is the pseudomedian over blocks; the other is
@@ -54,13 +54,18 @@ class Contrast(Frozen):
     level: float
     ratio: float | None = None
     difference: float | None = None
-    interval: tuple[float, float] | None = None
-    naive: tuple[float, float] | None = None
-    equivalence: tuple[float, float] | None = None
+    interval: tuple[Number, Number] | None = None
+    naive: tuple[Number, Number] | None = None
+    equivalence: tuple[Number, Number] | None = None
     p: float | None = None
     verdict: Verdict
     reason: str | None = None
     warnings: tuple[Warned, ...] = ()
+
+
+class Contrast(Concluded):
+    """With what each block contributed."""
+
     pairs: tuple[Pair, ...] = ()
 
 
@@ -76,13 +81,13 @@ class Cell(Frozen):
     better: Better
     scale: Scale
     treatment: Mapping[str, Level]
-    values: tuple[float, ...]
+    values: tuple[Number, ...]
     blocks: tuple[int, ...]
-    mean: float
-    stddev: float
-    minimum: float
-    maximum: float
-    median: float
+    mean: Number
+    stddev: Number
+    minimum: Number
+    maximum: Number
+    median: Number
 
 
 class FairnessRow(Frozen):

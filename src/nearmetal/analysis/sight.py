@@ -8,21 +8,8 @@ from nearmetal import factors as words
 from nearmetal import plugins
 from nearmetal.analysis import power
 from nearmetal.analysis.calibrate import finds, variant
-from nearmetal.analysis.calibration import Calibration, Finds, Noise
-from nearmetal.model import EnvironmentSpec, Frozen, Plan, Study, WorkloadSpec
-
-
-class Sight(Frozen):
-    """The smallest difference that is found in 80 % of studies of this plan, if trials are as noisy as calibrated."""
-
-    workload: str
-    response: str
-    environments: tuple[str, ...]
-    """The kinds that are compared; one, where both sides are of it."""
-    made: tuple[str, ...]
-    """When each of them was calibrated."""
-    level: float
-    finds: Finds
+from nearmetal.analysis.calibration import Calibration, Noise, Sight
+from nearmetal.model import EnvironmentSpec, Plan, Study, WorkloadSpec
 
 
 def sights(study: Study, plan: Plan, calibrations: Sequence[Calibration]) -> Iterator[Sight]:

@@ -1,21 +1,36 @@
-"""An analysis as the `summary.v1` object that scripts read: the last line of `nearmetal run --json`."""
+"""An analysis in short, for scripts: the last line of `nearmetal run --json`."""
 
-from typing import Any
+from typing import Annotated, Literal
 
-from nearmetal.analysis.results import Analysis, Contrast
+from pydantic import Field
 
-
-def summary(analysis: Analysis, run: str, study: str) -> dict[str, Any]:
-    """Plain JSON values. `run` is the run's folder, `study` the study's name."""
-    return {
-        "schema": "summary.v1",
-        "run": run,
-        "study": study,
-        "trials": analysis.trials.model_dump(mode="json"),
-        "contrasts": [_contrast(contrast) for contrast in analysis.contrasts],
-        "warnings": [warning.model_dump(mode="json") for warning in analysis.warnings],
-    }
+from nearmetal.analysis.results import Analysis, Concluded, TrialCounts
+from nearmetal.model import Document, Warned
+from nearmetal.store.runs import State
 
 
-def _contrast(contrast: Contrast) -> dict[str, Any]:
-    return contrast.model_dump(mode="json", exclude={"pairs"})
+class Summary(Document):
+    """`summary.v1`."""
+
+    schema_: Annotated[Literal["summary.v1"], Field(alias="schema")] = "summary.v1"
+    run: str
+    """The run's folder."""
+    study: str
+    """Its name."""
+    state: State
+    """As `ls` has it."""
+    trials: TrialCounts
+    contrasts: tuple[Concluded, ...]
+    warnings: tuple[Warned, ...]
+    """About the run as a whole."""
+
+
+def summary(analysis: Analysis, run: str, study: str, state: State) -> Summary:
+    return Summary(
+        run=run,
+        study=study,
+        state=state,
+        trials=analysis.trials,
+        contrasts=analysis.contrasts,
+        warnings=analysis.warnings,
+    )

@@ -32,7 +32,7 @@ def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bo
     from nearmetal.by_hand.documents import Up, told
 
     if as_json:
-        print_json(Up(**dict(told(kept, "up"))).model_dump(mode="json"))
+        print_json(Up(**dict(told(kept, "up"))))
         return
     cpus = f"{kept.spec.vcpus} CPU{'s' if kept.spec.vcpus > 1 else ''}"
     console.print(f"{kept.name} is up: {kept.environment}, {cpus}, {show_size(kept.spec.memory)}")
@@ -58,7 +58,7 @@ def down(name: str, as_json: bool) -> int:
 
     left = asyncio.run(end(name))
     if as_json:
-        print_json(Down(name=name, left=tuple(left)).model_dump(mode="json"))
+        print_json(Down(name=name, left=tuple(left)))
         return ExitCode.HOST_CANNOT if left else ExitCode.DONE
     for what in left:
         click.echo(f"still there (nearmetal clean tries again): {what}", err=True)

@@ -77,7 +77,7 @@ def calibrate(wanted: Wanted, made: Path | None, gate: bool, as_json: bool) -> i
     found = _read(folder)
     path = _keep(found, folder)
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(found)
     else:
         _print(found, console)
         console.print(_about_keeping(found, path), style="dim")

@@ -48,7 +48,7 @@ def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json
         )
     is_missed = bool(found.worse or found.gone or found.unjudged)
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(found)
     else:
         _print(found, ran, console_for(False))
         if gate:

@@ -53,7 +53,7 @@ def _say(address: str, port: int, as_json: bool) -> None:
     if as_json:
         from nearmetal.dashboard.document import Serving
 
-        print_json(Serving(url=address, port=port, process=os.getpid()).model_dump(mode="json"))
+        print_json(Serving(url=address, port=port, process=os.getpid()))
         return
     click.echo(address)
     beside = console_for(True)

@@ -16,19 +16,18 @@ def doctor(as_json: bool) -> int:
 
     console = console_for(as_json)
     with console.status("trying what this host can do"):
-        findings = asyncio.run(examine())
-    able = all(finding.ok or not finding.fatal for finding in findings)
+        found = asyncio.run(examine())
     if as_json:
-        print_json({"schema": "doctor.v1", "able": able, "findings": [f.model_dump() for f in findings]})
+        print_json(found)
     else:
-        for finding in findings:
+        for finding in found.findings:
             mark, style = ("ok", "green") if finding.ok else (("no", "red") if finding.fatal else ("--", "yellow"))
             told = f"{finding.what}: {finding.detail}" if finding.detail else finding.what
             remedy = f"\nremedy: {finding.remedy}" if finding.remedy and not finding.ok else ""
             line = Table.grid(padding=(0, 2, 0, 0))
             line.add_row(Text(mark, style=style), Text(told + remedy, overflow="fold"))
             console.print(line)
-    return ExitCode.DONE if able else ExitCode.HOST_CANNOT
+    return ExitCode.DONE if found.able else ExitCode.HOST_CANNOT
 
 
 def clean(as_json: bool) -> int:
@@ -36,7 +35,7 @@ def clean(as_json: bool) -> int:
 
     cleaned = asyncio.run(cleaning.clean_everything())
     if as_json:
-        print_json(cleaned.model_dump(mode="json"))
+        print_json(cleaned)
     else:
         for verb, things in (
             ("removed", cleaned.removed),

@@ -10,6 +10,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, Interrupted
 from nearmetal.interrupts import until_interrupted
 from nearmetal.lab import image, machine
+from nearmetal.lab.image.documents import Boxed, Built, Images, Listed
 from nearmetal.lab.vagrant import box as vagrant_box
 from nearmetal.printing import console_for, print_json
 from nearmetal.tables import Column, fitted
@@ -28,7 +29,7 @@ def build(packages: tuple[str, ...], files: tuple[str, ...], name: str, as_json:
         raise Interrupted("the build was interrupted, and nothing is left of it", remedy="run it again")
     built = done[0]
     if as_json:
-        print_json({"schema": "image.v1", "name": built.name, "digest": built.digest, "folder": str(built.folder)})
+        print_json(Built(name=built.name, digest=built.digest, folder=str(built.folder)))
     else:
         console.print(f"{built.name} {built.digest[:12]}  {built.folder}", highlight=False)
 
@@ -45,22 +46,7 @@ def ls(as_json: bool) -> None:
     built = image.ls(Paths.default().cache)
     current = image.newest(built)
     if as_json:
-        print_json(
-            {
-                "schema": "images.v1",
-                "images": [
-                    {
-                        "name": one.name,
-                        "digest": one.digest,
-                        "folder": str(one.folder),
-                        "current": one in current,
-                        "bytes": one.occupied,
-                        "made": one.made.isoformat(timespec="seconds"),
-                    }
-                    for one in built
-                ],
-            }
-        )
+        print_json(Images(images=tuple(_listed(one, one in current) for one in built)))
         return
     if not built:
         click.echo("no image is built; `nearmetal image build` builds one, and so does a run that needs it")
@@ -82,12 +68,23 @@ def ls(as_json: bool) -> None:
         console.print("machines are made of the current one; remove an old one by: nearmetal image rm DIGEST")
 
 
+def _listed(one: image.Image, is_current: bool) -> Listed:
+    return Listed(
+        name=one.name,
+        digest=one.digest,
+        folder=str(one.folder),
+        current=is_current,
+        bytes=one.occupied,
+        made=one.made.isoformat(timespec="seconds"),
+    )
+
+
 def box(name: str, out: Path | None, as_json: bool) -> None:
     chosen = machine.image(name)
     file = out or Path(f"{name}.box")
     vagrant_box.write(chosen, file)
     if as_json:
-        print_json({"schema": "box.v1", "name": chosen.name, "digest": chosen.digest, "file": str(file.resolve())})
+        print_json(Boxed(name=chosen.name, digest=chosen.digest, file=str(file.resolve())))
         return
     console = console_for(False)
     console.print(f"{file}  {show_size(file.stat().st_size)}", highlight=False, soft_wrap=True)

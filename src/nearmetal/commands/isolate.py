@@ -4,18 +4,30 @@ import asyncio
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rich.console import Console
 
 from nearmetal.errors import ExitCode, HostCannot
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import standing, tiers
+from nearmetal.isolate.documents import (
+    Boot,
+    ByKernel,
+    Cpu,
+    IsolateOff,
+    IsolateOn,
+    IsolatePlan,
+    IsolateStatus,
+    PlannedChange,
+    Stands,
+    Way,
+)
 from nearmetal.isolate.host import Bystanders, Cpusets, Host
 from nearmetal.isolate.standing import Standing
 from nearmetal.lab import cpus as cpu_lists
 from nearmetal.lab import cpuset
 from nearmetal.lab.bound import Bound
+from nearmetal.lab.changes import Undone
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change
@@ -61,32 +73,30 @@ async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
     )
     changes = [] if planned.stands else tiers.at_once(host, wanted, planned.cpusets, site.probe, required=False)
     if as_json:
-        print_json(_as_json(planned, changes))
+        print_json(_document(planned, changes))
     elif planned.stands:
         _say_stands(planned)
     else:
         _say_planned(planned, changes)
 
 
-def _as_json(planned: _Planned, changes: Sequence[Change]) -> dict[str, Any]:
+def _document(planned: _Planned, changes: Sequence[Change]) -> IsolatePlan:
     host = planned.host
-    return {
-        "schema": "isolate.plan.v1",
-        "cpus": cpu_lists.show(planned.wanted),
-        "stands": planned.stands,
-        "topology": [
-            {"cpu": cpu.number, "siblings": list(cpu.siblings), "package": cpu.package, "governor": cpu.governor}
-            for cpu in host.cpus
-        ],
-        "isolated": host.isolated,
-        "nohz_full": host.nohz_full,
-        "changes": [{"kind": one.kind, "target": one.target, "words": planned.in_words(one)} for one in changes],
-        "way": None if planned.stands else _way(planned.cpusets),
-        "boot": {"arguments": tiers.by_boot_loader(planned.wanted).after, "grub": host.can_tell_grub},
-        "movable": dict(planned.there.movable),
-        "fixed": dict(planned.there.fixed),
-        "notes": list(tiers.notes(host, planned.wanted)),
-    }
+    return IsolatePlan(
+        cpus=cpu_lists.show(planned.wanted),
+        stands=planned.stands,
+        topology=tuple(
+            Cpu(cpu=cpu.number, siblings=cpu.siblings, package=cpu.package, governor=cpu.governor) for cpu in host.cpus
+        ),
+        isolated=host.isolated,
+        nohz_full=host.nohz_full,
+        changes=tuple(PlannedChange(kind=one.kind, target=one.target, words=planned.in_words(one)) for one in changes),
+        way=None if planned.stands else _way(planned.cpusets),
+        boot=Boot(arguments=tiers.by_boot_loader(planned.wanted).after, grub=host.can_tell_grub),
+        movable=planned.there.movable,
+        fixed=planned.there.fixed,
+        notes=tuple(tiers.notes(host, planned.wanted)),
+    )
 
 
 def _say_stands(planned: _Planned) -> None:
@@ -122,9 +132,8 @@ def _say_topology(host: Host, marked: Iterable[int], what: str, console: Console
         console.print(f"CPU {cpu.number}, package {cpu.package}, {core}{mark}")
 
 
-def _way(cpusets: Cpusets) -> dict[str, str]:
-    """How programs are moved: for scripts."""
-    return {"by": "affinities" if cpusets.unfit else "cpuset", "words": tiers.way(cpusets)}
+def _way(cpusets: Cpusets) -> Way:
+    return Way(by="affinities" if cpusets.unfit else "cpuset", words=tiers.way(cpusets))
 
 
 # ── On and off ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -150,13 +159,12 @@ async def _on(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_js
         cpusets = replace(cpusets, unfit="it could not be made")
     if as_json:
         print_json(
-            {
-                "schema": "isolate.on.v1",
-                "cpus": cpu_lists.show(wanted),
-                "way": _way(cpusets),
-                "warnings": warnings,
-                "reboot": bool(applied.reboot),
-            }
+            IsolateOn(
+                cpus=cpu_lists.show(wanted),
+                way=_way(cpusets),
+                warnings=tuple(warnings),
+                reboot=bool(applied.reboot),
+            )
         )
     else:
         _say_applied(wanted, cpusets, warnings, bool(applied.reboot))
@@ -198,31 +206,33 @@ async def _off(site: LocalSite, as_json: bool) -> int:
     must_be_root()
     with measuring():
         undone = await standing.off(Bound(site), path)
-    by_outcome = {
-        outcome: [standing.here(one.told).rstrip(": ") for one in undone if one.outcome in outcomes]
-        for outcome, outcomes in (
-            ("restored", ("restored", "already so", "gone")),
-            ("left", ("left",)),
-            ("failed", ("failed",)),
-        )
-    }
     reboot = any(one.change.kind == "boot" for one in undone) and "nohz_full" in " ".join(
         (await hosts.survey(site)).arguments
     )
+    done = IsolateOff(
+        restored=_told(undone, "restored", "already so", "gone"),
+        left=_told(undone, "left"),
+        failed=_told(undone, "failed"),
+        reboot=reboot,
+    )
     if as_json:
-        print_json({"schema": "isolate.off.v1", **by_outcome, "reboot": reboot})
+        print_json(done)
     else:
         console = console_for(False)
-        for told in by_outcome["left"]:
+        for told in done.left:
             console.print(f"changed by somebody else meanwhile, and left: {told}", soft_wrap=True)
-        for told in by_outcome["failed"]:
+        for told in done.failed:
             console.print(f"could not be put back: {told}", soft_wrap=True)
-        console.print(f"{len(by_outcome['restored'])} values are as they were" if undone else "nothing is isolated")
+        console.print(f"{len(done.restored)} values are as they were" if undone else "nothing is isolated")
         if reboot:
             console.print("boot this host again to be rid of the kernel's part")
-    if by_outcome["failed"]:
+    if done.failed:
         return ExitCode.HOST_CANNOT
-    return ExitCode.NOT_ALL_OF_IT if by_outcome["left"] else ExitCode.DONE
+    return ExitCode.NOT_ALL_OF_IT if done.left else ExitCode.DONE
+
+
+def _told(undone: Iterable[Undone], *outcomes: str) -> tuple[str, ...]:
+    return tuple(standing.here(one.told).rstrip(": ") for one in undone if one.outcome in outcomes)
 
 
 # ── Status ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -240,17 +250,16 @@ async def _status(site: LocalSite, as_json: bool) -> int:
     holds = all(one.state == "holds" for one in stands)
     if as_json:
         print_json(
-            {
-                "schema": "isolate.status.v1",
-                "on": bool(stands),
-                "cpus": cpus,
-                "holds": holds,
-                "kernel": {"isolated": host.isolated, "nohz_full": host.nohz_full},
-                "changes": [
-                    {"kind": one.change.kind, "target": one.change.target, "now": one.now, "state": one.state}
+            IsolateStatus(
+                on=bool(stands),
+                cpus=cpus,
+                holds=holds,
+                kernel=ByKernel(isolated=host.isolated, nohz_full=host.nohz_full),
+                changes=tuple(
+                    Stands(kind=one.change.kind, target=one.change.target, now=one.now, state=one.state)
                     for one in stands
-                ],
-            }
+                ),
+            )
         )
     else:
         _say_status(host, stands, cpus)

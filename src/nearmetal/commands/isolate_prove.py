@@ -3,13 +3,13 @@
 import asyncio
 import statistics
 from functools import partial
-from typing import Any
 
 from nearmetal.commands.isolate import must_be_root
 from nearmetal.errors import HostCannot
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import prove as proving
 from nearmetal.isolate import standing, tiers
+from nearmetal.isolate.proof import proof
 from nearmetal.lab import cpus as cpu_lists
 from nearmetal.lab.bound import Bound
 from nearmetal.lab.hearing import Heard
@@ -18,7 +18,7 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change
 from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures
-from nearmetal.workloads.noise import KINDS, values
+from nearmetal.workloads.noise import values
 
 
 def prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
@@ -77,37 +77,19 @@ def _isolating(changes: list[Change], site: LocalSite, hear: proving.Listen) -> 
 
 
 def _show(what: str, pairs: list[proving.Pair], as_json: bool) -> None:
-    found = proving.differences(pairs)
-    verdict = proving.verdict(found["lost"])
+    proved = proof(what, pairs)
     if as_json:
-        told: dict[str, Any] = {
-            name: {"difference": one.estimate, "interval": one.interval, "p": one.p, "unit": KINDS[name].unit}
-            for name, one in found.items()
-        }
-        listens = [{"without": one.without.counters, "isolated": one.isolated.counters} for one in pairs]
-        print_json(
-            {
-                "schema": "isolate.prove.v1",
-                "what": what,
-                "level": proving.LEVEL,
-                "verdict": verdict,
-                "differences": told,
-                "rounds": listens,
-            }
-        )
+        print_json(proved)
         return
     console = console_for(False)
     console.print(f"{what}, {len(pairs)} rounds:")
-    for name, one in found.items():
-        unit = KINDS[name].unit
+    for name, one in proved.differences.items():
         without, isolated = (
-            figures.quantity(statistics.median(values(heard)[name] for heard in heards), unit)
+            figures.quantity(statistics.median(values(heard)[name] for heard in heards), one.unit)
             for heards in zip(*((pair.without, pair.isolated) for pair in pairs), strict=True)
         )
-        console.print(
-            f"  {name}: {without} without, {isolated} isolated: {figures.difference(one.estimate, one.interval, unit)}",
-            soft_wrap=True,
-        )
+        differ = figures.difference(one.difference, one.interval, one.unit)
+        console.print(f"  {name}: {without} without, {isolated} isolated: {differ}", soft_wrap=True)
     console.print("in brackets the 95 % interval of the difference")
     few = "" if len(pairs) >= proving.DECIDING else f"; {proving.DECIDING} rounds are the fewest that can decide"
-    console.print(f"about the time that is lost: {verdict}{few}", soft_wrap=True)
+    console.print(f"about the time that is lost: {proved.verdict}{few}", soft_wrap=True)

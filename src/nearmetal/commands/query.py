@@ -1,8 +1,6 @@
 """`nearmetal query`: questions in SQL to the runs that are known."""
 
-import math
 from collections.abc import Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +8,7 @@ from nearmetal.config import Paths
 from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures, words
 from nearmetal.store import query, runs
+from nearmetal.store.answered import told
 from nearmetal.tables import Column, fitted
 
 _WHAT_THERE_IS = """
@@ -31,9 +30,7 @@ def ask(sql: str | None, only: Sequence[Path], as_json: bool) -> None:
 
     found = query.ask(sql or _WHAT_THERE_IS, places, paths.cache, say, None if as_json else _SHOWN)
     if as_json:
-        named = [{"name": name, "type": kind} for name, kind in found.columns]
-        rows = [[_plain(value) for value in row] for row in found.rows]
-        print_json({"schema": "query.v1", "columns": named, "rows": rows})
+        print_json(told(found))
         return
     console = console_for(False)
     if not found.rows:
@@ -68,16 +65,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_shown, value))
     return "" if value is None else words.plain(str(value))
-
-
-def _plain(value: Any) -> Any:
-    """As JSON has it: moments, and what is no finite number, as texts."""
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

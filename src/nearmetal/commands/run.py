@@ -95,7 +95,8 @@ def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> in
     if as_json:
         from nearmetal.analysis.summary import summary
 
-        print_json(summary(analysis, str(folder.path), told.manifest.study.name))
+        state = runs.state(folder.journal)
+        print_json(summary(analysis, str(folder.path), told.manifest.study.name, state))
     else:
         _print_verdicts(told)
         console.print(counts_line(analysis.trials).append(took))
@@ -166,13 +167,13 @@ def show(path: Path, as_json: bool) -> None:
 
     folder = RunFolder.open(path)
     told = read_run(folder)
+    state = runs.state(folder.journal)
     if as_json:
         from nearmetal.analysis.summary import summary
 
-        print_json(summary(told.analysis, str(folder.path), told.manifest.study.name))
+        print_json(summary(told.analysis, str(folder.path), told.manifest.study.name, state))
         return
     console = console_for(False)
-    state = runs.state(folder.journal)
     about = Text(f"{told.manifest.study.name} of {told.manifest.created}, {state}: ")
     console.print(about.append_text(counts_line(told.analysis.trials)))
     _print_verdicts(told)
@@ -191,8 +192,7 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
     listed, unreadable = runs.listing(places)
     machines = by_hand_commands.machines()
     if as_json:
-        found = Ls(runs=tuple(listed), unreadable=tuple(unreadable), machines=tuple(machines))
-        print_json(found.model_dump(mode="json"))
+        print_json(Ls(runs=tuple(listed), unreadable=tuple(unreadable), machines=tuple(machines)))
         return
     if machines:
         by_hand_commands.print_machines(machines)

@@ -25,7 +25,8 @@ from nearmetal.tables import Column, fitted
 from nearmetal.units import show_elapsed
 
 if TYPE_CHECKING:
-    from nearmetal.analysis.sight import Sight
+    from nearmetal.analysis.calibration import Sight
+    from nearmetal.study_documents import Planned
 
 _NAMED = 4
 """Treatments that are named before the rest is counted."""
@@ -88,13 +89,14 @@ def _is_folder(path: Path) -> bool:
 
 
 def list_studies(as_json: bool) -> None:
-    found = [{"name": name, "question": read(studies.text(name), name).question} for name in studies.names()]
+    found = [(name, read(studies.text(name), name).question) for name in studies.names()]
     if as_json:
-        print_json({"schema": "studies.v1", "studies": found})
+        from nearmetal.study_documents import BuiltIn, Studies
+
+        print_json(Studies(studies=tuple(BuiltIn(name=name, question=question) for name, question in found)))
         return
     console = console_for(False)
-    rows = [(one["name"], one["question"]) for one in found]
-    console.print(fitted((Column("study"), Column("question", flows=True)), rows, console.width))
+    console.print(fitted((Column("study"), Column("question", flows=True)), found, console.width))
 
 
 def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
@@ -106,7 +108,7 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     refused = bool(missing) and not (available and plan.treatments)
     seen = plan_sight.by_calibrations(study, plan)
     if as_json:
-        _print_plan_as_json(study, plan, needed, seen, missing)
+        print_json(_planned(study, plan, needed, seen, missing))
     else:
         console = console_for(False)
         _print_plan(study, plan, needed, seen, console)
@@ -118,21 +120,19 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     return ExitCode.HOST_CANNOT if refused else ExitCode.DONE
 
 
-def _print_plan_as_json(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], missing: Missing) -> None:
-    lacking = [
-        {"treatment": treatment, **finding.model_dump(include={"what", "detail", "remedy"})}
-        for treatment, finding in missing
-    ]
-    print_json(
-        {
-            "schema": "plan.v1",
-            "plan": plan.model_dump(mode="json"),
-            "seconds": round(estimate(study, plan)),
-            "blocks_needed": needed,
-            "one_machine": hosts.one_under_two_names(study),
-            "sees": [one.model_dump(mode="json") for one in seen],
-            "missing": lacking,
-        }
+def _planned(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], missing: Missing) -> "Planned":
+    from nearmetal.study_documents import Lacking, Planned
+
+    return Planned(
+        plan=plan,
+        seconds=round(estimate(study, plan)),
+        blocks_needed=needed,
+        one_machine=tuple(hosts.one_under_two_names(study)),
+        sees=tuple(seen),
+        missing=tuple(
+            Lacking(treatment=treatment, what=finding.what, detail=finding.detail, remedy=finding.remedy)
+            for treatment, finding in missing
+        ),
     )
 
 

@@ -2,10 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from nearmetal import plugins
 from nearmetal.config import Paths
@@ -17,7 +19,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import held
 from nearmetal.lab.site import LocalSite, host_facts, must
 from nearmetal.lab.sites import opener
-from nearmetal.model import Environment, EnvironmentSpec, Finding, MachineSpec, Site
+from nearmetal.model import Document, Environment, EnvironmentSpec, Finding, MachineSpec, Site
 from nearmetal.units import show_size
 
 DISK_NEEDED = 4 * 2**30
@@ -26,8 +28,25 @@ DISK_NEEDED = 4 * 2**30
 _BUILD_TOOLS = {"mmdebstrap": "mmdebstrap", "mkfs.ext4": "e2fsprogs", "qemu-img": "qemu-utils"}
 
 
-async def examine() -> list[Finding]:
+class Examined(Document):
+    """`doctor.v1`."""
+
+    schema_: Annotated[Literal["doctor.v1"], Field(alias="schema")] = "doctor.v1"
+    able: bool
+    """Whether nothing is wrong that keeps this host from measuring."""
+    findings: tuple[Finding, ...]
+
+    @classmethod
+    def of(cls, findings: Sequence[Finding]) -> "Examined":
+        return cls(able=all(one.ok or not one.fatal for one in findings), findings=tuple(findings))
+
+
+async def examine() -> Examined:
     """Everything, in the order in which it matters. Leaves nothing behind."""
+    return Examined.of(await _findings())
+
+
+async def _findings() -> list[Finding]:
     site = LocalSite()
     findings = [
         finding("root", os.geteuid() == 0, "namespaces and control groups take root", "run nearmetal as root"),

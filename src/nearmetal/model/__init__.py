@@ -67,7 +67,19 @@ from nearmetal.model.study import (
     Study,
     WorkloadSpec,
 )
-from nearmetal.model.words import Assignment, Better, Document, Frozen, Level, Name, Provision, Role, Scale, Whole
+from nearmetal.model.words import (
+    Assignment,
+    Better,
+    Document,
+    Frozen,
+    Level,
+    Name,
+    Number,
+    Provision,
+    Role,
+    Scale,
+    Whole,
+)
 
 __all__ = [
     "COSTS",
@@ -105,6 +117,7 @@ __all__ = [
     "MachineSpec",
     "Measurement",
     "Name",
+    "Number",
     "Observation",
     "ObserveSpec",
     "Observer",

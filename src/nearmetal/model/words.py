@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, WithJsonSchema
 
 Level = StrictBool | StrictInt | StrictFloat | StrictStr
 """One value of a factor, with the type it has in the study file: true and 1 are different levels."""
@@ -15,6 +15,9 @@ Assignment = Mapping[str, Level]
 
 Whole = Annotated[int, Field(strict=True, ge=1)]
 """A number of things. Strict, so that neither true nor "4" passes for one."""
+
+Number = Annotated[float, WithJsonSchema({"type": ["number", "null"]}, mode="serialization")]
+"""One that may be no finite number. JSON has no word for that: it is null there."""
 
 NAME = r"^[A-Za-z0-9._-]+$"
 Name = Annotated[str, Field(pattern=NAME, max_length=100)]

@@ -76,6 +76,8 @@ def render(folder: RunFolder, format: Format) -> str | bytes:
 
 
 def _render(folder: RunFolder, format: Format) -> str | bytes:
+    if format == "json":
+        return _json(read(folder))
     if format == "html":
         with Drawers() as drawers:
             chapters = _Chapters.of(folder)
@@ -85,8 +87,6 @@ def _render(folder: RunFolder, format: Format) -> str | bytes:
         case "md":
             study = chapters.report.manifest.study
             return formats.markdown(study.name, study.question, chapters.sections)
-        case "json":
-            return _json(chapters.report)
         case "csv":
             return next((formats.comma_separated(table) for table in chapters.tables if table.name == "verdicts"), "")
         case "png":

@@ -217,7 +217,12 @@ def _kept_of(runs: Sequence[Path], folder: Path, say: Callable[[str], None]) -> 
 def _kept(run: RunFolder, folder: Path, say: Callable[[str], None]) -> Path:
     """The folder with a run's tables, made if they are not there as its journal is now."""
     place = str(run.path.resolve())
-    key = hashlib.sha256(place.encode()).hexdigest()[:16]
+    try:
+        key = hashlib.sha256(place.encode()).hexdigest()[:16]
+    except UnicodeEncodeError:
+        raise BadInput(
+            "this path is not UTF-8, and duckdb takes no other", place, "give the folder another name"
+        ) from None
     status = run.journal.stat()
     kept = folder / f"{key}-{status.st_size}-{status.st_mtime_ns}-{_shape()}"
     if not all((kept / f"{name}.parquet").exists() for name in _TABLES):

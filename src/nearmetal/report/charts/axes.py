@@ -11,6 +11,9 @@ from nearmetal.report import figures
 
 ROUND = tuple(float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 2, 5))
 
+_FARTHEST = 1e150
+"""Beyond this, and nearer to 0 than one over it, no float holds how many times the one is of the other."""
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -27,9 +30,9 @@ class Axis:
 
 
 def ratio_axis(ends: Iterable[float], margin: float | None) -> Axis:
-    """A logarithmic axis of ratios that shows every end, 1, and the margin around it."""
+    """A logarithmic axis of ratios that shows 1, the margin around it, and every end that is in any proportion."""
     band = None if margin is None else (1 / (1 + margin), 1 + margin)
-    positive = [end for end in ends if end > 0 and math.isfinite(end)]
+    positive = [end for end in ends if 1 / _FARTHEST < end < _FARTHEST]
     low, high = min([*positive, *(band or (1.0,)), 0.98]), max([*positive, *(band or (1.0,)), 1.02])
     room = (high / low) ** 0.05
     low, high = low / room, high * room

@@ -1,6 +1,6 @@
 """What was measured: every value of every treatment, before anything is compared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nearmetal.analysis.results import Cell
@@ -11,6 +11,8 @@ from nearmetal.report.reading import ReportInput
 
 _FEW: Final = 12
 """Pictures that a reader looks through. Some workloads bring nine, most of them for whoever asks."""
+
+_TOO_FAR: Final = 1e300
 
 
 class Responses:
@@ -26,11 +28,14 @@ class Responses:
         flat: list[str] = []
         for workload, response in _primary_first(cells, report):
             chosen = [cell for cell in cells if (cell.workload, cell.response) == (workload, response)]
-            if len({value for cell in chosen for value in cell.values}) > 1:
-                panels[workload, response] = panel(chosen, report)
+            values = {value for cell in chosen for value in cell.values}
+            named = f"{words.response(response)} of {words.plain(workload)}"
+            if len(values) == 1:
+                flat.append(f"{named}: {figures.quantity(chosen[0].median, chosen[0].unit)} in every trial.")
+            elif not _drawable(values):
+                flat.append(f"{named}: no value can be drawn; the table has them.")
             else:
-                always = figures.quantity(chosen[0].median, chosen[0].unit)
-                flat.append(f"{words.response(response)} of {words.plain(workload)}: {always} in every trial.")
+                panels[workload, response] = panel(chosen, report)
         first, rest = _at_first_sight(panels, report)
         blocks: list[Block] = []
         if first:
@@ -74,10 +79,10 @@ def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
             report.labels.treatment(cell.treatment),
             figures.quantity(cell.median, cell.unit),
             report.colour(cell.treatment),
-            cell.values,
+            _drawable(cell.values),
         )
         for cell in cells
-        if cell.values
+        if _drawable(cell.values)
     ]
 
     def drawn(width: int) -> charts.Spec:
@@ -87,6 +92,11 @@ def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
     if len(strips) > charts.ROOMY:
         return Panel(name, drawn(charts.WIDE), drawn(charts.NARROW))
     return Panel(name, drawn(charts.HALF))
+
+
+def _drawable(values: Iterable[float]) -> tuple[float, ...]:
+    """Those that lie somewhere, and not so far that no float holds how far they lie apart."""
+    return tuple(value for value in values if abs(value) < _TOO_FAR)
 
 
 def _described(cells: Sequence[Cell]) -> str:

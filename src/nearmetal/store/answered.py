@@ -1,0 +1,49 @@
+"""What `nearmetal query` prints with `--json`."""
+
+import math
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue, SkipValidation
+
+from nearmetal.model import Document, Frozen
+from nearmetal.store.query import Answer
+
+
+class ColumnTold(Frozen):
+    """A column of an answer."""
+
+    name: str
+    type: str
+    """DuckDB's."""
+
+
+class Answered(Document):
+    """`query.v1`."""
+
+    schema_: Annotated[Literal["query.v1"], Field(alias="schema")] = "query.v1"
+    columns: tuple[ColumnTold, ...]
+    rows: SkipValidation[tuple[tuple[JsonValue, ...], ...]]
+    """Moments are texts; numbers that are not finite are null. There can be millions, which `told` has made plain."""
+
+
+def told(answer: Answer) -> Answered:
+    return Answered(
+        columns=tuple(ColumnTold(name=name, type=kind) for name, kind in answer.columns),
+        rows=tuple(tuple(map(_plain, row)) for row in answer.rows),
+    )
+
+
+def _plain(value: Any) -> JsonValue:
+    """As JSON has it. What most values are is asked first."""
+    if value is None or isinstance(value, (str, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return str(value)
