@@ -15,8 +15,10 @@ import click
 import pytest
 from jsonschema import Draft202012Validator
 
-from nearmetal import cli, commands_isolate, commands_isolate_prove
-from nearmetal.commands_calibrate import calibrate
+from nearmetal import cli
+from nearmetal.commands import isolate as isolate_commands
+from nearmetal.commands import isolate_prove as isolate_prove_commands
+from nearmetal.commands.calibrate import calibrate
 from nearmetal.dashboard import server
 from nearmetal.lab.doctor import Examined
 from nearmetal.lab.image import Recipe
@@ -225,7 +227,7 @@ def of_cleaning(ask: Asked) -> None:
 
 def pretended(ask: Asked) -> Pretended:
     host = Pretended()
-    for module in (commands_isolate, commands_isolate_prove):
+    for module in (isolate_commands, isolate_prove_commands):
         ask.patch.setattr(module, "LocalSite", lambda: host)
     ask.patch.setattr(os, "geteuid", lambda: 0)
     return host
