@@ -476,7 +476,7 @@ def image() -> None:
 @click.option("--package", "packages", multiple=True, metavar="NAME", help="Also install this Debian package.")
 @click.option("--file", "files", multiple=True, metavar="FILE:PATH", help="Also lay this file at that path in it.")
 @click.option("--name", default="lab", show_default=True)
-@_json_option("image.v1")
+@_json_option("image.built.v1")
 def image_build(packages: tuple[str, ...], files: tuple[str, ...], name: str, as_json: bool) -> None:
     """Build the image, or find it built already."""
     from nearmetal.commands import image as command

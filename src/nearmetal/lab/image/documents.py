@@ -8,9 +8,9 @@ from nearmetal.model import Document, Frozen
 
 
 class Built(Document):
-    """`image.v1`."""
+    """`image.built.v1`."""
 
-    schema_: Annotated[Literal["image.v1"], Field(alias="schema")] = "image.v1"
+    schema_: Annotated[Literal["image.built.v1"], Field(alias="schema")] = "image.built.v1"
     name: str
     digest: str
     """The SHA-256 of its root file system, in hexadecimal."""
