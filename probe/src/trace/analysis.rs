@@ -3,15 +3,16 @@
 use std::rc::Rc;
 
 use super::capture::{Packet, Taker};
-use super::connection::{Connection, Protocol};
+use super::connection::{Connection, Passed, Protocol};
 use super::counts::Counts;
 use super::foreign::{Foreign, Strangers};
 use super::gathered::Gathered;
 use super::hosts::Hosts;
 use super::key::{End, Key, Wire};
+use super::pcap::Behind;
 use super::table::Table;
 use super::tcp::{self, Segment};
-use super::usual::{self, Usual};
+use super::usual::{PLAIN, STAMPED, Usual};
 use super::{ip, link};
 
 /// Sums over connections that are over, and with [`Analysis::finish`] over all.
@@ -48,6 +49,8 @@ pub struct Analysis {
     table: Table,
     /// The connection of the packet before: the next one is often of the same.
     recent: Option<(Key, usize)>,
+    /// Whose packet came last, where others may follow that are like it.
+    leader: (usize, End),
     /// Whose connections are followed; None for everybody's.
     hosts: Option<Rc<Hosts>>,
     pub gathered: Gathered,
@@ -68,6 +71,7 @@ impl Analysis {
         Analysis {
             table: Table::new(most, seed),
             recent: None,
+            leader: (0, End::Low),
             hosts: None,
             gathered: Gathered::default(),
             strangers: Strangers::default(),
@@ -92,16 +96,52 @@ impl Analysis {
         None
     }
 
-    /// A packet of this connection that does not go on as expected. It is read once more: what is kept of the first time for
-    /// this would be kept for each packet.
+    /// Take a usual packet in, by the shortest way: whether others may follow that are like it.
+    #[inline(always)]
+    fn pass<const HEADERS: usize>(&mut self, usual: Usual<HEADERS>, packet: &Packet) -> bool {
+        let Some((place, from)) = self.table.find_lately(usual.wire()) else {
+            self.meet(usual.wire(), *packet);
+            return false;
+        };
+        let Some(connection) = self.table.get(place) else {
+            return false;
+        };
+        match connection.pass(from, &usual, &mut self.gathered.shapes) {
+            Passed::Full => {}
+            Passed::Alone => return false,
+            Passed::Not => {
+                if !self.stop_at::<HEADERS>(place, from, *packet) {
+                    return false;
+                }
+            }
+        }
+        self.leader = (place, from);
+        HEADERS == STAMPED
+    }
+
+    /// A packet of this connection that does not go on as expected.
     #[inline(never)]
-    fn stop_at(&mut self, place: usize, from: End, packet: Packet) {
-        let usual = usual::read(&packet).filter(|usual| !usual.segment.has(tcp::SYN));
-        let Some(Usual { segment, .. }) = usual else {
-            return self.unusual(packet);
+    fn stop_at<const HEADERS: usize>(&mut self, place: usize, from: End, packet: Packet) -> bool {
+        // It is read once more: what is kept of the first time for this would be kept for each packet.
+        let usual = Usual::<HEADERS>::of(&packet).and_then(|usual| usual.segment());
+        let Some(segment) = usual else {
+            self.unusual(packet);
+            return false;
         };
         if let Some(connection) = self.table.get(place) {
             connection.take_whole(from, &segment, &mut self.gathered);
+        }
+        segment.length > 0
+    }
+
+    /// A packet without timestamps, or one that is not usual.
+    #[inline(never)]
+    fn plain(&mut self, packet: Packet) {
+        match Usual::<PLAIN>::of(&packet) {
+            Some(usual) => {
+                self.pass(usual, &packet);
+            }
+            None => self.unusual(packet),
         }
     }
 
@@ -250,22 +290,32 @@ impl Analysis {
 }
 
 impl Taker for Analysis {
-    /// Take a packet in, by the shortest way.
     #[inline(always)]
-    fn packet(&mut self, packet: &Packet) {
-        let Some(Usual { wire, segment }) = usual::read(packet) else {
-            return self.unusual(*packet);
-        };
-        let Some((place, from)) = self.table.find_lately(wire) else {
-            return self.meet(wire, *packet);
-        };
-        let passes = match self.table.get(place) {
-            Some(connection) => connection.pass(from, &segment, &mut self.gathered.shapes),
-            None => false,
-        };
-        if !passes {
-            self.stop_at(place, from, *packet);
+    fn packet(&mut self, packet: &Packet) -> bool {
+        match Usual::<STAMPED>::of(packet) {
+            Some(usual) => self.pass(usual, packet),
+            None => {
+                self.plain(*packet);
+                false
+            }
         }
+    }
+
+    #[inline(never)]
+    fn train(&mut self, packet: &Packet, behind: &Behind) -> usize {
+        let (place, from) = self.leader;
+        let (Some(connection), Some(first)) =
+            (self.table.get(place), Usual::<STAMPED>::like(packet.data))
+        else {
+            return 0;
+        };
+        let others = behind.as_long().map_while(Usual::like);
+        let others = others.take_while(|next| first.is_like(next));
+        let count = connection.pass_train(from, &first, others, &mut self.gathered.shapes);
+        if let Some(time) = behind.time(count) {
+            connection.pass_until(from, time);
+        }
+        count
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Read};
 
-use super::pcap::{self, Pcap};
+use super::pcap::{self, Behind, Pcap};
 use super::pcapng::Pcapng;
 use super::window::Window;
 
@@ -20,6 +20,13 @@ pub struct Packet<'a> {
     pub data: &'a [u8],
     /// How long it was.
     pub length: u32,
+}
+
+impl Packet<'_> {
+    #[inline(always)]
+    pub fn is_truncated(&self) -> bool {
+        (self.data.len() as u64) < u64::from(self.length)
+    }
 }
 
 /// Where a packet's bytes are: the last `captured` ones that were consumed, without the `padding` after them.
@@ -66,10 +73,14 @@ pub struct Facts {
 
 /// Who takes packets in.
 pub trait Taker {
-    /// Best in line, as a part of the loop over packets.
-    fn packet(&mut self, packet: &Packet);
+    /// Take a packet in: whether others may follow it that differ from it only as they must. Best in line, as a part of the
+    /// loop over packets.
+    fn packet(&mut self, packet: &Packet) -> bool;
 
-    /// The same for one that comes alone.
+    /// Take those in that follow such a packet and are like it: how many of those behind it.
+    fn train(&mut self, packet: &Packet, behind: &Behind) -> usize;
+
+    /// Take one in that comes alone.
     #[inline(never)]
     fn lone_packet(&mut self, packet: &Packet) {
         self.packet(packet);
@@ -78,8 +89,13 @@ pub trait Taker {
 
 #[cfg(test)]
 impl<F: FnMut(&Packet)> Taker for F {
-    fn packet(&mut self, packet: &Packet) {
+    fn packet(&mut self, packet: &Packet) -> bool {
         self(packet);
+        false
+    }
+
+    fn train(&mut self, _: &Packet, _: &Behind) -> usize {
+        0
     }
 }
 
@@ -159,6 +175,9 @@ impl<R: Read> Capture<R> {
         let (Format::Pcap(pcap), Some(_)) = (&self.format, self.facts.first) else {
             return 0;
         };
+        if !pcap.can_be_split() {
+            return 0;
+        }
         let here = self.window.here();
         let (mut rest, mut taken) = (here, 0);
         let (mut bytes, mut truncated, mut last) = (0, 0, self.facts.last);
@@ -169,9 +188,17 @@ impl<R: Read> Capture<R> {
             rest = behind;
             taken += 1;
             bytes += u64::from(packet.length);
-            truncated += u64::from((packet.data.len() as u64) < u64::from(packet.length));
+            truncated += u64::from(packet.is_truncated());
             last = packet.time;
-            taker.packet(&packet);
+            if taker.packet(&packet) && pcap.repeats(&packet, rest) {
+                let behind = Behind::new(pcap, &packet, rest, most - taken);
+                let more = taker.train(&packet, &behind);
+                rest = rest.get(behind.size(more)..).unwrap_or_default();
+                last = behind.time(more).unwrap_or(last);
+                taken += more;
+                bytes += more as u64 * u64::from(packet.length);
+                truncated += more as u64 * u64::from(packet.is_truncated());
+            }
         }
         let passed = here.len() - rest.len();
         let facts = &mut self.facts;

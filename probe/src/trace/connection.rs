@@ -11,6 +11,7 @@ use super::reader::Reader;
 use super::stream::Stream;
 use super::tcp::{self, Offer, Segment};
 use super::writes::LastWrite;
+pub use stride::Passed;
 use stride::{Bare, Stride};
 
 mod dialogue;
@@ -160,7 +161,9 @@ impl Connection {
     /// Take a segment in. What it tells is gathered.
     #[inline(always)]
     pub fn take(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
-        if !self.pass(from, segment, &mut gathered.shapes) {
+        let passes =
+            segment.is_plain() && self.pass(from, segment, &mut gathered.shapes) != Passed::Not;
+        if !passes {
             self.take_whole(from, segment, gathered);
         }
     }

@@ -1,5 +1,7 @@
 //! The last segments of a direction, to know one again.
 
+use super::tcp::Segment;
+
 /// What is remembered of a segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
@@ -9,6 +11,20 @@ pub struct Seen {
     pub stamp: u32,
     pub id: u16,
     pub checksum: u16,
+}
+
+impl Seen {
+    /// As sequence numbers tell where it begins.
+    #[inline(always)]
+    pub fn of(segment: &Segment) -> Seen {
+        Seen {
+            start: segment.sequence,
+            length: segment.length,
+            stamp: segment.stamp.unwrap_or_default(),
+            id: segment.id,
+            checksum: segment.checksum,
+        }
+    }
 }
 
 /// A ring that takes no memory before it is used, and little then.

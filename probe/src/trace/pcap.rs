@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use super::bytes::Order;
+use super::bytes::{Order, chunk};
 use super::capture::{Next, Packet, Record, Time};
 use super::window::Window;
 
@@ -71,8 +71,13 @@ impl Pcap {
         format!("pcap, {}, {unit}", self.order.name())
     }
 
-    /// The packet that `bytes` begin with, if it is there whole, and what comes behind it. Not in files whose numbers are the
-    /// other way round: few are, and to allow for it would take time for each packet.
+    /// Whether it can be [split](Pcap::split): its numbers are as most machines have them. To allow for others would take time
+    /// for each packet.
+    pub fn can_be_split(&self) -> bool {
+        self.order == Order::Little
+    }
+
+    /// The packet that `bytes` begin with, if it is there whole, and what comes behind it.
     #[inline(always)]
     pub fn split<'a>(&self, bytes: &'a [u8]) -> Option<(Packet<'a>, &'a [u8])> {
         let (header, rest) = bytes.split_first_chunk::<RECORD_HEADER>()?;
@@ -80,7 +85,7 @@ impl Pcap {
             u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
         };
         let (captured, length) = (field(8), field(12));
-        if captured > LONGEST_CAPTURED || self.order == Order::Big {
+        if captured > LONGEST_CAPTURED {
             return None;
         }
         let (data, behind) = rest.split_at_checked(captured as usize)?;
@@ -91,6 +96,12 @@ impl Pcap {
             length: length.max(captured),
         };
         Some((packet, behind))
+    }
+
+    /// Whether the packet that `bytes` begin with is as long as this one, and captured as far.
+    #[inline(always)]
+    pub fn repeats(&self, packet: &Packet, bytes: &[u8]) -> bool {
+        chunk(bytes, LENGTHS) == Some(lengths(packet))
     }
 
     #[inline]
@@ -132,6 +143,62 @@ impl Pcap {
         });
         Ok(Next::Packet)
     }
+}
+
+/// The records behind a packet's in the window, as many as may be taken in with it.
+pub struct Behind<'a> {
+    pcap: &'a Pcap,
+    bytes: &'a [u8],
+    /// Bytes of the packet's record, and what it says of lengths.
+    record: usize,
+    lengths: [u8; 8],
+}
+
+impl<'a> Behind<'a> {
+    /// At most so many of them.
+    pub fn new(pcap: &'a Pcap, packet: &Packet, bytes: &'a [u8], most: usize) -> Behind<'a> {
+        let record = RECORD_HEADER + packet.data.len();
+        Behind {
+            pcap,
+            bytes: bytes.get(..most * record).unwrap_or(bytes),
+            record,
+            lengths: lengths(packet),
+        }
+    }
+
+    /// What was captured of those at its begin that are as long as the packet, and captured as far.
+    #[inline(always)]
+    pub fn as_long(&self) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = self.bytes;
+        std::iter::from_fn(move || {
+            let (record, behind) = rest.split_at_checked(self.record)?;
+            rest = behind;
+            let (header, data) = record.split_first_chunk::<RECORD_HEADER>()?;
+            (chunk(header, LENGTHS)? == self.lengths).then_some(data)
+        })
+    }
+
+    /// When the last one came of so many of these; None of none.
+    pub fn time(&self, count: usize) -> Option<Time> {
+        let last = self.bytes.get(count.checked_sub(1)? * self.record..)?;
+        let field = |at| Some(u32::from_le_bytes(chunk(last, at)?));
+        Some(self.pcap.time(field(0)?, field(4)?))
+    }
+
+    /// How many bytes so many of these take.
+    pub fn size(&self, count: usize) -> usize {
+        count * self.record
+    }
+}
+
+/// Where a record tells how much of a packet was captured, and how long it was.
+const LENGTHS: usize = 8;
+
+/// The same as it stands there.
+#[inline(always)]
+fn lengths(packet: &Packet) -> [u8; 8] {
+    let captured = packet.data.len() as u64;
+    (u64::from(packet.length) << 32 | captured).to_le_bytes()
 }
 
 fn not_a_capture(magic: &[u8; 4]) -> String {

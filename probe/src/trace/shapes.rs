@@ -18,9 +18,15 @@ impl Default for Sizes {
 impl Sizes {
     #[inline]
     pub fn record(&mut self, length: u32) {
+        self.record_many(length, 1);
+    }
+
+    /// So many of the same length.
+    #[inline]
+    pub fn record_many(&mut self, length: u32, times: u64) {
         let place = (u32::BITS - length.leading_zeros()) as usize;
         if let Some(count) = self.0.get_mut(place) {
-            *count += 1;
+            *count += times;
         }
     }
 

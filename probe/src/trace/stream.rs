@@ -145,7 +145,7 @@ impl Stream {
         let start = self.offset(segment.sequence);
         let end = start.wrapping_add(u64::from(segment.length));
         let placed = self.place_elsewhere(segment, start, end);
-        self.remember(segment);
+        self.remember(Seen::of(segment));
         placed
     }
 
@@ -155,7 +155,7 @@ impl Stream {
         let start = self.edge;
         let end = start.wrapping_add(u64::from(segment.length));
         (self.edge, self.top) = (end, end);
-        self.remember(segment);
+        self.remember(Seen::of(segment));
         Placed {
             sight: Sight::New,
             start,
@@ -175,27 +175,24 @@ impl Stream {
         self.acked += u64::from(acknowledged);
     }
 
-    /// Keep of a segment what tells it from others.
+    /// Keep of a segment what tells it from others. It is `seen` where it begins by sequence numbers.
     #[inline(always)]
-    pub fn remember(&mut self, segment: &Segment) {
-        let step = segment.id.wrapping_sub(self.last_id);
+    pub fn remember(&mut self, seen: Seen) {
+        let step = seen.id.wrapping_sub(self.last_id);
         if (1..=ORDERLY_STEP).contains(&step) {
             if self.orderly < ORDERLY {
                 self.orderly += 1;
             }
-            self.last_id = segment.id;
+            self.last_id = seen.id;
         } else if (step as i16) > 0 {
             self.orderly = 0;
-            self.last_id = segment.id;
+            self.last_id = seen.id;
         } else if self.orderly < ORDERLY {
-            self.last_id = segment.id;
+            self.last_id = seen.id;
         }
         self.history.push(Seen {
-            start: segment.sequence.wrapping_sub(self.origin),
-            length: segment.length,
-            stamp: segment.stamp.unwrap_or_default(),
-            id: segment.id,
-            checksum: segment.checksum,
+            start: seen.start.wrapping_sub(self.origin),
+            ..seen
         });
     }
 

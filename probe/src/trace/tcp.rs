@@ -9,6 +9,8 @@ pub const FIN: u8 = 1;
 pub const SYN: u8 = 2;
 pub const RST: u8 = 4;
 pub const ACK: u8 = 16;
+/// Those that change what a segment is.
+pub const CONTROLS: u8 = SYN | FIN | RST | ACK;
 
 /// A segment on its way from one end to the other.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +34,71 @@ pub struct Segment<'a> {
     pub length: u32,
 }
 
+/// The fields of a segment, wherever they are read.
+pub trait Fields {
+    fn time(&self) -> Time;
+    fn sequence(&self) -> u32;
+    fn acknowledgement(&self) -> u32;
+    fn window(&self) -> u16;
+    fn checksum(&self) -> u16;
+    fn id(&self) -> u16;
+    fn stamp(&self) -> Option<u32>;
+    fn option_bytes(&self) -> u32;
+    /// How long the payload was.
+    fn length(&self) -> u32;
+    /// The first byte of the payload, if it was captured. Asked of segments that have one.
+    fn first(&self) -> Option<u8>;
+}
+
+impl Fields for Segment<'_> {
+    fn time(&self) -> Time {
+        self.time
+    }
+
+    fn sequence(&self) -> u32 {
+        self.sequence
+    }
+
+    fn acknowledgement(&self) -> u32 {
+        self.acknowledgement
+    }
+
+    fn window(&self) -> u16 {
+        self.window
+    }
+
+    fn checksum(&self) -> u16 {
+        self.checksum
+    }
+
+    fn id(&self) -> u16 {
+        self.id
+    }
+
+    fn stamp(&self) -> Option<u32> {
+        self.stamp
+    }
+
+    fn option_bytes(&self) -> u32 {
+        self.option_bytes
+    }
+
+    fn length(&self) -> u32 {
+        self.length
+    }
+
+    fn first(&self) -> Option<u8> {
+        self.payload.first().copied()
+    }
+}
+
 impl Segment<'_> {
+    /// Whether it acknowledges, may carry payload, and does nothing else.
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        self.flags & CONTROLS == ACK && !self.may_have_blocks()
+    }
+
     #[inline]
     pub fn has(&self, flags: u8) -> bool {
         self.flags & flags == flags

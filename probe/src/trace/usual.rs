@@ -1,69 +1,174 @@
-//! The usual packet, read at one go: Ethernet, IPv4 without options, TCP with its usual timestamps or without any option.
+//! The usual packet: Ethernet, IPv4 without options, TCP with its usual timestamps or without any option, that only
+//! acknowledges and may carry payload.
 //!
-//! It says what [`dissect`](super::analysis::dissect) says of the same packet, and nothing of others.
+//! Of it each field is read where it stands, when it is asked for, and says what [`dissect`](super::analysis::dissect) says of
+//! the same packet. So most packets are taken in without any of them being taken apart.
 
-use super::capture::Packet;
+use super::bytes::chunk;
+use super::capture::{Packet, Time};
 use super::key::Wire;
 use super::link::ETHERNET;
-use super::tcp::Segment;
-
-pub struct Usual<'a> {
-    pub wire: Wire,
-    pub segment: Segment<'a>,
-}
+use super::tcp::{self, Fields, Segment};
 
 /// Up to the end of a TCP header without options.
-const HEADERS: usize = 54;
+pub const PLAIN: usize = 54;
+/// The same with the usual timestamps: two fillers, and the option.
+pub const STAMPED: usize = PLAIN + 12;
+const USUAL_TIMESTAMPS: u32 = 0x0101_080a;
 const IP_HEADERS: u32 = 40;
-const TIMESTAMPS: usize = 12;
-/// Two fillers, and the option's kind and length.
-const USUAL_TIMESTAMPS: [u8; 4] = [1, 1, 8, 10];
 
-#[inline(always)]
-pub fn read<'a>(packet: &Packet<'a>) -> Option<Usual<'a>> {
-    let header: &[u8; HEADERS] = packet.data.first_chunk()?;
-    let byte = |at: usize| header[at];
-    let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-    let word = |at: usize| {
-        u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-    };
-    // Ethertype, version and length of the header; neither a fragment nor another protocol than TCP.
-    let is_usual = packet.link == ETHERNET
-        && word(12) & 0xffff_ff00 == 0x0800_4500
-        && word(20) & 0x3fff_00ff == 0x0000_0006;
-    if !is_usual {
-        return None;
-    }
-    let option_bytes = match byte(46) & 0xf0 {
-        0x50 => 0,
-        0x80 => TIMESTAMPS,
-        _ => return None,
-    };
-    let (options, captured) = packet.data.get(HEADERS..)?.split_at_checked(option_bytes)?;
-    let stamp = match options.first_chunk::<TIMESTAMPS>() {
-        Some([a, b, c, d, value @ .., _, _, _, _]) if [*a, *b, *c, *d] == USUAL_TIMESTAMPS => {
-            Some(u32::from_be_bytes(*value))
-        }
-        Some(_) => return None,
-        None => None,
-    };
-    let length = u32::from(half(16)).checked_sub(IP_HEADERS + option_bytes as u32)?;
-    Some(Usual {
-        wire: Wire(*header[26..].first_chunk()?),
-        segment: Segment {
+/// Whose headers take so many bytes, [`PLAIN`] or [`STAMPED`].
+#[derive(Clone, Copy)]
+pub struct Usual<'a, const HEADERS: usize> {
+    headers: &'a [u8; HEADERS],
+    /// What was captured behind them.
+    behind: &'a [u8],
+    time: Time,
+}
+
+impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
+    #[inline(always)]
+    pub fn of(packet: &Packet<'a>) -> Option<Usual<'a, HEADERS>> {
+        /// The bits of two bytes that tell the length of TCP's header and the flags that matter.
+        const LENGTH_AND_FLAGS: u32 = 0xf000 | tcp::CONTROLS as u32;
+        let (headers, behind) = packet.data.split_first_chunk::<HEADERS>()?;
+        let usual = Usual {
+            headers,
+            behind,
             time: packet.time,
-            sequence: word(38),
-            acknowledgement: word(42),
-            flags: byte(47),
-            window: half(48),
-            checksum: half(50),
-            id: half(18),
-            stamp,
-            option_bytes: option_bytes as u32,
-            options,
+        };
+        let header_words = (HEADERS - PLAIN + 20) as u32 / 4;
+        // Ethertype, version and length of the header; neither a fragment nor another protocol than TCP.
+        let is_usual = packet.link == ETHERNET
+            && usual.word(12) & 0xffff_ff00 == 0x0800_4500
+            && usual.word(20) & 0x3fff_00ff == 0x0000_0006
+            && u32::from(usual.half(46)) & LENGTH_AND_FLAGS
+                == header_words << 12 | u32::from(tcp::ACK)
+            && (HEADERS == PLAIN || usual.word(PLAIN) == USUAL_TIMESTAMPS);
+        is_usual.then_some(usual)
+    }
+
+    #[inline(always)]
+    fn half(&self, at: usize) -> u16 {
+        u16::from_be_bytes(self.bytes(at))
+    }
+
+    #[inline(always)]
+    fn word(&self, at: usize) -> u32 {
+        u32::from_be_bytes(self.bytes(at))
+    }
+
+    #[inline(always)]
+    fn bytes<const COUNT: usize>(&self, at: usize) -> [u8; COUNT] {
+        chunk(self.headers, at).unwrap_or([0; COUNT])
+    }
+
+    /// Addresses and ports.
+    #[inline(always)]
+    pub fn wire(&self) -> Wire {
+        Wire(self.bytes(26))
+    }
+
+    /// Whether another packet is like this one but for where its bytes belong: all else that matters is equal.
+    #[inline(always)]
+    pub fn is_like(&self, other: &Usual<HEADERS>) -> bool {
+        let same = |at: usize| self.bytes::<8>(at) == other.bytes::<8>(at);
+        // Ethertype to length; fragment to protocol; addresses and ports; acknowledgement to window; the kind of the option.
+        (self.long(12) ^ other.long(12)) >> 16 == 0
+            && self.word(20) == other.word(20)
+            && same(26)
+            && self.word(34) == other.word(34)
+            && same(42)
+            && (HEADERS == PLAIN || self.word(PLAIN) == other.word(PLAIN))
+    }
+
+    #[inline(always)]
+    fn long(&self, at: usize) -> u64 {
+        u64::from_be_bytes(self.bytes(at))
+    }
+
+    /// A packet that is [like](Usual::is_like) a usual one, if it is, whenever it came.
+    #[inline(always)]
+    pub fn like(data: &'a [u8]) -> Option<Usual<'a, HEADERS>> {
+        let (headers, behind) = data.split_first_chunk::<HEADERS>()?;
+        Some(Usual {
+            headers,
+            behind,
+            time: 0,
+        })
+    }
+
+    /// The segment as a whole; None where the packet says that it is shorter than its headers.
+    #[inline(always)]
+    pub fn segment(&self) -> Option<Segment<'a>> {
+        let length = u32::from(self.half(16)).checked_sub(IP_HEADERS + self.option_bytes())?;
+        Some(Segment {
+            time: self.time,
+            sequence: self.sequence(),
+            acknowledgement: self.acknowledgement(),
+            flags: self.headers[47],
+            window: self.window(),
+            checksum: self.checksum(),
+            id: self.id(),
+            stamp: self.stamp(),
+            option_bytes: self.option_bytes(),
+            options: &self.headers[PLAIN..],
             // Padding at the frame's end is no payload.
-            payload: captured.get(..length as usize).unwrap_or(captured),
+            payload: self.behind.get(..length as usize).unwrap_or(self.behind),
             length,
-        },
-    })
+        })
+    }
+}
+
+impl<const HEADERS: usize> Fields for Usual<'_, HEADERS> {
+    #[inline(always)]
+    fn time(&self) -> Time {
+        self.time
+    }
+
+    #[inline(always)]
+    fn sequence(&self) -> u32 {
+        self.word(38)
+    }
+
+    #[inline(always)]
+    fn acknowledgement(&self) -> u32 {
+        self.word(42)
+    }
+
+    #[inline(always)]
+    fn window(&self) -> u16 {
+        self.half(48)
+    }
+
+    #[inline(always)]
+    fn checksum(&self) -> u16 {
+        self.half(50)
+    }
+
+    #[inline(always)]
+    fn id(&self) -> u16 {
+        self.half(18)
+    }
+
+    #[inline(always)]
+    fn stamp(&self) -> Option<u32> {
+        (HEADERS == STAMPED).then(|| self.word(58))
+    }
+
+    #[inline(always)]
+    fn option_bytes(&self) -> u32 {
+        (HEADERS - PLAIN) as u32
+    }
+
+    // More than any packet has where the packet says that it is shorter than its headers.
+    #[inline(always)]
+    fn length(&self) -> u32 {
+        u32::from(self.half(16)).wrapping_sub(IP_HEADERS + self.option_bytes())
+    }
+
+    #[inline(always)]
+    fn first(&self) -> Option<u8> {
+        self.behind.first().copied()
+    }
 }

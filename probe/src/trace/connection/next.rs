@@ -4,19 +4,17 @@ use super::Connection;
 use crate::trace::gathered::Gathered;
 use crate::trace::head::Kind;
 use crate::trace::key::End;
-use crate::trace::tcp::{self, Segment};
+use crate::trace::tcp::Segment;
 
 impl Connection {
     /// Whether a segment is nothing else than the next bytes, and acknowledges what was seen. Asked when all that has passed
     /// is accounted for.
     #[inline(always)]
     pub(super) fn is_next(&self, from: End, segment: &Segment) -> bool {
-        let controls = tcp::SYN | tcp::FIN | tcp::RST | tcp::ACK;
         let (stride, other) = (self.strides.get(from), self.strides.get(from.other()));
-        segment.flags & controls == tcp::ACK
+        segment.is_plain()
             && segment.length > 0
             && segment.window > 0
-            && !segment.may_have_blocks()
             && stride.is_at(segment.sequence)
             && other.may_acknowledge(segment.acknowledgement)
     }
