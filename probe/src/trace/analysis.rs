@@ -99,11 +99,8 @@ impl Analysis {
     /// Take a usual packet in, by the shortest way: whether others may follow that are like it.
     #[inline(always)]
     fn pass<const HEADERS: usize>(&mut self, usual: Usual<HEADERS>, packet: &Packet) -> bool {
-        let Some((place, from)) = self.table.find_lately(usual.wire()) else {
+        let Some((place, from, connection)) = self.table.find_lately(usual.wire()) else {
             self.meet(usual.wire(), *packet);
-            return false;
-        };
-        let Some(connection) = self.table.get(place) else {
             return false;
         };
         match connection.pass(from, &usual, &mut self.gathered.shapes) {

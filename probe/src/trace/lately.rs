@@ -12,8 +12,35 @@ pub struct Lately {
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     wire: Wire,
-    /// A connection's place plus one, twice, and one more for its higher end; 0 where there is none.
-    found: u32,
+    found: Found,
+}
+
+/// A connection's place, and in the highest bit which end of it.
+#[derive(Clone, Copy, Debug)]
+struct Found(u32);
+
+impl Found {
+    const HIGH: u32 = 1 << 31;
+
+    fn new(place: usize, from: End) -> Found {
+        Found(place as u32 | if from == End::High { Found::HIGH } else { 0 })
+    }
+
+    #[inline(always)]
+    fn parts(self) -> (usize, End) {
+        let from = match self.0 & Found::HIGH {
+            0 => End::Low,
+            _ => End::High,
+        };
+        ((self.0 & !Found::HIGH) as usize, from)
+    }
+}
+
+impl Default for Found {
+    /// Where no connection ever is.
+    fn default() -> Self {
+        Found(u32::MAX)
+    }
 }
 
 /// So many fill a line of the processor's cache.
@@ -32,23 +59,19 @@ impl Lately {
         self.entries.len() * ALIKE
     }
 
-    /// The place of the connection and the end that packets come from in which this stands.
+    /// The place of the connection and the end that packets come from in which this stands. What stands in none is found
+    /// where no connection is.
     #[inline]
     pub fn find(&self, wire: Wire) -> Option<(usize, End)> {
         let alike = self.entries.get(self.index(wire))?;
         let entry = alike.iter().find(|entry| entry.wire == wire)?;
-        let place = (entry.found / 2).checked_sub(1)? as usize;
-        let end = match entry.found % 2 {
-            0 => End::Low,
-            _ => End::High,
-        };
-        Some((place, end))
+        Some(entry.found.parts())
     }
 
     pub fn note(&mut self, wire: Wire, place: usize, from: End) {
         let index = self.index(wire);
         if let Some(alike) = self.entries.get_mut(index) {
-            let found = (place as u32 + 1) * 2 + u32::from(from == End::High);
+            let found = Found::new(place, from);
             alike.rotate_right(1);
             alike[0] = Entry { wire, found };
         }
@@ -76,6 +99,11 @@ impl Lately {
 mod tests {
     use super::*;
 
+    /// What is found where a connection may be.
+    fn found(lately: &Lately, wire: Wire) -> Option<(usize, End)> {
+        lately.find(wire).filter(|(place, _)| *place < 1 << 30)
+    }
+
     #[test]
     fn who_came_lately_is_found_and_can_be_forgotten() {
         let mut lately = Lately::new(64, 7);
@@ -83,13 +111,13 @@ mod tests {
         let (source, destination) = ((mapped(0x0a00_0002), 40_000), (mapped(0x0a00_0001), 80));
         let (key, from) = Key::new(source, destination);
         let wire = Wire([10, 0, 0, 2, 10, 0, 0, 1, 0x9c, 0x40, 0, 80]);
-        assert_eq!(lately.find(wire), None);
+        assert_eq!(found(&lately, wire), None);
         lately.note(wire, 5, from);
-        assert_eq!(lately.find(wire), Some((5, from)));
+        assert_eq!(found(&lately, wire), Some((5, from)));
         lately.note(Wire::of(&key, from.other()), 5, from.other());
         lately.forget(&key);
-        assert_eq!(lately.find(wire), None);
-        assert_eq!(lately.find(Wire::of(&key, from.other())), None);
+        assert_eq!(found(&lately, wire), None);
+        assert_eq!(found(&lately, Wire::of(&key, from.other())), None);
     }
 
     #[test]
@@ -108,7 +136,7 @@ mod tests {
                 for (place, wire) in wires.iter().enumerate() {
                     lately.note(*wire, place, End::Low);
                 }
-                let lost = wires.iter().filter(|wire| lately.find(**wire).is_none());
+                let lost = wires.iter().filter(|wire| found(&lately, **wire).is_none());
                 displaced += lost.count();
             }
             assert!(displaced < 128, "{displaced} of 12,800 in steps of {step}");

@@ -160,7 +160,7 @@ impl<'a> Behind<'a> {
         let record = RECORD_HEADER + packet.data.len();
         Behind {
             pcap,
-            bytes: bytes.get(..most * record).unwrap_or(bytes),
+            bytes: bytes.get(..most.saturating_mul(record)).unwrap_or(bytes),
             record,
             lengths: lengths(packet),
         }

@@ -4,6 +4,7 @@ use super::analysis::{Analysis, dissect};
 use super::capture::{Capture, Taker};
 use super::connection::Connection;
 use super::entries;
+use super::pcap::Behind;
 use super::tcp::Fields;
 use super::usual::{PLAIN, STAMPED, Usual};
 
@@ -157,6 +158,55 @@ fn the_short_way_says_what_the_long_one_says() {
     for seed in 0..1_500 {
         entries::capture(&capture(seed));
     }
+}
+
+/// An analysis, and how many packets it took in as others' followers.
+struct Counted {
+    analysis: Analysis,
+    followers: usize,
+}
+
+impl Taker for Counted {
+    fn packet(&mut self, packet: &super::capture::Packet) -> bool {
+        self.analysis.packet(packet)
+    }
+
+    fn train(&mut self, packet: &super::capture::Packet, behind: &Behind) -> usize {
+        let count = self.analysis.train(packet, behind);
+        self.followers += count;
+        count
+    }
+}
+
+/// How many followers there are in a response of twenty full segments and a rest, of which something happens to the tenth.
+fn followers(happens: fn(&mut Packet)) -> usize {
+    const FULL: usize = 1448;
+    let mut talk = Talk::begun();
+    talk.ask(GET);
+    let first = talk.packets.len();
+    talk.answer_in(&reply(20 * FULL), FULL);
+    happens(&mut talk.packets[first + 10]);
+    let file = Pcap::default().file(&talk.packets);
+    let mut counted = Counted {
+        analysis: Analysis::new(1, 7),
+        followers: 0,
+    };
+    Capture::open(file.as_slice()).each(usize::MAX, &mut counted);
+    counted.followers
+}
+
+#[test]
+fn packets_in_a_row_that_are_alike_are_taken_in_together() {
+    // The first one of a connection's end is looked for, and leads none.
+    assert_eq!(followers(|_| {}), 18);
+    assert_eq!(followers(|tenth| tenth.time += 5_000_000), 18);
+    assert_eq!(followers(|tenth| tenth.id = 0), 18);
+    // It leads others, but follows none; nor does the next one, which leads others in turn.
+    assert_eq!(followers(|tenth| tenth.window += 1), 16);
+    assert_eq!(followers(|tenth| tenth.acknowledgement -= 1), 16);
+    // What comes behind a hole goes the long way.
+    assert_eq!(followers(|tenth| tenth.source.set_port(81)), 8);
+    assert_eq!(followers(|tenth| tenth.sequence += 1), 8);
 }
 
 #[test]

@@ -55,10 +55,12 @@ impl Table {
         }
     }
 
-    /// The same for what stands in a packet, if such packets came lately, and the end that they come from.
-    #[inline]
-    pub fn find_lately(&self, wire: Wire) -> Option<(usize, End)> {
-        self.lately.find(wire)
+    /// The same for what stands in a packet, if such packets came lately: its place, the end that they come from, and itself.
+    #[inline(always)]
+    pub fn find_lately(&mut self, wire: Wire) -> Option<(usize, End, &mut Connection)> {
+        let (place, from) = self.lately.find(wire)?;
+        let connection = self.connections.get_mut(place)?;
+        Some((place, from, connection))
     }
 
     pub fn came_lately(&mut self, wire: Wire, place: usize, from: End) {
