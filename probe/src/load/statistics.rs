@@ -47,16 +47,33 @@ impl Durations {
         self.max = self.max.max(duration);
     }
 
-    /// The same duration so many times.
-    pub fn record_many(&mut self, duration: Nanoseconds, count: u32) {
-        if count == 0 {
-            return;
+    /// One half of recording a duration so many times: all but the histogram. [`Durations::place`] is the other.
+    #[inline]
+    pub fn weigh(&mut self, duration: Nanoseconds, times: u64) {
+        let square = duration as f64 * duration as f64;
+        if times == 1 {
+            self.sum += u128::from(duration);
+            self.sum_of_squares += square;
+        } else {
+            self.sum += u128::from(duration) * u128::from(times);
+            self.sum_of_squares += square * times as f64;
         }
-        self.histogram.saturating_record_n(duration, count);
-        self.sum += u128::from(duration) * u128::from(count);
-        self.sum_of_squares += duration as f64 * duration as f64 * f64::from(count);
-        self.min = self.min.min(duration);
-        self.max = self.max.max(duration);
+        if duration < self.min {
+            self.min = duration;
+        }
+        if duration > self.max {
+            self.max = duration;
+        }
+    }
+
+    /// The other half: the histogram does not mind in which order, or how many at once.
+    pub fn place(&mut self, duration: Nanoseconds, times: u64) {
+        let mut left = times;
+        while left > 0 {
+            let count = u32::try_from(left).unwrap_or(u32::MAX);
+            self.histogram.saturating_record_n(duration, count);
+            left -= u64::from(count);
+        }
     }
 
     pub fn merge(&mut self, other: &Self) {
@@ -102,13 +119,14 @@ impl Durations {
             return Summary::default();
         }
         let mean = self.sum as f64 / count as f64;
+        let median = self.quantile(0.5);
         let variance = (self.sum_of_squares / count as f64 - mean * mean).max(0.0);
         Summary {
             min: Some(self.min),
             mean: Some(mean),
             stddev: Some(variance.sqrt()),
-            median: self.quantile(0.5),
-            p50: self.quantile(0.5),
+            median,
+            p50: median,
             p90: self.quantile(0.9),
             p95: self.quantile(0.95),
             p99: self.quantile(0.99),

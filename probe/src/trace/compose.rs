@@ -95,7 +95,7 @@ pub fn whole(
         bytes: captures.iter().map(|one| one.bytes).sum(),
         captures,
         connections: sums.connections,
-        requests: requests.count,
+        requests: requests.count(),
         unanswered: requests.unanswered,
         unasked: requests.unasked,
         status: requests.status(),

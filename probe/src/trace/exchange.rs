@@ -67,9 +67,9 @@ impl Message {
     }
 
     /// What was seen of a message whose end was not.
-    pub fn end_at_least(&mut self, edge: u64) {
-        if self.first.is_some() && !self.is_complete && self.end == self.start {
-            self.end = edge;
+    fn end_at_least(&mut self, edge: impl FnOnce() -> u64) {
+        if !self.is_complete && self.first.is_some() && self.end == self.start {
+            self.end = edge();
         }
     }
 
@@ -118,8 +118,8 @@ pub struct Exchanges {
     begun: u32,
     /// Where the request ends whose acknowledgement comes next.
     awaited: Option<u64>,
-    /// When the responses were complete that are told.
-    answered: Option<Time>,
+    /// When the last of the responses was complete that are told; 0 where none is.
+    answered: Time,
     /// Whether requests were sent without waiting for the responses to those before.
     pipelines: bool,
     /// Requests that were given up before their responses: those are still to come, before all others.
@@ -209,7 +209,7 @@ impl Exchanges {
     pub fn lose(&mut self, kind: Kind, start: u64) {
         let current = self.current(kind).map(|one| one.message(kind));
         if let Some(message) = current.filter(|message| !message.is_complete) {
-            message.end_at_least(start);
+            message.end_at_least(|| start);
         }
     }
 
@@ -361,16 +361,17 @@ impl Exchanges {
     }
 
     /// Nothing more comes of the oldest exchange, done or not: what was seen of its messages ends here at the latest.
-    pub fn close_oldest(&mut self, request_edge: u64, response_edge: u64) {
+    #[inline]
+    pub fn close_oldest(&mut self, edge: impl Fn(Kind) -> u64) {
         let Some(oldest) = self.queue.first_mut() else {
             return;
         };
-        oldest.request.end_at_least(request_edge);
-        oldest.response.end_at_least(response_edge);
+        oldest.request.end_at_least(|| edge(Kind::Request));
+        oldest.response.end_at_least(|| edge(Kind::Response));
         // A response whose head was cut shows its end by the next one: now it is known whether this was asked before it.
-        oldest.is_pipelined |=
-            oldest.request.first.is_some() && oldest.request.first < self.answered;
-        self.answered = self.answered.max(oldest.response.last);
+        let asked = oldest.request.first;
+        oldest.is_pipelined |= asked.is_some_and(|asked| asked < self.answered);
+        self.answered = oldest.response.last.unwrap_or(0).max(self.answered);
     }
 
     /// The oldest exchange is told.

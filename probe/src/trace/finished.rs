@@ -50,23 +50,41 @@ impl Finished {
     }
 
     /// The times between its events, as far as they were seen.
-    pub fn phases(&self) -> Phases {
+    pub fn phases(&self) -> Phases<Option<u64>> {
+        let Phases {
+            connect,
+            send,
+            wait,
+            transfer,
+            total,
+        } = self.spans();
+        Phases {
+            connect: connect.length(),
+            send: send.length(),
+            wait: wait.length(),
+            transfer: transfer.length(),
+            total: total.length(),
+        }
+    }
+
+    /// The events that those are between.
+    #[inline(always)]
+    pub fn spans(&self) -> Phases<Span> {
         let Exchange {
             request, response, ..
         } = &self.exchange;
-        let between = |from: Option<Time>, to: Option<Time>| to?.checked_sub(from?);
-        let done = response
-            .last
-            .filter(|_| response.is_complete || response.is_guessed);
-        let is_first = self.exchange.number == 0;
+        let is_done = response.is_complete || response.is_guessed;
+        let done = if is_done { response.last } else { None };
+        let connect = match self.exchange.number {
+            0 => Span(self.handshake.syn, self.handshake.ack),
+            _ => Span(None, None),
+        };
         Phases {
-            connect: is_first
-                .then(|| between(self.handshake.syn, self.handshake.ack))
-                .flatten(),
-            send: between(request.first, request.last),
-            wait: between(request.last, response.first),
-            transfer: between(response.first, done),
-            total: between(request.first, done),
+            connect,
+            send: Span(request.first, request.last),
+            wait: Span(request.last, response.first),
+            transfer: Span(response.first, done),
+            total: Span(request.first, done),
         }
     }
 
@@ -130,14 +148,28 @@ impl Finished {
     }
 }
 
-/// Nanoseconds from one event of a request to another.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Phases {
-    pub connect: Option<u64>,
-    pub send: Option<u64>,
-    pub wait: Option<u64>,
-    pub transfer: Option<u64>,
-    pub total: Option<u64>,
+/// From one event to another, as far as they were seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Span(Option<Time>, Option<Time>);
+
+impl Span {
+    #[inline(always)]
+    pub fn length(self) -> Option<u64> {
+        match self {
+            Span(Some(from), Some(to)) if from <= to => Some(to - from),
+            _ => None,
+        }
+    }
+}
+
+/// What there is between the events of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Phases<T> {
+    pub connect: T,
+    pub send: T,
+    pub wait: T,
+    pub transfer: T,
+    pub total: T,
 }
 
 fn numbers(first: u32, message: &Message) -> (u32, u32) {

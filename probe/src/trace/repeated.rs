@@ -1,51 +1,123 @@
-//! A distribution of values that often come several times in a row, as sizes do: such are counted first and recorded once.
+//! A distribution of values that come again and again: sizes several times in a row, and times because a capture's clock has
+//! few of them. They are counted here first, and told to the histogram once for many times.
 
 use crate::load::statistics::{Durations, Summary};
 
-#[derive(Default)]
+/// Values that are counted at a time.
+const SLOTS: usize = 256;
+/// Ones and zeros well mixed: times by a clock of microseconds end with the same digits.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
 pub struct Repeated {
     settled: Durations,
+    /// What came last, so many times in a row, which nothing below knows of yet.
+    last: Counted,
+    /// What came before: the histogram does not know of it yet.
+    slots: [Counted; SLOTS],
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counted {
     value: u64,
-    times: u32,
+    times: u64,
+}
+
+impl Default for Repeated {
+    fn default() -> Repeated {
+        Repeated {
+            settled: Durations::default(),
+            last: Counted::default(),
+            slots: [Counted::default(); SLOTS],
+        }
+    }
 }
 
 impl Repeated {
-    #[inline]
+    #[inline(always)]
     pub fn record(&mut self, value: u64) {
-        if value != self.value || self.times == u32::MAX {
-            self.settle();
-            self.value = value;
+        if value == self.last.value {
+            self.last.times += 1;
+        } else {
+            self.change(value);
         }
-        self.times += 1;
     }
 
-    fn settle(&mut self) {
-        self.settled.record_many(self.value, self.times);
-        self.times = 0;
+    #[inline(never)]
+    fn change(&mut self, value: u64) {
+        self.settle_last();
+        self.last = Counted { value, times: 1 };
+    }
+
+    #[inline(always)]
+    fn settle_last(&mut self) {
+        let last = self.last;
+        if last.times == 0 {
+            return;
+        }
+        self.settled.weigh(last.value, last.times);
+        let slot = slot_of(last.value);
+        if self.slots[slot].value == last.value {
+            self.slots[slot].times += last.times;
+        } else {
+            self.displace(slot, last);
+        }
+    }
+
+    #[cold]
+    fn displace(&mut self, slot: usize, by: Counted) {
+        let Counted { value, times } = std::mem::replace(&mut self.slots[slot], by);
+        self.settled.place(value, times);
     }
 
     pub fn summary(&mut self) -> Summary {
-        self.settle();
+        self.settle_last();
+        self.last.times = 0;
+        for slot in 0..SLOTS {
+            self.displace(slot, Counted::default());
+        }
         self.settled.summary()
     }
+}
+
+#[inline]
+fn slot_of(value: u64) -> usize {
+    const BITS: u32 = SLOTS.ilog2();
+    (value.wrapping_mul(ODD) >> (u64::BITS - BITS)) as usize % SLOTS
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn repeated_values_are_recorded_as_often_as_they_come() {
+    fn told(summary: Summary) -> String {
+        serde_json::to_string(&summary).expect("plain data")
+    }
+
+    fn compare(values: impl Iterator<Item = u64>) {
         let (mut repeated, mut each) = (Repeated::default(), Durations::default());
-        for value in [0, 0, 7, 7, 7, 1_000_000, 7, 12, 12] {
+        for value in values {
             repeated.record(value);
             each.record(value);
         }
-        let told = |summary: Summary| serde_json::to_string(&summary).expect("plain data");
         assert_eq!(told(repeated.summary()), told(each.summary()));
-        assert_eq!(
-            told(Repeated::default().summary()),
-            told(Summary::default())
-        );
+        assert_eq!(told(repeated.summary()), told(each.summary()));
+    }
+
+    #[test]
+    fn repeated_values_are_recorded_as_often_as_they_come() {
+        compare([0, 0, 7, 7, 7, 1_000_000, 7, 12, 12, 0, 0].into_iter());
+        compare(std::iter::empty());
+    }
+
+    #[test]
+    fn values_make_room_for_others_and_come_back() {
+        let few = (0..500_u64).map(|number| number % 97 * 1000);
+        let many = (0..20 * SLOTS as u64).map(|number| number * number % 7919);
+        compare(few.chain(many.clone()).chain(many));
+    }
+
+    #[test]
+    fn the_longest_are_counted_too() {
+        compare([1 << 50, 3, 1 << 50, 3].into_iter());
     }
 }

@@ -14,7 +14,6 @@ use super::repeated::Repeated;
 
 pub struct Requests {
     out: Option<BufWriter<File>>,
-    pub count: u64,
     /// Requests of which no response was seen.
     pub unanswered: u64,
     /// Responses of which no request was seen.
@@ -53,7 +52,6 @@ impl Requests {
     pub fn new(out: Option<File>) -> Requests {
         Requests {
             out: out.map(|file| BufWriter::with_capacity(1 << 18, file)),
-            count: 0,
             unanswered: 0,
             unasked: 0,
             classes: [0; CLASSES],
@@ -62,52 +60,54 @@ impl Requests {
     }
 
     /// Take an exchange in, and write it where that is asked for.
+    #[inline(always)]
     pub fn take(&mut self, finished: &Finished, joined: Option<Joined>) -> std::io::Result<()> {
-        let exchange = &finished.exchange;
-        if !exchange.is_asked() {
+        if !finished.exchange.is_asked() {
             self.unasked += 1;
             return Ok(());
         }
-        self.count += 1;
-        let is_answered = exchange.response.first.is_some();
-        self.unanswered += u64::from(!is_answered);
-        if is_answered {
-            let class = usize::from(exchange.status / 100);
-            let known = if class < CLASSES { class } else { 0 };
-            self.classes[known] += 1;
-        }
         self.record(finished);
-        let Some(out) = &mut self.out else {
-            return Ok(());
-        };
-        serde_json::to_writer(&mut *out, &finished.line(joined))?;
-        out.write_all(b"\n")
+        match &mut self.out {
+            Some(out) => write(out, finished, joined),
+            None => Ok(()),
+        }
     }
 
+    #[inline(always)]
     fn record(&mut self, finished: &Finished) {
-        let phases = finished.phases();
-        let spreads = &mut *self.spreads;
-        for (spread, phase) in [
-            (&mut spreads.connect_ns, phases.connect),
-            (&mut spreads.send_ns, phases.send),
-            (&mut spreads.wait_ns, phases.wait),
-            (&mut spreads.transfer_ns, phases.transfer),
-            (&mut spreads.total_ns, phases.total),
+        let (exchange, spreads) = (&finished.exchange, &mut *self.spreads);
+        let (request, response) = (&exchange.request, &exchange.response);
+        let spans = finished.spans();
+        for (spread, span) in [
+            (&mut spreads.connect_ns, spans.connect),
+            (&mut spreads.send_ns, spans.send),
+            (&mut spreads.wait_ns, spans.wait),
+            (&mut spreads.transfer_ns, spans.transfer),
+            (&mut spreads.total_ns, spans.total),
         ] {
-            phase.into_iter().for_each(|phase| spread.record(phase));
+            if let Some(length) = span.length() {
+                spread.record(length);
+            }
         }
-        let (request, response) = (&finished.exchange.request, &finished.exchange.response);
         spreads.request_bytes.record(request.bytes());
-        spreads
-            .request_segments
-            .record(u64::from(request.tally.segments));
-        if response.first.is_some() {
-            spreads.response_bytes.record(response.bytes());
-            spreads
-                .response_segments
-                .record(u64::from(response.tally.segments));
-            spreads.response_acks.record(u64::from(response.tally.acks));
+        let segments = &mut spreads.request_segments;
+        segments.record(u64::from(request.tally.segments));
+        if response.first.is_none() {
+            self.unanswered += 1;
+            return;
         }
+        let class = usize::from(exchange.status / 100);
+        self.classes[if class < CLASSES { class } else { 0 }] += 1;
+        spreads.response_bytes.record(response.bytes());
+        let segments = &mut spreads.response_segments;
+        segments.record(u64::from(response.tally.segments));
+        let acks = &mut spreads.response_acks;
+        acks.record(u64::from(response.tally.acks));
+    }
+
+    /// Requests, answered or not.
+    pub fn count(&self) -> u64 {
+        self.unanswered + self.classes.iter().sum::<u64>()
     }
 
     /// Responses by the class of their status, such as `2xx`.
@@ -141,4 +141,10 @@ impl Requests {
             response_acks: spreads.response_acks.summary(),
         }
     }
+}
+
+#[inline(never)]
+fn write(out: &mut impl Write, finished: &Finished, joined: Option<Joined>) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *out, &finished.line(joined))?;
+    out.write_all(b"\n")
 }

@@ -239,7 +239,10 @@ impl Connection {
     pub(super) fn tell_oldest(&mut self, finished: &mut Vec<Finished>) -> bool {
         let edge = |end| self.ways.get(end).stream.edge();
         let (client, server) = (self.client, self.client.other());
-        self.exchanges.close_oldest(edge(client), edge(server));
+        self.exchanges.close_oldest(|kind| match kind {
+            Kind::Request => edge(client),
+            Kind::Response => edge(server),
+        });
         let Some(oldest) = self.exchanges.oldest() else {
             return false;
         };
