@@ -26,18 +26,29 @@ pub struct Durations {
 
 impl Default for Durations {
     fn default() -> Self {
+        let bounded = Histogram::new_with_bounds(1, LONGEST, SIGNIFICANT_DIGITS);
+        Self::kept_in(bounded.expect("the bounds are valid constants"))
+    }
+}
+
+impl Durations {
+    /// Such as take memory only for what comes, and time to make room for it: not where time is being measured. Those cannot
+    /// be merged with others.
+    pub fn growing() -> Self {
+        let growing = Histogram::new(SIGNIFICANT_DIGITS);
+        Self::kept_in(growing.expect("the number of digits is a valid constant"))
+    }
+
+    fn kept_in(histogram: Histogram<u32>) -> Self {
         Self {
-            histogram: Histogram::new_with_bounds(1, LONGEST, SIGNIFICANT_DIGITS)
-                .expect("the bounds are valid constants"),
+            histogram,
             sum: 0,
             sum_of_squares: 0.0,
             min: Nanoseconds::MAX,
             max: 0,
         }
     }
-}
 
-impl Durations {
     #[inline]
     pub fn record(&mut self, duration: Nanoseconds) {
         self.histogram.saturating_record(duration);
@@ -71,7 +82,8 @@ impl Durations {
         let mut left = times;
         while left > 0 {
             let count = u32::try_from(left).unwrap_or(u32::MAX);
-            self.histogram.saturating_record_n(duration, count);
+            let recorded = self.histogram.record_n(duration.min(LONGEST), count);
+            recorded.expect("there is room for the longest, or it is made");
             left -= u64::from(count);
         }
     }

@@ -25,7 +25,7 @@ struct Counted {
 impl Default for Repeated {
     fn default() -> Repeated {
         Repeated {
-            settled: Durations::default(),
+            settled: Durations::growing(),
             last: Counted::default(),
             slots: [Counted::default(); SLOTS],
         }
