@@ -94,8 +94,30 @@ impl Analysis {
 
     /// A packet of this connection that does not go on as expected. It is read once more: what is kept of the first time for
     /// this would be kept for each packet.
-    #[inline(never)]
+    #[inline(always)]
     fn stop_at(&mut self, place: usize, from: End, packet: Packet) {
+        let is_cut = packet.data.len() < packet.length as usize;
+        if !(is_cut && self.takes_turn(place, from, packet)) {
+            self.stop_whole(place, from, packet);
+        }
+    }
+
+    /// Whether its connection takes a packet as the begin of a message, as most that are cut short and stop here are.
+    #[inline(never)]
+    fn takes_turn(&mut self, place: usize, from: End, packet: Packet) -> bool {
+        let Some(connection) = self.table.get(place) else {
+            return false;
+        };
+        // Before the packet is read, so that nothing of it is to be kept meanwhile.
+        connection.catch_up();
+        usual::read(&packet).is_some_and(|Usual { segment, .. }| {
+            connection.take_turn(from, &segment, &mut self.gathered)
+        })
+    }
+
+    /// Whatever the packet is. It is read anew here too, for the same reason.
+    #[inline(never)]
+    fn stop_whole(&mut self, place: usize, from: End, packet: Packet) {
         let usual = usual::read(&packet).filter(|usual| !usual.segment.has(tcp::SYN));
         let Some(Usual { segment, .. }) = usual else {
             return self.unusual(packet);

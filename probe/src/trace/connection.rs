@@ -17,6 +17,7 @@ mod dialogue;
 mod next;
 mod payload;
 mod stride;
+mod turn;
 
 /// When the three steps of the handshake were seen, and the first FIN or reset.
 #[derive(Clone, Copy, Debug, Default)]
@@ -160,7 +161,11 @@ impl Connection {
     /// Take a segment in. What it tells is gathered.
     #[inline(always)]
     pub fn take(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
-        if !self.pass(from, segment, &mut gathered.shapes) {
+        if self.pass(from, segment, &mut gathered.shapes) {
+            return;
+        }
+        self.catch_up();
+        if !self.take_turn(from, segment, gathered) {
             self.take_whole(from, segment, gathered);
         }
     }
