@@ -28,6 +28,20 @@ impl Message {
         self.first.is_some() && self.start < end && (!self.is_complete || start < self.end)
     }
 
+    /// The same as [`Exchanges::go_on`] of one message alone.
+    #[inline(always)]
+    fn go_on(&mut self, edge: u64, extended: Option<Time>, tally: &Tally) {
+        if self.first.is_none() {
+            return;
+        }
+        if extended.is_some() {
+            (self.last, self.end) = (extended, edge);
+        }
+        if self.meets(edge - 1, edge) {
+            self.tally.add(tally);
+        }
+    }
+
     /// What was seen of a message whose end was not.
     pub fn end_at_least(&mut self, edge: u64) {
         if self.first.is_some() && !self.is_complete && self.end == self.start {
@@ -274,6 +288,10 @@ impl Exchanges {
     /// `extended`: then the last of them came.
     #[inline(always)]
     pub fn go_on(&mut self, kind: Kind, edge: u64, extended: Option<Time>, tally: &Tally) {
+        // As it nearly always is: then there is nothing to look through.
+        if let (Kind::Response, [only]) = (kind, &mut self.queue[..]) {
+            return only.response.go_on(edge, extended, tally);
+        }
         if let Some(time) = extended {
             self.extend(kind, edge, time);
         }
