@@ -106,29 +106,48 @@ impl Analysis {
         match connection.pass(from, &usual, &mut self.gathered.shapes) {
             Passed::Full => {}
             Passed::Alone => return false,
-            Passed::Not => {
-                if !self.stop_at::<HEADERS>(place, from, *packet) {
-                    return false;
-                }
-            }
+            Passed::Not => self.stop_at::<HEADERS>(place, from, *packet),
         }
         self.leader = (place, from);
         HEADERS == STAMPED
     }
 
-    /// A packet of this connection that does not go on as expected.
+    /// A usual packet of this connection that does not go on as expected. It is read once more: what is kept of the first time
+    /// for this would be kept for each packet.
+    #[inline(always)]
+    fn stop_at<const HEADERS: usize>(&mut self, place: usize, from: End, packet: Packet) {
+        if !(packet.is_truncated() && self.takes_turn::<HEADERS>(place, from, packet)) {
+            self.stop_whole::<HEADERS>(place, from, packet);
+        }
+    }
+
+    /// Whether its connection takes a packet as the begin of a message, as most that are cut short and stop here are.
     #[inline(never)]
-    fn stop_at<const HEADERS: usize>(&mut self, place: usize, from: End, packet: Packet) -> bool {
-        // It is read once more: what is kept of the first time for this would be kept for each packet.
-        let usual = Usual::<HEADERS>::of(&packet).and_then(|usual| usual.segment());
-        let Some(segment) = usual else {
-            self.unusual(packet);
+    fn takes_turn<const HEADERS: usize>(
+        &mut self,
+        place: usize,
+        from: End,
+        packet: Packet,
+    ) -> bool {
+        let Some(connection) = self.table.get(place) else {
             return false;
+        };
+        // Before the packet is read, so that nothing of it is to be kept meanwhile.
+        connection.catch_up();
+        let segment = Usual::<HEADERS>::again(&packet).and_then(|usual| usual.segment());
+        segment.is_some_and(|segment| connection.take_turn(from, &segment, &mut self.gathered))
+    }
+
+    /// Whatever the packet is. It is read anew here too, for the same reason.
+    #[inline(never)]
+    fn stop_whole<const HEADERS: usize>(&mut self, place: usize, from: End, packet: Packet) {
+        let usual = Usual::<HEADERS>::again(&packet);
+        let Some(segment) = usual.and_then(|usual| usual.segment()) else {
+            return self.unusual(packet);
         };
         if let Some(connection) = self.table.get(place) {
             connection.take_whole(from, &segment, &mut self.gathered);
         }
-        segment.length > 0
     }
 
     /// A packet without timestamps, or one that is not usual.

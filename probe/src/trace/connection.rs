@@ -18,6 +18,7 @@ mod dialogue;
 mod next;
 mod payload;
 mod stride;
+mod turn;
 
 /// When the three steps of the handshake were seen, and the first FIN or reset.
 #[derive(Clone, Copy, Debug, Default)]
@@ -163,7 +164,11 @@ impl Connection {
     pub fn take(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
         let passes =
             segment.is_plain() && self.pass(from, segment, &mut gathered.shapes) != Passed::Not;
-        if !passes {
+        if passes {
+            return;
+        }
+        self.catch_up();
+        if !self.take_turn(from, segment, gathered) {
             self.take_whole(from, segment, gathered);
         }
     }

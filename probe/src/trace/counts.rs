@@ -26,6 +26,15 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Count a packet that brings nothing but the next bytes.
+    #[inline(always)]
+    pub fn next(&mut self, length: u32, is_coalesced: bool) {
+        self.packets += 1;
+        self.bytes += u64::from(length);
+        self.segments += 1;
+        self.coalesced += u64::from(is_coalesced);
+    }
+
     /// Count a segment with payload.
     #[inline]
     pub fn segment(&mut self, placed: &Placed, is_coalesced: bool) {

@@ -2,7 +2,10 @@
 
 use super::capture::Time;
 use super::head::{Kind, Method};
-use super::stream::{Placed, Sight};
+pub use tally::Tally;
+
+mod tally;
+pub mod turns;
 
 /// One of the two messages of an exchange, on its way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,50 +23,23 @@ pub struct Message {
     pub tally: Tally,
 }
 
-/// What was seen of a message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Segments that brought bytes of it for the first time.
-    pub segments: u32,
-    pub retransmitted: u32,
-    pub spurious: u32,
-    pub reordered: u32,
-    pub duplicates: u32,
-    pub coalesced: u32,
-    /// Segments of the other end that carry nothing but an acknowledgement, while this was the last message.
-    pub acks: u32,
-}
-
-impl Tally {
-    /// Of one segment.
-    pub fn of(placed: &Placed, is_coalesced: bool) -> Tally {
-        let is = |sight| u32::from(placed.sight == sight);
-        Tally {
-            segments: u32::from(placed.fresh),
-            retransmitted: is(Sight::Retransmitted),
-            spurious: u32::from(placed.spurious),
-            reordered: is(Sight::Reordered),
-            duplicates: is(Sight::Duplicate),
-            coalesced: u32::from(is_coalesced),
-            acks: 0,
-        }
-    }
-
-    #[inline(always)]
-    pub fn add(&mut self, more: &Tally) {
-        self.segments = self.segments.saturating_add(more.segments);
-        self.retransmitted = self.retransmitted.saturating_add(more.retransmitted);
-        self.spurious = self.spurious.saturating_add(more.spurious);
-        self.reordered = self.reordered.saturating_add(more.reordered);
-        self.duplicates = self.duplicates.saturating_add(more.duplicates);
-        self.coalesced = self.coalesced.saturating_add(more.coalesced);
-        self.acks = self.acks.saturating_add(more.acks);
-    }
-}
-
 impl Message {
     fn meets(&self, start: u64, end: u64) -> bool {
         self.first.is_some() && self.start < end && (!self.is_complete || start < self.end)
+    }
+
+    /// The same as [`Exchanges::go_on`] of one message alone.
+    #[inline(always)]
+    fn go_on(&mut self, edge: u64, extended: Option<Time>, tally: &Tally) {
+        if self.first.is_none() {
+            return;
+        }
+        if extended.is_some() {
+            (self.last, self.end) = (extended, edge);
+        }
+        if self.meets(edge - 1, edge) {
+            self.tally.add(tally);
+        }
     }
 
     /// What was seen of a message whose end was not.
@@ -102,6 +78,20 @@ impl Exchange {
             Kind::Request => &mut self.request,
             Kind::Response => &mut self.response,
         }
+    }
+
+    /// The server has acknowledged up to here: where its request ends, if that is still awaited.
+    #[inline(always)]
+    fn acknowledge(&mut self, up_to: u64, time: Time) -> Option<u64> {
+        let request = &self.request;
+        if self.acked.is_some() || !(request.is_complete || request.is_guessed) {
+            return None;
+        }
+        let is_awaited = request.end > up_to;
+        if !is_awaited {
+            self.acked = Some(time);
+        }
+        is_awaited.then_some(request.end)
     }
 
     /// Whether the capture holds its request: a response alone tells only that something was asked before.
@@ -158,16 +148,21 @@ impl Exchanges {
 
     #[inline]
     fn another(&mut self) -> &mut Exchange {
-        if self.queue.len() == self.queue.capacity() && self.queue.len() < OF_EACH {
-            self.queue.reserve_exact(1);
-        }
-        self.queue.push(Exchange {
+        self.push(Exchange {
             number: self.begun,
             ..Exchange::default()
         });
-        self.begun = self.begun.saturating_add(1);
         let last = self.queue.len() - 1;
         &mut self.queue[last]
+    }
+
+    #[inline(always)]
+    fn push(&mut self, exchange: Exchange) {
+        if self.queue.len() == self.queue.capacity() && self.queue.len() < OF_EACH {
+            self.queue.reserve_exact(1);
+        }
+        self.begun = self.begun.saturating_add(1);
+        self.queue.push(exchange);
     }
 
     /// The oldest exchange is given up: its response may be still to come.
@@ -289,6 +284,20 @@ impl Exchanges {
         }
     }
 
+    /// Segments of a message brought bytes up to here that were expected. If its end only shows by what follows, it is
+    /// `extended`: then the last of them came.
+    #[inline(always)]
+    pub fn go_on(&mut self, kind: Kind, edge: u64, extended: Option<Time>, tally: &Tally) {
+        // As it nearly always is: then there is nothing to look through.
+        if let (Kind::Response, [only]) = (kind, &mut self.queue[..]) {
+            return only.response.go_on(edge, extended, tally);
+        }
+        if let Some(time) = extended {
+            self.extend(kind, edge, time);
+        }
+        self.add(kind, (edge - 1, edge), tally);
+    }
+
     /// The server has acknowledged the client's bytes up to here.
     #[inline(always)]
     pub fn acknowledged(&mut self, up_to: u64, time: Time) {
@@ -301,15 +310,8 @@ impl Exchanges {
     fn note_acknowledged(&mut self, up_to: u64, time: Time) {
         self.awaited = None;
         for exchange in &mut self.queue {
-            let request = &exchange.request;
-            if exchange.acked.is_some() || !(request.is_complete || request.is_guessed) {
-                continue;
-            }
-            if exchange.request.end <= up_to {
-                exchange.acked = Some(time);
-            } else {
-                self.awaited.get_or_insert(exchange.request.end);
-            }
+            let awaited = exchange.acknowledge(up_to, time);
+            self.awaited = self.awaited.or(awaited);
         }
     }
 

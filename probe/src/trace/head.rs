@@ -4,6 +4,10 @@ use std::mem::MaybeUninit;
 
 use httparse::{Error, Header, ParserConfig, Request, Response, Status};
 
+pub use edges::{may_begin, may_end};
+
+mod edges;
+
 /// How the end of a message's content is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
@@ -30,6 +34,10 @@ impl Method {
     /// The word that a request begins with; nothing where its end was not captured.
     #[inline(always)]
     fn of(request: &[u8]) -> Method {
+        // As most do.
+        if request.starts_with(b"GET ") {
+            return Method(*b"GET\0\0\0\0\0");
+        }
         let short = request.first_chunk().and_then(Method::within);
         short.unwrap_or_else(|| Method::long(request))
     }
@@ -83,6 +91,20 @@ pub struct Head {
     pub length: Option<usize>,
 }
 
+impl Head {
+    /// Whether the final response is still to come.
+    #[inline(always)]
+    pub fn is_interim(&self) -> bool {
+        (100..200).contains(&self.status) && self.status != 101
+    }
+
+    /// Whether another protocol begins behind such a response to a request of this method.
+    #[inline(always)]
+    pub fn opens_tunnel(&self, method: &Method) -> bool {
+        self.status == 101 || (method.is("CONNECT") && (200..300).contains(&self.status))
+    }
+}
+
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -104,84 +126,6 @@ pub const LONGEST: usize = 64 << 10;
 /// Fields that nearly every head has room in, and those of the longest.
 const USUAL_HEADERS: usize = 128;
 const MOST_HEADERS: usize = 1024;
-
-/// Whether a message may begin with these bytes: a method and a target, or a version.
-#[inline(always)]
-pub fn may_begin(kind: Kind, bytes: &[u8]) -> bool {
-    match kind {
-        Kind::Response => {
-            const VERSION: &[u8; 7] = b"HTTP/1.";
-            match bytes.first_chunk() {
-                Some(version) => version == VERSION,
-                None => !bytes.is_empty() && VERSION.starts_with(bytes),
-            }
-        }
-        Kind::Request => {
-            // As most do.
-            bytes.starts_with(b"GET /") || bytes.starts_with(b"POST /") || may_begin_request(bytes)
-        }
-    }
-}
-
-fn may_begin_request(bytes: &[u8]) -> bool {
-    const LONGEST_METHOD: usize = 17;
-    let method = bytes
-        .iter()
-        .take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-');
-    let length = method.count();
-    match bytes.get(length) {
-        None => (1..=LONGEST_METHOD).contains(&length),
-        Some(b' ') => {
-            let (method, target) = bytes.split_at(length);
-            (3..=LONGEST_METHOD).contains(&length)
-                && may_be_target(method, target.get(1..).unwrap_or_default())
-        }
-        Some(_) => false,
-    }
-}
-
-/// Whether what stands behind a method may be a target (RFC 9112, section 3.2): other protocols have words there too.
-fn may_be_target(method: &[u8], target: &[u8]) -> bool {
-    const SCHEME: &[u8] = b"http";
-    // HTTP/2 begins like a request, and is none.
-    if method == b"PRI" {
-        return false;
-    }
-    match target.first() {
-        None | Some(b'/' | b'*') => true,
-        Some(first) if method == b"CONNECT" => first.is_ascii_alphanumeric() || *first == b'[',
-        Some(_) => {
-            let common = target.len().min(SCHEME.len());
-            target.get(..common) == SCHEME.get(..common)
-        }
-    }
-}
-
-/// Whether an empty line is among these bytes, which ends a head.
-#[inline(always)]
-pub fn may_end(bytes: &[u8]) -> bool {
-    /// So many pairs are compared at once.
-    const PAIRS: usize = 16;
-    const BYTES: usize = PAIRS + 1;
-    let any = |bytes: &[u8]| {
-        let pairs = bytes.iter().zip(bytes.get(1..).unwrap_or_default());
-        // To its end, for then the compiler compares many at once.
-        pairs.fold(false, |found, (one, next)| {
-            found | ((*one == b'\n') & ((*next == b'\r') | (*next == b'\n')))
-        })
-    };
-    let Some(last) = bytes.last_chunk::<BYTES>() else {
-        return any(bytes);
-    };
-    let mut rest = bytes;
-    while let Some(chunk) = rest.first_chunk::<BYTES>() {
-        if any(chunk) {
-            return true;
-        }
-        rest = rest.get(PAIRS..).unwrap_or_default();
-    }
-    any(last)
-}
 
 /// Read a head. None while its end is missing; an error when it is none.
 #[inline(never)]
@@ -272,17 +216,18 @@ pub fn cut(kind: Kind, bytes: &[u8]) -> Head {
     let mut head = NOTHING;
     match kind {
         Kind::Request => head.method = Method::of(bytes),
-        Kind::Response => head.status = bytes.get(9..12).and_then(number).unwrap_or_default(),
+        Kind::Response => head.status = status(bytes).unwrap_or_default(),
     }
     head
 }
 
+/// The status that a response's first bytes tell.
 #[inline(always)]
-fn number(digits: &[u8]) -> Option<u16> {
-    digits.iter().try_fold(0, |number, digit| {
-        let digit = digit.is_ascii_digit().then(|| digit - b'0')?;
-        Some(number * 10 + u16::from(digit))
-    })
+fn status(response: &[u8]) -> Option<u16> {
+    let digits: &[u8; 12] = response.first_chunk()?;
+    let [.., hundreds, tens, ones] = digits.map(|digit| digit.wrapping_sub(b'0'));
+    let is_number = hundreds <= 9 && tens <= 9 && ones <= 9;
+    is_number.then(|| u16::from(hundreds) * 100 + u16::from(tens) * 10 + u16::from(ones))
 }
 
 /// How the content's end is found; None when the head contradicts itself.

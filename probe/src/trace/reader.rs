@@ -1,6 +1,7 @@
 //! The messages in one direction: where each begins and ends, looking at heads and chunk sizes alone.
 
 use super::head::{self, Body, Head, Kind};
+use super::tcp::Segment;
 use crate::load::chunked::Chunks;
 
 /// What was found in the stream.
@@ -49,6 +50,16 @@ pub struct Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
+    /// All of a segment.
+    #[inline(always)]
+    pub fn of(segment: &Segment<'a>) -> Piece<'a> {
+        Piece {
+            bytes: segment.payload,
+            length: u64::from(segment.length),
+            begins: true,
+        }
+    }
+
     /// Whether less of it was captured than there was.
     fn is_cut(&self) -> bool {
         (self.bytes.len() as u64) < self.length
@@ -137,7 +148,7 @@ impl Reader {
             (State::Sized(remaining), _) => (remaining.saturating_sub(1), None),
             (State::Chunked(chunks), _) => (chunks.skippable().saturating_sub(1), None),
             (State::Tunnel, _) | (State::Open, Kind::Response) => (u64::MAX, None),
-            (State::Cut | State::Lost, Kind::Response) => (u64::MAX, Some(b'H')),
+            (State::Cut | State::Lost, _) => passable_of_cut(kind),
             _ => (0, None),
         }
     }
@@ -171,12 +182,25 @@ impl Reader {
         piece.is_cut() && self.begins(kind, piece) && !head::may_end(piece.bytes)
     }
 
+    /// The same where the head before was cut too, so that nothing else is known of where its message ends.
+    #[inline(always)]
+    pub fn begins_cut_again(&self, kind: Kind, piece: &Piece) -> bool {
+        let is_cut_again = matches!(self.state, State::Cut) && piece.is_cut() && piece.begins;
+        is_cut_again && !head::may_end(piece.bytes) && head::may_begin(kind, piece.bytes)
+    }
+
     /// A message begins with such a piece: as much of its head as is there.
     #[inline(always)]
     pub fn begin_cut(&mut self, kind: Kind, piece: &Piece) -> Head {
         self.messages = self.messages.saturating_add(1);
         self.state = State::Cut;
         head::cut(kind, piece.bytes)
+    }
+
+    /// The same where that is known without looking, and its head read elsewhere.
+    #[inline(always)]
+    pub fn begin_cut_again(&mut self) {
+        self.messages = self.messages.saturating_add(1);
     }
 
     /// A message begins with it: how many bytes are passed to read its head, and that once it is all there, or cut.
@@ -303,6 +327,15 @@ impl Reader {
     /// Messages are followed no more.
     pub fn tunnel(&mut self) {
         self.state = State::Tunnel;
+    }
+}
+
+/// The same of a message whose end only shows by the next one.
+#[inline(always)]
+pub fn passable_of_cut(kind: Kind) -> (u64, Option<u8>) {
+    match kind {
+        Kind::Request => (0, None),
+        Kind::Response => (u64::MAX, Some(b'H')),
     }
 }
 

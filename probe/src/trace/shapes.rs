@@ -56,6 +56,12 @@ impl Shapes {
         &mut self.of(kind).1
     }
 
+    #[inline(always)]
+    pub fn both(&mut self, kind: Kind) -> (&mut Sizes, &mut Writes) {
+        let (sizes, writes) = self.of(kind);
+        (sizes, writes)
+    }
+
     #[inline]
     fn of(&mut self, kind: Kind) -> &mut (Sizes, Writes) {
         match kind {

@@ -104,6 +104,12 @@ impl Segment<'_> {
         self.flags & flags == flags
     }
 
+    /// The payload of one with such options that the MSS cuts off.
+    #[inline(always)]
+    pub fn full(&self, mss: u32) -> u32 {
+        mss.saturating_sub(self.option_bytes).max(1)
+    }
+
     /// Whether there may be SACK blocks among its options: there is room for one, beside timestamps if there are any.
     #[inline(always)]
     pub fn may_have_blocks(&self) -> bool {

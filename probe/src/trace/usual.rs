@@ -31,12 +31,7 @@ impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
     pub fn of(packet: &Packet<'a>) -> Option<Usual<'a, HEADERS>> {
         /// The bits of two bytes that tell the length of TCP's header and the flags that matter.
         const LENGTH_AND_FLAGS: u32 = 0xf000 | tcp::CONTROLS as u32;
-        let (headers, behind) = packet.data.split_first_chunk::<HEADERS>()?;
-        let usual = Usual {
-            headers,
-            behind,
-            time: packet.time,
-        };
+        let usual = Usual::again(packet)?;
         let header_words = (HEADERS - PLAIN + 20) as u32 / 4;
         // Ethertype, version and length of the header; neither a fragment nor another protocol than TCP.
         let is_usual = packet.link == ETHERNET
@@ -90,11 +85,22 @@ impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
     /// A packet that is [like](Usual::is_like) a usual one, if it is, whenever it came.
     #[inline(always)]
     pub fn like(data: &'a [u8]) -> Option<Usual<'a, HEADERS>> {
+        Usual::parted(data, 0)
+    }
+
+    /// A packet that is known to be usual.
+    #[inline(always)]
+    pub fn again(packet: &Packet<'a>) -> Option<Usual<'a, HEADERS>> {
+        Usual::parted(packet.data, packet.time)
+    }
+
+    #[inline(always)]
+    fn parted(data: &'a [u8], time: Time) -> Option<Usual<'a, HEADERS>> {
         let (headers, behind) = data.split_first_chunk::<HEADERS>()?;
         Some(Usual {
             headers,
             behind,
-            time: 0,
+            time,
         })
     }
 

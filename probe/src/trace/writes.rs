@@ -18,6 +18,13 @@ pub struct Heads {
 }
 
 impl Heads {
+    /// One whose end was not captured.
+    pub const ONE_CUT: Heads = Heads {
+        begun: 1,
+        bytes: 0,
+        is_cut: true,
+    };
+
     pub fn note(&mut self, head: &Head) {
         match head.length {
             Some(length) => self.bytes = self.bytes.saturating_add(length as u32),

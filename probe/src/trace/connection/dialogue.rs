@@ -74,10 +74,7 @@ impl Connection {
         let end = at.wrapping_add(piece.length);
         self.head(from, kind, head, end, time);
         self.go_on(from, kind, end, time);
-        let mut heads = Heads::default();
-        heads.begun += 1;
-        heads.note(&head);
-        heads
+        Heads::ONE_CUT
     }
 
     /// A message whose end only shows by what comes next goes on up to here.
@@ -129,8 +126,7 @@ impl Connection {
         let mut is_tunnel = false;
         match kind {
             Kind::Request => exchange.method = head.method,
-            Kind::Response if (100..200).contains(&head.status) && head.status != 101 => {
-                // The final response is still to come.
+            Kind::Response if head.is_interim() => {
                 exchange.interim += 1;
                 let _ = self.ways.of(from).reader.enter(Some(Body::None));
                 return;
@@ -138,8 +134,7 @@ impl Connection {
             Kind::Response => {
                 exchange.status = head.status;
                 let bodiless = exchange.method.is("HEAD") || matches!(head.status, 204 | 304);
-                is_tunnel = head.status == 101
-                    || (exchange.method.is("CONNECT") && (200..300).contains(&head.status));
+                is_tunnel = head.opens_tunnel(&exchange.method);
                 // A tunnel's first bytes come later: such a head ends with its segment, whatever was captured of it.
                 if is_tunnel || (head.length.is_some() && bodiless) {
                     body = Some(Body::None);

@@ -135,11 +135,7 @@ impl Connection {
         segment: &Segment,
         gathered: &mut Gathered,
     ) {
-        let piece = Piece {
-            bytes: segment.payload,
-            length: u64::from(segment.length),
-            begins: true,
-        };
+        let piece = Piece::of(segment);
         let (at, time, finished) = (placed.start, segment.time, &mut gathered.finished);
         let heads = match self.ways.get(from).reader.begins_cut(kind, &piece) {
             true => self.read_cut_head(from, kind, at, piece, time, finished),
@@ -150,7 +146,7 @@ impl Connection {
         if way.reader.messages() == 0 {
             return;
         }
-        let full = self.mss.saturating_sub(segment.option_bytes).max(1);
+        let full = segment.full(self.mss);
         let end = match (way.reader.is_between(), way.reader.is_open()) {
             (true, _) => MessageEnd::Here,
             (_, true) => MessageEnd::Unknown,

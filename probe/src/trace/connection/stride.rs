@@ -9,7 +9,9 @@ use crate::trace::exchange::Tally;
 use crate::trace::head::Kind;
 use crate::trace::history::Seen;
 use crate::trace::key::End;
+use crate::trace::reader;
 use crate::trace::shapes::Shapes;
+use crate::trace::stream::Stream;
 use crate::trace::tcp::{Fields, Segment};
 
 /// One direction of a connection: what is expected of it, and what came so.
@@ -71,13 +73,16 @@ struct Beware(u16);
 impl Beware {
     const NONE: Beware = Beware(u16::MAX);
 
-    fn of(byte: u8) -> Beware {
-        Beware(u16::from(byte))
-    }
-
     #[inline(always)]
     fn is(self, byte: u8) -> bool {
         self.0 == u16::from(byte)
+    }
+}
+
+impl From<Option<u8>> for Beware {
+    #[inline(always)]
+    fn from(byte: Option<u8>) -> Self {
+        byte.map_or(Beware::NONE, |byte| Beware(u16::from(byte)))
     }
 }
 
@@ -110,6 +115,44 @@ impl Stride {
     /// How many bytes are acknowledged by this that were not before.
     pub fn news(&self, number: u32) -> u32 {
         number.wrapping_sub(self.acked)
+    }
+
+    /// Whether so many bytes more are not too far from what is acknowledged.
+    #[inline(always)]
+    pub fn is_near(&self, length: u32) -> bool {
+        let on_the_way = self.expected.wrapping_sub(self.acked);
+        on_the_way.saturating_add(length) < FARTHEST
+    }
+
+    /// These bytes came, with which a message begins whose end only shows by what comes next.
+    #[inline(always)]
+    pub fn begin_cut(&mut self, kind: Kind, length: u32) {
+        self.expected = self.expected.wrapping_add(length);
+        let (skippable, beware) = reader::passable_of_cut(kind);
+        self.may_skip(skippable);
+        (self.beware, self.is_open) = (beware.into(), true);
+    }
+
+    /// So many bytes of content follow what is expected, if not more.
+    #[inline(always)]
+    fn may_skip(&mut self, content: u64) {
+        let skippable = content.min(u64::from(FARTHEST)) as u32;
+        self.skips_to = self.expected.wrapping_add(skippable);
+    }
+
+    /// What is acknowledged of this stream, and which acknowledgement means more: that of a request's end, where one is
+    /// awaited.
+    #[inline(always)]
+    pub fn expect_acknowledgements(&mut self, stream: &Stream, kind: Kind, awaited: Option<u64>) {
+        self.acked = stream.sequence(stream.acked());
+        let until_awaited = match (kind, awaited) {
+            (Kind::Request, Some(end)) => {
+                let until = end.saturating_sub(stream.acked());
+                until.min(u64::from(u32::MAX)) as u32
+            }
+            _ => u32::MAX,
+        };
+        self.awaited = self.acked.wrapping_add(until_awaited);
     }
 }
 
@@ -288,25 +331,17 @@ impl Connection {
 
     /// Account for what has passed.
     #[inline(always)]
-    pub(super) fn catch_up(&mut self) {
+    pub fn catch_up(&mut self) {
         if self.is_behind(End::Low) | self.is_behind(End::High) {
             self.account_for_passed();
         }
     }
 
+    /// Whether anything has passed from this end: without that, nothing is acknowledged either.
     #[inline(always)]
     fn is_behind(&self, from: End) -> bool {
-        let (bytes, acknowledged) = self.behind(from);
-        bytes | acknowledged | self.strides.get(from).passed.acks != 0
-    }
-
-    /// By how much what came, and what was acknowledged, is ahead of what is accounted for.
-    #[inline(always)]
-    fn behind(&self, from: End) -> (u32, u32) {
-        let (stream, stride) = (&self.ways.get(from).stream, self.strides.get(from));
-        let bytes = stride.expected.wrapping_sub(stream.sequence(stream.edge()));
-        let acknowledged = stride.acked.wrapping_sub(stream.sequence(stream.acked()));
-        (bytes, acknowledged)
+        let passed = &self.strides.get(from).passed;
+        passed.segments | passed.acks != 0
     }
 
     #[inline(never)]
@@ -326,37 +361,43 @@ impl Connection {
 
     #[inline(always)]
     fn account_for_stride(&mut self, from: End, kind: Kind) {
-        let (bytes, acknowledged) = self.behind(from);
-        let passed = std::mem::take(&mut self.strides.of(from).passed);
-        if bytes > 0 {
-            self.account_for_segments(from, kind, bytes, &passed);
+        let passed = &mut self.strides.of(from).passed;
+        let (segments, acks) = (passed.segments, std::mem::take(&mut passed.acks));
+        if segments > 0 {
+            self.account_for_segments(from, kind);
         }
-        if passed.acks > 0 {
-            self.account_for_acks(from, kind.other(), passed.acks);
+        if acks > 0 {
+            self.account_for_acks(from, kind.other(), acks);
         }
         let stream = &mut self.ways.of(from).stream;
-        stream.go_on(bytes, acknowledged);
+        let acked = self.strides.get(from).acked;
+        stream.go_on(0, acked.wrapping_sub(stream.sequence(stream.acked())));
     }
 
     #[inline(always)]
-    fn account_for_segments(&mut self, from: End, kind: Kind, bytes: u32, passed: &Noted) {
-        let way = self.ways.of(from);
-        way.counts.packets += u64::from(passed.segments);
+    fn account_for_segments(&mut self, from: End, kind: Kind) {
+        let (way, stride) = (self.ways.of(from), self.strides.of(from));
+        let bytes = stride
+            .expected
+            .wrapping_sub(way.stream.sequence(way.stream.edge()));
+        let passed = &mut stride.passed;
+        let (segments, coalesced) = (passed.segments, passed.coalesced);
+        (passed.segments, passed.coalesced) = (0, 0);
+        way.counts.packets += u64::from(segments);
         way.counts.bytes += u64::from(bytes);
-        way.counts.segments += u64::from(passed.segments);
-        way.counts.coalesced += u64::from(passed.coalesced);
+        way.counts.segments += u64::from(segments);
+        way.counts.coalesced += u64::from(coalesced);
         way.reader.miss(u64::from(bytes));
         way.write.go_on(bytes, passed.ends);
-        let edge = way.stream.edge() + u64::from(bytes);
-        if way.reader.is_open() {
-            self.exchanges.extend(kind, edge, passed.time);
-        }
+        way.stream.go_on(bytes, 0);
         let tally = Tally {
-            segments: passed.segments,
-            coalesced: passed.coalesced,
+            segments,
+            coalesced,
             ..Tally::default()
         };
-        self.exchanges.add(kind, (edge - 1, edge), &tally);
+        let extended = way.reader.is_open().then_some(passed.time);
+        self.exchanges
+            .go_on(kind, way.stream.edge(), extended, &tally);
     }
 
     /// Acknowledgements of a message of this kind.
@@ -413,25 +454,19 @@ impl Connection {
             return;
         }
         let (skippable, beware) = way.reader.passable(kind);
-        let skippable = skippable.min(u64::from(FARTHEST)) as u32;
-        stride.skips_to = stride.expected.wrapping_add(skippable);
-        stride.beware = beware.map_or(Beware::NONE, Beware::of);
+        stride.may_skip(skippable);
+        stride.beware = beware.into();
         stride.is_open = way.reader.is_open();
     }
 
     /// Tell which acknowledgements are expected of what an end sends.
     #[inline(always)]
     fn expect_acknowledgements(&mut self, from: End, kind: Kind) {
+        let awaited = self.exchanges.awaited();
         let (stream, stride) = (&self.ways.get(from).stream, self.strides.of(from));
-        stride.acked = stream.sequence(stream.acked());
-        let until_awaited = match (kind, self.exchanges.awaited()) {
-            _ if !stride.is_regular => 0,
-            (Kind::Request, Some(end)) => {
-                let until = end.saturating_sub(stream.acked());
-                until.min(u64::from(u32::MAX)) as u32
-            }
-            _ => u32::MAX,
-        };
-        stride.awaited = stride.acked.wrapping_add(until_awaited);
+        stride.expect_acknowledgements(stream, kind, awaited);
+        if !stride.is_regular {
+            stride.awaited = stride.acked;
+        }
     }
 }

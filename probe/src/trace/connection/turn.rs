@@ -1,0 +1,97 @@
+//! The begin of a request or of a response between two ends that take turns, where the capture cuts packets short: of what does
+//! not [pass](super::stride), that is most.
+
+use super::{Connection, Way};
+use crate::trace::exchange::turns::Begin;
+use crate::trace::gathered::Gathered;
+use crate::trace::head::{self, Kind};
+use crate::trace::key::End;
+use crate::trace::reader::Piece;
+use crate::trace::shapes::Shapes;
+use crate::trace::tcp::Segment;
+use crate::trace::writes::{Heads, MessageEnd};
+
+impl Connection {
+    /// Take such a segment in, when all that has passed is accounted for. False if it is another one, and nothing is done then.
+    #[inline(always)]
+    pub fn take_turn(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) -> bool {
+        // Told apart here, each is compiled for itself.
+        self.is_next(from, segment)
+            && match self.kind(from) {
+                Kind::Request => self.begin_turn(from, Kind::Request, segment, gathered),
+                Kind::Response => self.begin_turn(from, Kind::Response, segment, gathered),
+            }
+    }
+
+    #[inline(always)]
+    fn begin_turn(
+        &mut self,
+        from: End,
+        kind: Kind,
+        segment: &Segment,
+        gathered: &mut Gathered,
+    ) -> bool {
+        let exchanges = &mut self.exchanges;
+        let (this, other) = self.ways.from(from);
+        let (stride, other_stride) = self.strides.from(from);
+        if !(this.begins_cut_again(kind, segment) && stride.is_near(segment.length)) {
+            return false;
+        }
+        let start = this.stream.edge();
+        let begin = Begin {
+            start,
+            end: start.wrapping_add(u64::from(segment.length)),
+            time: segment.time,
+            head: head::cut(kind, segment.payload),
+            is_coalesced: segment.length + segment.option_bytes > self.mss,
+        };
+        if !exchanges.take_turns(kind, start, &begin.head) {
+            return false;
+        }
+        self.last_seen = segment.time;
+        let full = segment.full(self.mss);
+        this.take_cut_again(kind, &begin, segment, full, &mut gathered.shapes);
+        other
+            .stream
+            .go_on(0, other_stride.news(segment.acknowledgement));
+        let heard = other.stream.acked();
+        match kind {
+            Kind::Request => exchanges.ask_in_turn(&begin, heard, this.stream.acked()),
+            Kind::Response => exchanges.answer_in_turn(&begin, heard),
+        }
+        let awaited = exchanges.awaited();
+        stride.begin_cut(kind, segment.length);
+        stride.expect_acknowledgements(&this.stream, kind, awaited);
+        other_stride.expect_acknowledgements(&other.stream, kind.other(), awaited);
+        if kind == Kind::Response {
+            // The exchange before is done by this.
+            self.tell_oldest(&mut gathered.finished);
+        }
+        true
+    }
+}
+
+impl Way {
+    #[inline(always)]
+    fn begins_cut_again(&self, kind: Kind, segment: &Segment) -> bool {
+        !self.has_finished && self.reader.begins_cut_again(kind, &Piece::of(segment))
+    }
+
+    #[inline(always)]
+    fn take_cut_again(
+        &mut self,
+        kind: Kind,
+        begin: &Begin,
+        segment: &Segment,
+        full: u32,
+        shapes: &mut Shapes,
+    ) {
+        self.stream.place_next(segment);
+        self.reader.begin_cut_again();
+        self.counts.next(segment.length, begin.is_coalesced);
+        let (sizes, writes) = shapes.both(kind);
+        sizes.record(segment.length);
+        let (heads, end) = (&Heads::ONE_CUT, MessageEnd::Unknown);
+        self.write.segment(segment.length, full, heads, end, writes);
+    }
+}

@@ -1,0 +1,44 @@
+//! What is counted of each message.
+
+use crate::trace::stream::{Placed, Sight};
+
+/// What was seen of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Segments that brought bytes of it for the first time.
+    pub segments: u32,
+    pub retransmitted: u32,
+    pub spurious: u32,
+    pub reordered: u32,
+    pub duplicates: u32,
+    pub coalesced: u32,
+    /// Segments of the other end that carry nothing but an acknowledgement, while this was the last message.
+    pub acks: u32,
+}
+
+impl Tally {
+    /// Of one segment.
+    pub fn of(placed: &Placed, is_coalesced: bool) -> Tally {
+        let is = |sight| u32::from(placed.sight == sight);
+        Tally {
+            segments: u32::from(placed.fresh),
+            retransmitted: is(Sight::Retransmitted),
+            spurious: u32::from(placed.spurious),
+            reordered: is(Sight::Reordered),
+            duplicates: is(Sight::Duplicate),
+            coalesced: u32::from(is_coalesced),
+            acks: 0,
+        }
+    }
+
+    #[inline(always)]
+    pub fn add(&mut self, more: &Tally) {
+        self.segments = self.segments.saturating_add(more.segments);
+        self.retransmitted = self.retransmitted.saturating_add(more.retransmitted);
+        self.spurious = self.spurious.saturating_add(more.spurious);
+        self.reordered = self.reordered.saturating_add(more.reordered);
+        self.duplicates = self.duplicates.saturating_add(more.duplicates);
+        self.coalesced = self.coalesced.saturating_add(more.coalesced);
+        self.acks = self.acks.saturating_add(more.acks);
+    }
+}

@@ -1,0 +1,100 @@
+//! Where a head may begin, and where it may end, as far as that shows without reading it.
+
+use super::Kind;
+
+/// Whether a message may begin with these bytes: a method and a target, or a version.
+#[inline(always)]
+pub fn may_begin(kind: Kind, bytes: &[u8]) -> bool {
+    match kind {
+        Kind::Response => {
+            const VERSION: &[u8; 7] = b"HTTP/1.";
+            match bytes.first_chunk() {
+                Some(version) => version == VERSION,
+                None => !bytes.is_empty() && VERSION.starts_with(bytes),
+            }
+        }
+        Kind::Request => {
+            // As most do.
+            bytes.starts_with(b"GET /") || bytes.starts_with(b"POST /") || may_begin_request(bytes)
+        }
+    }
+}
+
+fn may_begin_request(bytes: &[u8]) -> bool {
+    const LONGEST_METHOD: usize = 17;
+    let method = bytes
+        .iter()
+        .take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-');
+    let length = method.count();
+    match bytes.get(length) {
+        None => (1..=LONGEST_METHOD).contains(&length),
+        Some(b' ') => {
+            let (method, target) = bytes.split_at(length);
+            (3..=LONGEST_METHOD).contains(&length)
+                && may_be_target(method, target.get(1..).unwrap_or_default())
+        }
+        Some(_) => false,
+    }
+}
+
+/// Whether what stands behind a method may be a target (RFC 9112, section 3.2): other protocols have words there too.
+fn may_be_target(method: &[u8], target: &[u8]) -> bool {
+    const SCHEME: &[u8] = b"http";
+    // HTTP/2 begins like a request, and is none.
+    if method == b"PRI" {
+        return false;
+    }
+    match target.first() {
+        None | Some(b'/' | b'*') => true,
+        Some(first) if method == b"CONNECT" => first.is_ascii_alphanumeric() || *first == b'[',
+        Some(_) => {
+            let common = target.len().min(SCHEME.len());
+            target.get(..common) == SCHEME.get(..common)
+        }
+    }
+}
+
+/// So many pairs of bytes are looked at at once.
+const PAIRS: usize = 16;
+const OF_PAIRS: usize = PAIRS + 1;
+
+/// Whether an empty line is among these bytes, which ends a head.
+#[inline(always)]
+pub fn may_end(bytes: &[u8]) -> bool {
+    match (bytes.first_chunk::<OF_PAIRS>(), bytes.last_chunk()) {
+        // What a capture leaves of a head is often no longer than these two.
+        (Some(first), Some(last)) => {
+            has_empty_line(first)
+                || has_empty_line::<OF_PAIRS>(last)
+                || (bytes.len() > 2 * PAIRS + 1 && may_end_between(bytes))
+        }
+        _ => has_empty_line_in(bytes),
+    }
+}
+
+/// The same of longer ones, whose begin and end are looked at already.
+#[inline(never)]
+fn may_end_between(bytes: &[u8]) -> bool {
+    let mut rest = bytes.get(PAIRS..).unwrap_or_default();
+    while let Some(chunk) = rest.first_chunk::<OF_PAIRS>() {
+        if has_empty_line(chunk) {
+            return true;
+        }
+        rest = rest.get(PAIRS..).unwrap_or_default();
+    }
+    false
+}
+
+#[inline(always)]
+fn has_empty_line<const LENGTH: usize>(bytes: &[u8; LENGTH]) -> bool {
+    has_empty_line_in(bytes)
+}
+
+#[inline(always)]
+fn has_empty_line_in(bytes: &[u8]) -> bool {
+    let pairs = bytes.iter().zip(bytes.get(1..).unwrap_or_default());
+    // To its end, for then the compiler compares many at once.
+    pairs.fold(false, |found, (one, next)| {
+        found | ((*one == b'\n') & ((*next == b'\r') | (*next == b'\n')))
+    })
+}
