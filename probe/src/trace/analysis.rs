@@ -279,7 +279,7 @@ impl Analysis {
         connections.sort_by_cached_key(|one| std::cmp::Reverse(one.kept()));
         for connection in connections {
             kept -= connection.kept();
-            connection.forget_kept(&mut self.gathered.finished);
+            connection.forget_kept(&mut self.gathered.done);
             self.sums.evicted += 1;
             if kept <= MOST_KEPT * most / 4 * 3 {
                 break;

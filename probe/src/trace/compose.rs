@@ -6,12 +6,12 @@ use std::io::Read;
 use super::analysis::{Analysis, Sums};
 use super::capture::Capture;
 use super::counts::Counts;
+use super::distributions::Distributions;
 use super::document::{
     CaptureDocument, Document, Options, Protocols, Side, SizeBucket, WritesDocument,
 };
 use super::head::Kind;
 use super::join_document::JoinDocument;
-use super::requests::Requests;
 use super::shapes::Shapes;
 use super::{link, warnings};
 
@@ -86,7 +86,7 @@ pub fn whole(
     (client, server): (Side, Side),
     sums: &Sums,
     ignored: BTreeMap<String, u64>,
-    requests: &mut Requests,
+    requests: &mut Distributions,
     joined: Option<JoinDocument>,
 ) -> Document {
     let mut document = Document {

@@ -2,8 +2,8 @@
 
 use super::capture::Time;
 use super::counts::Counts;
+use super::done::Done;
 use super::exchange::Exchanges;
-use super::finished::Finished;
 use super::gathered::Gathered;
 use super::head::Kind;
 use super::key::{End, Ends, Key};
@@ -228,7 +228,7 @@ impl Connection {
             self.end(from, segment);
         }
         if self.is_closed() {
-            self.tell_done(&mut gathered.finished);
+            self.tell_done(&mut gathered.done);
         }
         self.look_ahead();
     }
@@ -355,7 +355,7 @@ impl Connection {
     }
 
     /// Tell what waits as far as it was seen, and go on without what was kept for it.
-    pub fn forget_kept(&mut self, finished: &mut Vec<Finished>) {
+    pub fn forget_kept(&mut self, done: &mut Done) {
         self.catch_up();
         for from in [End::Low, End::High] {
             let way = self.ways.of(from);
@@ -365,7 +365,7 @@ impl Connection {
                 way.write.lose_track();
             }
         }
-        while self.give_up_oldest(finished) {}
+        while self.give_up_oldest(done) {}
         self.exchanges.forget();
         self.look_ahead();
     }
@@ -378,9 +378,9 @@ impl Connection {
             self.ways.of(from).write.end(gathered.shapes.writes(kind));
         }
         for from in [End::Low, End::High] {
-            self.settle(from, &mut gathered.finished);
+            self.settle(from, &mut gathered.done);
             self.complete_by_end(from);
         }
-        while self.tell_oldest(&mut gathered.finished) {}
+        while self.tell_oldest(&mut gathered.done) {}
     }
 }

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::capture::Time;
+use super::distributions::Spreads;
 use super::join_document::JoinDocument;
-use super::requests::Spreads;
 use crate::load::statistics::Summary;
 
 /// What one capture holds, or two of the same traffic.

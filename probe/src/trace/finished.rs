@@ -15,7 +15,7 @@ pub struct Finished {
     pub key: Key,
     pub client: End,
     connection: u64,
-    handshake: Handshake,
+    pub handshake: Handshake,
     mss: Option<u32>,
     /// The sequence number of the request's first byte: the same at both ends.
     pub sequence: u32,
@@ -57,34 +57,13 @@ impl Finished {
             wait,
             transfer,
             total,
-        } = self.spans();
+        } = self.exchange.spans(&self.handshake);
         Phases {
             connect: connect.length(),
             send: send.length(),
             wait: wait.length(),
             transfer: transfer.length(),
             total: total.length(),
-        }
-    }
-
-    /// The events that those are between.
-    #[inline(always)]
-    pub fn spans(&self) -> Phases<Span> {
-        let Exchange {
-            request, response, ..
-        } = &self.exchange;
-        let is_done = response.is_complete || response.is_guessed;
-        let done = if is_done { response.last } else { None };
-        let connect = match self.exchange.number {
-            0 => Span(self.handshake.syn, self.handshake.ack),
-            _ => Span(None, None),
-        };
-        Phases {
-            connect,
-            send: Span(request.first, request.last),
-            wait: Span(request.last, response.first),
-            transfer: Span(response.first, done),
-            total: Span(request.first, done),
         }
     }
 
@@ -158,6 +137,29 @@ impl Span {
         match self {
             Span(Some(from), Some(to)) if from <= to => Some(to - from),
             _ => None,
+        }
+    }
+}
+
+impl Exchange {
+    /// The events that its phases are between, on a connection with such a handshake.
+    #[inline(always)]
+    pub fn spans(&self, handshake: &Handshake) -> Phases<Span> {
+        let Exchange {
+            request, response, ..
+        } = self;
+        let is_done = response.is_complete || response.is_guessed;
+        let done = if is_done { response.last } else { None };
+        let connect = match self.number {
+            0 => Span(handshake.syn, handshake.ack),
+            _ => Span(None, None),
+        };
+        Phases {
+            connect,
+            send: Span(request.first, request.last),
+            wait: Span(request.last, response.first),
+            transfer: Span(response.first, done),
+            total: Span(request.first, done),
         }
     }
 }

@@ -20,7 +20,9 @@ mod clocks;
 mod compose;
 mod connection;
 mod counts;
+mod distributions;
 mod document;
+mod done;
 mod exchange;
 mod fates;
 mod finished;
@@ -202,10 +204,13 @@ fn read_by<R: Read>(
     mut requests: Requests,
 ) -> anyhow::Result<Document> {
     let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));
+    if !requests.are_written() {
+        let distributions = std::mem::take(&mut requests.distributions);
+        analysis.gathered.done.count(distributions);
+    }
     let tell = |analysis: &mut Analysis, requests: &mut Requests| {
-        let mut told = analysis.gathered.finished.iter();
-        let taken = told.try_for_each(|finished| requests.take(finished, None));
-        analysis.gathered.finished.clear();
+        let mut kept = analysis.gathered.done.kept().drain(..);
+        let taken = kept.try_for_each(|finished| requests.take(&finished, None));
         taken.context("cannot write requests")
     };
     loop {
@@ -221,6 +226,9 @@ fn read_by<R: Read>(
     }
     tell(&mut analysis, &mut requests)?;
     requests.flush().context("cannot write requests")?;
+    if let Some(counted) = analysis.gathered.done.counted() {
+        requests.distributions = counted;
+    }
     let name = names.first().map_or("", String::as_str);
     let captures = vec![compose::capture(name, &capture, &mut analysis, None)];
     let sides = (
@@ -241,7 +249,7 @@ fn read_by<R: Read>(
         sides,
         &analysis.sums,
         ignored,
-        &mut requests,
+        &mut requests.distributions,
         None,
     ))
 }

@@ -1,150 +1,45 @@
-//! All requests of a capture: their distributions, and where they are to be written, one line each.
+//! All requests of a capture: counted, and where they are to be written, one line each.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 
-use crate::load::statistics::Summary;
-use schemars::JsonSchema;
-use serde::Serialize;
-
+use super::distributions::Distributions;
 use super::finished::Finished;
 use super::pairs::Joined;
-use super::repeated::Repeated;
 
 pub struct Requests {
     out: Option<BufWriter<File>>,
-    /// Requests of which no response was seen.
-    pub unanswered: u64,
-    /// Responses of which no request was seen.
-    pub unasked: u64,
-    /// Responses by the first digit of their status, 0 for those where that was not captured.
-    classes: [u64; CLASSES],
-    spreads: Box<Spreads<Repeated>>,
-}
-
-/// HTTP's first digits are 1 to 5.
-const CLASSES: usize = 6;
-
-/// Distributions over requests.
-#[derive(Default, Serialize, JsonSchema)]
-pub struct Spreads<T> {
-    /// From SYN to the acknowledgement that ends the handshake, of connections' first requests.
-    pub connect_ns: T,
-    /// From a request's first byte to its last one.
-    pub send_ns: T,
-    /// From a request's last byte to the response's first one.
-    pub wait_ns: T,
-    /// From a response's first byte to its last one.
-    pub transfer_ns: T,
-    /// From a request's first byte to the response's last one.
-    pub total_ns: T,
-    /// Not times but bytes, and below numbers of segments and acknowledgements.
-    pub request_bytes: T,
-    pub response_bytes: T,
-    pub request_segments: T,
-    pub response_segments: T,
-    /// Acknowledgements without payload that a client sent in answer to a response.
-    pub response_acks: T,
+    pub distributions: Distributions,
 }
 
 impl Requests {
     pub fn new(out: Option<File>) -> Requests {
         Requests {
             out: out.map(|file| BufWriter::with_capacity(1 << 18, file)),
-            unanswered: 0,
-            unasked: 0,
-            classes: [0; CLASSES],
-            spreads: Box::default(),
+            distributions: Distributions::default(),
         }
+    }
+
+    /// Whether each is to be written.
+    pub fn are_written(&self) -> bool {
+        self.out.is_some()
     }
 
     /// Take an exchange in, and write it where that is asked for.
-    #[inline(always)]
     pub fn take(&mut self, finished: &Finished, joined: Option<Joined>) -> std::io::Result<()> {
-        if !finished.exchange.is_asked() {
-            self.unasked += 1;
-            return Ok(());
-        }
-        self.record(finished);
+        let (exchange, handshake) = (&finished.exchange, &finished.handshake);
+        self.distributions.record(exchange, handshake);
         match &mut self.out {
-            Some(out) => write(out, finished, joined),
-            None => Ok(()),
-        }
-    }
-
-    #[inline(always)]
-    fn record(&mut self, finished: &Finished) {
-        let (exchange, spreads) = (&finished.exchange, &mut *self.spreads);
-        let (request, response) = (&exchange.request, &exchange.response);
-        let spans = finished.spans();
-        for (spread, span) in [
-            (&mut spreads.connect_ns, spans.connect),
-            (&mut spreads.send_ns, spans.send),
-            (&mut spreads.wait_ns, spans.wait),
-            (&mut spreads.transfer_ns, spans.transfer),
-            (&mut spreads.total_ns, spans.total),
-        ] {
-            if let Some(length) = span.length() {
-                spread.record(length);
+            Some(out) if exchange.is_asked() => {
+                serde_json::to_writer(&mut *out, &finished.line(joined))?;
+                out.write_all(b"\n")
             }
+            _ => Ok(()),
         }
-        spreads.request_bytes.record(request.bytes());
-        let segments = &mut spreads.request_segments;
-        segments.record(u64::from(request.tally.segments));
-        if response.first.is_none() {
-            self.unanswered += 1;
-            return;
-        }
-        let class = usize::from(exchange.status / 100);
-        self.classes[if class < CLASSES { class } else { 0 }] += 1;
-        spreads.response_bytes.record(response.bytes());
-        let segments = &mut spreads.response_segments;
-        segments.record(u64::from(response.tally.segments));
-        let acks = &mut spreads.response_acks;
-        acks.record(u64::from(response.tally.acks));
-    }
-
-    /// Requests, answered or not.
-    pub fn count(&self) -> u64 {
-        self.unanswered + self.classes.iter().sum::<u64>()
-    }
-
-    /// Responses by the class of their status, such as `2xx`.
-    pub fn status(&self) -> BTreeMap<String, u64> {
-        let classes = self.classes.iter().enumerate();
-        let seen = classes.filter(|(_, count)| **count > 0);
-        let named = seen.map(|(class, count)| match class {
-            0 => ("unknown".to_owned(), *count),
-            _ => (format!("{class}xx"), *count),
-        });
-        named.collect()
     }
 
     /// All lines are written.
     pub fn flush(&mut self) -> std::io::Result<()> {
         self.out.as_mut().map_or(Ok(()), Write::flush)
     }
-
-    pub fn summaries(&mut self) -> Spreads<Summary> {
-        let spreads = &mut *self.spreads;
-        Spreads {
-            connect_ns: spreads.connect_ns.summary(),
-            send_ns: spreads.send_ns.summary(),
-            wait_ns: spreads.wait_ns.summary(),
-            transfer_ns: spreads.transfer_ns.summary(),
-            total_ns: spreads.total_ns.summary(),
-            request_bytes: spreads.request_bytes.summary(),
-            response_bytes: spreads.response_bytes.summary(),
-            request_segments: spreads.request_segments.summary(),
-            response_segments: spreads.response_segments.summary(),
-            response_acks: spreads.response_acks.summary(),
-        }
-    }
-}
-
-#[inline(never)]
-fn write(out: &mut impl Write, finished: &Finished, joined: Option<Joined>) -> std::io::Result<()> {
-    serde_json::to_writer(&mut *out, &finished.line(joined))?;
-    out.write_all(b"\n")
 }

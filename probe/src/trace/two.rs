@@ -62,14 +62,14 @@ impl<R: Read> Reading<R> {
     }
 
     fn tell(&mut self, join: &mut Join, requests: &mut Requests) -> anyhow::Result<()> {
-        for finished in self.analysis.gathered.finished.drain(..) {
+        for finished in self.analysis.gathered.done.kept().drain(..) {
             for (finished, joined) in join.told(self.place, finished) {
                 requests
                     .take(&finished, joined)
                     .context("cannot write requests")?;
             }
         }
-        self.analysis.gathered.finished.shrink_to(FEW_TOLD);
+        self.analysis.gathered.done.kept().shrink_to(FEW_TOLD);
         Ok(())
     }
 
@@ -162,7 +162,7 @@ pub fn side_by_side<R: Read>(
         sides,
         sums,
         ignored,
-        &mut requests,
+        &mut requests.distributions,
         joined,
     ))
 }

@@ -2,7 +2,7 @@
 
 use super::{Connection, TLS};
 use crate::trace::capture::Time;
-use crate::trace::finished::Finished;
+use crate::trace::done::Done;
 use crate::trace::head::{self, Body, Head, Kind};
 use crate::trace::key::End;
 use crate::trace::reader::{Found, Piece};
@@ -19,7 +19,7 @@ impl Connection {
         mut at: u64,
         mut piece: Piece,
         time: Time,
-        finished: &mut Vec<Finished>,
+        done: &mut Done,
     ) -> Heads {
         let mut heads = Heads::default();
         let is_tls = piece.bytes.starts_with(TLS);
@@ -32,7 +32,7 @@ impl Connection {
                 if ends_another {
                     self.ended_by_next(from, kind, time);
                 }
-                self.begun(kind, at, time, finished);
+                self.begun(kind, at, time, done);
                 (passed, head.map(Found::Head))
             } else {
                 reader.read_on(kind, &piece)
@@ -62,7 +62,7 @@ impl Connection {
         at: u64,
         piece: Piece,
         time: Time,
-        finished: &mut Vec<Finished>,
+        done: &mut Done,
     ) -> Heads {
         let reader = &mut self.ways.of(from).reader;
         let ends_another = reader.is_open();
@@ -70,7 +70,7 @@ impl Connection {
         if ends_another {
             self.ended_by_next(from, kind, time);
         }
-        self.begun(kind, at, time, finished);
+        self.begun(kind, at, time, done);
         let end = at.wrapping_add(piece.length);
         self.head(from, kind, head, end, time);
         self.go_on(from, kind, end, time);
@@ -98,14 +98,14 @@ impl Connection {
     }
 
     #[inline(always)]
-    fn begun(&mut self, kind: Kind, at: u64, time: Time, finished: &mut Vec<Finished>) {
+    fn begun(&mut self, kind: Kind, at: u64, time: Time, done: &mut Done) {
         if self.exchanges.are_lost(kind) {
-            while self.tell_oldest(finished) {}
+            while self.tell_oldest(done) {}
         }
         match kind {
             Kind::Request => {
                 if self.exchanges.are_full() {
-                    self.give_up_oldest(finished);
+                    self.give_up_oldest(done);
                 }
                 let heard = self.ways.get(self.client.other()).stream.acked();
                 self.exchanges.ask(at, heard, time);
@@ -218,9 +218,9 @@ impl Connection {
     }
 
     #[inline]
-    pub(super) fn tell_done(&mut self, finished: &mut Vec<Finished>) {
+    pub(super) fn tell_done(&mut self, done: &mut Done) {
         while self.exchanges.is_oldest_done(|| self.is_over()) {
-            self.tell_oldest(finished);
+            self.tell_oldest(done);
         }
     }
 
@@ -231,7 +231,7 @@ impl Connection {
     }
 
     /// Tell the oldest exchange, done or not: false if there is none.
-    pub(super) fn tell_oldest(&mut self, finished: &mut Vec<Finished>) -> bool {
+    pub(super) fn tell_oldest(&mut self, done: &mut Done) -> bool {
         let edge = |end| self.ways.get(end).stream.edge();
         let (client, server) = (self.client, self.client.other());
         self.exchanges.close_oldest(|kind| match kind {
@@ -241,14 +241,14 @@ impl Connection {
         let Some(oldest) = self.exchanges.oldest() else {
             return false;
         };
-        finished.push(Finished::new(self, oldest));
+        done.take(self, oldest);
         self.exchanges.drop_oldest();
         true
     }
 
     /// Tell the oldest exchange although its response may be still to come: false if there is none.
-    pub(super) fn give_up_oldest(&mut self, finished: &mut Vec<Finished>) -> bool {
+    pub(super) fn give_up_oldest(&mut self, done: &mut Done) -> bool {
         self.exchanges.give_up_oldest();
-        self.tell_oldest(finished)
+        self.tell_oldest(done)
     }
 }

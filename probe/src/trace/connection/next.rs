@@ -38,7 +38,7 @@ impl Connection {
         let placed = this.stream.place_next(segment);
         let tally = self.account_for(from, kind, &placed, segment, &mut gathered.shapes);
         self.read_segment(from, kind, (&placed, &tally), segment, gathered);
-        self.tell_done(&mut gathered.finished);
+        self.tell_done(&mut gathered.done);
         self.note_growth(from, segment, gathered);
         self.look_ahead_after_next(from, kind);
     }

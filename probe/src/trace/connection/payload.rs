@@ -2,8 +2,8 @@
 
 use super::Connection;
 use crate::trace::capture::Time;
+use crate::trace::done::Done;
 use crate::trace::exchange::Tally;
-use crate::trace::finished::Finished;
 use crate::trace::gathered::Gathered;
 use crate::trace::head::Kind;
 use crate::trace::key::End;
@@ -16,13 +16,13 @@ use crate::trace::writes::MessageEnd;
 impl Connection {
     pub(super) fn payload(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
         if !self.ways.get(from).stream.goes_on_with(segment) {
-            self.give_up_missed(from, segment, &mut gathered.finished);
+            self.give_up_missed(from, segment, &mut gathered.done);
         }
         let kind = self.kind(from);
         let other = &self.ways.get(from.other()).stream;
         let is_missed = other.acked() > other.edge();
         if is_missed && self.ways.get(from).reader.may_begin(kind, segment.payload) {
-            self.settle(from.other(), &mut gathered.finished);
+            self.settle(from.other(), &mut gathered.done);
         }
         let stream = &mut self.ways.of(from).stream;
         let before = stream.is_known().then(|| stream.edge());
@@ -35,7 +35,7 @@ impl Connection {
             self.exchanges.add(kind, (placed.start, placed.end), &tally);
         }
         // Not before: what this segment is counts for each message that has bytes of it.
-        self.tell_done(&mut gathered.finished);
+        self.tell_done(&mut gathered.done);
         self.note_growth(from, segment, gathered);
     }
 
@@ -109,19 +109,12 @@ impl Connection {
                 length: placed.end.saturating_sub(before),
                 begins: true,
             };
-            let _ = self.read(
-                from,
-                kind,
-                before,
-                piece,
-                segment.time,
-                &mut gathered.finished,
-            );
+            let _ = self.read(from, kind, before, piece, segment.time, &mut gathered.done);
             self.exchanges.add(kind, (placed.start, placed.end), tally);
             self.ways.of(from).write.lose_track();
         }
         if !self.ways.get(from).stream.ahead.is_empty() {
-            self.read_reached(from, Some(segment.time), &mut gathered.finished);
+            self.read_reached(from, Some(segment.time), &mut gathered.done);
         }
     }
 
@@ -136,10 +129,10 @@ impl Connection {
         gathered: &mut Gathered,
     ) {
         let piece = Piece::of(segment);
-        let (at, time, finished) = (placed.start, segment.time, &mut gathered.finished);
+        let (at, time, done) = (placed.start, segment.time, &mut gathered.done);
         let heads = match self.ways.get(from).reader.begins_cut(kind, &piece) {
-            true => self.read_cut_head(from, kind, at, piece, time, finished),
-            false => self.read(from, kind, at, piece, time, finished),
+            true => self.read_cut_head(from, kind, at, piece, time, done),
+            false => self.read(from, kind, at, piece, time, done),
         };
         self.exchanges.add(kind, (placed.start, placed.end), tally);
         let way = self.ways.of(from);
@@ -157,7 +150,7 @@ impl Connection {
     }
 
     /// Read what lay beyond a hole that is no more, since then; or was none to the other end, and came when it was seen.
-    fn read_reached(&mut self, from: End, since: Option<Time>, finished: &mut Vec<Finished>) {
+    fn read_reached(&mut self, from: End, since: Option<Time>, done: &mut Done) {
         loop {
             let stream = &mut self.ways.of(from).stream;
             let edge = stream.edge();
@@ -177,14 +170,14 @@ impl Connection {
                 self.learn_client(from, piece.bytes);
             }
             let kind = self.kind(from);
-            let _ = self.read(from, kind, edge, piece, time, finished);
+            let _ = self.read(from, kind, edge, piece, time, done);
             self.exchanges
                 .add(kind, (range.start, range.end), &range.tally);
         }
     }
 
     /// Go on behind holes that will not be filled any more, unless it is now.
-    fn give_up_missed(&mut self, from: End, segment: &Segment, finished: &mut Vec<Finished>) {
+    fn give_up_missed(&mut self, from: End, segment: &Segment, done: &mut Done) {
         let stream = &self.ways.get(from).stream;
         let begin = stream.offset(segment.sequence);
         let end = begin.wrapping_add(u64::from(segment.length));
@@ -192,27 +185,27 @@ impl Connection {
             if begin < next && end > start {
                 return;
             }
-            self.pass_missed(from, (start, next), finished);
+            self.pass_missed(from, (start, next), done);
         }
         if let Some(hole) = self.ways.get(from).stream.missed_before(begin) {
-            self.pass_missed(from, hole, finished);
+            self.pass_missed(from, hole, done);
         }
     }
 
     /// Go on behind all that the other end has acknowledged: the capture will not show it any more.
-    pub(super) fn settle(&mut self, from: End, finished: &mut Vec<Finished>) {
+    pub(super) fn settle(&mut self, from: End, done: &mut Done) {
         while let Some(hole) = self.ways.get(from).stream.missed() {
-            self.pass_missed(from, hole, finished);
+            self.pass_missed(from, hole, done);
         }
         let way = self.ways.get(from);
         // The number that a FIN takes is acknowledged like a byte.
         let end = way.ends_at.unwrap_or(u64::MAX).min(way.stream.acked());
         if let Some(hole) = way.stream.missed_before(end) {
-            self.pass_missed(from, hole, finished);
+            self.pass_missed(from, hole, done);
         }
     }
 
-    fn pass_missed(&mut self, from: End, (start, next): (u64, u64), finished: &mut Vec<Finished>) {
+    fn pass_missed(&mut self, from: End, (start, next): (u64, u64), done: &mut Done) {
         let kind = self.kind(from);
         let way = self.ways.of(from);
         let count = next.saturating_sub(start);
@@ -235,6 +228,6 @@ impl Connection {
         if reader.is_lost() || reader.is_open() {
             self.exchanges.doubt(kind);
         }
-        self.read_reached(from, None, finished);
+        self.read_reached(from, None, done);
     }
 }

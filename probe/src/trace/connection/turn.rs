@@ -65,7 +65,7 @@ impl Connection {
         other_stride.expect_acknowledgements(&other.stream, kind.other(), awaited);
         if kind == Kind::Response {
             // The exchange before is done by this.
-            self.tell_oldest(&mut gathered.finished);
+            self.tell_oldest(&mut gathered.done);
         }
         true
     }
