@@ -30,6 +30,7 @@ mod head;
 mod heap;
 mod history;
 mod hosts;
+mod input;
 mod ip;
 mod join;
 mod join_document;
@@ -42,6 +43,7 @@ mod pairs;
 mod pcap;
 mod pcapng;
 mod piece;
+mod read_ahead;
 mod reader;
 mod repeated;
 mod requests;
@@ -77,8 +79,8 @@ use capture::{Capture, NO_FORMAT};
 pub use document::Document;
 pub use finished::Line as RequestLine;
 use head::Kind;
+use input::Input;
 use requests::Requests;
-use until::Until;
 use window::Pieces;
 
 /// Take captures apart: connections, requests, and what became of their segments.
@@ -114,7 +116,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 path.display()
             );
         }
-        Ok(Capture::open(Until { stop, input }))
+        Ok(Capture::open(Input::new(input, stop)))
     };
     let requests = || {
         let path = args.requests.as_deref();

@@ -64,6 +64,16 @@ impl Piece {
         (self.start, self.end) = (from, self.begin);
     }
 
+    /// Have what is left of the piece before in front of what was read into this one.
+    pub fn follow(&mut self, before: &Piece) {
+        let left = before.here();
+        let from = self.begin - left.len();
+        if let Some(room) = self.bytes.get_mut(from..self.begin) {
+            room.copy_from_slice(left);
+            self.start = from;
+        }
+    }
+
     /// Read once, behind what is there: false at the end of the input, or of the piece.
     pub fn read(&mut self, input: &mut impl Read) -> io::Result<bool> {
         let free = self.bytes.get_mut(self.end..self.begin + PIECE);
@@ -78,5 +88,16 @@ impl Piece {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Read anew, until the piece is full: false when the input ends before.
+    pub fn fill(&mut self, input: &mut impl Read) -> io::Result<bool> {
+        (self.start, self.end) = (self.begin, self.begin);
+        while self.end < self.begin + PIECE {
+            if !self.read(input)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
