@@ -1,7 +1,6 @@
 //! `trace`: what captures say of requests, and of the packets that carried them.
 
 use std::fs::{self, File};
-use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,6 +32,7 @@ mod head;
 mod heap;
 mod history;
 mod hosts;
+mod input;
 mod ip;
 mod join;
 mod join_document;
@@ -44,6 +44,8 @@ mod mark;
 mod pairs;
 mod pcap;
 mod pcapng;
+mod piece;
+mod read_ahead;
 mod reader;
 mod repeated;
 mod requests;
@@ -79,8 +81,9 @@ use capture::{Capture, NO_FORMAT};
 pub use document::Document;
 pub use finished::Line as RequestLine;
 use head::Kind;
+use input::Input;
 use requests::Requests;
-use until::Until;
+use window::Pieces;
 
 /// Take captures apart: connections, requests, and what became of their segments.
 ///
@@ -115,7 +118,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 path.display()
             );
         }
-        Ok(Capture::open(Until { stop, input }))
+        Ok(Capture::open(Input::new(input, stop)))
     };
     let requests = || {
         let path = args.requests.as_deref();
@@ -186,21 +189,21 @@ fn create(path: &Path, captures: &[PathBuf]) -> anyhow::Result<File> {
 /// So many packets are taken in until somebody looks what was told by them, and how much is kept.
 const PACKETS_AT_ONCE: usize = 1024;
 
-fn of_one<R: Read>(
+fn of_one<P: Pieces>(
     names: &[String],
-    capture: Capture<R>,
+    capture: Capture<P>,
     requests: Requests,
 ) -> anyhow::Result<Document> {
     let read =
-        |capture: &mut Capture<R>, analysis: &mut Analysis| capture.each(PACKETS_AT_ONCE, analysis);
+        |capture: &mut Capture<P>, analysis: &mut Analysis| capture.each(PACKETS_AT_ONCE, analysis);
     read_by(read, names, capture, requests)
 }
 
 /// `read` takes the next [`PACKETS_AT_ONCE`] in and says how many there were: fewer at the end.
-fn read_by<R: Read>(
-    mut read: impl FnMut(&mut Capture<R>, &mut Analysis) -> usize,
+fn read_by<P: Pieces>(
+    mut read: impl FnMut(&mut Capture<P>, &mut Analysis) -> usize,
     names: &[String],
-    mut capture: Capture<R>,
+    mut capture: Capture<P>,
     mut requests: Requests,
 ) -> anyhow::Result<Document> {
     let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));

@@ -1,10 +1,10 @@
 //! The pcap format: a header, then each packet behind a header of its own, in either byte order.
 
-use std::io::{self, Read};
+use std::io;
 
 use super::bytes::{Order, chunk};
 use super::capture::{Next, Packet, Record, Time};
-use super::window::Window;
+use super::window::{Pieces, Window};
 
 const FILE_HEADER: usize = 24;
 pub const RECORD_HEADER: usize = 16;
@@ -27,9 +27,9 @@ pub struct Pcap {
 
 impl Pcap {
     /// Read the file's header. The inner error says why it is none.
-    pub fn begin<R: Read>(
+    pub fn begin<P: Pieces>(
         magic: [u8; 4],
-        window: &mut Window<R>,
+        window: &mut Window<P>,
     ) -> io::Result<Result<Pcap, String>> {
         let (order, number) = [Order::Little, Order::Big]
             .into_iter()
@@ -110,9 +110,9 @@ impl Pcap {
     }
 
     #[inline]
-    pub fn next<R: Read>(
+    pub fn next<P: Pieces>(
         &mut self,
-        window: &mut Window<R>,
+        window: &mut Window<P>,
         record: &mut Option<Record>,
     ) -> io::Result<Next> {
         if !window.have(RECORD_HEADER)? {

@@ -2,12 +2,12 @@
 //!
 //! Source: draft-ietf-opsawg-pcapng.
 
-use std::io::{self, Read};
+use std::io;
 
 use super::bytes::Order;
 use super::capture::{Next, Record};
 use super::pcap::LONGEST_CAPTURED;
-use super::window::{LARGEST, Window};
+use super::window::{LARGEST, Pieces, Window};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -87,9 +87,9 @@ impl Pcapng {
     }
 
     #[inline]
-    pub fn next<R: Read>(
+    pub fn next<P: Pieces>(
         &mut self,
-        window: &mut Window<R>,
+        window: &mut Window<P>,
         record: &mut Option<Record>,
     ) -> io::Result<Next> {
         loop {

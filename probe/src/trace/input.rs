@@ -1,0 +1,81 @@
+//! How a capture is read: ahead of the analysis where that is worth it.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::thread::available_parallelism;
+
+use super::piece::Piece;
+use super::read_ahead::ReadAhead;
+use super::until::Until;
+use super::window::Pieces;
+
+/// Of shorter files little time is gained, and the thread and its memory cost a millisecond of processor time.
+const LONG: u64 = 32 << 20;
+
+pub enum Input {
+    Direct(Until<'static, File>),
+    Ahead(ReadAhead),
+}
+
+impl Input {
+    /// Read `file` until `stop` is set.
+    pub fn new(file: File, stop: &'static AtomicBool) -> Input {
+        let until = |input| Until { stop, input };
+        let ahead = is_worth_a_thread(&file)
+            .then(|| ReadAhead::new(until(file.try_clone()?)))
+            .transpose();
+        // It is no more than quicker, so what prevents it is no error.
+        match ahead {
+            Ok(Some(ahead)) => Input::Ahead(ahead),
+            Ok(None) | Err(_) => Input::Direct(until(file)),
+        }
+    }
+}
+
+/// Not a pipe: a signal wakes who waits for one, but only the thread that takes the signal.
+fn is_worth_a_thread(file: &File) -> bool {
+    let metadata = file.metadata();
+    metadata.is_ok_and(|metadata| metadata.is_file() && metadata.len() >= LONG)
+        && available_parallelism().is_ok_and(|processors| processors.get() > 1)
+}
+
+impl Pieces for Input {
+    fn refill(&mut self, piece: &mut Piece, count: usize) -> io::Result<bool> {
+        match self {
+            Input::Direct(input) => input.refill(piece, count),
+            Input::Ahead(input) => input.refill(piece, count),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
+
+    static STOP: AtomicBool = AtomicBool::new(false);
+
+    fn is_read_ahead(file: File) -> bool {
+        matches!(Input::new(file, &STOP), Input::Ahead(_))
+    }
+
+    #[test]
+    fn only_long_files_have_a_thread() {
+        let file = |length| {
+            let file = File::from(memfd_create("capture", MemfdFlags::CLOEXEC).unwrap());
+            file.set_len(length).unwrap();
+            file
+        };
+        let has_processors = available_parallelism().unwrap().get() > 1;
+        assert_eq!(is_read_ahead(file(LONG)), has_processors);
+        assert!(!is_read_ahead(file(LONG - 1)));
+    }
+
+    #[test]
+    fn a_pipe_has_none() {
+        let (pipe, _writer) = rustix::pipe::pipe().unwrap();
+        assert!(!is_read_ahead(File::from(pipe)));
+    }
+}
