@@ -42,6 +42,13 @@ pub enum MessageEnd {
     Unknown,
 }
 
+/// Whether a payload is as large as may be, `full`, or such a one several times.
+#[inline(always)]
+pub fn is_full(length: u32, full: u32) -> bool {
+    // Most are that or less, and to divide takes long.
+    length == full || (length > full && length % full == 0)
+}
+
 /// What a sender wrote since the last write that surely ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LastWrite {
@@ -71,7 +78,7 @@ impl LastWrite {
         let content = length.saturating_sub(heads.bytes);
         let content = self.full.saturating_add(content);
         // Of a full segment nobody can tell whether a write ended with it, unless the message did.
-        if length % full == 0 && end != MessageEnd::Here {
+        if is_full(length, full) && end != MessageEnd::Here {
             self.full = content;
             return;
         }

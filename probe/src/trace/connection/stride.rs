@@ -13,6 +13,7 @@ use crate::trace::reader;
 use crate::trace::shapes::Shapes;
 use crate::trace::stream::Stream;
 use crate::trace::tcp::{Fields, Segment};
+use crate::trace::writes::is_full;
 
 /// One direction of a connection: what is expected of it, and what came so.
 #[derive(Debug, Default)]
@@ -256,10 +257,10 @@ impl Connection {
         let size = length + segment.option_bytes();
         let mut ends = false;
         // Most are as large as they may be.
-        let is_full = size == self.mss;
-        if !is_full {
+        let is_usual = size == self.mss;
+        if !is_usual {
             let full = self.mss.saturating_sub(segment.option_bytes()).max(1);
-            ends = length < full || length % full > 0;
+            ends = !is_full(length, full);
             if ends && !stride.is_open {
                 return Passed::Not;
             }
@@ -278,7 +279,7 @@ impl Connection {
             false => Kind::Response,
         };
         shapes.sizes(kind).record(length);
-        match is_full {
+        match is_usual {
             true => Passed::Full,
             false => Passed::Alone,
         }
