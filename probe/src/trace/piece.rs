@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Read};
 
 /// How much is read at once. A map of the file would be slower here, and swell with it.
-pub const PIECE: usize = 1 << 20;
+pub const PIECE: usize = 512 << 10;
 /// The most that is left of a piece when the next one is read.
 pub const LARGEST: usize = 512 << 10;
 // So that what is asked for at once has room, whatever is left.

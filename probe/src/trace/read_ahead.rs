@@ -9,9 +9,9 @@ use super::piece::Piece;
 use super::window::Pieces;
 
 /// Pieces that go round besides the one that is looked at. Each page of more would have to be had from the kernel first.
-const AROUND: usize = 3;
+const AROUND: usize = 6;
 /// So many are given back at once, for to wake the thread takes long. The others last until it is awake.
-const GIVEN_BACK: usize = 2;
+const GIVEN_BACK: usize = 3;
 
 pub struct ReadAhead {
     /// None when all is over: then the thread ends, for nobody is at the other ends of its channels.
