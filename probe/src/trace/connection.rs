@@ -11,11 +11,12 @@ use super::reader::Reader;
 use super::stream::Stream;
 use super::tcp::{self, Offer, Segment};
 use super::writes::LastWrite;
-pub use stride::Passed;
+pub use pass::Passed;
 use stride::{Bare, Stride};
 
 mod dialogue;
 mod next;
+mod pass;
 mod payload;
 mod stride;
 mod turn;

@@ -1,6 +1,6 @@
 //! The last segments of a direction, to know one again.
 
-use super::tcp::Segment;
+use super::tcp::Fields;
 
 /// What is remembered of a segment.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,13 +16,13 @@ pub struct Seen {
 impl Seen {
     /// As sequence numbers tell where it begins.
     #[inline(always)]
-    pub fn of(segment: &Segment) -> Seen {
+    pub fn of(segment: &impl Fields) -> Seen {
         Seen {
-            start: segment.sequence,
-            length: segment.length,
-            stamp: segment.stamp.unwrap_or_default(),
-            id: segment.id,
-            checksum: segment.checksum,
+            start: segment.sequence(),
+            length: segment.length(),
+            stamp: segment.stamp().unwrap_or_default(),
+            id: segment.id(),
+            checksum: segment.checksum(),
         }
     }
 }

@@ -1,39 +1,36 @@
-//! A connection that goes on as expected: segments of which nothing is new but that there is one more of them.
+//! A connection that goes on as expected: what that is, and what came so and [passed](super::pass).
 //!
-//! Most segments bring content of a message whose end is known to be farther off, in order, or acknowledge some of it. Of these
-//! is noted here what there is, at little cost, and accounted for when something else comes.
+//! Of what has passed it is noted how much it was, at little cost. It is accounted for when something else comes.
 
 use super::Connection;
 use crate::trace::capture::Time;
 use crate::trace::exchange::Tally;
 use crate::trace::head::Kind;
-use crate::trace::history::Seen;
 use crate::trace::key::End;
 use crate::trace::reader;
 use crate::trace::shapes::Shapes;
 use crate::trace::stream::Stream;
 use crate::trace::tcp::{Fields, Segment};
-use crate::trace::writes::is_full;
 
 /// One direction of a connection: what is expected of it, and what came so.
 #[derive(Debug, Default)]
 pub struct Stride {
     /// The sequence number of the next byte.
-    expected: u32,
+    pub(super) expected: u32,
     /// Content up to here need not be looked at.
-    skips_to: u32,
+    pub(super) skips_to: u32,
     /// Up to here the other end has acknowledged.
-    acked: u32,
+    pub(super) acked: u32,
     /// An acknowledgement of this means more.
-    awaited: u32,
+    pub(super) awaited: u32,
     /// Unless a message may begin with such a byte.
-    beware: Beware,
+    pub(super) beware: Beware,
     /// Whether the end of the message only shows by what comes next.
-    is_open: bool,
+    pub(super) is_open: bool,
     /// Whether it is in order, no more was acknowledged than was seen, and the connection neither begins nor ends.
-    is_regular: bool,
+    pub(super) is_regular: bool,
     pub last_bare: Bare,
-    passed: Noted,
+    pub(super) passed: Noted,
 }
 
 /// An acknowledgement with nothing else.
@@ -47,13 +44,14 @@ pub struct Bare {
 }
 
 impl Bare {
-    pub fn of(segment: &Segment) -> Bare {
+    #[inline(always)]
+    pub fn of(segment: &impl Fields) -> Bare {
         Bare {
-            number: segment.acknowledgement,
-            stamp: segment.stamp,
-            id: segment.id,
-            window: segment.window,
-            checksum: segment.checksum,
+            number: segment.acknowledgement(),
+            stamp: segment.stamp(),
+            id: segment.id(),
+            window: segment.window(),
+            checksum: segment.checksum(),
         }
     }
 
@@ -69,13 +67,13 @@ impl Bare {
 
 /// A byte that must not come, or none: in one number, which takes one comparison.
 #[derive(Clone, Copy, Debug)]
-struct Beware(u16);
+pub(super) struct Beware(u16);
 
 impl Beware {
     const NONE: Beware = Beware(u16::MAX);
 
     #[inline(always)]
-    fn is(self, byte: u8) -> bool {
+    pub(super) fn is(self, byte: u8) -> bool {
         self.0 == u16::from(byte)
     }
 }
@@ -101,7 +99,7 @@ impl Stride {
 
     /// Whether it goes on with this segment of so many bytes, and nothing is to be found in them.
     #[inline(always)]
-    fn goes_on(&self, segment: &impl Fields, length: u32) -> bool {
+    pub(super) fn goes_on(&self, segment: &impl Fields, length: u32) -> bool {
         segment.sequence() == self.expected
             && length <= self.skips_to.wrapping_sub(self.expected)
             && !segment.first().is_some_and(|first| self.beware.is(first))
@@ -160,176 +158,20 @@ impl Stride {
 /// What came as expected and is not accounted for yet. How many bytes, and how many acknowledged, is told by where a
 /// stride is and where its stream was left.
 #[derive(Clone, Copy, Debug, Default)]
-struct Noted {
-    segments: u32,
-    coalesced: u32,
-    acks: u32,
+pub(super) struct Noted {
+    pub(super) segments: u32,
+    pub(super) coalesced: u32,
+    pub(super) acks: u32,
     /// Whether the last of them ended a write.
-    ends: bool,
+    pub(super) ends: bool,
     /// When the last of the bytes came.
-    time: Time,
-}
-
-/// How a segment has passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passed {
-    /// It did not: something else is to be done.
-    Not,
-    Alone,
-    /// With as much payload as there may be, so that others may follow that are like it.
-    Full,
-}
-
-/// What is to be remembered of a segment of so many bytes.
-#[inline(always)]
-fn seen(segment: &impl Fields, length: u32) -> Seen {
-    Seen {
-        start: segment.sequence(),
-        length,
-        stamp: segment.stamp().unwrap_or_default(),
-        id: segment.id(),
-        checksum: segment.checksum(),
-    }
+    pub(super) time: Time,
 }
 
 /// So far ahead, sequence numbers are compared without asking how often they began anew.
 const FARTHEST: u32 = 1 << 30;
 
 impl Connection {
-    /// Note a segment that is plain, if it goes on as expected. False if it does not, and then nothing is done.
-    #[inline(always)]
-    pub fn pass(&mut self, from: End, segment: &impl Fields, shapes: &mut Shapes) -> Passed {
-        let other = self.strides.get(from.other());
-        let number = segment.acknowledgement();
-        let news = other.news(number);
-        let on_the_way = other.expected.wrapping_sub(other.acked);
-        let until_awaited = other.awaited.wrapping_sub(other.acked);
-        if segment.window() == 0 || news > on_the_way || news >= until_awaited {
-            return Passed::Not;
-        }
-        let length = segment.length();
-        let passes = match length {
-            0 => self.pass_bare(from, segment, on_the_way > 0),
-            _ => self.pass_content(from, segment, length, shapes),
-        };
-        if passes != Passed::Not {
-            self.last_seen = segment.time();
-            self.strides.of(from.other()).acked = number;
-        }
-        passes
-    }
-
-    /// Note one that carries nothing, while something `is_on_the_way` from the other end.
-    #[inline(always)]
-    fn pass_bare(&mut self, from: End, segment: &impl Fields, is_on_the_way: bool) -> Passed {
-        let stride = self.strides.of(from);
-        let (last, number) = (&mut stride.last_bare, segment.acknowledgement());
-        let unchanged = number == last.number
-            && (segment.id() == last.id || (segment.window() == last.window && is_on_the_way));
-        let is_here = segment.sequence() == stride.expected;
-        if unchanged || !is_here || stride.passed.acks == u32::MAX {
-            return Passed::Not;
-        }
-        *last = Bare {
-            number,
-            stamp: segment.stamp(),
-            id: segment.id(),
-            window: segment.window(),
-            checksum: segment.checksum(),
-        };
-        stride.passed.acks += 1;
-        Passed::Alone
-    }
-
-    /// Note one that carries so many bytes.
-    #[inline(always)]
-    fn pass_content(
-        &mut self,
-        from: End,
-        segment: &impl Fields,
-        length: u32,
-        shapes: &mut Shapes,
-    ) -> Passed {
-        let stride = self.strides.of(from);
-        if !stride.goes_on(segment, length) {
-            return Passed::Not;
-        }
-        let size = length + segment.option_bytes();
-        let mut ends = false;
-        // Most are as large as they may be.
-        let is_usual = size == self.mss;
-        if !is_usual {
-            let full = self.mss.saturating_sub(segment.option_bytes()).max(1);
-            ends = !is_full(length, full);
-            if ends && !stride.is_open {
-                return Passed::Not;
-            }
-            if ends {
-                stride.skips_to = stride.expected.wrapping_add(length);
-            }
-            stride.passed.coalesced += u32::from(size > self.mss);
-        }
-        stride.expected = stride.expected.wrapping_add(length);
-        stride.passed.ends = ends;
-        stride.passed.segments += 1;
-        stride.passed.time = segment.time();
-        self.ways.of(from).stream.remember(seen(segment, length));
-        let kind = match from == self.client {
-            true => Kind::Request,
-            false => Kind::Response,
-        };
-        shapes.sizes(kind).record(length);
-        match is_usual {
-            true => Passed::Full,
-            false => Passed::Alone,
-        }
-    }
-
-    /// Note those that are like one which was taken in just now, up to the first that does not go on as expected: how many.
-    #[inline(always)]
-    pub fn pass_train<F: Fields>(
-        &mut self,
-        from: End,
-        first: &F,
-        others: impl Iterator<Item = F>,
-        shapes: &mut Shapes,
-    ) -> usize {
-        let other = self.strides.get(from.other());
-        let length = first.length();
-        let says_nothing_new =
-            first.acknowledgement() == other.acked && other.awaited != other.acked;
-        if !says_nothing_new || first.window() == 0 || length + first.option_bytes() != self.mss {
-            return 0;
-        }
-        let (stride, stream) = (self.strides.of(from), &mut self.ways.of(from).stream);
-        let (mut expected, beware) = (stride.expected, stride.beware);
-        let mut room = stride.skips_to.wrapping_sub(expected);
-        let mut count = 0;
-        for next in others {
-            let begins = next.first().is_some_and(|first| beware.is(first));
-            if next.sequence() != expected || length > room || begins {
-                break;
-            }
-            expected = expected.wrapping_add(length);
-            room -= length;
-            stream.remember(seen(&next, length));
-            count += 1;
-        }
-        stride.expected = expected;
-        stride.passed.segments += count;
-        stride.passed.ends &= count == 0;
-        shapes
-            .sizes(self.kind(from))
-            .record_many(length, u64::from(count));
-        count as usize
-    }
-
-    /// The last of those that passed came then.
-    pub fn pass_until(&mut self, from: End, time: Time) {
-        self.strides.of(from).passed.time = time;
-        self.last_seen = time;
-    }
-
     /// Account for what has passed.
     #[inline(always)]
     pub fn catch_up(&mut self) {

@@ -1,0 +1,159 @@
+//! Segments of which nothing is new but that there is one more of them: they bring content of a message whose end is known to
+//! be farther off, in order, or acknowledge some of it. Most are such.
+
+use super::Connection;
+use super::stride::Bare;
+use crate::trace::capture::Time;
+use crate::trace::head::Kind;
+use crate::trace::history::Seen;
+use crate::trace::key::End;
+use crate::trace::shapes::Shapes;
+use crate::trace::tcp::Fields;
+use crate::trace::writes::is_full;
+
+/// How a segment has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// It did not: something else is to be done.
+    Not,
+    Alone,
+    /// With as much payload as there may be, so that others may follow that are like it.
+    Full,
+}
+
+impl Connection {
+    /// Note a segment that is plain, if it goes on as expected. False if it does not, and then nothing is done.
+    #[inline(always)]
+    pub fn pass(&mut self, from: End, segment: &impl Fields, shapes: &mut Shapes) -> Passed {
+        let other = self.strides.get(from.other());
+        let number = segment.acknowledgement();
+        let news = other.news(number);
+        let on_the_way = other.expected.wrapping_sub(other.acked);
+        let until_awaited = other.awaited.wrapping_sub(other.acked);
+        if segment.window() == 0 || news > on_the_way || news >= until_awaited {
+            return Passed::Not;
+        }
+        let length = segment.length();
+        let passes = match length {
+            0 => self.pass_bare(from, segment, on_the_way > 0),
+            _ => self.pass_content(from, segment, length, shapes),
+        };
+        if passes != Passed::Not {
+            self.last_seen = segment.time();
+            self.strides.of(from.other()).acked = number;
+        }
+        passes
+    }
+
+    /// Note one that carries nothing, while something `is_on_the_way` from the other end.
+    #[inline(always)]
+    fn pass_bare(&mut self, from: End, segment: &impl Fields, is_on_the_way: bool) -> Passed {
+        let stride = self.strides.of(from);
+        let (last, number) = (&mut stride.last_bare, segment.acknowledgement());
+        let unchanged = number == last.number
+            && (segment.id() == last.id || (segment.window() == last.window && is_on_the_way));
+        let is_here = segment.sequence() == stride.expected;
+        if unchanged || !is_here || stride.passed.acks == u32::MAX {
+            return Passed::Not;
+        }
+        *last = Bare::of(segment);
+        stride.passed.acks += 1;
+        Passed::Alone
+    }
+
+    /// Note one that carries so many bytes.
+    #[inline(always)]
+    fn pass_content(
+        &mut self,
+        from: End,
+        segment: &impl Fields,
+        length: u32,
+        shapes: &mut Shapes,
+    ) -> Passed {
+        let stride = self.strides.of(from);
+        if !stride.goes_on(segment, length) {
+            return Passed::Not;
+        }
+        let size = length + segment.option_bytes();
+        let mut ends = false;
+        // Most are as large as they may be.
+        let is_usual = size == self.mss;
+        if !is_usual {
+            let full = self.mss.saturating_sub(segment.option_bytes()).max(1);
+            ends = !is_full(length, full);
+            if ends && !stride.is_open {
+                return Passed::Not;
+            }
+            if ends {
+                stride.skips_to = stride.expected.wrapping_add(length);
+            }
+            stride.passed.coalesced += u32::from(size > self.mss);
+        }
+        stride.expected = stride.expected.wrapping_add(length);
+        stride.passed.ends = ends;
+        stride.passed.segments += 1;
+        stride.passed.time = segment.time();
+        self.ways.of(from).stream.remember(Seen::of(segment));
+        let kind = match from == self.client {
+            true => Kind::Request,
+            false => Kind::Response,
+        };
+        shapes.sizes(kind).record(length);
+        match is_usual {
+            true => Passed::Full,
+            false => Passed::Alone,
+        }
+    }
+
+    /// Note those that are like one which was taken in just now, up to the first that does not go on as expected: how many.
+    #[inline(always)]
+    pub fn pass_train<F: Fields>(
+        &mut self,
+        from: End,
+        first: &F,
+        others: impl Iterator<Item = F>,
+        shapes: &mut Shapes,
+    ) -> usize {
+        let other = self.strides.get(from.other());
+        let length = first.length();
+        let says_nothing_new =
+            first.acknowledgement() == other.acked && other.awaited != other.acked;
+        if !says_nothing_new
+            || first.window() == 0
+            || length.wrapping_add(first.option_bytes()) != self.mss
+        {
+            return 0;
+        }
+        let (stride, stream) = (self.strides.of(from), &mut self.ways.of(from).stream);
+        let (mut expected, beware) = (stride.expected, stride.beware);
+        let mut room = stride.skips_to.wrapping_sub(expected);
+        let mut count = 0;
+        for next in others {
+            let begins = next.first().is_some_and(|first| beware.is(first));
+            if next.sequence() != expected || length > room || begins {
+                break;
+            }
+            expected = expected.wrapping_add(length);
+            room -= length;
+            // As long as the first, so that it need not be asked how long.
+            stream.remember(Seen {
+                length,
+                ..Seen::of(&next)
+            });
+            count += 1;
+        }
+        stride.expected = expected;
+        stride.passed.segments += count;
+        stride.passed.ends &= count == 0;
+        shapes
+            .sizes(self.kind(from))
+            .record_many(length, u64::from(count));
+        count as usize
+    }
+
+    /// The last of those that passed came then.
+    pub fn pass_until(&mut self, from: End, time: Time) {
+        self.strides.of(from).passed.time = time;
+        self.last_seen = time;
+    }
+}
