@@ -8,9 +8,8 @@ use crate::trace::exchange::Tally;
 use crate::trace::head::Kind;
 use crate::trace::key::End;
 use crate::trace::reader;
-use crate::trace::shapes::Shapes;
 use crate::trace::stream::Stream;
-use crate::trace::tcp::{Fields, Segment};
+use crate::trace::tcp::Fields;
 
 /// One direction of a connection: what is expected of it, and what came so.
 #[derive(Debug, Default)]
