@@ -205,7 +205,7 @@ def timed(argv: list[str]) -> Run:
 def contenders(probe: str, floors: Path | None) -> dict[str, Callable[[str], list[str]]]:
     calls: dict[str, Callable[[str], list[str]]] = {
         "nearmetal": lambda file: [probe, "trace", "--json", file],
-        "  on one CPU": lambda file: ["taskset", "--cpu-list", "0", probe, "trace", "--json", file],
+        "  on one CPU": lambda file: ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0))), probe, "trace", "--json", file],
     }
     if floors is not None and (floors / "pcapwalk").exists():
         calls["read() walk"] = lambda file: [str(floors / "pcapwalk"), "3", file]

@@ -51,7 +51,7 @@ impl Durations {
 
     #[inline]
     pub fn record(&mut self, duration: Nanoseconds) {
-        self.histogram.saturating_record(duration);
+        self.histogram.saturating_record(duration.min(LONGEST));
         self.sum += u128::from(duration);
         self.sum_of_squares += duration as f64 * duration as f64;
         self.min = self.min.min(duration);

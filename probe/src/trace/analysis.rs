@@ -47,7 +47,7 @@ pub type Take = fn(&mut Connection, End, &Segment, &mut Gathered);
 
 pub struct Analysis {
     table: Table,
-    /// The connection of the packet before: the next one is often of the same.
+    /// The connection of the packet that was taken apart last: the next one is often of the same.
     recent: Option<(Key, usize)>,
     /// Whose packet came last, where others may follow that are like it.
     leader: (usize, End),

@@ -14,7 +14,7 @@ pub struct Done {
 
 impl Done {
     /// From now on, count them among these.
-    pub fn count(&mut self, distributions: Distributions) {
+    pub fn count_among(&mut self, distributions: Distributions) {
         self.counted = Some(distributions);
     }
 

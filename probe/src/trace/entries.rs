@@ -24,6 +24,9 @@ pub fn capture(bytes: &[u8]) -> Document {
     let plain = read_by(plainly, &names, Capture::open(bytes), out);
     assert_eq!(as_json(&document), as_json(&sane(plain)));
     assert_eq!(read_back(lines), read_back(plain_lines));
+    // Where nobody wants a line of each, they are counted at once.
+    let counted = of_one(&names, Capture::open(bytes), Requests::new(None));
+    assert_eq!(as_json(&document), as_json(&sane(counted)));
     document
 }
 

@@ -4,6 +4,7 @@ use super::capture::Time;
 use super::head::{Kind, Method};
 pub use tally::Tally;
 
+pub mod spans;
 mod tally;
 pub mod turns;
 

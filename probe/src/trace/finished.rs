@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::capture::Time;
 use super::connection::{Connection, Handshake};
+use super::exchange::spans::Phases;
 use super::exchange::{Exchange, Message};
 use super::key::{End, Key};
 use super::pairs::Joined;
@@ -125,53 +126,6 @@ impl Finished {
         let raised = flags.into_iter().filter(|(_, is_raised)| *is_raised);
         raised.map(|(name, _)| name).collect()
     }
-}
-
-/// From one event to another, as far as they were seen.
-#[derive(Clone, Copy, Debug)]
-pub struct Span(Option<Time>, Option<Time>);
-
-impl Span {
-    #[inline(always)]
-    pub fn length(self) -> Option<u64> {
-        match self {
-            Span(Some(from), Some(to)) if from <= to => Some(to - from),
-            _ => None,
-        }
-    }
-}
-
-impl Exchange {
-    /// The events that its phases are between, on a connection with such a handshake.
-    #[inline(always)]
-    pub fn spans(&self, handshake: &Handshake) -> Phases<Span> {
-        let Exchange {
-            request, response, ..
-        } = self;
-        let is_done = response.is_complete || response.is_guessed;
-        let done = if is_done { response.last } else { None };
-        let connect = match self.number {
-            0 => Span(handshake.syn, handshake.ack),
-            _ => Span(None, None),
-        };
-        Phases {
-            connect,
-            send: Span(request.first, request.last),
-            wait: Span(request.last, response.first),
-            transfer: Span(response.first, done),
-            total: Span(request.first, done),
-        }
-    }
-}
-
-/// What there is between the events of a request.
-#[derive(Clone, Copy, Debug)]
-pub struct Phases<T> {
-    pub connect: T,
-    pub send: T,
-    pub wait: T,
-    pub transfer: T,
-    pub total: T,
 }
 
 fn numbers(first: u32, message: &Message) -> (u32, u32) {

@@ -5,7 +5,7 @@ use super::tcp::Fields;
 /// What is remembered of a segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
-    /// The lower half of its offset.
+    /// Where it begins: by sequence numbers, and in a history by the lower half of its offset.
     pub start: u32,
     pub length: u32,
     pub stamp: u32,

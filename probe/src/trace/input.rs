@@ -33,11 +33,16 @@ impl Input {
     }
 }
 
-/// Not a pipe: a signal wakes who waits for one, but only the thread that takes the signal.
+/// Not a pipe: a signal wakes who waits for one, but only the thread that takes the signal. Who reads a file does not wait for
+/// long, unless it lies on a host that does not answer, and then is not woken.
 fn is_worth_a_thread(file: &File) -> bool {
     let metadata = file.metadata();
-    metadata.is_ok_and(|metadata| metadata.is_file() && metadata.len() >= LONG)
+    metadata.is_ok_and(|metadata| is_long(metadata.is_file(), metadata.len()))
         && available_parallelism().is_ok_and(|processors| processors.get() > 1)
+}
+
+fn is_long(is_file: bool, length: u64) -> bool {
+    is_file && length >= LONG
 }
 
 impl Pieces for Input {
@@ -74,7 +79,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_has_none() {
+    fn what_is_no_file_has_none_however_long_it_says_it_is() {
+        assert!(is_long(true, LONG) && !is_long(false, LONG));
         let (pipe, _writer) = rustix::pipe::pipe().unwrap();
         assert!(!is_read_ahead(File::from(pipe)));
     }

@@ -209,7 +209,7 @@ fn read_by<P: Pieces>(
     let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));
     if !requests.are_written() {
         let distributions = std::mem::take(&mut requests.distributions);
-        analysis.gathered.done.count(distributions);
+        analysis.gathered.done.count_among(distributions);
     }
     let tell = |analysis: &mut Analysis, requests: &mut Requests| {
         let mut kept = analysis.gathered.done.kept().drain(..);

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read};
 
-/// How much is read at once. A map of the file would be slower here, and swell with it.
+/// How much is read at once. Not a map of the file: `docs/adr/usual-packets.md` says why.
 pub const PIECE: usize = 512 << 10;
 /// The most that is left of a piece when the next one is read.
 pub const LARGEST: usize = 512 << 10;
@@ -11,6 +11,9 @@ const _: () = assert!(LARGEST <= PIECE);
 /// What is read lies in memory as in the file's pages: copied to a few bytes farther on within one, it takes some processors
 /// four times as long, for reads then seem to wait for the writes before them.
 const PAGE: usize = 4096;
+
+/// Memory that a piece takes.
+pub const ROOM: usize = LARGEST + PAGE + PIECE;
 
 pub struct Piece {
     bytes: Vec<u8>,
@@ -23,7 +26,7 @@ pub struct Piece {
 
 impl Piece {
     pub fn new() -> Self {
-        let bytes = vec![0; LARGEST + PAGE + PIECE];
+        let bytes = vec![0; ROOM];
         let begin = LARGEST + bytes.as_ptr().wrapping_add(LARGEST).align_offset(PAGE) % PAGE;
         Self {
             bytes,
@@ -67,6 +70,7 @@ impl Piece {
     /// Have what is left of the piece before in front of what was read into this one.
     pub fn follow(&mut self, before: &Piece) {
         let left = before.here();
+        debug_assert!(left.len() <= LARGEST);
         let from = self.begin - left.len();
         if let Some(room) = self.bytes.get_mut(from..self.begin) {
             room.copy_from_slice(left);

@@ -12,6 +12,12 @@ use super::window::Pieces;
 const AROUND: usize = 6;
 /// So many are given back at once, for to wake the thread takes long. The others last until it is awake.
 const GIVEN_BACK: usize = 3;
+// Or the thread would wait for them.
+const _: () = assert!(GIVEN_BACK <= AROUND);
+
+/// Memory that these take.
+#[cfg(test)]
+pub const TAKEN: usize = AROUND * super::piece::ROOM;
 
 pub struct ReadAhead {
     /// None when all is over: then the thread ends, for nobody is at the other ends of its channels.
@@ -75,6 +81,7 @@ impl Pieces for ReadAhead {
         };
         while piece.len() < count {
             if !round.turn(piece)? {
+                self.end()?;
                 return Ok(false);
             }
         }
@@ -82,13 +89,19 @@ impl Pieces for ReadAhead {
     }
 }
 
+impl ReadAhead {
+    /// Nothing more is wanted, or comes. What went wrong with the file came by the channel; an error here is the thread's.
+    fn end(&mut self) -> io::Result<()> {
+        self.round = None;
+        let ended = self.thread.take().map_or(Ok(()), JoinHandle::join);
+        ended.map_err(|_| io::Error::other("the thread that reads has failed"))
+    }
+}
+
 impl Drop for ReadAhead {
     fn drop(&mut self) {
-        self.round = None;
-        if let Some(thread) = self.thread.take() {
-            // What went wrong came by the channel.
-            let _ = thread.join();
-        }
+        // Nobody is there any more to be told.
+        let _ = self.end();
     }
 }
 
@@ -213,7 +226,7 @@ mod tests {
                 assert!(!window.skip(u64::MAX).unwrap());
             })
         };
-        let most = (AROUND + 1) * (LARGEST + PIECE) + (64 << 10);
+        let most = TAKEN + super::super::piece::ROOM + (64 << 10);
         for pieces in [1, 100] {
             let taken = taken(pieces);
             assert!(taken < most, "{taken} for {pieces}");

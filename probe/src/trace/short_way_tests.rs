@@ -13,7 +13,7 @@ use super::wire::{GET, Packet, Pcap, Talk, reply};
 /// A message of a server's, or of something else.
 fn answer(random: &mut fastrand::Rng) -> Vec<u8> {
     let length = random.usize(0..30_000);
-    match random.u8(0..8) {
+    match random.u8(0..12) {
         0 => b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec(),
         1 => {
             let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -33,12 +33,22 @@ fn answer(random: &mut fastrand::Rng) -> Vec<u8> {
         ]
         .concat(),
         3 => b"\x16\x03\x01 encrypted ".repeat(length / 15),
+        // Heads longer than what short snap lengths leave of them.
+        4 => [&odd_head(100)[..], &reply(length)].concat(),
+        5 => [&odd_head(101)[..], &b"anything ".repeat(length / 9)].concat(),
         _ => reply(length),
     }
 }
 
+fn odd_head(status: u16) -> Vec<u8> {
+    let filler = "f".repeat(40);
+    format!("HTTP/1.1 {status} As It Is\r\nX-Filler: {filler}\r\n\r\n").into_bytes()
+}
+
 fn question(random: &mut fastrand::Rng) -> Vec<u8> {
-    match random.u8(0..6) {
+    match random.u8(0..12) {
+        3 => b"CONNECT www.example.com:443 HTTP/1.1\r\nHost: www.example.com:443\r\n\r\n".to_vec(),
+        4 => b"HEAD /a/rather/long/target HTTP/1.1\r\nHost: www.example.com\r\n\r\n".to_vec(),
         0 => [GET, GET].concat().into_bytes(),
         1 => {
             let length = random.usize(0..20_000);
@@ -210,15 +220,48 @@ fn packets_in_a_row_that_are_alike_are_taken_in_together() {
 }
 
 #[test]
+fn acknowledgements_are_no_train_however_small_the_mss() {
+    let mut talk = Talk::new();
+    // As much as the timestamps take: of a segment that is full nothing would be left.
+    talk.mss = 12;
+    talk.handshake();
+    talk.ask(GET);
+    talk.answer(reply(3_000));
+    for _ in 0..4 {
+        talk.client_acks().acknowledgement -= 500;
+    }
+    talk.answer(reply(10));
+    entries::capture(&Pcap::default().file(&talk.packets));
+}
+
+#[test]
+fn trains_end_where_others_want_to_look() {
+    for seed in 0..300 {
+        let file = capture(seed);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let said = [usize::MAX, random.usize(1..20)].map(|most| {
+            let mut analysis = Analysis::new(64, seed);
+            let mut capture = Capture::open(file.as_slice());
+            while capture.each(most, &mut analysis) == most {}
+            analysis.finish();
+            let packets = capture.facts.packets;
+            let kept = analysis.gathered.done.kept();
+            format!("{packets} {:?} {kept:?}", analysis.sums)
+        });
+        assert_eq!(said[0], said[1], "seed {seed}");
+    }
+}
+
+#[test]
 fn places_that_others_take_over_are_forgotten() {
     for seed in 0..300 {
         let file = capture(seed);
         let [mut short, mut long] = [(); 2].map(|()| Analysis::new(2, seed));
-        let mut capture = Capture::open(file.as_slice());
-        capture.each(usize::MAX, &mut |packet: &super::capture::Packet| {
-            short.packet(packet);
+        Capture::open(file.as_slice()).each(usize::MAX, &mut short);
+        let mut plainly = |packet: &super::capture::Packet| {
             long.take_by(Connection::take_plainly, &dissect(packet));
-        });
+        };
+        Capture::open(file.as_slice()).each(usize::MAX, &mut plainly);
         let [short, long] = [short, long].map(|mut analysis| {
             analysis.finish();
             format!("{:?} {:?}", analysis.sums, analysis.gathered.done.kept())

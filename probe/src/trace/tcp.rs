@@ -48,6 +48,12 @@ pub trait Fields {
     fn length(&self) -> u32;
     /// The first byte of the payload, if it was captured. Asked of segments that have one.
     fn first(&self) -> Option<u8>;
+
+    /// The payload of one with such options that the MSS cuts off.
+    #[inline(always)]
+    fn full(&self, mss: u32) -> u32 {
+        mss.saturating_sub(self.option_bytes()).max(1)
+    }
 }
 
 impl Fields for Segment<'_> {
@@ -102,12 +108,6 @@ impl Segment<'_> {
     #[inline]
     pub fn has(&self, flags: u8) -> bool {
         self.flags & flags == flags
-    }
-
-    /// The payload of one with such options that the MSS cuts off.
-    #[inline(always)]
-    pub fn full(&self, mss: u32) -> u32 {
-        mss.saturating_sub(self.option_bytes).max(1)
     }
 
     /// Whether there may be SACK blocks among its options: there is room for one, beside timestamps if there are any.

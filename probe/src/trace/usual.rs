@@ -82,7 +82,7 @@ impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
         u64::from_be_bytes(self.bytes(at))
     }
 
-    /// A packet that is [like](Usual::is_like) a usual one, if it is, whenever it came.
+    /// A packet of which it is not known yet whether it [is like](Usual::is_like) a usual one, nor when it came.
     #[inline(always)]
     pub fn like(data: &'a [u8]) -> Option<Usual<'a, HEADERS>> {
         Usual::parted(data, 0)

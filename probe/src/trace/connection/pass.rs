@@ -4,7 +4,6 @@
 use super::Connection;
 use super::stride::Bare;
 use crate::trace::capture::Time;
-use crate::trace::head::Kind;
 use crate::trace::history::Seen;
 use crate::trace::key::End;
 use crate::trace::shapes::Shapes;
@@ -22,7 +21,7 @@ pub enum Passed {
 }
 
 impl Connection {
-    /// Note a segment that is plain, if it goes on as expected. False if it does not, and then nothing is done.
+    /// Note a segment that is plain, if it goes on as expected. [`Passed::Not`] if it does not, and then nothing is done.
     #[inline(always)]
     pub fn pass(&mut self, from: End, segment: &impl Fields, shapes: &mut Shapes) -> Passed {
         let other = self.strides.get(from.other());
@@ -79,8 +78,7 @@ impl Connection {
         // Most are as large as they may be.
         let is_usual = size == self.mss;
         if !is_usual {
-            let full = self.mss.saturating_sub(segment.option_bytes()).max(1);
-            ends = !is_full(length, full);
+            ends = !is_full(length, segment.full(self.mss));
             if ends && !stride.is_open {
                 return Passed::Not;
             }
@@ -94,11 +92,7 @@ impl Connection {
         stride.passed.segments += 1;
         stride.passed.time = segment.time();
         self.ways.of(from).stream.remember(Seen::of(segment));
-        let kind = match from == self.client {
-            true => Kind::Request,
-            false => Kind::Response,
-        };
-        shapes.sizes(kind).record(length);
+        shapes.sizes(self.kind(from)).record(length);
         match is_usual {
             true => Passed::Full,
             false => Passed::Alone,
@@ -118,7 +112,8 @@ impl Connection {
         let length = first.length();
         let says_nothing_new =
             first.acknowledgement() == other.acked && other.awaited != other.acked;
-        if !says_nothing_new
+        if length == 0
+            || !says_nothing_new
             || first.window() == 0
             || length.wrapping_add(first.option_bytes()) != self.mss
         {

@@ -10,7 +10,7 @@ use crate::trace::key::End;
 use crate::trace::reader::Piece;
 use crate::trace::shapes::Shapes;
 use crate::trace::stream::{Placed, Sight};
-use crate::trace::tcp::Segment;
+use crate::trace::tcp::{Fields, Segment};
 use crate::trace::writes::MessageEnd;
 
 impl Connection {

@@ -1,5 +1,5 @@
 //! The begin of a request or of a response between two ends that take turns, where the capture cuts packets short: of what does
-//! not [pass](super::stride), that is most.
+//! not [pass](super::pass), that is most.
 
 use super::{Connection, Way};
 use crate::trace::exchange::turns::Begin;
@@ -8,7 +8,7 @@ use crate::trace::head::{self, Kind};
 use crate::trace::key::End;
 use crate::trace::reader::Piece;
 use crate::trace::shapes::Shapes;
-use crate::trace::tcp::Segment;
+use crate::trace::tcp::{Fields, Segment};
 use crate::trace::writes::{Heads, MessageEnd};
 
 impl Connection {
@@ -45,7 +45,7 @@ impl Connection {
             head: head::cut(kind, segment.payload),
             is_coalesced: segment.length + segment.option_bytes > self.mss,
         };
-        if !exchanges.take_turns(kind, start, &begin.head) {
+        if !exchanges.are_in_turn(kind, start, &begin.head) {
             return false;
         }
         self.last_seen = segment.time;

@@ -47,7 +47,7 @@ impl Message {
 impl Exchanges {
     /// Whether one message of each kind came last, and one with such a head that begins here ends the one of its kind.
     #[inline(always)]
-    pub fn take_turns(&self, kind: Kind, start: u64, head: &Head) -> bool {
+    pub fn are_in_turn(&self, kind: Kind, start: u64, head: &Head) -> bool {
         match (kind, &self.queue[..]) {
             (Kind::Request, [before]) => {
                 before.request.is_behind(start)

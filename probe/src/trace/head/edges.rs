@@ -98,3 +98,25 @@ fn has_empty_line_in(bytes: &[u8]) -> bool {
         found | ((*one == b'\n') & ((*next == b'\r') | (*next == b'\n')))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_line_is_found_wherever_it_is() {
+        for length in 0..100 {
+            let mut bytes = vec![b'x'; length];
+            assert!(!may_end(&bytes), "{length} bytes");
+            for at in 1..length {
+                for end in [b"\n\r", b"\n\n"] {
+                    bytes[at - 1..=at].copy_from_slice(end);
+                    assert!(may_end(&bytes), "{end:?} at {at} of {length}");
+                }
+                bytes[at - 1..=at].copy_from_slice(b"\nx");
+                assert!(!may_end(&bytes), "a line's end at {at} of {length}");
+                bytes[at - 1] = b'x';
+            }
+        }
+    }
+}
