@@ -1,11 +1,11 @@
 //! A capture file, whatever its format: one packet after the other, and what is to be told of the file itself.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, Read};
 
 use super::pcap::{self, Behind, Pcap};
 use super::pcapng::Pcapng;
-use super::window::{Pieces, Window};
+use super::window::Window;
 
 /// Nanoseconds since the epoch, as the capture tells the time.
 pub type Time = u64;
@@ -99,17 +99,17 @@ impl<F: FnMut(&Packet)> Taker for F {
     }
 }
 
-pub struct Capture<P> {
-    window: Window<P>,
+pub struct Capture<R> {
+    window: Window<R>,
     format: Format,
     pub facts: Facts,
     link: Option<u16>,
     record: Option<Record>,
 }
 
-impl<P: Pieces> Capture<P> {
+impl<R: Read> Capture<R> {
     /// Begin to read. A file that is no capture gives no packet, and says why.
-    pub fn open(input: P) -> Self {
+    pub fn open(input: R) -> Self {
         let mut window = Window::new(input);
         let mut facts = Facts::default();
         let format = match begin(&mut window) {
@@ -270,7 +270,7 @@ impl<P: Pieces> Capture<P> {
     }
 }
 
-fn begin<P: Pieces>(window: &mut Window<P>) -> Result<Format, String> {
+fn begin<R: Read>(window: &mut Window<R>) -> Result<Format, String> {
     let unreadable = |error: io::Error| format!("cannot be read: {error}");
     window.have(4).map_err(unreadable)?;
     let magic: [u8; 4] = match window.here() {

@@ -4,13 +4,13 @@
 //! at most what the quickest one of the other does; the middle is right if both ways are equally quick at their best.
 
 use std::collections::HashMap;
+use std::io::Read;
 
 use super::analysis::{Dissected, dissect};
 use super::capture::{Capture, Time};
 use super::hosts::Hosts;
 use super::key::{End, Key};
 use super::tcp::{self, Segment};
-use super::window::Pieces;
 
 /// One of the two captures by the order in which they were given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ pub struct Compared {
 }
 
 /// Read both captures once.
-pub fn compare<P: Pieces>([mut first, mut second]: [Capture<P>; 2]) -> Compared {
+pub fn compare<R: Read>([mut first, mut second]: [Capture<R>; 2]) -> Compared {
     let mut remembered = Remembered {
         packets: HashMap::new(),
         thinned: 0,
@@ -160,7 +160,7 @@ pub fn compare<P: Pieces>([mut first, mut second]: [Capture<P>; 2]) -> Compared 
             remembered.add(fingerprint(&key, from, &segment), &segment);
         }
     }
-    let span = |capture: &Capture<P>| Span {
+    let span = |capture: &Capture<R>| Span {
         first: capture.facts.first.unwrap_or_default(),
         last: capture.facts.last,
     };

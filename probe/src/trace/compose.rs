@@ -1,6 +1,7 @@
 //! Putting `trace.v1` together from what was counted.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 
 use super::analysis::{Analysis, Sums};
 use super::capture::Capture;
@@ -12,7 +13,6 @@ use super::document::{
 use super::head::Kind;
 use super::join_document::JoinDocument;
 use super::shapes::Shapes;
-use super::window::Pieces;
 use super::{link, warnings};
 
 /// What is told of one side, from what was counted of it.
@@ -47,9 +47,9 @@ pub fn side(counts: &Counts, shapes: &mut Shapes, kind: Kind) -> Side {
 }
 
 /// What is told of one file.
-pub fn capture<P: Pieces>(
+pub fn capture<R: Read>(
     file: &str,
-    capture: &Capture<P>,
+    capture: &Capture<R>,
     analysis: &mut Analysis,
     end: Option<&'static str>,
 ) -> CaptureDocument {

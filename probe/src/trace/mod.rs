@@ -1,6 +1,7 @@
 //! `trace`: what captures say of requests, and of the packets that carried them.
 
 use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,7 +33,6 @@ mod head;
 mod heap;
 mod history;
 mod hosts;
-mod input;
 mod ip;
 mod join;
 mod join_document;
@@ -44,8 +44,6 @@ mod mark;
 mod pairs;
 mod pcap;
 mod pcapng;
-mod piece;
-mod read_ahead;
 mod reader;
 mod repeated;
 mod requests;
@@ -81,9 +79,8 @@ use capture::{Capture, NO_FORMAT};
 pub use document::Document;
 pub use finished::Line as RequestLine;
 use head::Kind;
-use input::Input;
 use requests::Requests;
-use window::Pieces;
+use until::Until;
 
 /// Take captures apart: connections, requests, and what became of their segments.
 ///
@@ -118,7 +115,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 path.display()
             );
         }
-        Ok(Capture::open(Input::new(input, stop)))
+        Ok(Capture::open(Until { stop, input }))
     };
     let requests = || {
         let path = args.requests.as_deref();
@@ -189,21 +186,21 @@ fn create(path: &Path, captures: &[PathBuf]) -> anyhow::Result<File> {
 /// So many packets are taken in until somebody looks what was told by them, and how much is kept.
 const PACKETS_AT_ONCE: usize = 1024;
 
-fn of_one<P: Pieces>(
+fn of_one<R: Read>(
     names: &[String],
-    capture: Capture<P>,
+    capture: Capture<R>,
     requests: Requests,
 ) -> anyhow::Result<Document> {
     let read =
-        |capture: &mut Capture<P>, analysis: &mut Analysis| capture.each(PACKETS_AT_ONCE, analysis);
+        |capture: &mut Capture<R>, analysis: &mut Analysis| capture.each(PACKETS_AT_ONCE, analysis);
     read_by(read, names, capture, requests)
 }
 
 /// `read` takes the next [`PACKETS_AT_ONCE`] in and says how many there were: fewer at the end.
-fn read_by<P: Pieces>(
-    mut read: impl FnMut(&mut Capture<P>, &mut Analysis) -> usize,
+fn read_by<R: Read>(
+    mut read: impl FnMut(&mut Capture<R>, &mut Analysis) -> usize,
     names: &[String],
-    mut capture: Capture<P>,
+    mut capture: Capture<R>,
     mut requests: Requests,
 ) -> anyhow::Result<Document> {
     let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));

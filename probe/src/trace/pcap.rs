@@ -1,10 +1,10 @@
 //! The pcap format: a header, then each packet behind a header of its own, in either byte order.
 
-use std::io;
+use std::io::{self, Read};
 
 use super::bytes::{Order, chunk};
 use super::capture::{Next, Packet, Record, Time};
-use super::window::{Pieces, Window};
+use super::window::Window;
 
 const FILE_HEADER: usize = 24;
 pub const RECORD_HEADER: usize = 16;
@@ -27,9 +27,9 @@ pub struct Pcap {
 
 impl Pcap {
     /// Read the file's header. The inner error says why it is none.
-    pub fn begin<P: Pieces>(
+    pub fn begin<R: Read>(
         magic: [u8; 4],
-        window: &mut Window<P>,
+        window: &mut Window<R>,
     ) -> io::Result<Result<Pcap, String>> {
         let (order, number) = [Order::Little, Order::Big]
             .into_iter()
@@ -110,9 +110,9 @@ impl Pcap {
     }
 
     #[inline]
-    pub fn next<P: Pieces>(
+    pub fn next<R: Read>(
         &mut self,
-        window: &mut Window<P>,
+        window: &mut Window<R>,
         record: &mut Option<Record>,
     ) -> io::Result<Next> {
         if !window.have(RECORD_HEADER)? {

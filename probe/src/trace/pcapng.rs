@@ -2,12 +2,12 @@
 //!
 //! Source: draft-ietf-opsawg-pcapng.
 
-use std::io;
+use std::io::{self, Read};
 
 use super::bytes::Order;
 use super::capture::{Next, Record};
 use super::pcap::LONGEST_CAPTURED;
-use super::window::{LARGEST, Pieces, Window};
+use super::window::{LARGEST, Window};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -87,9 +87,9 @@ impl Pcapng {
     }
 
     #[inline]
-    pub fn next<P: Pieces>(
+    pub fn next<R: Read>(
         &mut self,
-        window: &mut Window<P>,
+        window: &mut Window<R>,
         record: &mut Option<Record>,
     ) -> io::Result<Next> {
         loop {

@@ -1,5 +1,6 @@
 //! Two captures of the same traffic, from beginning to end.
 
+use std::io::Read;
 use std::rc::Rc;
 
 use anyhow::Context;
@@ -14,7 +15,6 @@ use super::head::Kind;
 use super::hosts::Hosts;
 use super::join::Join;
 use super::requests::Requests;
-use super::window::Pieces;
 
 /// Connections that are followed at a time in each capture: so many in both, and all that the join keeps, take less than 64 MB.
 const MOST_CONNECTIONS: usize = 4096;
@@ -22,16 +22,16 @@ const MOST_CONNECTIONS: usize = 4096;
 const FEW_TOLD: usize = 64;
 
 /// A capture that is being read, beside another.
-struct Reading<P> {
+struct Reading<R> {
     place: Place,
-    capture: Capture<P>,
+    capture: Capture<R>,
     analysis: Analysis,
     /// The time of its next packet by the clock of the first capture; None at its end.
     next: Option<Time>,
 }
 
-impl<P: Pieces> Reading<P> {
-    fn new(place: Place, capture: Capture<P>, hosts: Option<Rc<Hosts>>, join: &Join) -> Reading<P> {
+impl<R: Read> Reading<R> {
+    fn new(place: Place, capture: Capture<R>, hosts: Option<Rc<Hosts>>, join: &Join) -> Reading<R> {
         let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));
         analysis.limit_to(hosts);
         let mut reading = Reading {
@@ -79,9 +79,9 @@ impl<P: Pieces> Reading<P> {
 }
 
 /// Read both captures from their beginning, whose clocks were compared.
-pub fn side_by_side<P: Pieces>(
+pub fn side_by_side<R: Read>(
     names: &[String],
-    [first, second]: [Capture<P>; 2],
+    [first, second]: [Capture<R>; 2],
     compared: Compared,
     mut requests: Requests,
 ) -> anyhow::Result<Document> {
@@ -168,8 +168,8 @@ pub fn side_by_side<P: Pieces>(
 }
 
 /// What one side sent: as it left at its own end, but what was overtaken or doubled as it arrived at the other.
-fn seen_at_both<P: Pieces>(own: &mut Reading<P>, other: &mut Reading<P>, kind: Kind) -> Side {
-    let counts = |reading: &Reading<P>| match kind {
+fn seen_at_both<R: Read>(own: &mut Reading<R>, other: &mut Reading<R>, kind: Kind) -> Side {
+    let counts = |reading: &Reading<R>| match kind {
         Kind::Request => reading.analysis.sums.client,
         Kind::Response => reading.analysis.sums.server,
     };

@@ -2,44 +2,37 @@
 
 use std::io::{self, Read};
 
-use super::piece::Piece;
-
+/// How much is read at once. A map of the file would be slower here, and swell with it.
+const PIECE: usize = 1 << 20;
 /// The most that can be asked for at once.
-pub use super::piece::LARGEST;
+pub const LARGEST: usize = 512 << 10;
+/// What is read lies in memory as in the file's pages: copied to a few bytes farther on within one, it takes some processors
+/// four times as long, for reads then seem to wait for the writes before them.
+const PAGE: usize = 4096;
 
-/// Where a window's bytes come from.
-pub trait Pieces {
-    /// Have `count` bytes, at most [`LARGEST`], in the piece: what is left of it, and what comes behind in the file. False when
-    /// the file ends before.
-    fn refill(&mut self, piece: &mut Piece, count: usize) -> io::Result<bool>;
-}
-
-/// What can be read is read when it is asked for.
-impl<R: Read> Pieces for R {
-    fn refill(&mut self, piece: &mut Piece, count: usize) -> io::Result<bool> {
-        piece.make_room();
-        while piece.len() < count {
-            if !piece.read(self)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-}
-
-pub struct Window<P> {
-    input: P,
-    piece: Piece,
-    /// Where in the file the next byte is.
+pub struct Window<R> {
+    input: R,
+    /// Room for what is left of one piece, and behind it for the next one.
+    bytes: Vec<u8>,
+    /// Where pieces begin.
+    piece: usize,
+    start: usize,
+    end: usize,
+    /// Where in the file the window's `start` is.
     offset: u64,
     ended: bool,
 }
 
-impl<P: Pieces> Window<P> {
-    pub fn new(input: P) -> Self {
+impl<R: Read> Window<R> {
+    pub fn new(input: R) -> Self {
+        let bytes = vec![0; LARGEST + PAGE + PIECE];
+        let piece = LARGEST + bytes.as_ptr().wrapping_add(LARGEST).align_offset(PAGE) % PAGE;
         Self {
             input,
-            piece: Piece::new(),
+            bytes,
+            piece,
+            start: piece,
+            end: piece,
             offset: 0,
             ended: false,
         }
@@ -53,13 +46,13 @@ impl<P: Pieces> Window<P> {
     /// The bytes that are there already.
     #[inline]
     pub fn here(&self) -> &[u8] {
-        self.piece.here()
+        self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
     /// Have `count` bytes, at most LARGEST, in the window: false when the file ends before.
     #[inline]
     pub fn have(&mut self, count: usize) -> io::Result<bool> {
-        if self.piece.len() >= count {
+        if self.end - self.start >= count {
             return Ok(true);
         }
         self.refill(count)
@@ -67,24 +60,38 @@ impl<P: Pieces> Window<P> {
 
     #[cold]
     fn refill(&mut self, count: usize) -> io::Result<bool> {
-        if count > LARGEST || self.ended {
+        if count > LARGEST {
             return Ok(false);
         }
-        let is_there = self.input.refill(&mut self.piece, count)?;
-        self.ended = !is_there;
-        Ok(is_there)
+        let from = self.piece - (self.end - self.start);
+        self.bytes.copy_within(self.start..self.end, from);
+        (self.start, self.end) = (from, self.piece);
+        while self.end - self.start < count && !self.ended {
+            let room = self.bytes.len().min(self.end + PIECE);
+            let free = self.bytes.get_mut(self.end..room).unwrap_or_default();
+            match self.input.read(free) {
+                Ok(0) => self.ended = true,
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.end - self.start >= count)
     }
 
     /// Move on by `count` bytes that are there.
     #[inline]
     pub fn consume(&mut self, count: usize) {
-        self.offset += self.piece.consume(count) as u64;
+        let count = count.min(self.end - self.start);
+        self.start += count;
+        self.offset += count as u64;
     }
 
     /// The `count` bytes before the next one, which were consumed last.
     #[inline]
     pub fn consumed(&self, count: usize) -> &[u8] {
-        self.piece.consumed(count)
+        let from = self.start.saturating_sub(count);
+        self.bytes.get(from..self.start).unwrap_or_default()
     }
 
     /// Move on by `count` bytes, there or not: false when the file ends before.
@@ -93,7 +100,7 @@ impl<P: Pieces> Window<P> {
             if !self.have(1)? {
                 return Ok(false);
             }
-            let step = count.min(self.piece.len() as u64);
+            let step = count.min((self.end - self.start) as u64);
             self.consume(step as usize);
             count -= step;
         }
