@@ -105,9 +105,7 @@ def test_streams_of_several_clients_are_one() -> None:
 
 def test_the_servers_clock_is_set_to_the_clients() -> None:
     clocks = Clocks(offset=5_000_000_000, drift=1e-5, since=0)
-    assert clocks.first_from_second(round(clocks.second_from_first(2_000_000_000))) == pytest.approx(
-        2_000_000_000, abs=1
-    )
+    assert clocks.first_from_second(clocks.second_from_first(2_000_000_000)) == pytest.approx(2_000_000_000, abs=1)
     first = events.of(LINES[0], Clocks.of(DOCUMENT))
     assert first["request_first"] == 0
     assert first["syn"] < first["synack"] < first["ack"] < 0
@@ -115,6 +113,16 @@ def test_the_servers_clock_is_set_to_the_clients() -> None:
     assert first["server.response_first"] < first["response_first"]
     assert "syn" not in events.of(LINES[1], None)
     assert events.of({**LINES[0], "request_first": None}, None) == {}
+
+
+@pytest.mark.parametrize("drift", [0.0, 1e-6])
+def test_times_of_today_are_told_to_the_nanosecond(drift: float) -> None:
+    today = 1_790_000_000_000_000_000
+    clocks = Clocks(offset=15, drift=drift, since=today)
+    line = {**LINES[1], "number": 1, "request_first": today, "request_last": today}
+    joined = {name: today + 15 + 1_257 + at for at, name in enumerate(events.AT_SERVER)}
+    told = events.of({**line, "joined": joined}, clocks)
+    assert [told[events.SERVER + name] for name in events.AT_SERVER] == [1.257e-6, 1.258e-6, 1.259e-6, 1.26e-6]
 
 
 def test_the_typical_request_is_made_of_medians() -> None:

@@ -42,12 +42,14 @@ class Clocks:
         first = document["captures"][0].get("first_ns") or 0
         return cls(int(joined["offset_ns"]), float(joined["drift_ppm"]) / 1e6, int(first))
 
-    def first_from_second(self, time: int) -> float:
-        ahead = time - self.offset
-        return ahead - self.drift * (ahead - self.since)
+    # Whole numbers: as a floating-point number, a time since the epoch is known to 256 ns and no better.
 
-    def second_from_first(self, time: int) -> float:
-        return time + self.offset + self.drift * (time - self.since)
+    def first_from_second(self, time: int) -> int:
+        ahead = time - self.offset
+        return ahead - round(self.drift * (ahead - self.since))
+
+    def second_from_first(self, time: int) -> int:
+        return time + self.offset + round(self.drift * (time - self.since))
 
 
 def of(line: Line, clocks: Clocks | None, client_is_second: bool = False) -> dict[str, float]:
