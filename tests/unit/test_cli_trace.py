@@ -203,6 +203,19 @@ def test_other_files_are_replaced(trace: Run, tmp_path: Path) -> None:
     assert "before" not in lines.read_text() and page.read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.parametrize("words", [("bad.pcap",), (CLIENT, "--request", "99")])
+@pytest.mark.parametrize("name", ["old.jsonl", "old.parquet"])
+def test_what_goes_wrong_leaves_other_files_as_they_were(
+    trace: Run, tmp_path: Path, words: tuple[str, ...], name: str
+) -> None:
+    Path("bad.pcap").write_bytes(b"no capture")
+    Path(name).write_text("kept")
+    there = sorted(tmp_path.iterdir())
+    assert trace(*words, "--requests", name)[0] == 2
+    assert Path(name).read_text() == "kept"
+    assert sorted(tmp_path.iterdir()) == there
+
+
 def test_nothing_is_made_where_nothing_can_be_written(trace: Run) -> None:
     assert trace(CLIENT, "--html", "missing/page.html")[0] == 2
     assert not Path("missing").exists()

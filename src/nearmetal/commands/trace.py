@@ -36,7 +36,7 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
                 click.echo(analyser.as_text(document), nl=False)
             raise BadInput(traced.problem, remedy="name captures that tcpdump or Wireshark wrote: pcap or pcapng")
         picked = chosen.choose(lines, number)
-        if requests is not None and requests != lines:
+        if requests is not None and _is_parquet(requests):
             parquet.write(lines, requests)
         if html is not None:
             _write(html, _page(captures, document, picked, lines))
@@ -70,7 +70,11 @@ def _check(captures: Sequence[Path], html: Path | None, requests: Path | None) -
         parquet.require()
     written = [file for file in (html, requests) if file is not None]
     for file in written:
-        _check_place(file, captures)
+        try:
+            _check_place(file, captures)
+        except OSError as error:
+            what = f"cannot write: {error.strerror or error}"
+            raise BadInput(what, str(file), "name a file in a folder that can be written to") from None
     if len({file.resolve() for file in written}) < len(written):
         raise BadInput("the page and the lines cannot be one file", str(html), "name a file for each")
 
@@ -99,12 +103,18 @@ def _write(html: Path, page: str) -> None:
 
 @contextmanager
 def _lines(requests: Path | None) -> Iterator[Path]:
-    """Where a line for each request goes: the user's file, or one that is needed no longer afterwards."""
-    if requests is not None and not _is_parquet(requests):
-        yield requests
+    """Where a line for each request goes: beside the user's file, which is replaced when all went well, or into one
+    that is needed no longer afterwards."""
+    if requests is None or _is_parquet(requests):
+        with tempfile.TemporaryDirectory(prefix="nearmetal-trace-") as folder:
+            yield Path(folder, "requests.jsonl")
         return
-    with tempfile.TemporaryDirectory(prefix="nearmetal-trace-") as folder:
-        yield Path(folder, "requests.jsonl")
+    unfinished = requests.with_name(f".{requests.name}.new")
+    try:
+        yield unfinished
+        unfinished.replace(requests)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _is_parquet(requests: Path | None) -> bool:

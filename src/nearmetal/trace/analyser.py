@@ -49,6 +49,8 @@ async def analyse(captures: Sequence[Path], requests: Path | None = None) -> Tra
             remedy = "name a capture, or two of the same traffic: pcap or pcapng"
             if requests is not None and said.startswith("cannot write requests"):
                 remedy = f"make room in {requests.parent}"
+            elif requests is not None and said.startswith(f"cannot write {requests}"):
+                remedy = "name a file in a folder that can be written to"
             raise BadInput(said, remedy=remedy) from None
         raise ToolFailed(f"the probe told nothing of the captures: {said[-300:] or 'no word'}", "trace") from None
     return Traced(document, said or None if ended.status else None)
