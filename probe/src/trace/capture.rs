@@ -145,6 +145,15 @@ impl<R: Read> Capture<R> {
         }
     }
 
+    /// Nanoseconds between two times that its packets can bear, those of its coarsest interface.
+    pub fn tick(&self) -> Time {
+        match &self.format {
+            Format::Pcap(pcap) => pcap.tick(),
+            Format::Pcapng(pcapng) => pcapng.tick(),
+            Format::None => 1,
+        }
+    }
+
     /// The next packet, None at the end, be it the file's or where it breaks off.
     #[inline]
     pub fn next(&mut self) -> Option<Packet<'_>> {

@@ -27,8 +27,8 @@ pub struct Clocks {
     /// Seconds by which the second clock gains in a second.
     pub drift: f64,
     pub zero: Time,
-    /// The offset lies within this, half of the time that the quickest packets took both ways. None when all packets that
-    /// both captures hold went the same way.
+    /// The offset lies within this, half of the time that the quickest packets took both ways, and what stamps leave open that
+    /// count in ticks. None when all packets that both captures hold went the same way.
     pub uncertainty: Option<u64>,
     /// Packets that were compared.
     pub packets: u64,
@@ -198,7 +198,8 @@ pub fn compare<R: Read>([mut first, mut second]: [Capture<R>; 2]) -> Compared {
         }
     }
     spans[1] = span(&second);
-    let clocks = estimate(&windows, packets);
+    let ticks = [first.tick(), second.tick()];
+    let clocks = estimate(&windows, packets, ticks);
     Compared {
         hosts: clocks.map(|_| hosts.shared(others)),
         clocks,
@@ -210,48 +211,53 @@ fn since(from: Time, to: Time) -> u64 {
     to.saturating_sub(from)
 }
 
-fn estimate(windows: &[Window], packets: u64) -> Option<Clocks> {
-    let (client, is_sure) = client_end(windows)?;
+/// `ticks` are the nanoseconds in a tick of each clock: a packet came at the time that it bears, or less than a tick later.
+fn estimate(windows: &[Window], packets: u64, ticks: [Time; 2]) -> Option<Clocks> {
+    let open = ticks.map(|tick| i64::try_from(tick.saturating_sub(1)).unwrap_or(i64::MAX));
+    let (client, is_sure) = client_end(windows, open[0].saturating_add(open[1]))?;
     // By the clock of the second: what lies at most, and at least, between the two.
-    let bounds = |window: &Window| {
+    let bounds = |client: Place, window: &Window| {
         let (there, back) = (&window.there, &window.back);
         let (above, below) = match client {
             Place::First => (there, back),
             Place::Second => (back, there),
         };
-        (above.iter().min().copied(), below.iter().max().copied())
+        let (above, below) = (above.iter().min(), below.iter().max());
+        (
+            above.map(|above| above.saturating_add(open[1])),
+            below.map(|below| below.saturating_sub(open[0])),
+        )
     };
     let seen = |window: &&Window| !(window.there.is_empty() && window.back.is_empty());
     let zero = windows.iter().find(seen)?.time;
     let elapsed = |window: &Window| window.time.saturating_sub(zero) as f64;
     let middles = windows.iter().filter_map(|window| {
-        let (above, below) = bounds(window);
+        let (above, below) = bounds(client, window);
         Some((elapsed(window), above? as f64 / 2.0 + below? as f64 / 2.0))
     });
     let middles: Vec<_> = middles.collect();
-    let drift = slope(&middles);
-    let narrowed = |drift: f64| {
+    let narrowed = |client: Place, drift: f64| {
         let level =
             |window: &Window, bound: i64| bound.saturating_sub((elapsed(window) * drift) as i64);
         let above = windows
             .iter()
-            .filter_map(|window| Some(level(window, bounds(window).0?)));
+            .filter_map(|window| Some(level(window, bounds(client, window).0?)));
         let below = windows
             .iter()
-            .filter_map(|window| Some(level(window, bounds(window).1?)));
+            .filter_map(|window| Some(level(window, bounds(client, window).1?)));
         (above.min(), below.max())
     };
     let gap = |drift| {
-        let (above, below) = narrowed(drift);
+        let (above, below) = narrowed(client, drift);
         Some(above?.saturating_sub(below?))
     };
     // Clocks are taken to go alike unless packets would then arrive before they left, and do not if one gains.
+    let drift = slope(&middles);
     let drift = match gap(0.0) {
         Some(alike) if alike < 0 && gap(drift) > Some(alike) => drift,
         _ => 0.0,
     };
-    let bounds = narrowed(drift);
-    let offset = match bounds {
+    let offset = match narrowed(client, drift) {
         (Some(above), Some(below)) if above >= below => below + (above - below) / 2,
         // Some packet bears a wrong time: what most of the time says is nearer to the truth than the middle of that.
         (Some(_), Some(_)) => {
@@ -262,9 +268,13 @@ fn estimate(windows: &[Window], packets: u64) -> Option<Clocks> {
         }
         (one, other) => one.or(other)?,
     };
-    let uncertainty = match bounds {
-        (Some(above), Some(below)) => Some(above.abs_diff(offset).max(below.abs_diff(offset))),
-        _ => None,
+    let within = |client| {
+        let (above, below) = narrowed(client, drift);
+        Some(above?.abs_diff(offset).max(below?.abs_diff(offset)))
+    };
+    let uncertainty = match is_sure {
+        true => within(client),
+        false => within(Place::First).max(within(Place::Second)),
     };
     Some(Clocks {
         offset,
@@ -277,8 +287,8 @@ fn estimate(windows: &[Window], packets: u64) -> Option<Clocks> {
     })
 }
 
-/// Which capture is the client's end, and whether the packets tell. None without any.
-fn client_end(windows: &[Window]) -> Option<(Place, bool)> {
+/// Which capture is the client's end, and whether the packets tell, whose times leave so much `open`. None without any.
+fn client_end(windows: &[Window], open: i64) -> Option<(Place, bool)> {
     // What the client sends takes its time to the server's end: seen from there, the difference is the greater one.
     let usual = |differences: &[i64]| median(differences.iter().map(|one| *one as f64).collect());
     let gains = windows
@@ -288,10 +298,10 @@ fn client_end(windows: &[Window]) -> Option<(Place, bool)> {
     let back = windows.iter().find_map(|window| usual(&window.back));
     there.or(back)?;
     let gain = median(gains.collect()).or_else(|| Some(there? - back?));
+    let is_sure = gain.is_some_and(|gain| gain.abs() > open as f64);
     Some(match gain {
-        Some(gain) if gain < 0.0 => (Place::Second, true),
-        Some(gain) => (Place::First, gain > 0.0),
-        None => (Place::First, false),
+        Some(gain) if gain < 0.0 => (Place::Second, is_sure),
+        _ => (Place::First, is_sure),
     })
 }
 
@@ -315,6 +325,9 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 mod tests {
     use super::*;
 
+    /// Clocks that tell each nanosecond.
+    const EXACT: [Time; 2] = [1, 1];
+
     fn window(time: Time, there: i64, back: i64) -> Window {
         Window {
             time,
@@ -329,7 +342,7 @@ mod tests {
             window(0, 1_000_100, 999_900),
             window(1_000_000, 1_000_120, 999_910),
         ];
-        let clocks = estimate(&windows, 4).unwrap();
+        let clocks = estimate(&windows, 4, EXACT).unwrap();
         assert_eq!((clocks.offset, clocks.drift), (1_000_005, 0.0));
         assert_eq!(
             (clocks.client, clocks.is_sure, clocks.uncertainty),
@@ -340,9 +353,9 @@ mod tests {
     #[test]
     fn the_other_order_is_noticed() {
         let swapped = [window(0, -1_000, 1_000)];
-        let clocks = estimate(&swapped, 2).unwrap();
+        let clocks = estimate(&swapped, 2, EXACT).unwrap();
         assert_eq!(clocks.client, Place::Second);
-        assert!(estimate(&[], 0).is_none());
+        assert!(estimate(&[], 0, EXACT).is_none());
     }
 
     #[test]
@@ -352,9 +365,37 @@ mod tests {
             .map(|number| window(number * 1_000_000, 2_000, -1_000))
             .collect();
         windows[4].back.push(200_000);
-        let clocks = estimate(&windows, 19).unwrap();
+        let clocks = estimate(&windows, 19, EXACT).unwrap();
         assert_eq!((clocks.offset, clocks.drift), (500, 0.0));
         assert_eq!(clocks.uncertainty, Some(199_500));
+    }
+
+    #[test]
+    fn the_true_offset_lies_within_the_uncertainty_however_coarse_the_stamps() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for _ in 0..2_000 {
+            let ticks = [0; 2].map(|_| random.choice([1, 100, 1_000, 1_000_000]).unwrap_or(1));
+            let offset = random.i64(-3_000_000..3_000_000);
+            let mut difference = |first_to_second: bool| {
+                let (left, takes) = (random.i64(1 << 40..1 << 41), random.i64(0..2_000));
+                let by_first = if first_to_second { left } else { left + takes };
+                let by_second = offset + if first_to_second { left + takes } else { left };
+                let stamps = [by_first, by_second];
+                let [one, other] = [0, 1].map(|at| stamps[at] - stamps[at] % ticks[at] as i64);
+                other - one
+            };
+            let windows = [Window {
+                time: 0,
+                there: (0..9).map(|_| difference(true)).collect(),
+                back: (0..9).map(|_| difference(false)).collect(),
+            }];
+            let clocks = estimate(&windows, 18, ticks).unwrap();
+            let within = clocks.uncertainty.unwrap();
+            assert!(
+                clocks.offset.abs_diff(offset) <= within,
+                "{clocks:?}, in truth {offset}, ticks of {ticks:?}"
+            );
+        }
     }
 
     #[test]
@@ -369,7 +410,7 @@ mod tests {
                 )
             })
             .collect();
-        let clocks = estimate(&windows, 40).unwrap();
+        let clocks = estimate(&windows, 40, EXACT).unwrap();
         assert!((clocks.drift - 50e-6).abs() < 1e-9, "{}", clocks.drift);
         let error = clocks.first_from_second(10_000_000_000 + 5_500_000) as i64 - 10_000_000_000;
         assert!(error.abs() < 1_000, "{error}");

@@ -71,6 +71,11 @@ impl Pcap {
         format!("pcap, {}, {unit}", self.order.name())
     }
 
+    /// Nanoseconds between two times that its packets can bear.
+    pub fn tick(&self) -> Time {
+        u64::from(self.unit)
+    }
+
     /// Whether it can be [split](Pcap::split): its numbers are as most machines have them. To allow for others would take time
     /// for each packet.
     pub fn can_be_split(&self) -> bool {

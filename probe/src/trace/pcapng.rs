@@ -54,6 +54,14 @@ impl Resolution {
         }
     }
 
+    /// Nanoseconds between two times that it tells apart.
+    fn tick(self) -> u64 {
+        match self {
+            Resolution::Coarse(unit) => unit,
+            Resolution::Fine(per_second) => 1_000_000_000_u64.div_ceil(per_second.max(1)),
+        }
+    }
+
     #[inline]
     fn nanoseconds(self, ticks: u64) -> u64 {
         match self {
@@ -71,6 +79,8 @@ pub struct Pcapng {
     order: Option<Order>,
     interfaces: Vec<Interface>,
     snap_length: Option<u32>,
+    /// Nanoseconds in a tick of the coarsest interface; 0 before the first one is described.
+    tick: u64,
     /// The time of the packet before, for those that have none of their own.
     time: u64,
 }
@@ -84,6 +94,11 @@ impl Pcapng {
     /// The largest of any interface; 0 means no limit.
     pub fn snap_length(&self) -> Option<u32> {
         self.snap_length
+    }
+
+    /// Nanoseconds between two times that its packets can bear, those of its coarsest interface.
+    pub fn tick(&self) -> u64 {
+        self.tick
     }
 
     #[inline]
@@ -237,6 +252,7 @@ impl Pcapng {
             self.interfaces.push(interface);
         }
         self.snap_length = self.snap_length.max(Some(interface.snap_length));
+        self.tick = self.tick.max(interface.resolution.tick());
         Some(())
     }
 }
@@ -257,5 +273,7 @@ mod tests {
         assert_eq!(nanoseconds(6, u64::MAX), u64::MAX);
         assert_eq!(nanoseconds(0xff, u64::MAX), 1_000_000_000);
         assert_eq!(nanoseconds(0x7f, 0), 0);
+        let ticks = [6, 9, 0, 12, 0x80 | 10, 0xff].map(|code| Resolution::new(code).tick());
+        assert_eq!(ticks, [1_000, 1, 1_000_000_000, 1, 976_563, 1]);
     }
 }
