@@ -11,13 +11,13 @@ from nearmetal.analysis.traits import TRAITS
 from nearmetal.model import TrialRecord
 from nearmetal.observers import _capture_counters
 from nearmetal.report import palette
-from nearmetal.report.charts.ladder import WORDS, spread
+from nearmetal.report.charts.ladder import WORDS, shown, spread
 from nearmetal.report.charts.ladder import ladder as drawn
 from nearmetal.report.charts.requests import Bar, timeline
 from nearmetal.report.charts.text import measured
 from nearmetal.trace import events, page
 from nearmetal.trace.chosen import Chosen
-from nearmetal.trace.events import Clocks
+from nearmetal.trace.events import AT_CLIENT, Clocks
 from nearmetal.trace.figures import MIB, figures
 from nearmetal.trace.ladder import heading, ladder
 from nearmetal.trace.summary import summary
@@ -190,7 +190,7 @@ def test_the_summary_tells_what_there_is() -> None:
     assert "50 requests on 1 connection, answered 50 × 2xx" in tables
     sent = {name: tuple(rest) for name, *rest in tables["What was sent"].rows}
     assert sent["segments with payload"] == ("50", "50")
-    assert any(caption.startswith("Between the captures; the second clock is 105 ns behind") for caption in tables)
+    assert any(caption.startswith("Between the captures; the server's clock is 105 ns behind") for caption in tables)
     assert all(len(row) == len(table.columns) for table in tables.values() for row in table.rows)
     assert ("with HTTP", "1") in tables["Connections"].rows
     assert not any(caption.startswith("Not followed") for caption in tables)
@@ -214,6 +214,20 @@ def test_the_summary_names_what_is_not_followed_and_what_is_missing() -> None:
     assert ("too near to the begin or the end to tell", "0", "7") in between.rows
 
 
+def test_nothing_is_told_of_two_captures_without_a_packet_in_common() -> None:
+    strangers = DOCUMENT | {"joined": None, "captures": [one | {"end": None} for one in DOCUMENT["captures"]]}
+    (table,) = summary(strangers)
+    assert table.caption == "Two captures with no packet in common"
+    assert [row[1] for row in table.rows] == ["–", "–"]
+
+
+def test_where_times_are_too_coarse_a_packet_leaves_before_it_arrives() -> None:
+    told = {"response_first": 2e-6, "request_first": 0.0, "server.response_first": 2e-6, "server.request_first": 0.0}
+    assert list(shown(told)) == ["request_first", "server.request_first", "server.response_first", "response_first"]
+    arrows = [line for line in ladder(told) if "reply" in line]
+    assert [line.split()[-1] for line in arrows] == ["leaves", "arrives"]
+
+
 def test_a_page_holds_nothing_of_a_captures_own_making() -> None:
     evil = {**LINES[0], "method": "<script>"}
     told = events.of(evil, Clocks.of(DOCUMENT))
@@ -235,6 +249,19 @@ def test_bars_stand_in_their_connections_row() -> None:
     rows = {bar.row for bar in page.bars([*LINES[:3], *moved])}
     assert rows == {0, 1}
     assert [bar.phase for bar in page.bars(LINES)].count("connecting") == 1
+
+
+def test_the_beginning_is_what_had_begun_when_a_row_was_full() -> None:
+    def line(connection: int, at: int) -> dict[str, Any]:
+        began = dict.fromkeys(("syn", "synack", "ack"), connection)
+        return {**LINES[0], "connection": connection, **began, **dict.fromkeys(AT_CLIENT, at)}
+
+    # One connection asks ten times as often as another; a third begins when the first has asked often.
+    lines = [line(0, at) for at in range(100)] + [line(1, at) for at in range(0, 100, 10)] + [line(2, 90)]
+    first = page.beginning(lines, page.rows_of(lines))
+    assert [one["request_first"] for one in first if one["connection"] == 0] == list(range(40))
+    assert [one["request_first"] for one in first if one["connection"] == 1] == [0, 10, 20, 30]
+    assert not any(one["connection"] == 2 for one in first)
 
 
 def test_connections_one_after_the_other_share_a_row() -> None:

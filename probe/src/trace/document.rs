@@ -40,9 +40,17 @@ pub struct Document {
     /// Connections that were forgotten while open, to bound memory, or what they kept for later. One that goes on afterwards
     /// is counted again.
     pub evicted: u64,
-    /// Null unless two captures were given.
+    /// Null unless two captures were given that have packets in common. Without those, what is told of clients is from the
+    /// first one, and of servers from the second.
     pub joined: Option<JoinDocument>,
     pub warnings: Vec<String>,
+}
+
+impl Document {
+    /// Whether two captures have no packet in common.
+    pub fn are_strangers(&self) -> bool {
+        self.captures.len() > 1 && self.joined.is_none()
+    }
 }
 
 #[derive(Serialize, JsonSchema)]

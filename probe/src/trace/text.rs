@@ -14,7 +14,7 @@ pub fn describe(document: &Document, width: usize) -> String {
     for capture in &document.captures {
         file(&mut text, capture, width);
     }
-    if document.connections > 0 {
+    if document.connections > 0 && !document.are_strangers() {
         let _ = writeln!(
             text,
             "\n{}, {}{}",
@@ -26,7 +26,7 @@ pub fn describe(document: &Document, width: usize) -> String {
         phases(&mut text, document);
     }
     if let Some(joined) = &document.joined {
-        between(&mut text, joined);
+        between(&mut text, joined, second_end(document));
     }
     let ignored = document.ignored.iter();
     let ignored: Vec<_> = ignored
@@ -152,16 +152,29 @@ fn phases(text: &mut String, document: &Document) {
         .for_each(|(name, summary)| row(text, name, summary, count));
 }
 
+/// At whose end the second capture was made.
+fn second_end(document: &Document) -> &str {
+    document
+        .captures
+        .last()
+        .and_then(|one| one.end)
+        .unwrap_or("second")
+}
+
 /// What happened between two captures.
-fn between(text: &mut String, joined: &JoinDocument) {
+fn between(text: &mut String, joined: &JoinDocument, second_end: &str) {
     let known = joined.uncertainty_ns.map_or(String::new(), |uncertainty| {
         format!(", give or take {}", duration(uncertainty as f64))
     });
-    let sign = if joined.offset_ns < 0 { "-" } else { "" };
+    let ahead = if joined.offset_ns < 0 {
+        "behind"
+    } else {
+        "ahead"
+    };
     let offset = duration(joined.offset_ns.unsigned_abs() as f64);
     let _ = writeln!(
         text,
-        "\n  {} at both ends; the second clock is {sign}{offset} ahead{known}",
+        "\n  {} at both ends; the {second_end}'s clock is {offset} {ahead}{known}",
         counted(joined.requests, "request")
     );
     let _ = writeln!(text, "\n  {:<24}{:>14}{:>14}", "between", "there", "back");

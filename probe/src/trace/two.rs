@@ -73,8 +73,9 @@ impl<R: Read> Reading<R> {
         Ok(())
     }
 
-    fn document(&mut self, name: &str, end: &'static str) -> CaptureDocument {
-        compose::capture(name, &self.capture, &mut self.analysis, Some(end))
+    /// At whose `end` it was made, if that is known.
+    fn document(&mut self, name: &str, end: Option<&'static str>) -> CaptureDocument {
+        compose::capture(name, &self.capture, &mut self.analysis, end)
     }
 }
 
@@ -149,7 +150,8 @@ pub fn side_by_side<R: Read>(
         .collect();
     captures.sort_by_key(|(place, ..)| *place == Place::Second);
     let documents = captures.iter_mut().zip(names);
-    let documents = documents.map(|((_, reading, end), name)| reading.document(name, end));
+    let documents = documents
+        .map(|((_, reading, end), name)| reading.document(name, is_common.then_some(*end)));
     let documents = documents.collect();
     let sums = captures
         .iter()

@@ -52,7 +52,7 @@ pub fn of(document: &Document) -> Vec<String> {
     }
     match &document.joined {
         None if document.captures.len() > 1 => warnings.push(
-            "the captures hold no packet in common; are they of the same traffic, and at the same time?".to_owned(),
+            "the captures hold no packet in common, so that nothing is told of both: were they made of the same traffic, at the same time, and with the same addresses (no NAT between them)? Each can be looked at alone".to_owned(),
         ),
         Some(joined) if !joined.is_end_known => warnings.push(
             "the packets do not tell which capture is the client's end; the first one is taken for it".to_owned(),

@@ -17,7 +17,7 @@ from nearmetal.store.folder import write_whole
 from nearmetal.tables import Column, fitted
 from nearmetal.trace import analyser, chosen, events, ladder, page, parquet
 from nearmetal.trace.chosen import Chosen
-from nearmetal.trace.summary import summary
+from nearmetal.trace.summary import are_strangers, summary
 
 _WORDS = ("", "problem")
 """Titles of columns with words, which may be broken into lines: what a row tells of, and what went wrong."""
@@ -35,7 +35,7 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
             if as_json:
                 click.echo(analyser.as_text(document), nl=False)
             raise BadInput(traced.problem, remedy="name captures that tcpdump or Wireshark wrote: pcap or pcapng")
-        picked = chosen.choose(lines, number)
+        picked = _choose(lines, number, document)
         if requests is not None and _is_parquet(requests):
             parquet.write(lines, requests)
         if html is not None:
@@ -121,6 +121,16 @@ def _is_parquet(requests: Path | None) -> bool:
     return requests is not None and requests.suffix == parquet.SUFFIX
 
 
+def _choose(lines: Path, number: int | None, document: analyser.Document) -> Chosen | None:
+    """Of captures with nothing in common none is typical, nor has one a number."""
+    if not are_strangers(document):
+        return chosen.choose(lines, number)
+    if number is None:
+        return None
+    what = "these captures have no packet in common, so that their requests are not numbered together"
+    raise BadInput(what, "--request", "name one capture alone, or two of the same traffic")
+
+
 def _events(picked: Chosen, document: analyser.Document) -> dict[str, float]:
     is_second = document["captures"][-1]["end"] == "client"
     return events.of(picked.line, events.Clocks.of(document), is_second)
@@ -129,7 +139,7 @@ def _events(picked: Chosen, document: analyser.Document) -> dict[str, float]:
 def _page(captures: Sequence[Path], document: analyser.Document, picked: Chosen | None, lines: Path) -> str:
     one = (picked, told) if picked and len(told := _events(picked, document)) > 1 else None
     names = [capture.name for capture in captures]
-    requests = chosen.first(lines, page.MOST)
+    requests = [] if are_strangers(document) else chosen.first(lines, page.MOST)
     return page.html(names, summary(document), one, requests, document["requests"], document["warnings"])
 
 

@@ -1,5 +1,6 @@
 """Captures as one self-contained page: what they hold, a typical request, and the requests over time."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from html import escape
@@ -11,7 +12,7 @@ from nearmetal.report.drawing import draw
 from nearmetal.report.page import style
 from nearmetal.trace import ladder as text
 from nearmetal.trace.chosen import Chosen
-from nearmetal.trace.events import SERVER, Events, Line
+from nearmetal.trace.events import AT_CLIENT, SERVER, Events, Line
 from nearmetal.trace.summary import Summary
 
 MOST = 2000
@@ -19,7 +20,7 @@ MOST = 2000
 _APART = 150
 """Requests in a row, on the average, that can still be told apart. Of more, the first ones are drawn once again."""
 _FIRST = 40
-"""Requests for each row that are then drawn by themselves."""
+"""Requests that are then drawn by themselves, of the row that has so many first."""
 
 _ALONE = (
     "A dashed arrow is a packet as the client's end saw it leave or come; how long it was on its way takes both ends."
@@ -51,6 +52,25 @@ def rows_of(requests: Sequence[Line]) -> dict[int, int]:
         rows[connection] = heappop(free) if free else len(busy)
         heappush(busy, (end, rows[connection]))
     return rows
+
+
+def beginning(requests: Sequence[Line], rows: Mapping[int, int]) -> list[Line]:
+    """Those that had begun when some row had as many as can be told apart."""
+
+    def began(line: Line) -> int:
+        # Not the handshake, of which each request of a connection tells.
+        times: list[int] = [line[name] for name in AT_CLIENT if line[name] is not None]
+        return min(times)
+
+    seen = Counter[int]()
+    found = []
+    for line in sorted(requests, key=began):
+        row = rows[line["connection"]]
+        if seen[row] == _FIRST:
+            break
+        seen[row] += 1
+        found.append(line)
+    return found
 
 
 def bars(requests: Sequence[Line]) -> list[Bar]:
@@ -92,7 +112,7 @@ def html(
         parts += ["<h2>Over time</h2>", _figure(timeline(shown.capitalize(), "", drawn_bars), shared)]
         used = len(set(rows.values()))
         if len(requests) > _APART * used:
-            first = requests[: _FIRST * used]
+            first = beginning(requests, rows)
             parts.append(_figure(timeline(f"The first {len(first):,} requests", "", bars(first))))
     parts += ["<h2>In figures</h2>", *_tables(summary)]
     return (

@@ -89,9 +89,19 @@ _COUNTS = (
 )
 
 
+def are_strangers(document: Mapping[str, Any]) -> bool:
+    """Whether two captures have no packet in common: what the document tells is then of one end of each."""
+    return len(document["captures"]) > 1 and document["joined"] is None
+
+
 def summary(document: Mapping[str, Any]) -> list[Summary]:
-    """Tables in the order in which they are read; what there is nothing of is left out."""
-    tables = [_captures(document), _sides(document)]
+    """Tables in the order in which they are read; what there is nothing of is left out.
+
+    Of captures with nothing in common, only what each of them is.
+    """
+    if are_strangers(document):
+        return [_captures(document, "Two captures with no packet in common")]
+    tables = [_captures(document, _found(document)), _sides(document)]
     each, joined = document["each_request"], document["joined"]
     if document["requests"]:
         tables.append(Summary("Time of requests", _SPREAD, tuple(_spread(_PHASES, each, _seconds))))
@@ -100,7 +110,7 @@ def summary(document: Mapping[str, Any]) -> list[Summary]:
         if joined["requests"]:
             rows = tuple(_spread(_SHARES, joined["each_request"], _seconds))
             tables.append(Summary("Where that time went, by both captures", _SPREAD, rows))
-        tables.append(_between(joined))
+        tables.append(_between(joined, document["captures"][-1]["end"]))
     if document["connections"]:
         tables.append(_connections(document))
     if document["ignored"]:
@@ -114,7 +124,7 @@ _SPREAD = ("", "median", "90 %", "99 %", "longest", "of")
 _SIZES = ("", "median", "90 %", "99 %", "largest", "of")
 
 
-def _captures(document: Mapping[str, Any]) -> Summary:
+def _captures(document: Mapping[str, Any], caption: str) -> Summary:
     is_any_bad = any(one["problem"] for one in document["captures"])
     rows = tuple(
         (
@@ -128,7 +138,7 @@ def _captures(document: Mapping[str, Any]) -> Summary:
         for one in document["captures"]
     )
     problem = ("problem",) if is_any_bad else ()
-    return Summary(_found(document), ("capture", "end", "packets", "bytes", "lasts", *problem), rows)
+    return Summary(caption, ("capture", "end", "packets", "bytes", "lasts", *problem), rows)
 
 
 def _length(one: Mapping[str, Any]) -> str:
@@ -177,14 +187,14 @@ def _sides(document: Mapping[str, Any]) -> Summary:
     return Summary("What was sent", ("", "by clients", "by servers"), tuple(rows))
 
 
-def _between(joined: Mapping[str, Any]) -> Summary:
+def _between(joined: Mapping[str, Any], second_end: str) -> Summary:
     there, back = joined["there"], joined["back"]
     rows = _of_both(there, back, _BETWEEN) + _any_of_both(there, back, _SELDOM_BETWEEN)
     delays = [joined[way]["delay_ns"] for way in ("there", "back")]
     rows.append(("median delay", *(_seconds(one["median"]) if one["count"] else "–" for one in delays)))
     sure = "" if joined["uncertainty_ns"] is None else f", within {_seconds(joined['uncertainty_ns'])}"
     offset = joined["offset_ns"]
-    apart = f"the second clock is {_seconds(abs(offset))} {'ahead' if offset >= 0 else 'behind'}{sure}"
+    apart = f"the {second_end}'s clock is {_seconds(abs(offset))} {'ahead' if offset >= 0 else 'behind'}{sure}"
     return Summary(f"Between the captures; {apart}", ("", "to the server", "back"), tuple(rows))
 
 

@@ -27,15 +27,17 @@ WORDS = {
     "synack": "SYN-ACK",
     "ack": "handshake",
     "request_first": "request leaves",
-    "request_last": "last byte",
-    "request_acked": "acknowledged",
-    "response_first": "reply arrives",
-    "response_last": "last byte",
     "server.request_first": "request arrives",
+    "request_last": "last byte",
     "server.request_last": "last byte",
+    "request_acked": "acknowledged",
     "server.response_first": "reply leaves",
+    "response_first": "reply arrives",
     "server.response_last": "last byte",
+    "response_last": "last byte",
 }
+"""What is said of each event; in the order in which they follow each other, where nothing is in the way."""
+_ORDER = {name: place for place, name in enumerate(WORDS)}
 _MESSAGES = (
     ("request_first", "server.request_first"),
     ("request_last", "server.request_last"),
@@ -53,14 +55,17 @@ _Layer = Callable[..., Spec]
 
 
 def shown(events: Mapping[str, float]) -> dict[str, float]:
-    """The events that a picture tells, by time: without those that came in one packet with what is told already."""
+    """The events that a picture tells, by time: without those that came in one packet with what is told already.
+
+    Where times are too coarse to tell which was first, a packet leaves before it arrives.
+    """
     whole = max(events.values()) - min(events.values()) if events else 0.0
     kept = {
         name: time
         for name, time in events.items()
         if not (before := _with(name)) or abs(time - events.get(before, -1e9)) > _SAME * whole
     }
-    return dict(sorted(kept.items(), key=lambda event: event[1]))
+    return dict(sorted(kept.items(), key=lambda event: (event[1], _ORDER[event[0]])))
 
 
 def _with(name: str) -> str:
