@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from altair.utils.schemapi import validate_jsonschema
 from altair.vegalite.v6.schema.core import load_schema
 
 from nearmetal import plugins
+from nearmetal.analysis.results import Cell
 from nearmetal.errors import BadInput
-from nearmetal.report.blocks import Chart, Column, Section, Table
+from nearmetal.report.blocks import Chart, Column, Paragraph, Section, Table
 from nearmetal.report.page import breakable
 from nearmetal.report.reading import ReportInput, read, sections
+from nearmetal.report.sections import cost
 from nearmetal.report.write import render, write
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
@@ -222,6 +225,20 @@ def test_boots_that_workloads_share_show_their_costs_once(tmp_path: Path) -> Non
     (chart,) = (b for s in sections(report) for b in s.blocks if isinstance(b, Chart) and b.name == "cost")
     names = [panel.name for panel in chart.panels]
     assert names == ["web-cpu_per_event", "primes-cpu_per_event", "boot-memory_overhead", "boot-ready"]
+
+
+def test_a_cost_that_nobody_has_is_said_and_not_drawn(report: ReportInput) -> None:
+    def free(cell: Cell) -> Cell:
+        return cell.model_copy(update={"values": (0.0,) * len(cell.values), "median": 0.0})
+
+    cells = tuple(free(cell) if cell.response == "memory_overhead" else cell for cell in report.analysis.cells)
+    section = cost.plugin.render(replace(report, analysis=report.analysis.model_copy(update={"cells": cells})))
+    assert section is not None
+    (chart,) = (block for block in section.blocks if isinstance(block, Chart))
+    assert chart.panels and not any("memory" in panel.name for panel in chart.panels)
+    said = [block.text for block in section.blocks if isinstance(block, Paragraph)]
+    assert said and all(text.startswith("memory beyond the guest's own of ") for text in said)
+    assert all(text.endswith(": 0 B in every trial.") for text in said)
 
 
 def test_specifications_are_valid_vega_lite(report: ReportInput) -> None:

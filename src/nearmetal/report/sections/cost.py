@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from nearmetal.analysis.results import Cell
 from nearmetal.model import COSTS
-from nearmetal.report.blocks import Chart, Section
+from nearmetal.report.blocks import Block, Chart, Paragraph, Section
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.sections.responses import cell_table, panel
+from nearmetal.report.sections.responses import cell_table, in_words, panel
 
 _LEAD = (
     "What the host spends, the virtual machine monitor included: CPU seconds for each request or event, memory that it "
@@ -23,19 +23,19 @@ class Cost:
         cells = [cell for cell in report.analysis.cells if cell.response in COSTS]
         if not cells:
             return None
-        panels = tuple(
-            panel(chosen, report)
-            for response in COSTS
-            for workload in dict.fromkeys(cell.workload for cell in cells)
-            if (chosen := _of(cells, workload, response))
-        )
-        chart = Chart(
-            "cost",
-            "Each dot is one block's value, later blocks higher up. The stroke is the median, written at the right.",
-            "Costs of every treatment by workload; the table below has the same figures.",
-            panels,
-        )
-        return Section(self.name, self.title, _LEAD, (chart, cell_table("cost", "Cost over blocks", cells, report)))
+        workloads = dict.fromkeys(cell.workload for cell in cells)
+        each = [chosen for response in COSTS for workload in workloads if (chosen := _of(cells, workload, response))]
+        panels = tuple(panel(chosen, report) for chosen in each if in_words(chosen) is None)
+        blocks: list[Block] = []
+        if panels:
+            caption = (
+                "Each dot is one block's value, later blocks higher up. The stroke is the median, written at the right."
+            )
+            described = "Costs of every treatment by workload; the table below has the same figures."
+            blocks.append(Chart("cost", caption, described, panels))
+        blocks += [Paragraph(said) for chosen in each if (said := in_words(chosen)) is not None]
+        blocks.append(cell_table("cost", "Cost over blocks", cells, report))
+        return Section(self.name, self.title, _LEAD, tuple(blocks))
 
 
 def _of(cells: Sequence[Cell], workload: str, response: str) -> list[Cell]:

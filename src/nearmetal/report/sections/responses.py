@@ -28,12 +28,8 @@ class Responses:
         flat: list[str] = []
         for workload, response in _primary_first(cells, report):
             chosen = [cell for cell in cells if (cell.workload, cell.response) == (workload, response)]
-            values = {value for cell in chosen for value in cell.values}
-            named = f"{words.response(response)} of {words.plain(workload)}"
-            if len(values) == 1:
-                flat.append(f"{named}: {figures.quantity(chosen[0].median, chosen[0].unit)} in every trial.")
-            elif not _drawable(values):
-                flat.append(f"{named}: no value can be drawn; the table has them.")
+            if (said := in_words(chosen)) is not None:
+                flat.append(said)
             else:
                 panels[workload, response] = panel(chosen, report)
         first, rest = _at_first_sight(panels, report)
@@ -68,6 +64,16 @@ def _primary_first(cells: Sequence[Cell], report: ReportInput) -> list[tuple[str
     pairs = list(dict.fromkeys((cell.workload, cell.response) for cell in cells))
     workloads = list(dict.fromkeys(workload for workload, _ in pairs))
     return sorted(pairs, key=lambda pair: (workloads.index(pair[0]), pair not in report.primaries))
+
+
+def in_words(cells: Sequence[Cell]) -> str | None:
+    """What there is to say of one response of one workload, if a picture would not show more."""
+    values = {value for cell in cells for value in cell.values}
+    first = cells[0]
+    named = f"{words.response(first.response)} of {words.workload(first.workload)}"
+    if len(values) == 1:
+        return f"{named}: {figures.quantity(first.median, first.unit)} in every trial."
+    return None if _drawable(values) else f"{named}: no value can be drawn; the table has them."
 
 
 def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
