@@ -258,7 +258,9 @@ fn estimate(windows: &[Window], packets: u64, ticks: [Time; 2]) -> Option<Clocks
         _ => 0.0,
     };
     let offset = match narrowed(client, drift) {
-        (Some(above), Some(below)) if above >= below => below + (above - below) / 2,
+        (Some(above), Some(below)) if above >= below => {
+            below.saturating_add(above.saturating_sub(below) / 2)
+        }
         // Some packet bears a wrong time: what most of the time says is nearer to the truth than the middle of that.
         (Some(_), Some(_)) => {
             let levels = middles
