@@ -34,6 +34,7 @@ mod program;
 mod sample;
 mod schema;
 mod serve;
+mod spread;
 mod tap;
 mod threads;
 mod timing;

@@ -2,6 +2,7 @@
 
 use super::clock::{NEVER, Nanoseconds, SECOND};
 use super::plan::{OpenLoop, Spacing};
+use crate::spread::GOLDEN;
 
 /// The arrivals that one thread of an open loop is to make.
 pub struct Arrivals {
@@ -45,7 +46,7 @@ impl Arrivals {
             Spacing::Poisson => Due::Poisson {
                 mean_gap: SECOND as f64 / open.rate * f64::from(threads),
                 random: fastrand::Rng::with_seed(
-                    open.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(thread),
+                    open.seed.wrapping_mul(GOLDEN) ^ u64::from(thread),
                 ),
                 at: 0.0,
             },

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use crate::spread::GOLDEN;
+
 /// One of a connection's two ends: the one whose address and port are the lower pair is `Low`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -43,9 +45,6 @@ impl<T> Ends<T> {
         }
     }
 }
-
-/// Ones and zeros well mixed.
-const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Both halves of a product in one, for low bits of it depend on low bits alone.
 #[inline]
@@ -109,8 +108,8 @@ impl Key {
     pub fn hash(&self, seed: u64) -> u64 {
         let low = self.low as u64 ^ ((self.low >> 64) as u64).rotate_left(32);
         let high = self.high as u64 ^ ((self.high >> 64) as u64).rotate_left(32);
-        let ends = fold(low ^ seed, high ^ ODD);
-        fold(ends ^ u64::from(self.ports), seed | ODD)
+        let ends = fold(low ^ seed, high ^ GOLDEN);
+        fold(ends ^ u64::from(self.ports), seed | GOLDEN)
     }
 }
 
@@ -138,7 +137,7 @@ impl Wire {
         let [a, b, c, d, e, f, g, h, ports @ ..] = self.0;
         let addresses = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
         let ports = u64::from(u32::from_le_bytes(ports));
-        fold(addresses ^ seed, ports ^ seed.rotate_left(32) ^ ODD)
+        fold(addresses ^ seed, ports ^ seed.rotate_left(32) ^ GOLDEN)
     }
 }
 

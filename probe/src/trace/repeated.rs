@@ -2,11 +2,10 @@
 //! few of them. They are counted here first, and told to the histogram once for many times.
 
 use crate::load::statistics::{Durations, Summary};
+use crate::spread::GOLDEN;
 
 /// Values that are counted at a time.
 const SLOTS: usize = 256;
-/// Ones and zeros well mixed: times by a clock of microseconds end with the same digits.
-const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 pub struct Repeated {
     settled: Durations,
@@ -82,7 +81,8 @@ impl Repeated {
 #[inline]
 fn slot_of(value: u64) -> usize {
     const BITS: u32 = SLOTS.ilog2();
-    (value.wrapping_mul(ODD) >> (u64::BITS - BITS)) as usize % SLOTS
+    // Times by a clock of microseconds end with the same digits.
+    (value.wrapping_mul(GOLDEN) >> (u64::BITS - BITS)) as usize % SLOTS
 }
 
 #[cfg(test)]

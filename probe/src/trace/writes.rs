@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::head::Head;
+use crate::spread::GOLDEN;
 
 /// What a segment holds of heads: they are written with the content, and their size is no write's.
 #[derive(Clone, Copy, Debug, Default)]
@@ -143,8 +144,7 @@ impl Hasher for Spread {
     }
 
     fn write_u32(&mut self, size: u32) {
-        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        self.0 = (self.0 ^ u64::from(size)).wrapping_mul(ODD);
+        self.0 = (self.0 ^ u64::from(size)).wrapping_mul(GOLDEN);
     }
 
     fn finish(&self) -> u64 {
