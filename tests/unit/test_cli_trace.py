@@ -3,9 +3,11 @@
 import asyncio
 import json
 import os
+import socket
+import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import duckdb
@@ -25,6 +27,21 @@ def both_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the folder that a test runs in lie the captures of a connection with five requests."""
     captures.both_ends(tmp_path, captures.conversation(5))
     monkeypatch.chdir(tmp_path)
+
+
+def _records(capture: bytes) -> Iterator[int]:
+    """Where each record's microseconds stand."""
+    at = 24
+    while at < len(capture):
+        yield at + 4
+        at += 16 + int(struct.unpack_from("<I", capture, at + 8)[0])
+
+
+def _with_times(capture: bytes, times: Sequence[int]) -> bytes:
+    changed = bytearray(capture)
+    for at, time in zip(_records(capture), times, strict=True):
+        struct.pack_into("<I", changed, at, time)
+    return bytes(changed)
 
 
 @pytest.fixture
@@ -47,6 +64,32 @@ def test_both_ends_are_told_in_words(trace: Run) -> None:
     assert "requests on 1 connection" in out
     assert "Where that time went, by both captures" in out
     assert out.index("request leaves") < out.index("request arrives") < out.index("reply arrives")
+
+
+def test_the_clock_that_is_ahead_is_named_and_stamps_in_microseconds_leave_one_open(trace: Run) -> None:
+    document = json.loads(trace(CLIENT, SERVER, "--json")[1])
+    # Seven microseconds each way, and up to one more by the stamps.
+    assert (document["joined"]["offset_ns"], document["joined"]["uncertainty_ns"]) == (0, 7_999)
+    assert document["joined"]["is_end_known"]
+    late = Path(SERVER).read_bytes()
+    moved = [struct.unpack_from("<I", late, at)[0] for at in _records(late)]
+    Path("late.pcap").write_bytes(_with_times(late, [time + 50 for time in moved]))
+    assert "the server's clock is 50 µs ahead, within 8 µs" in trace(CLIENT, "late.pcap")[1]
+    assert "the client's clock is 50 µs behind, within 8 µs" in trace("late.pcap", CLIENT)[1]
+
+
+def test_of_captures_with_nothing_in_common_nothing_is_told_of_both(trace: Run) -> None:
+    other = Path(SERVER).read_bytes().replace(socket.inet_aton("10.0.0.2"), socket.inet_aton("10.0.0.3"))
+    Path("other.pcap").write_bytes(other)
+    status, out, _ = trace(CLIENT, "other.pcap", "--html", "page.html")
+    assert status == 0 and out.startswith("Two captures with no TCP packet in common")
+    assert "warning: the captures have no TCP packet in common" in " ".join(out.split())
+    assert "request" not in out.split("warning")[0] and "<svg" not in Path("page.html").read_text()
+    for option in (["--request", "1"], ["--requests", "lines.jsonl"]):
+        status, _, err = trace(CLIENT, "other.pcap", *option)
+        assert status == 2 and option[0] + ": these captures have no TCP packet in common" in " ".join(err.split())
+    assert not Path("lines.jsonl").exists()
+    assert [one["end"] for one in json.loads(trace(CLIENT, "other.pcap", "--json")[1])["captures"]] == [None, None]
 
 
 def test_the_first_request_has_the_handshake(trace: Run) -> None:

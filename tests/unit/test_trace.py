@@ -217,7 +217,7 @@ def test_the_summary_names_what_is_not_followed_and_what_is_missing() -> None:
 def test_nothing_is_told_of_two_captures_without_a_packet_in_common() -> None:
     strangers = DOCUMENT | {"joined": None, "captures": [one | {"end": None} for one in DOCUMENT["captures"]]}
     (table,) = summary(strangers)
-    assert table.caption == "Two captures with no packet in common"
+    assert table.caption == "Two captures with no TCP packet in common"
     assert [row[1] for row in table.rows] == ["–", "–"]
 
 
@@ -246,9 +246,10 @@ def test_a_page_warns_of_what_the_captures_lack() -> None:
 
 def test_bars_stand_in_their_connections_row() -> None:
     moved = [{**line, "connection": 7} for line in LINES[3:]]
-    rows = {bar.row for bar in page.bars([*LINES[:3], *moved])}
+    both = [*LINES[:3], *moved]
+    rows = {bar.row for bar in page.bars(both, page.rows_of(both))}
     assert rows == {0, 1}
-    assert [bar.phase for bar in page.bars(LINES)].count("connecting") == 1
+    assert [bar.phase for bar in page.bars(LINES, page.rows_of(LINES))].count("connecting") == 1
 
 
 def test_the_beginning_is_what_had_begun_when_a_row_was_full() -> None:

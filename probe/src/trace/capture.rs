@@ -145,7 +145,7 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// Nanoseconds between two times that its packets can bear, those of its coarsest interface.
+    /// Nanoseconds between two times that the packet which was last gone to can bear.
     pub fn tick(&self) -> Time {
         match &self.format {
             Format::Pcap(pcap) => pcap.tick(),

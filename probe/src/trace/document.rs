@@ -40,8 +40,8 @@ pub struct Document {
     /// Connections that were forgotten while open, to bound memory, or what they kept for later. One that goes on afterwards
     /// is counted again.
     pub evicted: u64,
-    /// Null unless two captures were given that have packets in common. Without those, what is told of clients is from the
-    /// first one, and of servers from the second.
+    /// Null unless two captures were given that have TCP packets in common. Without those, what is told of clients is from
+    /// the first one, and of servers from the second.
     pub joined: Option<JoinDocument>,
     pub warnings: Vec<String>,
 }

@@ -17,7 +17,8 @@ pub struct JoinDocument {
     pub drift_ppm: f64,
     /// Packets of both captures that were compared for it.
     pub compared: u64,
-    /// Whether the packets tell which capture is the client's end. If not, the first one is taken for it.
+    /// Whether the packets tell for sure which capture is the client's end. If not, it is what seems likelier, or else the
+    /// first.
     pub is_end_known: bool,
     /// From the client's end to the server's, and back.
     pub there: Between,

@@ -79,10 +79,10 @@ pub struct Pcapng {
     order: Option<Order>,
     interfaces: Vec<Interface>,
     snap_length: Option<u32>,
-    /// Nanoseconds in a tick of the coarsest interface; 0 before the first one is described.
-    tick: u64,
     /// The time of the packet before, for those that have none of their own.
     time: u64,
+    /// Nanoseconds in a tick of its interface.
+    tick: u64,
 }
 
 impl Pcapng {
@@ -96,7 +96,7 @@ impl Pcapng {
         self.snap_length
     }
 
-    /// Nanoseconds between two times that its packets can bear, those of its coarsest interface.
+    /// Nanoseconds between two times that the last packet's interface tells apart.
     pub fn tick(&self) -> u64 {
         self.tick
     }
@@ -214,6 +214,7 @@ impl Pcapng {
             let nanoseconds = interface.resolution.nanoseconds(ticks);
             let offset = interface.offset.saturating_mul(1_000_000_000);
             self.time = nanoseconds.saturating_add_signed(offset);
+            self.tick = interface.resolution.tick();
         }
         let record = Record {
             time: self.time,
@@ -252,7 +253,6 @@ impl Pcapng {
             self.interfaces.push(interface);
         }
         self.snap_length = self.snap_length.max(Some(interface.snap_length));
-        self.tick = self.tick.max(interface.resolution.tick());
         Some(())
     }
 }

@@ -38,7 +38,7 @@ pub fn of(document: &Document) -> Vec<String> {
             ));
         }
     }
-    if document.packets > 0 && document.connections == 0 {
+    if document.packets > 0 && document.connections == 0 && !document.are_strangers() {
         warnings.push("none of the packets is TCP that can be followed".to_owned());
     }
     let snap_lengths = document.captures.iter().filter_map(|one| one.snap_length);
@@ -51,12 +51,28 @@ pub fn of(document: &Document) -> Vec<String> {
         }
     }
     match &document.joined {
-        None if document.captures.len() > 1 => warnings.push(
-            "the captures hold no packet in common, so that nothing is told of both: were they made of the same traffic, at the same time, and with the same addresses (no NAT between them)? Each can be looked at alone".to_owned(),
-        ),
-        Some(joined) if !joined.is_end_known => warnings.push(
-            "the packets do not tell which capture is the client's end; the first one is taken for it".to_owned(),
-        ),
+        None if document.are_strangers() => {
+            let are_all_here = document.captures.iter().all(|capture| capture.packets > 0);
+            let why = match are_all_here {
+                true => {
+                    "were they made of the same traffic, at the same time, and with the same addresses (no NAT between them)? "
+                }
+                false => "",
+            };
+            warnings.push(format!(
+                "the captures have no TCP packet in common of which it shows who the client is, so that nothing is told of both: {why}each can be looked at alone"
+            ));
+        }
+        Some(joined) if !joined.is_end_known => {
+            let client = document
+                .captures
+                .iter()
+                .find(|one| one.end == Some("client"));
+            warnings.push(format!(
+                "the packets do not tell for sure which capture is the client's end; {} is taken for it",
+                client.map_or("the first", |one| one.file.as_str())
+            ));
+        }
         _ => {}
     }
     let unfollowed = document

@@ -204,8 +204,9 @@ fn what_is_seen_at_one_end_alone_is_counted() {
     assert!(
         document["warnings"]
             .to_string()
-            .contains("no packet in common")
+            .contains("no TCP packet in common")
     );
+    assert!(document["captures"][0]["end"].is_null());
     assert_eq!(requests.len(), 6);
 }
 

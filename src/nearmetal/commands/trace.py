@@ -35,7 +35,11 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
             if as_json:
                 click.echo(analyser.as_text(document), nl=False)
             raise BadInput(traced.problem, remedy="name captures that tcpdump or Wireshark wrote: pcap or pcapng")
-        picked = _choose(lines, number, document)
+        if are_strangers(document) and (number is not None or requests is not None):
+            what = "these captures have no TCP packet in common, so that there are no requests of both"
+            option = "--request" if number is not None else "--requests"
+            raise BadInput(what, option, "name one capture alone, or two of the same traffic")
+        picked = None if are_strangers(document) else chosen.choose(lines, number)
         if requests is not None and _is_parquet(requests):
             parquet.write(lines, requests)
         if html is not None:
@@ -119,16 +123,6 @@ def _lines(requests: Path | None) -> Iterator[Path]:
 
 def _is_parquet(requests: Path | None) -> bool:
     return requests is not None and requests.suffix == parquet.SUFFIX
-
-
-def _choose(lines: Path, number: int | None, document: analyser.Document) -> Chosen | None:
-    """Of captures with nothing in common none is typical, nor has one a number."""
-    if not are_strangers(document):
-        return chosen.choose(lines, number)
-    if number is None:
-        return None
-    what = "these captures have no packet in common, so that their requests are not numbered together"
-    raise BadInput(what, "--request", "name one capture alone, or two of the same traffic")
 
 
 def _events(picked: Chosen, document: analyser.Document) -> dict[str, float]:

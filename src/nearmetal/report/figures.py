@@ -60,13 +60,13 @@ def _decimals(value: float, spread: tuple[float, float] | None, neutral: float) 
     They are more where that would not tell the estimate, as long as the width has two digits at most. Nobody needs more
     than four digits of the largest, three below 1, and one less without an interval. But no end is written as 0 or as
     `neutral` that is not: an interval tells on which side of it both ends lie, and one decimal more is given for it,
-    or three where nothing at all could be told from `neutral`.
+    or three where the interval is that narrow.
     """
     if not spread or not all(map(math.isfinite, (value, *spread))):
         return max(0, _most(value) - 1)
     most, half = _most(max(map(abs, (value, *spread)))), abs(spread[1] - spread[0]) / 2
     fits = max(math.ceil(-math.log10(half)), min(_telling(value), 1 - _magnitude(2 * half))) if half else most
-    more = 3 if all(round(end, most) == neutral for end in spread) else 1
+    more = 3 if spread[1] - spread[0] < 10.0**-most else 1
     places = range(max(0, min(most, fits)), most + more + 1)
     told = (digits for digits in places if all(_is_told(end, digits, neutral) for end in spread))
     return next(told, max(0, most))

@@ -12,7 +12,7 @@ from nearmetal.report.drawing import draw
 from nearmetal.report.page import style
 from nearmetal.trace import ladder as text
 from nearmetal.trace.chosen import Chosen
-from nearmetal.trace.events import AT_CLIENT, SERVER, Events, Line
+from nearmetal.trace.events import SERVER, Events, Line
 from nearmetal.trace.summary import Summary
 
 MOST = 2000
@@ -57,14 +57,9 @@ def rows_of(requests: Sequence[Line]) -> dict[int, int]:
 def beginning(requests: Sequence[Line], rows: Mapping[int, int]) -> list[Line]:
     """Those that had begun when some row had as many as can be told apart."""
 
-    def began(line: Line) -> int:
-        # Not the handshake, of which each request of a connection tells.
-        times: list[int] = [line[name] for name in AT_CLIENT if line[name] is not None]
-        return min(times)
-
     seen = Counter[int]()
     found = []
-    for line in sorted(requests, key=began):
+    for line in sorted(requests, key=lambda line: line["request_first"] or 0):
         row = rows[line["connection"]]
         if seen[row] == _FIRST:
             break
@@ -73,9 +68,8 @@ def beginning(requests: Sequence[Line], rows: Mapping[int, int]) -> list[Line]:
     return found
 
 
-def bars(requests: Sequence[Line]) -> list[Bar]:
+def bars(requests: Sequence[Line], rows: Mapping[int, int]) -> list[Bar]:
     """Of each phase that was seen, in the row of its connection."""
-    rows = rows_of(requests)
     times = [line[name] for line in requests for name in ("syn", "request_first") if line[name] is not None]
     began = min(times, default=0)
     found = []
@@ -104,16 +98,16 @@ def html(
         drawn = ladder(f"Request {request.number}", "", palette.environments(["this"], None)["this"], events)
         heading = f"<p>{_safe(text.heading(request.line))}</p>"
         parts += ["<h2>One request</h2>", heading, _figure(drawn, _ALONE if _one_end(events) else "")]
-    drawn_bars = bars(requests)
+    rows = rows_of(requests)
+    drawn_bars = bars(requests, rows)
     if any(bar.end > bar.begin for bar in drawn_bars):
-        rows = rows_of(requests)
         shared = _SHARED if len(set(rows.values())) < len(rows) else ""
         shown = f"the first {len(requests):,} of {count:,} requests" if count > len(requests) else "all requests"
         parts += ["<h2>Over time</h2>", _figure(timeline(shown.capitalize(), "", drawn_bars), shared)]
         used = len(set(rows.values()))
         if len(requests) > _APART * used:
             first = beginning(requests, rows)
-            parts.append(_figure(timeline(f"The first {len(first):,} requests", "", bars(first))))
+            parts.append(_figure(timeline(f"The first {len(first):,} requests", "", bars(first, rows))))
     parts += ["<h2>In figures</h2>", *_tables(summary)]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

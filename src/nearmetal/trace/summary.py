@@ -90,7 +90,7 @@ _COUNTS = (
 
 
 def are_strangers(document: Mapping[str, Any]) -> bool:
-    """Whether two captures have no packet in common: what the document tells is then of one end of each."""
+    """Whether two captures have no TCP packet in common: what the document tells is then of one end of each."""
     return len(document["captures"]) > 1 and document["joined"] is None
 
 
@@ -100,7 +100,7 @@ def summary(document: Mapping[str, Any]) -> list[Summary]:
     Of captures with nothing in common, only what each of them is.
     """
     if are_strangers(document):
-        return [_captures(document, "Two captures with no packet in common")]
+        return [_captures(document, "Two captures with no TCP packet in common")]
     tables = [_captures(document, _found(document)), _sides(document)]
     each, joined = document["each_request"], document["joined"]
     if document["requests"]:

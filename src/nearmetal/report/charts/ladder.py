@@ -57,7 +57,7 @@ _Layer = Callable[..., Spec]
 def shown(events: Mapping[str, float]) -> dict[str, float]:
     """The events that a picture tells, by time: without those that came in one packet with what is told already.
 
-    Where times are too coarse to tell which was first, a packet leaves before it arrives.
+    Of the same time, a packet leaves before it arrives.
     """
     whole = max(events.values()) - min(events.values()) if events else 0.0
     kept = {
