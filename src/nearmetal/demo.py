@@ -44,9 +44,14 @@ def _command(arguments: Sequence[str]) -> list[str]:
 
 
 async def _run(command: Sequence[str], environment: dict[str, str]) -> int:
-    """Its status. A signal is passed on, once, and the engine stays until the command has tidied up."""
+    """Its status. A signal is passed on, once, and the engine stays until the command has tidied up.
+
+    In a session of its own no other signal reaches it: where this process is killed, it is told to end.
+    """
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "nearmetal", *command), env={**os.environ, **environment}, start_new_session=True
+        *("setpriv", "--pdeathsig", "TERM", "--", sys.executable, "-m", "nearmetal", *command),
+        env={**os.environ, **environment},
+        start_new_session=True,
     )
 
     def interrupt() -> None:

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from nearmetal.model import Document
 
 
+_UNKNOWN = 80
+"""Columns of a terminal that says it has none, as some do by COLUMNS=0."""
+
+
 def console_for(as_json: bool) -> Console:
     """Words for people go to stderr when stdout is for a script.
 
@@ -20,12 +24,15 @@ def console_for(as_json: bool) -> Console:
     """
     if reconfigure := getattr(sys.stdout, "reconfigure", None):
         reconfigure(errors="backslashreplace")
-    return Console(stderr=as_json, markup=False, highlight=False)
+    console = Console(stderr=as_json, markup=False, highlight=False)
+    if console.width < 1:
+        console.width = _UNKNOWN
+    return console
 
 
 def folded(text: str) -> str:
     """For the terminal that stderr is: lines folded between words, and what goes on below begins further in."""
-    width = Console(stderr=True).width
+    width = console_for(True).width
     lines = text.splitlines()
     indents = [" " * (len(line) - len(line.lstrip()) + 2) for line in lines]
     return "\n".join(

@@ -24,6 +24,11 @@ from tests.unit.test_image_store import finished
 pytestmark = pytest.mark.usefixtures("one_engine")
 
 
+def test_a_terminal_that_says_it_has_no_columns_is_written_to() -> None:
+    shown = called("show", str(FOLDER), environment={"COLUMNS": "0"})
+    assert shown.returncode == 0 and shown.stdout.strip()
+
+
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
     file = tmp_path / "study.toml"
@@ -68,7 +73,7 @@ def test_a_list_fits_a_narrow_terminal_and_a_folder_is_copied_whole(columns: int
         [sys.executable, "-m", "nearmetal", "ls", str(folder.parent)],
         stdout=theirs,
         timeout=120,
-        env={**os.environ, "COLUMNS": str(columns), "TERM": "dumb"},
+        env={**os.environ, "COLUMNS": str(columns), "LINES": "24", "TERM": "dumb"},
     )
     os.close(theirs)
     lines = os.read(ours, 65536).decode().splitlines()

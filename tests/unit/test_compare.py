@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from nearmetal.analysis.apart import apart
 from nearmetal.analysis.rank_sum import rank_sum
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.two_runs import Change, Compared, Ran, compare, is_worse
@@ -400,3 +401,11 @@ def test_runs_that_cannot_be_compared_are_refused(runs: tuple[Path, Path], tmp_p
     with pytest.raises(BadInput, match="no good trial of what both runs were to measure") as refused:
         compare_commands.compare(after, before, None, gate=True, as_json=False)
     assert (refused.value.where, RunFolder.open(after).manifest().study.name) == (str(after), "golden")
+
+
+def test_what_is_the_same_is_not_among_what_is_not() -> None:
+    known = RunFolder.open(GOLDEN).manifest()
+    programs = {"binaries": {"/usr/sbin/lighttpd": "0c" * 32, "/usr/bin/sysbench": "1d" * 32}}
+    with_programs = [facts.model_copy(update={"facts": {**facts.facts, **programs}}) for facts in known.fairness]
+    same = known.model_copy(update={"fairness": tuple(with_programs)})
+    assert with_programs and list(apart(same, same)) == []

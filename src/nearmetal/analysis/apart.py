@@ -45,7 +45,9 @@ def _facts(before: Mapping[str, Any], after: Mapping[str, Any], where: str) -> I
         if facts
     ]
     for row in fairness_of(machines, {"environment": BEFORE}):
-        yield row.model_copy(update={"fact": where + row.fact})
+        # Among treatments it is told too that programs are identical.
+        if len({row.values.get(when) for when in (BEFORE, AFTER)}) > 1:
+            yield row.model_copy(update={"fact": where + row.fact})
 
 
 def _flat(value: Any, path: str = "") -> dict[str, str]:
