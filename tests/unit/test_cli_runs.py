@@ -24,6 +24,12 @@ from tests.unit.test_image_store import finished
 pytestmark = pytest.mark.usefixtures("one_engine")
 
 
+def test_too_few_blocks_for_any_verdict_are_told_before_anything_is_measured(study: Path, tmp_path: Path) -> None:
+    said = called("run", str(study), "-o", str(tmp_path / "few")).stdout.splitlines()
+    told = "with 2 blocks every verdict is undecided: that takes at least 6"
+    assert said.index(told) < next(place for place, line in enumerate(said) if line.startswith("block 1/2"))
+
+
 def test_a_terminal_that_says_it_has_no_columns_is_written_to() -> None:
     shown = called("show", str(FOLDER), environment={"COLUMNS": "0"})
     assert shown.returncode == 0 and shown.stdout.strip()

@@ -200,6 +200,19 @@ def change_records(run: Path, change: Callable[[dict[str, Any]], object], enviro
     (run / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+def test_a_gate_that_is_met_tells_what_is_undecided(
+    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = runs
+
+    def scatter(line: dict[str, Any]) -> None:
+        line["responses"]["throughput"]["value"] *= 0.5 if line["trial"]["block"] % 2 else 2.0
+
+    change_records(after, scatter)
+    assert compare_commands.compare(before, after, None, gate=True, as_json=False) == 0
+    assert "by more than the margin; 1 of 1 is undecided" in told(capsys)
+
+
 def test_what_has_no_good_trial_any_more_fails_a_gate(
     runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from nearmetal.analysis.apart import AFTER, BEFORE
 from nearmetal.analysis.responses import count
-from nearmetal.analysis.results import FairnessRow
+from nearmetal.analysis.results import FairnessRow, Verdict
 from nearmetal.analysis.two_runs import NOTHING_BEFORE, Change, Compared, Ran, is_unjudged
 from nearmetal.analysis.two_runs import compare as compared
 from nearmetal.errors import BadInput, ExitCode
@@ -70,6 +70,9 @@ def _of_gate(found: Compared) -> str:
         return f"gate not met: {'; '.join(missed)}"
     unknown = sum(change.of == of and change.interval is None for change in found.changes)
     rest = f"; of {figures.count(unknown, name)} nothing can be said" if unknown else ""
+    told = [change for change in found.changes if change.of == of and change.interval is not None]
+    undecided = sum(change.verdict == Verdict.UNDECIDED for change in told)
+    rest += f"; {undecided} of {len(told)} {'is' if undecided == 1 else 'are'} undecided" if undecided else ""
     return f"gate met: no {name} is surely worse than before, by more than the margin{rest}"
 
 

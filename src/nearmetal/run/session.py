@@ -64,6 +64,7 @@ async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], N
         await _prepare_images(request.study, say)
         async with aclosing(opener(hosts.of(request.study), say)) as open_site:
             folder = await open_folder(request, open_site)
+            _say_if_too_few(folder.manifest(), say)
             return await _run(folder, open_site, listeners)
 
 
@@ -79,6 +80,15 @@ async def open_folder(request: Request, open_site: OpenSite) -> RunFolder:
     request.folder.mkdir(parents=True, exist_ok=True)
     folder.write_manifest(await _manifest(request, plan, missing, open_site))
     return folder
+
+
+def _say_if_too_few(manifest: Manifest, say: Say) -> None:
+    """While there is still time to stop it: that no verdict can come of so few blocks."""
+    plan = manifest.plan
+    needed = planning.enough_blocks(len(plan.contrasts), manifest.study.design.alpha, bool(plan.looks))
+    if plan.contrasts and len(plan.blocks) < needed:
+        few = "block" if len(plan.blocks) == 1 else "blocks"
+        say(f"with {len(plan.blocks)} {few} every verdict is undecided: that takes at least {needed}")
 
 
 def _refuse_what_is_there(folder: Path) -> None:
