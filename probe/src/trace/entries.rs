@@ -7,7 +7,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::analysis::{Analysis, dissect};
 use super::capture::Capture;
-use super::clocks;
+use super::compared;
 use super::connection::Connection;
 use super::document::Document;
 use super::head::{self, Kind};
@@ -64,7 +64,7 @@ fn as_json(document: &Document) -> String {
 pub fn both(first: &[u8], second: &[u8]) -> Document {
     let names = ["one".to_owned(), "other".to_owned()];
     let open = || [Capture::open(first), Capture::open(second)];
-    let compared = clocks::compare(open());
+    let compared = compared::compare(open());
     let document = two::side_by_side(&names, open(), compared, Requests::new(None));
     sane(document)
 }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use super::analysis::Dissected;
 use super::capture::Time;
-use super::clocks::{Clocks, Place, Span};
+use super::clocks::{Clocks, Place};
+use super::compared::Span;
 use super::fates::Fates;
 use super::finished::Finished;
 use super::join_document::{Between, JoinDocument, JoinSpreads};

@@ -17,6 +17,7 @@ mod analysis;
 mod bytes;
 mod capture;
 mod clocks;
+mod compared;
 mod compose;
 mod connection;
 mod counts;
@@ -135,7 +136,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         [first, second] => {
             let captures = [open(first)?, open(second)?];
             let requests = requests()?;
-            let compared = clocks::compare(captures);
+            let compared = compared::compare(captures);
             let again = [open(first)?, open(second)?];
             two::side_by_side(&names, again, compared, requests)?
         }

@@ -56,7 +56,6 @@ def rows_of(requests: Sequence[Line]) -> dict[int, int]:
 
 def beginning(requests: Sequence[Line], rows: Mapping[int, int]) -> list[Line]:
     """Those that had begun when some row had as many as can be told apart."""
-
     seen = Counter[int]()
     found = []
     for line in sorted(requests, key=lambda line: line["request_first"] or 0):

@@ -1,0 +1,160 @@
+//! Two captures read once, for what they have in common: packets that are known again, and the hosts that sent them.
+
+use std::collections::HashMap;
+use std::io::Read;
+
+use super::analysis::{Dissected, dissect};
+use super::capture::{Capture, Time};
+use super::clocks::{Clocks, Gain, Stamp, Window, estimate};
+use super::hosts::Hosts;
+use super::key::{End, Key};
+use super::tcp::{self, Segment};
+
+/// Packets of the first capture that are remembered at most.
+const MOST_REMEMBERED: usize = 1 << 14;
+/// The time is cut into so many windows to see how clocks drift.
+const WINDOWS: usize = 32;
+
+/// The first and last time of a capture, as its packets have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub first: Time,
+    pub last: Time,
+}
+
+/// Some packets of a capture by what identifies them, spread evenly over it.
+struct Remembered {
+    packets: HashMap<u64, Option<Stamp>>,
+    /// Those are remembered whose fingerprints are multiples of 2^this.
+    thinned: u32,
+}
+
+impl Remembered {
+    fn wants(&self, fingerprint: u64) -> bool {
+        fingerprint.trailing_zeros() >= self.thinned
+    }
+
+    fn add(&mut self, fingerprint: u64, segment: &Segment, tick: Time) {
+        if !self.wants(fingerprint) {
+            return;
+        }
+        let entry = self.packets.entry(fingerprint);
+        // Of two packets that look the same, neither can be known again, unless they are one that was captured twice.
+        let has_more = segment.length > 0 || segment.has(tcp::SYN);
+        let is_one = segment.id != 0 || (segment.stamp.is_some() && has_more);
+        entry
+            .and_modify(|seen| *seen = seen.filter(|_| is_one))
+            .or_insert(Some(Stamp {
+                time: segment.time,
+                tick,
+            }));
+        if self.packets.len() > MOST_REMEMBERED {
+            self.thinned += 1;
+            let thinned = self.thinned;
+            self.packets
+                .retain(|one, _| one.trailing_zeros() >= thinned);
+        }
+    }
+}
+
+fn fingerprint(key: &Key, from: End, segment: &Segment) -> u64 {
+    let fields = [
+        u64::from(segment.sequence) << 32 | u64::from(segment.acknowledgement),
+        u64::from(segment.id) << 32 | u64::from(segment.stamp.unwrap_or_default()),
+        u64::from(segment.flags & (tcp::SYN | tcp::FIN | tcp::RST)) << 2
+            | u64::from(segment.length > 0) << 1
+            | u64::from(from == End::Low),
+    ];
+    fields
+        .into_iter()
+        .fold(1, |seed, field| key.hash(seed ^ field.rotate_left(17)))
+}
+
+/// Whether the client sent it, if the ports or a SYN tell.
+fn is_from_client(key: &Key, from: End, segment: &Segment) -> Option<bool> {
+    if segment.has(tcp::SYN) {
+        return Some(!segment.has(tcp::ACK));
+    }
+    let (own, other) = (key.port(from), key.port(from.other()));
+    (own != other).then_some(own > other)
+}
+
+/// What two captures have in common.
+pub struct Compared {
+    /// None when they hold no packet in common.
+    pub clocks: Option<Clocks>,
+    /// Each capture's own time.
+    pub spans: [Span; 2],
+    /// Whose packets both hold; None when they hold no packet in common.
+    pub hosts: Option<Hosts>,
+}
+
+/// Read both captures once.
+pub fn compare<R: Read>([mut first, mut second]: [Capture<R>; 2]) -> Compared {
+    let mut remembered = Remembered {
+        packets: HashMap::new(),
+        thinned: 0,
+    };
+    let mut spans = [Span { first: 0, last: 0 }; 2];
+    let [mut hosts, mut others] = [Hosts::default(), Hosts::default()];
+    while first.advance().is_some() {
+        let tick = first.tick();
+        let dissected = first.current().map(|packet| dissect(&packet));
+        if let Some(Ok(Dissected { key, from, segment })) = dissected {
+            hosts.note(&key);
+            remembered.add(fingerprint(&key, from, &segment), &segment, tick);
+        }
+    }
+    let span = |capture: &Capture<R>| Span {
+        first: capture.facts.first.unwrap_or_default(),
+        last: capture.facts.last,
+    };
+    spans[0] = span(&first);
+    let width = (since(spans[0].first, spans[0].last) / WINDOWS as u64).max(1);
+    let mut windows: Vec<Window> = (0..=WINDOWS as u64)
+        .map(|number| Window {
+            time: spans[0].first.saturating_add(number * width + width / 2),
+            there: Vec::new(),
+            back: Vec::new(),
+        })
+        .collect();
+    let mut packets = 0;
+    while second.advance().is_some() {
+        let tick = second.tick();
+        let dissected = second.current().map(|packet| dissect(&packet));
+        let Some(Ok(Dissected { key, from, segment })) = dissected else {
+            continue;
+        };
+        others.note(&key);
+        let fingerprint = fingerprint(&key, from, &segment);
+        let known = remembered.packets.get_mut(&fingerprint);
+        let Some(stamp) = known.and_then(Option::take) else {
+            continue;
+        };
+        let Some(is_from_client) = is_from_client(&key, from, &segment) else {
+            continue;
+        };
+        packets += 1;
+        let number =
+            usize::try_from(since(spans[0].first, stamp.time) / width).unwrap_or(usize::MAX);
+        if let Some(window) = windows.get_mut(number) {
+            let time = segment.time;
+            let gain = Gain::new(stamp, Stamp { time, tick });
+            match is_from_client {
+                true => window.there.push(gain),
+                false => window.back.push(gain),
+            }
+        }
+    }
+    spans[1] = span(&second);
+    let clocks = estimate(&windows, packets);
+    Compared {
+        hosts: clocks.map(|_| hosts.shared(others)),
+        clocks,
+        spans,
+    }
+}
+
+fn since(from: Time, to: Time) -> u64 {
+    to.saturating_sub(from)
+}
