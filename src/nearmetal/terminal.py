@@ -7,6 +7,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.text import Text
 
 from nearmetal.factors import key, show
 from nearmetal.model import TrialStatus
@@ -32,18 +33,19 @@ from nearmetal.units import show_duration, show_elapsed
 class Watcher:
     """Listens to a run's events and shows them. `estimate`: seconds that a trial takes before any has been seen.
 
-    With `looks`, `trials` and `blocks` are the most that there may be.
+    With `looks`, `trials` and `blocks` are the most that there may be; `done` of the trials had ended before.
     """
 
-    def __init__(self, console: Console, trials: int, blocks: int, estimate: float, looks: int = 0) -> None:
+    def __init__(
+        self, console: Console, trials: int, blocks: int, estimate: float, looks: int = 0, done: int = 0
+    ) -> None:
         self._console = console
         self._blocks = blocks
         self._looks = looks
         self._trials = trials
         self._estimate = estimate
-        self._done = 0
+        self._done = self._before = done
         self._began = time.monotonic()
-        self._before = 0
         self._place = ""
         self._workload = ""
         self._bar: Progress | None = None
@@ -55,7 +57,7 @@ class Watcher:
                 console=console,
                 transient=True,
             )
-            self._task = self._bar.add_task("starting", total=trials, left=self._left())
+            self._task = self._bar.add_task("starting", completed=done, total=trials, left=self._left())
 
     def __enter__(self) -> Self:
         if self._bar:
@@ -79,7 +81,6 @@ class Watcher:
             show(event)
 
     def _on_RunResumed(self, event: RunResumed) -> None:
-        self._done = self._before = event.finished
         self._console.print(f"going on after {count(event.finished, 'trial')}")
 
     def _on_BlockStarted(self, event: BlockStarted) -> None:
@@ -107,10 +108,8 @@ class Watcher:
         self._done += 1
         record = event.record
         if record.status is not TrialStatus.OK:
-            self._console.print(str(record.status), style="yellow", end=": ")
-            self._console.print(f"{key(record.trial.treatment)} {record.trial.workload}: {record.reason}")
-        if self._bar:
-            self._bar.update(self._task, completed=self._done, total=self._trials, left=self._left())
+            self._say(str(record.status), f"{key(record.trial.treatment)} {record.trial.workload}: {record.reason}")
+        self._move()
 
     def _on_BootEnded(self, event: BootEnded) -> None:
         if not self._bar:
@@ -128,9 +127,14 @@ class Watcher:
         )
 
     def _on_Withdrawn(self, event: Withdrawn) -> None:
-        self._console.print("withdrawn", style="red", end=": ")
-        self._console.print(f"{key(event.treatment)}: {event.reason}")
+        self._say("withdrawn", f"{key(event.treatment)}: {event.reason}", "red")
 
     def _on_LeftBehind(self, event: LeftBehind) -> None:
-        self._console.print("left behind (nearmetal clean tries again)", style="yellow", end=": ")
-        self._console.print(event.what)
+        self._say("left behind (nearmetal clean tries again)", event.what)
+
+    def _move(self) -> None:
+        if self._bar:
+            self._bar.update(self._task, completed=self._done, total=self._trials, left=self._left())
+
+    def _say(self, what: str, of: str, style: str = "yellow") -> None:
+        self._console.print(Text.assemble((what, style), ": ", of))

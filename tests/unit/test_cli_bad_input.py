@@ -15,7 +15,7 @@ import pytest
 from nearmetal import cli
 from nearmetal.commands import image as image_commands
 from nearmetal.commands import run as run_commands
-from nearmetal.errors import Interrupted
+from nearmetal.errors import HostCannot, Interrupted
 from nearmetal.lab import image
 from nearmetal.store.folder import RunFolder
 from tests.golden.make_run import FOLDER
@@ -155,6 +155,18 @@ def test_what_the_system_refuses_has_a_remedy_that_helps(
         cli.main()
     assert ended.value.code == 3
     assert capsys.readouterr().err.startswith(f"nearmetal: /there: {os.strerror(number)}\n  remedy: {remedy}")
+
+
+def test_a_report_that_finds_no_room_is_asked_for_again_once_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("nearmetal.report.write.write", fail)
+    with pytest.raises(HostCannot, match="the report cannot be written there: No space left") as told:
+        run_commands.report(FOLDER, "html", None)
+    assert told.value.remedy == f"free some space, then: nearmetal report {FOLDER}"
 
 
 def test_a_report_that_cannot_be_written_names_its_file() -> None:

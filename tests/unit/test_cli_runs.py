@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from nearmetal.commands import host as host_commands
-from nearmetal.run.events import BlockStarted, LookTaken
+from nearmetal.run.events import BlockStarted, LookTaken, Withdrawn
 from nearmetal.store.claim import claimed
 from nearmetal.terminal import Watcher
 from tests.command_line import called, started
@@ -258,6 +258,20 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines() -> None:
     with Watcher(console, trials=2, blocks=1, estimate=3.0) as watcher:
         watcher(BlockStarted(block=0, attempt=0, trials=2))
     assert out.getvalue() == "block 1/1: 2 trials, ~6 s left\n"
+
+
+def test_a_run_that_goes_on_begins_where_it_stopped() -> None:
+    out = io.StringIO()
+    with Watcher(Console(file=out, force_terminal=True, width=80), trials=8, blocks=4, estimate=2.0, done=6):
+        pass
+    assert "6/8" in out.getvalue() and "0/8" not in out.getvalue() and "~4 s left" in out.getvalue()
+
+
+def test_what_went_wrong_fits_into_the_terminal() -> None:
+    out = io.StringIO()
+    with Watcher(Console(file=out, width=40), trials=8, blocks=4, estimate=2.0) as watcher:
+        watcher(Withdrawn(treatment={"environment": "mock"}, reason="it was there and then it was not, " * 3))
+    assert max(map(len, out.getvalue().splitlines())) <= 40
 
 
 def test_a_run_that_may_stop_early_says_when_it_looked() -> None:

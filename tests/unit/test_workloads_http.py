@@ -216,10 +216,16 @@ async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.Monke
 
 
 async def test_a_page_that_is_not_there_is_not_waited_for() -> None:
-    loader = answering(lambda argv: changed(one_reply(argv), status={"2xx": 0, "4xx": 1}))
-    with pytest.raises(ToolFailed, match=r"/nope answers 1 4xx instead of 200"):
+    loader = answering(lambda argv: changed(one_reply(argv), status={"2xx": 0, "4xx": 1}, status_codes={"404": 1}))
+    with pytest.raises(ToolFailed, match=r"/nope answers 404 instead of 200"):
         await workload(path="/nope").prepare(ScriptedStage([server()], [loader]))
     assert len(loader.ran) == 1
+
+
+async def test_of_several_pages_it_is_told_that_one_is_not_there() -> None:
+    loader = answering(lambda argv: changed(one_reply(argv), status={"2xx": 1, "4xx": 2}, status_codes={"200": 1, "404": 2}))
+    with pytest.raises(ToolFailed, match=r"one of http://10.0.0.1/a and /b, /c answers 2 times 404 instead of 200"):
+        await workload(paths=["/a", "/b", "/c"]).prepare(ScriptedStage([server()], [loader]))
 
 
 # ── From documents to responses ───────────────────────────────────────────────────────────────────────────────────

@@ -66,6 +66,8 @@ pub struct Document {
     /// Likewise, of the replies that were complete within the window, whenever they were asked for: those of
     /// `rate.achieved`.
     pub status_in_window: BTreeMap<String, u64>,
+    /// Replies by status, those of `status`: `200`, `404`, … as far as there were any.
+    pub status_codes: BTreeMap<String, u64>,
     pub errors: Errors,
     pub bytes: Bytes,
     /// Processor time of the generator's threads within the window.
@@ -197,8 +199,9 @@ impl Document {
             first_byte_ns: found.first_byte.summary(),
             transfer_ns: found.transfer.summary(),
             lateness_ns: found.lateness.summary(),
-            status: by_class(&found.status),
-            status_in_window: by_class(&found.status_in_window),
+            status: found.statuses.classes(),
+            status_in_window: found.statuses_in_window.classes(),
+            status_codes: found.statuses.seen(),
             errors: found.errors.clone(),
             bytes: Bytes {
                 sent: found.sent_bytes,
@@ -254,12 +257,6 @@ fn offered(plan: &Plan) -> Option<f64> {
         Mode::Open(open) => Some(open.rate),
         Mode::Closed | Mode::Ramp(_) => None,
     }
-}
-
-fn by_class(status: &[u64; 6]) -> BTreeMap<String, u64> {
-    (1..=5)
-        .map(|class| (format!("{class}xx"), status[class]))
-        .collect()
 }
 
 /// Replies per second in each whole interval.

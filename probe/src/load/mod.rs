@@ -27,6 +27,7 @@ mod schedule;
 pub mod socket;
 mod spin;
 pub mod statistics;
+mod statuses;
 mod step;
 mod target;
 mod text;

@@ -5,6 +5,7 @@ use super::errors::{Errors, Failure};
 use super::job::Window;
 use super::reply::Reply;
 use super::statistics::Durations;
+use super::statuses::Statuses;
 
 /// httperf samples the reply rate at this interval.
 pub const SAMPLE: Nanoseconds = 5 * SECOND;
@@ -49,10 +50,9 @@ pub struct Recorder {
     pub opened: u64,
     pub concurrent_max: u64,
     pub burst_max: u64,
-    /// Replies by the first digit of their status.
-    pub status: [u64; 6],
-    /// Likewise, of those that were complete within the window, whenever they were asked for.
-    pub status_in_window: [u64; 6],
+    pub statuses: Statuses,
+    /// Of the replies that were complete within the window, whenever they were asked for.
+    pub statuses_in_window: Statuses,
     pub errors: Errors,
     pub sent_bytes: u64,
     pub header_bytes: u64,
@@ -97,9 +97,8 @@ impl Recorder {
         (last_byte, request_bytes): (Nanoseconds, usize),
         window: &Window,
     ) {
-        let class = usize::from(reply.status() / 100).min(5);
         if window.contains(last_byte) {
-            self.status_in_window[class] += 1;
+            self.statuses_in_window.count(reply.status());
             let sample = ((last_byte - window.start) / SAMPLE) as usize;
             if self.samples.len() <= sample {
                 self.samples.resize(sample + 1, 0);
@@ -117,7 +116,7 @@ impl Recorder {
         self.first_byte.record(exchange.first_byte - exchange.sent);
         self.transfer.record(last_byte - exchange.first_byte);
         self.lateness.record(exchange.launched - exchange.intended);
-        self.status[class] += 1;
+        self.statuses.count(reply.status());
         self.sent_bytes += request_bytes as u64;
         self.header_bytes += reply.header_bytes();
         self.body_bytes += reply.body_bytes();
@@ -125,7 +124,7 @@ impl Recorder {
 
     /// Replies that were complete within the window, whenever they were asked for.
     pub fn replies_in_window(&self) -> u64 {
-        self.status_in_window.iter().sum()
+        self.statuses_in_window.total()
     }
 
     #[inline]
@@ -201,14 +200,8 @@ impl Recorder {
         ] {
             *mine += theirs;
         }
-        for (mine, theirs) in [
-            (&mut self.status, other.status),
-            (&mut self.status_in_window, other.status_in_window),
-        ] {
-            for (mine, theirs) in mine.iter_mut().zip(theirs) {
-                *mine += theirs;
-            }
-        }
+        self.statuses.merge(&other.statuses);
+        self.statuses_in_window.merge(&other.statuses_in_window);
         self.samples
             .resize(self.samples.len().max(other.samples.len()), 0);
         for (mine, theirs) in self.samples.iter_mut().zip(&other.samples) {
@@ -253,8 +246,9 @@ mod tests {
             found.completed(&exchange, &reply, (last_byte, 0), &window);
         }
         assert_eq!((found.completed, found.replies_in_window()), (3, 2));
-        assert_eq!(found.status, [0, 0, 2, 0, 1, 0]);
-        assert_eq!(found.status_in_window, [0, 0, 1, 0, 1, 0]);
+        let seen = |statuses: &Statuses| statuses.seen().into_values().collect::<Vec<_>>();
+        assert_eq!(seen(&found.statuses), [2, 1]);
+        assert_eq!(seen(&found.statuses_in_window), [1, 1]);
         let mut both = found.clone();
         both.merge(&found);
         assert_eq!((both.replies_in_window(), both.last_reply), (4, 200));

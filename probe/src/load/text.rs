@@ -155,15 +155,14 @@ fn summary(text: &mut String, document: &Document, width: usize) {
 }
 
 fn status(document: &Document) -> String {
-    let classes: Vec<String> = document
-        .status
+    let seen: Vec<String> = document
+        .status_codes
         .iter()
-        .filter(|(_, replies)| **replies > 0)
-        .map(|(class, replies)| format!("{} {class}", count(*replies)))
+        .map(|(status, replies)| format!("{status}: {}", count(*replies)))
         .collect();
-    match classes.is_empty() {
+    match seen.is_empty() {
         true => "no reply".into(),
-        false => classes.join(", "),
+        false => seen.join("; "),
     }
 }
 

@@ -4,6 +4,7 @@ use super::super::engine::Choice;
 use super::super::errors::Failure;
 use super::super::measure::Measured;
 use super::super::recorder::Recorder;
+use super::super::statuses::Statuses;
 use super::*;
 
 #[test]
@@ -43,7 +44,13 @@ fn everything_fits_into_the_width() {
             recorder.lateness.record(microseconds * 1000);
         }
         (recorder.attempted, recorder.completed) = (1_000_000, 900_000);
-        recorder.status = [0, 0, 800_000, 50_000, 25_000, 25_000];
+        recorder.statuses = Statuses::of(&[
+            (200, 800_000),
+            (301, 50_000),
+            (404, 20_000),
+            (429, 5_000),
+            (503, 25_000),
+        ]);
         for number in [libc::EMFILE, libc::ECONNREFUSED, libc::EHOSTUNREACH] {
             recorder.errors.count(Failure::System(number));
         }

@@ -160,6 +160,7 @@ fn resent(found: &Recorder) -> Option<String> {
 mod tests {
     use super::super::arguments::tests::plan;
     use super::super::errors::Failure;
+    use super::super::statuses::Statuses;
     use super::*;
 
     fn measured(recorder: Recorder) -> Measured {
@@ -177,7 +178,7 @@ mod tests {
             recorder.lateness.record(1_000);
         }
         (recorder.attempted, recorder.completed) = (1000, 1000);
-        recorder.status_in_window[2] = 1000;
+        recorder.statuses_in_window = Statuses::of(&[(200, 1000)]);
         recorder
     }
 
@@ -197,7 +198,10 @@ mod tests {
                 |r| (0..20).for_each(|_| r.lateness.record(5_000_000)),
                 "was late",
             ),
-            (|r| r.status_in_window[2] = 900, "not reached"),
+            (
+                |r| r.statuses_in_window = Statuses::of(&[(200, 900)]),
+                "not reached",
+            ),
             (|r| r.errors.count(Failure::System(libc::EMFILE)), "ulimit"),
             (
                 |r| r.errors.count(Failure::System(libc::EADDRNOTAVAIL)),

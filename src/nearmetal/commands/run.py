@@ -60,7 +60,7 @@ def resume(path: Path, as_json: bool) -> int:
     folder = RunFolder.open(path)
     manifest = folder.manifest()
     console = console_for(as_json)
-    list(journal.records(folder.journal))  # a damaged one is refused before anything is made
+    done = len(list(journal.records(folder.journal)))  # a damaged one is refused before anything is made
     state = runs.state(folder.journal)
     if state == "running":
         raise taken(folder.journal)
@@ -68,17 +68,17 @@ def resume(path: Path, as_json: bool) -> int:
         console.print("nothing is left to do: this run has come to its end")
         return _conclude(folder, True, "", as_json)
     began = time.monotonic()
-    with watcher(manifest.study, manifest.plan, console) as watching:
+    with watcher(manifest.study, manifest.plan, console, done) as watching:
         finished = until_interrupted(session.resume(folder, console.print, (watching,)))
     took = f"; going on took {show_elapsed(time.monotonic() - began)}"
     return _conclude(folder, finished, took, as_json)
 
 
-def watcher(study: Study, plan: Plan, console: Console) -> Any:
+def watcher(study: Study, plan: Plan, console: Console, done: int = 0) -> Any:
     from nearmetal.terminal import Watcher
 
     each = estimate(study, plan) / max(1, plan.trials)
-    return Watcher(console, plan.trials, len(plan.blocks), each, len(plan.looks))
+    return Watcher(console, plan.trials, len(plan.blocks), each, len(plan.looks), done)
 
 
 def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> int:
@@ -119,10 +119,13 @@ def _written(folder: RunFolder) -> Path:
     try:
         return write(folder)
     except OSError as error:
-        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT):
             raise
         what = f"the report cannot be written there: {os.strerror(error.errno)}"
-        raise HostCannot(what, str(folder.path), f"nearmetal report {quote(str(folder.path))} -o FILE") from None
+        again = f"nearmetal report {quote(str(folder.path))}"
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = f"free some space, then: {again}" if is_full else f"{again} -o FILE"
+        raise HostCannot(what, str(folder.path), remedy) from None
 
 
 def _print_verdicts(report: "ReportInput") -> None:

@@ -143,7 +143,11 @@ async def _environments(site: Site) -> list[Finding]:
     findings: list[Finding] = []
     for name in plugins.names("environments"):
         environment: Environment = plugins.load("environments", name)
-        if not environment.on_switch or name == "qemu":  # guests are booted below, on each accelerator
+        if name == "qemu":  # guests are booted below, on each accelerator
+            continue
+        if asked := [key for key, field in environment.Options.model_fields.items() if field.is_required()]:
+            keys = " and ".join(f"`{key}`" for key in asked)
+            findings.append(_not_tried(name, f"a study says where its machines are, by {keys} in [environments.NAME]"))
             continue
         lacking = [
             one
@@ -154,10 +158,17 @@ async def _environments(site: Site) -> list[Finding]:
             findings += [
                 one.model_copy(update={"what": f"environment {name}: {one.what}", "fatal": False}) for one in lacking
             ]
+        elif not environment.on_switch:
+            findings.append(_not_tried(name, "what it needs is there"))
         else:
             what = f"environment {name}: a machine that runs a command"
             findings.append(await _tried(what, partial(_machine, name, site), "see what it says", fatal=False))
     return findings
+
+
+def _not_tried(name: str, why: str) -> Finding:
+    """Of an environment whose machines are not ours to make."""
+    return Finding(what=f"environment {name}", ok=True, detail=f"not tried: {why}")
 
 
 async def _machine(kind: str, site: Site) -> None:

@@ -99,6 +99,8 @@ class LoadDocument(Part):
     """Replies by class, of the requests that were due within the window."""
     status_in_window: Mapping[str, Count]
     """Replies by class that were complete within the window."""
+    status_codes: Mapping[str, Count] = {}
+    """Replies by status, of the requests that were due within the window."""
     errors: Errors
     cpu_ns: Cpu
     steps: tuple[Step, ...] = ()

@@ -89,7 +89,8 @@ class Servers:
             if document.status.get("2xx", 0) == paths:
                 return
             if any(document.status.get(name, 0) for name in ("1xx", "3xx", "4xx")):
-                raise ToolFailed(f"{url} answers {_seen(document)} instead of 200", client.name, _LOOK_AT_PATH)
+                asked = url if paths == 1 else f"one of {url} and {', '.join(self._paths[1:])}"
+                raise ToolFailed(f"{asked} answers {_seen(document)} instead of 200", client.name, _LOOK_AT_PATH)
             await self._still_starting(index)
             if time.monotonic() > until:
                 raise ToolFailed(
@@ -121,5 +122,8 @@ def _is_php(path: str) -> bool:
 
 
 def _seen(document: LoadDocument) -> str:
-    counts = {**document.status, **document.errors.by_class}
-    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "nothing"
+    """What came instead of a 200."""
+    others = [(code, count) for code, count in document.status_codes.items() if code != "200"]
+    replies = [code if count == 1 else f"{count} times {code}" for code, count in others]
+    errors = [f"{count} {name}" for name, count in document.errors.by_class.items() if count]
+    return ", ".join(replies + errors) or "nothing"

@@ -1,0 +1,80 @@
+//! How many replies there were of each status.
+
+use std::collections::BTreeMap;
+
+/// No reply is taken that has a status beyond it.
+const LAST: usize = 599;
+
+#[derive(Clone, Debug)]
+pub struct Statuses(Box<[u64; LAST + 1]>);
+
+impl Default for Statuses {
+    fn default() -> Self {
+        Self(Box::new([0; LAST + 1]))
+    }
+}
+
+impl Statuses {
+    #[inline]
+    pub fn count(&mut self, status: u16) {
+        self.0[usize::from(status).min(LAST)] += 1;
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0.iter()) {
+            *mine += theirs;
+        }
+    }
+
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Those that there were.
+    pub fn seen(&self) -> BTreeMap<String, u64> {
+        self.0
+            .iter()
+            .enumerate()
+            .filter(|(_, replies)| **replies > 0)
+            .map(|(status, replies)| (status.to_string(), *replies))
+            .collect()
+    }
+
+    /// By the first digit, `1xx` to `5xx`, each of them.
+    pub fn classes(&self) -> BTreeMap<String, u64> {
+        let hundreds = self.0.chunks(100).enumerate().skip(1);
+        hundreds
+            .map(|(digit, statuses)| (format!("{digit}xx"), statuses.iter().sum()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+impl Statuses {
+    pub fn of(replies: &[(u16, u64)]) -> Self {
+        let mut statuses = Self::default();
+        for (status, count) in replies {
+            statuses.0[usize::from(*status)] += count;
+        }
+        statuses
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_status_counts_by_itself_and_in_its_class() {
+        let mut statuses = Statuses::of(&[(599, 1)]);
+        for status in [100, 200, 200, 299, 404, 500] {
+            statuses.count(status);
+        }
+        statuses.merge(&Statuses::of(&[(404, 3)]));
+        let classes: Vec<_> = statuses.classes().into_iter().collect();
+        let wanted = [("1xx", 1), ("2xx", 3), ("3xx", 0), ("4xx", 4), ("5xx", 2)];
+        assert_eq!(classes, wanted.map(|(class, n)| (class.to_string(), n)));
+        assert_eq!(statuses.seen()["404"], 4);
+        assert_eq!((statuses.seen().len(), statuses.total()), (6, 10));
+    }
+}
