@@ -57,7 +57,7 @@ def _remedy(error: OSError) -> str:
     import os
 
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "free some space; what a run has recorded is safe, and `nearmetal resume` goes on with one not at its end"
+        return "free some space; what a run has recorded is safe, and `nearmetal resume` goes on with it"
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return "move what lies there out of the way: a folder belongs there"
     if error.errno == errno.EROFS or (error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() == 0):
@@ -105,12 +105,19 @@ def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cli.command()
+@click.argument("name", required=False)
 @_json_option("studies.v1")
-def studies(as_json: bool) -> None:
-    """List the built-in studies."""
+def studies(name: str | None, as_json: bool) -> None:
+    """List the built-in studies, or print the file of one.
+
+    `nearmetal studies quickstart > mine.toml` is where a study of your own can begin.
+    """
     from nearmetal.commands import study as command
 
-    command.list_studies(as_json)
+    if name is None:
+        command.list_studies(as_json)
+    else:
+        command.print_study(name, as_json)
 
 
 @cli.command()

@@ -7,17 +7,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
 import pytest
 
-from nearmetal import cli
+from nearmetal import cli, studies
 from nearmetal.commands import image as image_commands
 from nearmetal.commands import run as run_commands
 from nearmetal.errors import HostCannot, Interrupted
 from nearmetal.lab import image
 from nearmetal.store.folder import RunFolder
+from tests.command_line import called
 from tests.golden.make_run import FOLDER
 from tests.unit.study_text import GOOD
 
@@ -75,6 +77,23 @@ def test_a_file_that_is_no_study(refused: Refused, folder: Path, verb: str, stud
 )
 def test_what_is_no_file(refused: Refused, folder: Path, study: str, told: str) -> None:
     assert told in refused("plan", str(folder / study) if study != "quikstart" else study)
+
+
+def test_a_study_comes_through_a_pipe_or_with_a_mark_at_its_begin(tmp_path: Path) -> None:
+    text = studies.text("quickstart")
+    (tmp_path / "marked.toml").write_text(text, "utf-8-sig")
+    plain = called("plan", "quickstart", "--available").stdout
+    assert called("plan", str(tmp_path / "marked.toml"), "--available").stdout == plain
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor() as other:
+        other.submit((tmp_path / "pipe").write_text, text)
+        assert called("plan", str(tmp_path / "pipe"), "--available").stdout == plain
+
+
+def test_a_built_in_study_is_printed_as_it_is(refused: Refused) -> None:
+    assert called("studies", "quickstart").stdout == studies.text("quickstart")
+    assert "leave it out: nearmetal studies quickstart" in refused("studies", "quickstart", "--json")
+    assert "did you mean 'quickstart'?" in refused("studies", "quikstart")
 
 
 def test_a_name_that_is_too_long_for_a_file(refused: Refused) -> None:

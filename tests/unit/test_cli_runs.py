@@ -308,6 +308,8 @@ def test_a_list_tells_what_was_planned_what_was_repeated_and_what_came_to_nothin
     *others, end = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([*others, *(json.dumps(one).encode() + b"\n" for one in again), end]))
     assert "  ended  4 and 2 again, 1 not ok\n" in called("ls", str(run)).stdout
+    journal.write_bytes(b"".join([*others, end]).replace(b'"status":"ok"', b'"status":"failed"'))
+    assert "  ended  4, none ok\n" in called("ls", str(run)).stdout
     journal.write_bytes(b"".join(others[: others.index(trials[2])]))
     assert "  interrupted  2/4   \n" in called("ls", str(run)).stdout
     with claimed(journal):

@@ -223,7 +223,8 @@ async def test_a_page_that_is_not_there_is_not_waited_for() -> None:
 
 
 async def test_of_several_pages_it_is_told_that_one_is_not_there() -> None:
-    loader = answering(lambda argv: changed(one_reply(argv), status={"2xx": 1, "4xx": 2}, status_codes={"200": 1, "404": 2}))
+    replies = {"status": {"2xx": 1, "4xx": 2}, "status_codes": {"200": 1, "404": 2}}
+    loader = answering(lambda argv: changed(one_reply(argv), **replies))
     with pytest.raises(ToolFailed, match=r"one of http://10.0.0.1/a and /b, /c answers 2 times 404 instead of 200"):
         await workload(paths=["/a", "/b", "/c"]).prepare(ScriptedStage([server()], [loader]))
 

@@ -219,10 +219,13 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
 
 
 def _trials(one: runs.Listed) -> str:
-    """ "24", "4 and 2 again, 1 not ok"; of a run that has not come to its end, "17/24"."""
+    """ "24", "6, none ok", "4 and 2 again, 1 not ok"; of a run that has not come to its end, "17/24"."""
     again = one.trials - one.planned
     if again > 0:
         told = f"{one.planned} and {again} again"
     else:
         told = str(one.trials) if one.state == "ended" else f"{one.trials}/{one.planned}"
-    return told + (f", {one.trials - one.ok} not ok" if one.ok < one.trials else "")
+    bad = one.trials - one.ok
+    if bad == 0:
+        return told
+    return f"{told}, {bad} not ok" if one.ok else f"{told}, none ok"

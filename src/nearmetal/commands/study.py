@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
@@ -54,12 +55,12 @@ def read_study(
     path = Path(study)
     if _is_file(path):
         try:
-            source = path.read_text("utf-8")
+            source = path.read_text("utf-8-sig")
         except UnicodeDecodeError:
             raise BadInput("this is not a text file", study, "give a study file in TOML") from None
     elif study in studies.names():
         source = studies.text(study)
-    elif _is_folder(path):
+    elif study and _is_folder(path):
         raise BadInput("this is a folder, not a study", study, "name the study's file")
     else:
         remedy = did_you_mean(study, studies.names(), "give a file, or one of")
@@ -74,9 +75,9 @@ def read_study(
 
 
 def _is_file(path: Path) -> bool:
-    """A name that no file can have is the name of none."""
+    """Or a pipe, as a shell's <(…) is one. A name that no file can have is the name of none."""
     try:
-        return path.is_file()
+        return path.is_file() or path.is_fifo()
     except OSError:
         return False
 
@@ -97,6 +98,14 @@ def list_studies(as_json: bool) -> None:
         return
     console = console_for(False)
     console.print(fitted((Column("study"), Column("question", flows=True)), found, console.width))
+
+
+def print_study(name: str, as_json: bool) -> None:
+    """Its file as it is. BadInput where there is none of that name."""
+    text = studies.text(name)
+    if as_json:
+        raise BadInput("a study is a TOML file, for scripts too", "--json", f"leave it out: nearmetal studies {name}")
+    click.echo(text, nl=False)
 
 
 def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
