@@ -22,6 +22,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab.image import Recipe
 from tests.command_line import called, started
+from tests.order import mock_run
 from tests.unit.test_image_store import finished
 
 
@@ -55,6 +56,15 @@ def test_a_machine_is_up_until_down() -> None:
     assert listed() == []
     assert not list(Paths.default().state.glob("ledgers/*"))
     assert "no machine 'one' is up" in refused(2, "down", "one")
+
+
+def test_a_run_says_beforehand_who_is_up_beside_it(tmp_path: Path) -> None:
+    assert started("up", "mock", "--name", "busy").returncode == 0
+    (tmp_path / "study.toml").write_text(mock_run.STUDY)
+    said = called("run", str(tmp_path / "study.toml"), "-o", str(tmp_path / "run")).stdout.splitlines()
+    (told,) = (line for line in said if "busy" in line)
+    begins = next(place for place, line in enumerate(said) if line.startswith("block 1/2"))
+    assert told.endswith("nearmetal down busy") and said.index(told) < begins
 
 
 def test_what_down_could_not_remove_is_told_scripts_too(

@@ -11,6 +11,7 @@ from shlex import quote
 from nearmetal import factors as words
 from nearmetal import hosts, plugins
 from nearmetal import plan as planning
+from nearmetal.by_hand import kept
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.isolate import standing
@@ -145,6 +146,9 @@ async def _put_right(say: Say) -> None:
         say(f"put right what an earlier run left: {len(cleaned.removed)} removed, {len(cleaned.restored)} restored")
     for what in cleaned.left:
         say(f"still there: {what}")
+    for one in kept.everything():
+        if one.cpus:
+            say(f"machine {one.name} is up on CPU {one.cpus} and disturbs what runs there; nearmetal down {one.name}")
     if cpus := await _kept_free():
         say(f"CPU {cpus} is kept free by nearmetal isolate, this run has the others; to use all: nearmetal isolate off")
 
