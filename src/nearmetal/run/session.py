@@ -76,7 +76,7 @@ async def open_folder(request: Request, open_site: OpenSite) -> RunFolder:
         raise _refusal(request.study, missing)
     plan = planning.make(request.study, [treatment for treatment, _ in missing])
     if not plan.treatments:
-        raise _refusal(request.study, missing, "nothing else is left to run")
+        raise HostCannot("nothing else is left to run", request.study.name, "mend what was left out, as is said there")
     folder = RunFolder(request.folder)
     request.folder.mkdir(parents=True, exist_ok=True)
     folder.write_manifest(await _manifest(request, plan, missing, open_site))
@@ -166,11 +166,10 @@ async def what_is_missing(study: Study) -> Missing:
         return await cannot_run(study, open_site)
 
 
-def _refusal(study: Study, missing: Missing, last: str = "") -> HostCannot:
-    """Where nothing is to be said `last`, it is that the rest can run, if there is any."""
+def _refusal(study: Study, missing: Missing) -> HostCannot:
+    """What cannot run here, and that the rest can, if there is any."""
     lacking_something = {words.identity(treatment) for treatment, _ in missing}
-    if not last and any(words.identity(one) not in lacking_something for one in words.treatments_of(study)):
-        last = "or leave them out with --available"
+    others_can = any(words.identity(one) not in lacking_something for one in words.treatments_of(study))
     of_each: dict[Finding, list[str]] = {}
     for treatment, lacking in missing:
         of_each.setdefault(lacking, []).append(words.key(treatment))
@@ -179,7 +178,7 @@ def _refusal(study: Study, missing: Missing, last: str = "") -> HostCannot:
     return HostCannot(
         f"{len(missing)} treatment{'s' * (len(missing) > 1)} cannot run here:\n" + "\n".join(lines),
         study.name,
-        "; ".join([*remedies, *([last] if last else [])]),
+        "; ".join([*remedies, *(["or leave them out with --available"] if others_can else [])]),
     )
 
 
