@@ -59,7 +59,7 @@ def documents() -> Mapping[str, Any]:
     """Schema by the document's name. A study's is of the file as a person writes it, with factors in either form."""
     return {
         "study.v1": _study(),
-        "event.v1": {"anyOf": [_written(kind) for kind in _events()]},
+        "event.v1": {"anyOf": [_line(kind) for kind in _events()]},
         **{_name(kind): _written(kind) for kind in (*_OF_A_RUN, *_PRINTED)},
     }
 
@@ -71,6 +71,13 @@ def _name(kind: type[Document]) -> str:
 
 def _written(kind: type[Frozen]) -> dict[str, Any]:
     return kind.model_json_schema(mode="serialization")
+
+
+def _line(kind: type[events.Event]) -> dict[str, Any]:
+    """An event as it stands in the journal."""
+    schema = _written(kind)
+    names = {"schema": {"const": "event.v1"}, "event": {"const": kind.__name__}}
+    return {**schema, "properties": names | schema["properties"], "required": [*names, *schema["required"]]}
 
 
 def _study() -> dict[str, Any]:

@@ -395,6 +395,47 @@ def test_where_no_reference_is_shared_a_gate_goes_by_treatments_alone() -> None:
     assert found.worse == 2
 
 
+def without_slow(run: Path, left_out: bool) -> None:
+    """As if the study had one level less, or a host had lacked what it takes."""
+    manifest = json.loads((run / "manifest.json").read_text())
+    plan = manifest["plan"]
+    plan["treatments"] = [one for one in plan["treatments"] if one["environment"] != "slow"]
+    plan["contrasts"] = [one for one in plan["contrasts"] if one["treatment"]["environment"] != "slow"]
+    if left_out:
+        manifest |= {"left_out": [{"environment": "slow"}], "left_out_why": ["mock thing: as the study asked"]}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    lines = (run / "journal.jsonl").read_text().splitlines(keepends=True)
+    (run / "journal.jsonl").write_text("".join(one for one in lines if '"environment":"slow"' not in one))
+
+
+@pytest.mark.parametrize("left_out", [True, False])
+def test_what_the_run_after_was_not_even_to_measure_fails_a_gate(
+    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str], left_out: bool
+) -> None:
+    before, after = runs
+    shutil.copy(before / "journal.jsonl", after / "journal.jsonl")
+    without_slow(after, left_out)
+    assert compare_commands.compare(before, after, None, gate=True, as_json=False) == 5
+    text = told(capsys)
+    why = "; left out of the other, mock thing: as the study asked" if left_out else ""
+    assert f"Only one of the runs was to measure it before: slow: web{why} " in text
+    assert "that the run after was not even to measure" in text
+    # What is new was not there to be held against.
+    assert compare_commands.compare(after, before, None, gate=True, as_json=False) == 0
+    assert "after: slow: web" in told(capsys)
+
+
+def test_a_run_that_has_not_come_to_its_end_is_called_so(
+    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = runs
+    lines = (after / "journal.jsonl").read_text().splitlines(keepends=True)
+    (after / "journal.jsonl").write_text("".join(lines[: len(lines) // 2]))
+    compare_commands.compare(before, after, None, gate=False, as_json=False)
+    text = told(capsys)
+    assert "; interrupted, " in text and text.count("were planned") == 1
+
+
 def test_scripts_get_the_whole(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert compare_commands.compare(*runs, None, gate=True, as_json=True) == 5
     document = json.loads(capsys.readouterr().out)

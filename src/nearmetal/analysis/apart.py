@@ -1,14 +1,17 @@
 """What else is not the same between two runs of a study: what was asked for, software, host and machines. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import FairnessRow
 from nearmetal.store.folder import MachineFacts, Manifest
 
-BEFORE, AFTER = "before", "after"
+When = Literal["before", "after"]
+
+BEFORE: When = "before"
+AFTER: When = "after"
 
 _NO_CAUSE = ("name", "question", "design.seed", "design.blocks", "design.alpha", "design.margin")
 """Of a study's keys: they tell what is concluded, and how surely, but nothing of what is measured."""

@@ -12,7 +12,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from nearmetal.analysis.apart import AFTER, BEFORE, apart
+from nearmetal.analysis.alone import Alone, alone
+from nearmetal.analysis.apart import AFTER, BEFORE, When, apart
 from nearmetal.analysis.contrasts import (
     LOG_RESOLUTION,
     as_ratio,
@@ -29,8 +30,6 @@ from nearmetal.store.folder import Manifest
 
 NOTHING_BEFORE, NOTHING_AFTER = "nothing-before", "nothing-after"
 """Reasons: both runs were to measure it, and no good trial of one of them has it."""
-
-When = Literal["before", "after"]
 
 
 @dataclass(frozen=True)
@@ -73,11 +72,14 @@ class Compared(Document):
     apart: tuple[FairnessRow, ...]
     """What else is not the same, in the study, the software, the host and the machines; values by "before", "after"."""
     changes: tuple[Change, ...]
+    alone: tuple[Alone, ...]
+    """What only one of the runs was to measure. It has no part in the changes, nor in their level."""
     worse: int
     """What a gate asks for: how many stand surely worse to their reference than they did, by more than the margin.
     Where the runs share no reference, how many treatments are worse by themselves."""
     gone: int
-    """Of those that a gate asks for, how many the run before had measured and the run after has not."""
+    """Of those that a gate asks for, how many the run before had measured and the run after has not: no good trial of
+    it is there, or it was not even planned."""
     unjudged: int
     """Of those that a gate asks for, how many the run before could be held against and the run after cannot, though
     it has values: they are zero on a ratio scale, no numbers, only known to lie on the worse side, or in too few of
@@ -96,13 +98,17 @@ def compare(before: Ran, after: Ran, names: tuple[str, str], margin: float | Non
     planned = before.blocks(), after.blocks()
     changes = tuple(_change(one, level, margin, planned) for one in found)
     asked = [change for change in changes if change.of == "contrast"] or changes
+    lone = tuple(alone((before.manifest, before.arms()), (after.manifest, after.arms())))
+    of = asked[0].of if asked else "contrast"
     return Compared(
         before=names[0],
         after=names[1],
         apart=tuple(apart(before.manifest, after.manifest)),
         changes=changes,
+        alone=lone,
         worse=sum(is_worse(change) for change in asked),
-        gone=sum(change.reason == NOTHING_AFTER for change in asked),
+        gone=sum(change.reason == NOTHING_AFTER for change in asked)
+        + sum(one.of == of and one.run == BEFORE and one.measured for one in lone),
         unjudged=sum(is_unjudged(change) for change in asked),
     )
 

@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from nearmetal.analysis.alone import Alone
 from nearmetal.analysis.apart import AFTER, BEFORE
-from nearmetal.analysis.responses import count
+from nearmetal.analysis.responses import count, key_of
 from nearmetal.analysis.results import FairnessRow, Verdict
 from nearmetal.analysis.two_runs import NOTHING_BEFORE, Change, Compared, Ran, is_unjudged
 from nearmetal.analysis.two_runs import compare as compared
@@ -18,7 +19,7 @@ from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures, words
 from nearmetal.report.terminal import SIGNS, STYLES, counts_line
 from nearmetal.report.words import Labels
-from nearmetal.store import journal
+from nearmetal.store import journal, runs
 from nearmetal.store.folder import RunFolder
 
 _ROWS = 12
@@ -33,6 +34,7 @@ def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json
         raise BadInput("both are the same run", str(after), "name two runs; `nearmetal ls` lists them")
     folders = [RunFolder.open(before), RunFolder.open(after)]
     ran = [Ran(folder.manifest(), tuple(journal.records(folder.journal))) for folder in folders]
+    states = [runs.state(folder.journal) for folder in folders]
     found = compared(ran[0], ran[1], (str(before), str(after)), margin)
     if not found.changes:
         raise BadInput(
@@ -50,7 +52,7 @@ def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json
     if as_json:
         print_json(found)
     else:
-        _print(found, ran, console_for(False))
+        _print(found, ran, states, console_for(False))
         if gate:
             console_for(False).print(_of_gate(found), style="bold red" if is_missed else "bold green")
     return ExitCode.GATE_NOT_MET if gate and is_missed else ExitCode.DONE
@@ -61,8 +63,11 @@ def _of_gate(found: Compared) -> str:
     missed = []
     if found.worse:
         missed.append(f"{figures.count(found.worse, name)} surely worse than before, by more than the margin")
-    if found.gone:
-        missed.append(f"{figures.count(found.gone, name)} without a good trial after")
+    dropped = sum(one.of == of and one.run == BEFORE and one.measured for one in found.alone)
+    if found.gone > dropped:
+        missed.append(f"{figures.count(found.gone - dropped, name)} without a good trial after")
+    if dropped:
+        missed.append(f"{figures.count(dropped, name)} that the run after was not even to measure")
     if found.unjudged:
         reasons = sorted({_reason(change) for change in found.changes if change.of == of and is_unjudged(change)})
         missed.append(f"{figures.count(found.unjudged, name)} that cannot be judged any more: {', '.join(reasons)}")
@@ -84,16 +89,21 @@ def _has_estimate(change: Change) -> bool:
     return change.ratio is not None or change.difference is not None
 
 
-def _print(found: Compared, ran: Sequence[Ran], console: Console) -> None:
-    for when, run, name in zip((BEFORE, AFTER), ran, (found.before, found.after), strict=True):
+def _print(found: Compared, ran: Sequence[Ran], states: Sequence[runs.State], console: Console) -> None:
+    for when, run, name, state in zip((BEFORE, AFTER), ran, (found.before, found.after), states, strict=True):
         manifest = run.manifest
         line = Text(f"{when}: {words.plain(name)}, {words.plain(manifest.study.name)} of {manifest.created}: ")
-        console.print(line.append_text(counts_line(count(run.records))), soft_wrap=True)
+        line.append_text(counts_line(count(run.records)))
+        if state != "ended":
+            planned = figures.count(manifest.plan.trials, "trial")
+            line.append(f"; {state}, {'at most ' if manifest.plan.looks else ''}{planned} were planned", "yellow")
+        console.print(line, soft_wrap=True)
     began = [datetime.datetime.fromisoformat(run.manifest.created) for run in ran]
     if began[1] < began[0]:
         console.print("! the run named second is the older of the two", style="yellow")
-    _print_apart(found.apart, console)
-    labels = Labels.of([side for change in found.changes for side in (change.treatment, change.reference)])
+    if found.apart or not found.alone:
+        _print_apart(found.apart, console)
+    labels = Labels.of([side for one in (*found.changes, *found.alone) for side in (one.treatment, one.reference)])
     has_several = len({change.workload for change in found.changes}) > 1
     for of, heading in (
         ("treatment", "Each treatment, after against before"),
@@ -106,6 +116,7 @@ def _print(found: Compared, ran: Sequence[Ran], console: Console) -> None:
             where = f"{words.workload(change.workload)}, " if has_several else ""
             what = labels.treatment(change.treatment) if of == "treatment" else labels.versus(change)
             _print_change(change, f"{where}{what}", console)
+    _print_alone(found.alone, labels, console)
     console.print(_small_print(found.changes), style="dim")
     console.print(
         "Two runs are two occasions: a change has whatever was not the same between them for its cause.", style="dim"
@@ -121,6 +132,25 @@ def _print_apart(rows: Sequence[FairnessRow], console: Console) -> None:
         values = " → ".join(_short(row.values.get(when, "not there")) for when in (BEFORE, AFTER))
         text = f"{words.plain(row.group)}, {words.plain(row.fact)}: {values}"
         console.print(Padding(text, (0, 0, 0, 2), expand=False))
+    if len(rows) > _ROWS:
+        console.print(f"  and {len(rows) - _ROWS} more: --json has them")
+
+
+def _print_alone(lone: Sequence[Alone], labels: Labels, console: Console) -> None:
+    """Treatments, and comparisons of such as both runs have: what they are and in which workloads."""
+    without = {(one.run, one.workload, key_of(one.treatment)) for one in lone if one.of == "treatment"}
+    rows: dict[tuple[str, str], list[str]] = {}
+    for one in lone:
+        sides = [one.treatment] if one.of == "treatment" else [one.treatment, one.reference]
+        if one.of == "contrast" and any((one.run, one.workload, key_of(side)) in without for side in sides):
+            continue
+        what = f"{one.run}: {' against '.join(labels.treatment(side) for side in sides)}"
+        why = f"; left out of the other, {words.plain(one.why)}" if one.why else ""
+        rows.setdefault((what, why), []).append(words.workload(one.workload))
+    if rows:
+        console.print(Text("Only one of the runs was to measure it", style="bold"))
+    for (what, why), names in list(rows.items())[:_ROWS]:
+        console.print(Padding(f"{what}: {', '.join(names)}{why}", (0, 0, 0, 2), expand=False))
     if len(rows) > _ROWS:
         console.print(f"  and {len(rows) - _ROWS} more: --json has them")
 
