@@ -103,7 +103,9 @@ def _print(found: Compared, ran: Sequence[Ran], states: Sequence[runs.State], co
         console.print("! the run named second is the older of the two", style="yellow")
     if found.apart or not found.alone:
         _print_apart(found.apart, console)
-    labels = Labels.of([side for one in (*found.changes, *found.alone) for side in (one.treatment, one.reference)])
+    sides = [(one.treatment, one.reference) for one in found.changes]
+    sides += [(one.treatment, one.reference) for one in found.alone]
+    labels = Labels.of(side for pair in sides for side in pair)
     has_several = len({change.workload for change in found.changes}) > 1
     for of, heading in (
         ("treatment", "Each treatment, after against before"),
