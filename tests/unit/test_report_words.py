@@ -133,6 +133,24 @@ def test_a_ratio_and_its_interval_have_the_digits_that_the_interval_deserves(
     assert words.estimate(contrast(ratio=value, interval=spread)) == text
 
 
+@pytest.mark.parametrize(
+    ("spread", "text"),
+    [
+        ((0.9788, 1.0246), "1.000 × (0.979 to 1.025)"),
+        ((0.9810, 1.0150), "1.000 × (0.981 to 1.015)"),
+        ((0.9912, 1.0089), "1.000 × (0.991 to 1.009)"),
+        ((0.95, 1.09), "1.00 × (0.95 to 1.09)"),
+        ((0.98, 1.03), "1.00 × (0.98 to 1.03)"),
+    ],
+)
+def test_an_interval_tells_on_which_side_of_the_margin_it_ends(spread: tuple[float, float], text: str) -> None:
+    bounds = (0.98, 1 / 0.98)
+    assert words.estimate(contrast(ratio=1.0, interval=spread, equivalence=bounds)) == text
+    assert text.partition("(")[2].rstrip(")") in words.sentence(
+        contrast(ratio=1.0, interval=spread, equivalence=bounds), words.Labels(("environment",))
+    )
+
+
 @pytest.mark.parametrize(("value", "text"), [(float("nan"), "not a number"), (float("inf"), "without limit")])
 def test_what_is_no_number_is_said_in_words(value: float, text: str) -> None:
     assert figures.ratio(value) == text

@@ -1,7 +1,7 @@
 """Numbers as people read them: few digits, a unit that fits, and as many decimals as the interval deserves."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from nearmetal import units
 
@@ -31,9 +31,12 @@ def common_decimals(values: Iterable[float]) -> int:
     return max(0, min(3, max(3 - large, 1 - small)))
 
 
-def ratio(value: float, spread: tuple[float, float] | None = None) -> str:
-    """A ratio with as many decimals as its interval deserves: 0.97, 0.098, 12.3."""
-    return _plainly(value, _decimals(value, spread, neutral=1))
+def ratio(value: float, spread: tuple[float, float] | None = None, bounds: Sequence[float] = ()) -> str:
+    """A ratio with as many decimals as its interval deserves: 0.97, 0.098, 12.3.
+
+    Of `bounds`, as of 1, an end of the interval tells on which side it lies.
+    """
+    return _plainly(value, _decimals(value, spread, (1, *bounds)))
 
 
 def _plainly(value: float, decimals: int) -> str:
@@ -48,19 +51,19 @@ _SMALLEST, _LARGEST = 1e-24, 1e24
 """Ratios beyond are of a value that is not what it seems: they are told, at no great length."""
 
 
-def interval(value: float, spread: tuple[float, float]) -> str:
+def interval(value: float, spread: tuple[float, float], bounds: Sequence[float] = ()) -> str:
     """The interval of a ratio, with the same decimals: "0.95 to 0.99"."""
-    decimals = _decimals(value, spread, neutral=1)
+    decimals = _decimals(value, spread, (1, *bounds))
     return " to ".join(_plainly(end, decimals) for end in spread)
 
 
-def _decimals(value: float, spread: tuple[float, float] | None, neutral: float) -> int:
+def _decimals(value: float, spread: tuple[float, float] | None, beside: Sequence[float] = ()) -> int:
     """Those of an estimate and of both ends of its interval, whose width is 2 to 20 units of the last place.
 
     They are more where that would not tell the estimate, as long as the width has two digits at most. Nobody needs more
-    than four digits of the largest, three below 1, and one less without an interval. But no end is written as 0 or as
-    `neutral` that is not: an interval tells on which side of it both ends lie, and one decimal more is given for it,
-    or three where the interval is that narrow.
+    than four digits of the largest, three below 1, and one less without an interval. But no end is written as 0, or as
+    one of those `beside`, that is not: an interval tells on which side of them both ends lie, and one decimal more is
+    given for it, or three where the interval is that narrow.
     """
     if not spread or not all(map(math.isfinite, (value, *spread))):
         return max(0, _most(value) - 1)
@@ -68,7 +71,7 @@ def _decimals(value: float, spread: tuple[float, float] | None, neutral: float) 
     fits = max(math.ceil(-math.log10(half)), min(_telling(value), 1 - _magnitude(2 * half))) if half else most
     more = 3 if spread[1] - spread[0] < 10.0**-most else 1
     places = range(max(0, min(most, fits)), most + more + 1)
-    told = (digits for digits in places if all(_is_told(end, digits, neutral) for end in spread))
+    told = (digits for digits in places if all(_is_told(end, digits, beside) for end in spread))
     return next(told, max(0, most))
 
 
@@ -87,8 +90,8 @@ def _magnitude(value: float) -> int:
     return math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
 
 
-def _is_told(end: float, digits: int, neutral: float) -> bool:
-    return all(end == at or round(end, digits) != at for at in (0, neutral))
+def _is_told(end: float, digits: int, beside: Sequence[float]) -> bool:
+    return all(end == at or round(end, digits) != round(at, digits) for at in (0, *beside))
 
 
 def difference(value: float, spread: tuple[float, float] | None, unit: str) -> str:
@@ -105,7 +108,7 @@ def _signed(value: float, *ends: float) -> list[str]:
     numbers = (value, *ends)
     if not all(map(math.isfinite, numbers)):
         return [f"{number:+.3g}".replace("-", "−") for number in numbers]
-    most = _decimals(value, (ends[0], ends[1]) if ends else None, neutral=0)
+    most = _decimals(value, (ends[0], ends[1]) if ends else None)
     decimals = next(few for few in range(most + 1) if all(round(n, few) == round(n, most) for n in numbers))
     return [f"{n:+,.{decimals}f}".replace("-", "−") if round(n, decimals) else "0" for n in numbers]
 

@@ -1,7 +1,7 @@
 """What things are called in front of people: treatments, responses, verdicts, contrasts."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nearmetal import factors
@@ -49,7 +49,6 @@ _CLAUSES = {
     "bandwidth": "moves {ratio} × the data per second of {reference}",
     "transfer": "moves {ratio} × the data of {reference}",
     "latency_p50": "takes {ratio} × as long as {reference} for a typical request",
-    "latency_p99": "takes {ratio} × as long as {reference} for its slowest 1 % of requests",
     "latency_mean": "takes {ratio} × as long as {reference} on average",
     "saturation": "saturates at {ratio} × the rate of {reference}",
     "read": "reads {ratio} × the bytes per second of {reference}",
@@ -149,7 +148,7 @@ class Labels:
 def estimate(contrast: Contrast) -> str:
     """The estimate and its interval: "0.97 × (0.95 to 0.99)", "+0.2 points (+0.1 to +0.3)", "no estimate"."""
     value = contrast.ratio if contrast.ratio is not None else contrast.difference
-    return size(value, contrast.interval, contrast.scale, contrast.unit)
+    return size(value, contrast.interval, contrast.scale, contrast.unit, contrast.equivalence or ())
 
 
 def sentence(contrast: Contrast, labels: Labels) -> str:
@@ -167,9 +166,12 @@ def _clause(contrast: Contrast, reference: str) -> str:
     if contrast.ratio is None:
         return f"cannot be compared with {reference} in {name}"
     pattern = _CLAUSES.get(contrast.response, "has {ratio} × the {response} of {reference}")
-    ratio = figures.ratio(contrast.ratio, contrast.interval)
+    bounds = contrast.equivalence or ()
+    ratio = figures.ratio(contrast.ratio, contrast.interval, bounds)
     clause = pattern.format(ratio=ratio, response=name, reference=reference)
-    return clause if contrast.interval is None else f"{clause} ({figures.interval(contrast.ratio, contrast.interval)})"
+    if contrast.interval is None:
+        return clause
+    return f"{clause} ({figures.interval(contrast.ratio, contrast.interval, bounds)})"
 
 
 def apart(side: Assignment, other: Assignment) -> str:
@@ -177,14 +179,20 @@ def apart(side: Assignment, other: Assignment) -> str:
     return ", ".join(level(name, one) for name, one in side.items() if not factors.same(one, other[name]))
 
 
-def size(value: float | None, interval: tuple[float, float] | None, scale: Scale, unit: str) -> str:
+def size(
+    value: float | None,
+    interval: tuple[float, float] | None,
+    scale: Scale,
+    unit: str,
+    bounds: Sequence[float] = (),
+) -> str:
     """As `estimate` has it: "0.97 × (0.95 to 0.99)", "+0.2 ms (+0.1 to +0.3)", "no estimate"."""
     if value is None:
         return "no estimate"
     if scale == "difference":
         return figures.difference(value, interval, unit)
-    text = f"{figures.ratio(value, interval)} ×"
-    return text if interval is None else f"{text} ({figures.interval(value, interval)})"
+    text = f"{figures.ratio(value, interval, bounds)} ×"
+    return text if interval is None else f"{text} ({figures.interval(value, interval, bounds)})"
 
 
 def known_truth(truth: tuple[float, float], scale: Scale, unit: str) -> str:
