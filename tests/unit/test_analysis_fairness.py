@@ -122,6 +122,19 @@ def test_treatments_that_differ_within_an_environment_are_told_apart() -> None:
     }
 
 
+def test_an_environment_that_is_told_apart_is_so_for_its_clients_too() -> None:
+    cards = [{"environment": "docker", "nic": nic} for nic in ("a", "b")]
+    machines = tuple(
+        MachineFacts(treatment=treatment, role=role, facts=facts(**({"nic": treatment} if role == "server" else {})))
+        for treatment in (HOST, *cards)
+        for role in ("server", "client")
+    )
+    rows = run(manifest().model_copy(update={"fairness": machines}), []).fairness
+    each = {"host", "environment=docker nic=a", "environment=docker nic=b"}
+    assert {row.fact for row in rows if set(row.values) == each} >= {"client: 1 of the programs under test"}
+    assert not [row for row in rows if not set(row.values) <= each]
+
+
 def test_strange_facts_do_not_break_the_diff() -> None:
     strange = {"schema": "facts.v1", "gpu": {"memory_bytes": None, "cards": []}, "interfaces": {}, "answer": 42}
     rows = fairness((HOST, strange), (DOCKER, facts()))

@@ -161,6 +161,17 @@ def test_blocks_are_counted_in_whole_numbers(most: int, ticks: "list[int]") -> N
     assert spec["layer"][1]["encoding"]["x"]["axis"]["values"] == list(ticks)
 
 
+@pytest.mark.parametrize(("blocks", "channel"), [(8, "shape"), (40, "strokeDash")])
+def test_lines_of_one_colour_are_told_apart(blocks: int, channel: str) -> None:
+    points = tuple((float(block), 0.0) for block in range(blocks))
+    names = {"host, a": "#111111", "host, b": "#111111", "qemu": "#222222", "host, c": "#111111"}
+    spec = charts.lines("", "", "block", [charts.Line(name, colour, points) for name, colour in names.items()])
+    encoding = spec["layer"][-1]["encoding"]
+    looks = zip(encoding["color"]["scale"]["range"], map(str, encoding[channel]["scale"]["range"]), strict=True)
+    assert encoding[channel]["scale"]["domain"] == list(names) and len(set(looks)) == 4
+    assert encoding[channel]["legend"] == encoding["color"]["legend"] is not None
+
+
 # ── Texts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

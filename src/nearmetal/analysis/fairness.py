@@ -4,8 +4,7 @@ A fact that nobody foresaw still shows: what is not named here is compared under
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from nearmetal import factors
@@ -73,11 +72,20 @@ _NOT_THERE = "not there"
 
 def fairness_of(machines: Sequence[MachineFacts], reference: Assignment) -> tuple[FairnessRow, ...]:
     """What differs between treatments, servers first, then clients. Lists are told against the reference's."""
-    rows: list[FairnessRow] = []
-    for role, prefix in (("server", ""), ("client", "client: ")):
-        told = [(machine.treatment, facts_of(machine.facts)) for machine in machines if machine.role == role]
-        rows += _rows(_labelled(told), _label_of_reference(told, reference), prefix)
-    return tuple(rows)
+    by_role = {
+        prefix: [(machine.treatment, facts_of(machine.facts)) for machine in machines if machine.role == role]
+        for role, prefix in (("server", ""), ("client", "client: "))
+    }
+    unlike = {environment for told in by_role.values() for environment in _unlike(told)}
+    return tuple(
+        row
+        for prefix, told in by_role.items()
+        for row in _rows(
+            {_label(treatment, unlike): facts for treatment, facts in told},
+            _label_of_reference(told, reference, unlike),
+            prefix,
+        )
+    )
 
 
 # ── Who is who ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -85,31 +93,29 @@ def fairness_of(machines: Sequence[MachineFacts], reference: Assignment) -> tupl
 Told = Sequence[tuple[Assignment, Facts]]
 
 
-def _labelled(told: Told) -> dict[str, Facts]:
-    """One entry for an environment whose treatments are all alike, else one for each treatment."""
-    labels: dict[str, Facts] = {}
-    for environment, group in groupby(sorted(told, key=_environment), key=_environment):
-        members = list(group)
-        if all(facts == members[0][1] for _, facts in members):
-            labels[environment] = members[0][1]
-        else:
-            labels |= {factors.key(treatment): facts for treatment, facts in members}
-    order = [_environment(one) for one in told] + [factors.key(treatment) for treatment, _ in told]
-    return {label: labels[label] for label in dict.fromkeys(order) if label in labels}
+def _unlike(told: Told) -> Iterator[str]:
+    """Environments whose treatments are not all alike."""
+    first: dict[str, Facts] = {}
+    for treatment, facts in told:
+        if first.setdefault(_environment(treatment), facts) != facts:
+            yield _environment(treatment)
 
 
-def _environment(one: tuple[Assignment, Facts]) -> str:
-    return str(one[0].get("environment", ""))
+def _label(treatment: Assignment, unlike: Container[str]) -> str:
+    """An environment stands for its treatments where they are all alike, servers and clients."""
+    environment = _environment(treatment)
+    return factors.key(treatment) if environment in unlike else environment
 
 
-def _label_of_reference(told: Told, reference: Assignment) -> str | None:
+def _environment(treatment: Assignment) -> str:
+    return str(treatment.get("environment", ""))
+
+
+def _label_of_reference(told: Told, reference: Assignment, unlike: Container[str]) -> str | None:
     """The label that lists are told against: that of the first treatment at the reference levels, else the first."""
     alike = [one for one in told if all(one[0].get(name) == level for name, level in reference.items())]
     first = next(iter([*alike, *told]), None)
-    if first is None:
-        return None
-    environment = _environment(first)
-    return environment if environment in _labelled(told) else factors.key(first[0])
+    return None if first is None else _label(first[0], unlike)
 
 
 # ── What differs ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,13 +5,13 @@ Lines of one colour and dash differ in the shape of their points.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearmetal.report import figures, palette
 from nearmetal.report.charts.grammar import (
     HALF,
+    SHAPES,
     Spec,
     chart,
     field,
@@ -19,15 +19,13 @@ from nearmetal.report.charts.grammar import (
     legend,
     legend_label,
     own_colour,
+    places_among_alike,
     same_scale,
 )
 
 _APART, _SPREAD = 0.07, 0.7
 """How far groups stand beside each other at one number, in numbers, and all of them at most: so that no interval hides
 another."""
-
-_SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
-"""Over again when used up."""
 
 _PLOT = HALF - 62
 
@@ -110,15 +108,11 @@ def by_number(title: str, subtitle: str, x_title: str, unit: str, courses: Seque
 
 def _points(courses: Sequence[Course], labels: Sequence[str]) -> dict[str, Spec]:
     """How the points of each line look, and the legend that shows it."""
-    met: Counter[tuple[str, bool]] = Counter()
-    shapes = []
-    for course in courses:
-        shapes.append(_SHAPES[met[course.colour, course.dashed] % len(_SHAPES)])
-        met[course.colour, course.dashed] += 1
+    places = places_among_alike((course.colour, course.dashed) for course in courses)
     looks: dict[str, list[str]] = {
         "fill": [palette.PAPER if course.dashed else course.colour for course in courses],
         "stroke": [course.colour for course in courses],
-        "shape": shapes,
+        "shape": [SHAPES[place % len(SHAPES)] for place in places],
     }
     return {
         channel: field("label", "nominal", scale={"domain": labels, "range": look}, legend=legend(labels, _PLOT))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from nearmetal.report import palette
@@ -113,6 +114,20 @@ def legend(labels: Iterable[str], room: int, **look: Any) -> Spec:
     columns = max(1, int((room + spare) // (_SYMBOL + widest + spare)))
     lines = f"split(datum.label, {json.dumps(BREAK)})"
     return {"orient": "bottom", "title": None, "columns": columns, "columnPadding": spare, "labelExpr": lines, **look}
+
+
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
+"""Of points; over again when used up."""
+
+
+def places_among_alike(looks: Iterable[Hashable]) -> list[int]:
+    """Of each, how many before it look the same: what else tells it from them has to be another."""
+    met: Counter[Hashable] = Counter()
+    places = []
+    for look in looks:
+        places.append(met[look])
+        met[look] += 1
+    return places
 
 
 def legend_label(text: str, room: int) -> str:

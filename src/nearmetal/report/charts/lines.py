@@ -9,12 +9,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from nearmetal.report import palette
-from nearmetal.report.charts.grammar import HALF, Spec, chart, field, layer, legend, legend_label
+from nearmetal.report.charts.grammar import (
+    HALF,
+    SHAPES,
+    Spec,
+    chart,
+    field,
+    layer,
+    legend,
+    legend_label,
+    places_among_alike,
+)
 
 STEPS = tuple(digit * 10**power for power in range(7) for digit in (1, 2, 5))
 
 _BINS = 80
 """More blocks than this in a line cannot be told apart at 328 px: medians of neighbours are drawn instead."""
+
+_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+"""Of lines; over again when used up."""
+
+_IN_LEGEND = 12
+"""More lines than this cannot be told apart, nor is there room to name them."""
 
 _POINTS = 1200
 """More points than this in one picture of lines are thinned further: the more lines, the less of each can be seen."""
@@ -51,7 +67,7 @@ def _whole(rows: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width: int = HALF) -> Spec:
-    """Lines around 0 %, one a treatment, with a legend by colour."""
+    """Lines around 0 %, one a treatment. Those of one colour differ in the shape of points or, of many, in dashes."""
     plot = width - 62
     bins = max(12, min(_BINS, _POINTS // max(1, len(groups))))
     rows = [
@@ -59,14 +75,17 @@ def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width
         for group in groups
         for x, y in thinned(group.points, bins)
     ]
-    named = list(dict.fromkeys((legend_label(group.label, plot), group.colour) for group in groups))
-    colour: Spec = field(
-        "label",
-        "nominal",
-        scale={"domain": [name for name, _ in named], "range": [colour for _, colour in named]},
-        legend=legend([name for name, _ in named], plot) if len(named) <= 8 else None,
-    )
+    named = {legend_label(group.label, plot): group.colour for group in groups}
+    places = places_among_alike(named.values())
+
     many = len({row["x"] for row in rows}) > 30 or len(groups) > 8
+    look = {"symbolType": "stroke"} if many else {}
+    shown = legend(named, plot, **look) if len(named) <= _IN_LEGEND else None
+
+    def by_label(looks: Sequence[Any]) -> Spec:
+        return field("label", "nominal", scale={"domain": list(named), "range": looks}, legend=shown)
+
+    colour = by_label(list(named.values()))
     x = field(
         "x",
         title=x_title,
@@ -87,11 +106,14 @@ def lines(title: str, subtitle: str, x_title: str, groups: Sequence[Line], width
                 "type": "line",
                 "strokeWidth": 1.5,
                 "strokeOpacity": 0.5 if many else 0.8,
-                "point": False if many else {"size": 28, "filled": True},
             },
             x=x,
             y=y,
             color=colour,
+            **({"strokeDash": by_label([_DASHES[place % len(_DASHES)] for place in places])} if many else {}),
         ),
     ]
+    if not many:
+        shape = by_label([SHAPES[place % len(SHAPES)] for place in places])
+        layers.append(layer(rows, {"type": "point", "size": 28, "filled": True}, x=x, y=y, color=colour, shape=shape))
     return chart(title, subtitle, plot, 170, layers)

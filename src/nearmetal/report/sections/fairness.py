@@ -1,6 +1,7 @@
 """What else differs between the environments: the rivals to every explanation."""
 
 from nearmetal.analysis.results import FairnessRow
+from nearmetal.factors import key
 from nearmetal.report import words
 from nearmetal.report.blocks import Column, Section, Table, Value
 from nearmetal.report.reading import ReportInput
@@ -28,31 +29,35 @@ class Fairness:
             "Facts that the machines told of themselves and that differ, besides what is under study. Each could be "
             "part of the reason for a difference above. What is not listed was the same everywhere."
         )
-        return Section(self.name, self.title, lead, (_table(rows),))
+        return Section(self.name, self.title, lead, (_table(rows, report),))
 
 
-def _table(rows: tuple[FairnessRow, ...]) -> Table:
-    labels = list(dict.fromkeys(label for row in rows for label in row.values))
+def _table(rows: tuple[FairnessRow, ...], report: ReportInput) -> Table:
+    plain = {label: words.plain(label) for row in rows for label in row.values}
+    named = plain | {
+        key(treatment): report.labels.treatment(treatment) for treatment in report.manifest.plan.treatments
+    }
+    labels = list(plain)
     if len(labels) <= _SIDE_BY_SIDE:
-        columns = (Column("group"), Column("fact"), *(Column(words.plain(label)) for label in labels))
+        columns = (Column("group"), Column("fact"), *(Column(named[label]) for label in labels))
         body: tuple[tuple[Value, ...], ...] = tuple(
-            (row.group, row.fact, *(_told(row, label, labels[0]) for label in labels)) for row in rows
+            (row.group, row.fact, *(_told(row, label, labels[0], named[labels[0]]) for label in labels)) for row in rows
         )
         return Table("fairness", "Fairness diff", columns, body)
     columns = (Column("group"), Column("fact"), Column("value"), Column("where"))
     body = tuple(
-        (row.group, row.fact, value, "; ".join(label for label in labels if row.values.get(label) == value))
+        (row.group, row.fact, value, "; ".join(named[label] for label in labels if row.values.get(label) == value))
         for row in rows
         for value in dict.fromkeys(row.values.values())
     )
     return Table("fairness", "Fairness diff", columns, body, folded=len(body) > 60)
 
 
-def _told(row: FairnessRow, label: str, first: str) -> str:
+def _told(row: FairnessRow, label: str, first: str, first_name: str) -> str:
     """A value; a long one that stands in the first column already is not repeated."""
     value = row.values.get(label, "not told")
     if label != first and value == row.values.get(first) and len(value) > _LONG:
-        return f"as {words.plain(first)}"
+        return f"as {first_name}"
     return value
 
 
