@@ -1,5 +1,6 @@
 """How a machine ends that somebody kills: not by what destroys it, and without a word to who holds it."""
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal.errors import MachineLost
 from nearmetal.lab.borrowed_machine import BorrowedMachine
 from nearmetal.lab.mock_world import World
 from nearmetal.lab.qemu import arguments
@@ -38,6 +40,18 @@ async def kill(handle: Handle, machine: Machine) -> None:
 def is_alive(machine: Machine) -> bool:
     """Whether it is more than the programs in it, so that they end with it."""
     return isinstance(machine, SharedKernelMachine | Guest | BorrowedMachine)
+
+
+async def still_tells_its_cost(machine: Machine) -> bool:
+    """As if it were there: after the moment that it takes to be taken apart."""
+    for _ in range(100):
+        try:
+            if await machine.cost() is None:
+                return False
+        except MachineLost:
+            return False
+        await asyncio.sleep(0.05)
+    return True
 
 
 def monitors(name: str) -> list[int]:

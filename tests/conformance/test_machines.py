@@ -166,6 +166,8 @@ async def test_one_that_is_killed_underneath_is_lost(others: Others, lab: Lab) -
             await running.wait(SOON)
     with pytest.raises(MachineLost):
         await asyncio.wait_for(machine.exec(["true"]), SOON)
+    # Nor is it told what it cost, as of one that is there: by that a trial hears of it.
+    assert not await killing.still_tells_its_cost(machine)
     await lab.destroy(handle)
     assert stays(handle.name) == []
 

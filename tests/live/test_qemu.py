@@ -15,13 +15,16 @@ import pytest
 from nearmetal.config import Paths
 from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
-from nearmetal.lab import probe
+from nearmetal.lab import clean, probe
 from nearmetal.lab.image import Image
 from nearmetal.lab.qemu import accelerator, arguments, lacking, machine_type, monitor
 from nearmetal.lab.qemu.guest import QemuMachine
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order, TrialStatus
+from nearmetal.run.events import Event, Step
+from tests.conformance import killing
 from tests.conftest import OWN_CPU
+from tests.order import mock_run
 
 from . import laboratory
 from .conftest import Make, Notes
@@ -279,7 +282,51 @@ async def test_a_guest_that_is_killed_is_lost(make: Make) -> None:
         await waiting
     with pytest.raises(MachineLost):
         await machine.exec(["true"])
-    assert (await machine.cost()).cpu_seconds > 0.5, "what it has cost until then is not lost"
+    # Its control group has figures still, by which a trial would go on as if it were there.
+    assert not await killing.still_tells_its_cost(machine)
+
+
+@pytest.mark.parametrize("after", [0.0, 2.0])
+async def test_a_trial_whose_guest_is_killed_is_lost(
+    lab_image: Image, home: Path, tmp_path: Path, after: float
+) -> None:
+    """Whether some requests were served until then, or none."""
+
+    def kill() -> None:
+        (ledger,) = clean.ledgers_folder().glob("*.jsonl")
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                if words[0].endswith(arguments.PROGRAM.encode()) and any(
+                    ledger.stem.encode() in word for word in words
+                ):
+                    os.kill(int(process.name), signal.SIGKILL)
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Step) and (event.name, event.state) == ("measure", "begins"):
+            asyncio.get_running_loop().call_later(after, kill)
+
+    _, records = await mock_run.run(tmp_path / "run", KILLED, listen)
+    assert {record.status for record in records} == {TrialStatus.LOST}
+    assert all(record.responses == {} and record.reason for record in records)
+
+
+KILLED = """
+name = "killed"
+[machine]
+memory = "256MiB"
+accel = "tcg"
+[factors]
+environment = ["qemu"]
+[design]
+blocks = 1
+[[workloads]]
+name = "web"
+kind = "http"
+server = "lighttpd"
+duration = "4s"
+timeout = "1s"
+"""
 
 
 async def test_another_process_reaches_and_removes_it_by_its_handle(

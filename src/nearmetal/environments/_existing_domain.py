@@ -95,6 +95,7 @@ class DomainGuest(GuestBehindSsh):
         self._domain = _domain(handle, self.site)
 
     async def cost(self) -> Cost | None:
+        self.must_be_connected()
         cost = await self._domain.cost()
         if cost is None and not await self._domain.runs():
             raise self.lost()

@@ -185,7 +185,13 @@ class BorrowedMachine(SshCommands):
         self._group = await self._confine(self.name, self._spec, self._cpus, self.there)
         await self.connect()
 
+    def must_be_connected(self) -> None:
+        """MachineLost where the login ended, and with it all that was started on the machine."""
+        if self._connection is None or self._connection.is_closed():
+            raise self.lost()
+
     async def cost(self) -> Cost | None:
+        self.must_be_connected()
         try:
             return await cgroup.cost(self._group, self.there)
         except HostCannot:

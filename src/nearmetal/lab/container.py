@@ -12,7 +12,7 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.engine_api import Engine, Refused, demultiplex, feed
 from nearmetal.lab.shared_kernel import SharedKernelMachine
-from nearmetal.model import Completed, Cost, Handle, Running, Site
+from nearmetal.model import Completed, Handle, Running, Site
 
 Signal = Callable[[str, int], Awaitable[None]]
 """Signals a command's process group: by the signal's name, and by the process that the engine knows it by."""
@@ -33,11 +33,6 @@ class Container(SharedKernelMachine):
     async def group(self) -> Group:
         self._group = self._group or await cgroup.of_process(self.first.pid, self.site)
         return self._group
-
-    async def cost(self) -> Cost:
-        # What was killed keeps its group until the engine has noticed.
-        await self.first.require(self.site, self.name)
-        return await super().cost()
 
     async def exec(
         self,

@@ -52,6 +52,8 @@ class SharedKernelMachine(Commands, ABC):
         )
 
     async def cost(self) -> Cost:
+        # What was killed keeps its group, and the group its figures, until somebody has noticed.
+        await self.first.require(self.site, self.name)
         try:
             return await cgroup.cost(await self.group(), self.site)
         except HostCannot:

@@ -68,6 +68,16 @@ async def accounts(stage: Stage) -> Accounts:
     return Accounts(tuple(machines), {name: one for name, one in zip(sites, read, strict=True) if one is not None})
 
 
+async def must_be_there(stage: Stage, seen: Accounts) -> None:
+    """MachineLost where a machine is gone: then whatever was measured says nothing of it.
+
+    Those whose accounts could be read are there.
+    """
+    for machine, cost in zip(_machines(stage), seen.machines, strict=True):
+        if cost is None:
+            await machine.exec(["true"])
+
+
 def _machines(stage: Stage) -> tuple[Machine, ...]:
     return (*stage.servers, *stage.clients)
 

@@ -57,14 +57,24 @@ async def run_trial(task: TrialTask, stream: Stream) -> TrialRecord:
         return await trial.run()
     except (MachineLost, NotProvisioned):
         raise
-    except ToolFailed as error:
-        trial.keep(error.said)
-        return trial.ended(TrialStatus.FAILED, str(error))
     except NearmetalError as error:
+        if isinstance(error, ToolFailed):
+            trial.keep(error.said)
+        await _must_be_there(task.stage)
         return trial.ended(TrialStatus.FAILED, str(error))
     except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept
         trial.keep({"traceback.txt": traceback.format_exc().encode()})
         return trial.ended(TrialStatus.FAILED, f"{task.workload.kind} broke: {type(error).__name__}: {error}")
+
+
+async def _must_be_there(stage: Stage) -> None:
+    """MachineLost where a machine is: that is why, whatever else was said. What cannot be asked is not why."""
+    try:
+        await contention.must_be_there(stage, await contention.accounts(stage))
+    except MachineLost:
+        raise
+    except NearmetalError:
+        return
 
 
 class _Trial:
@@ -107,6 +117,7 @@ class _Trial:
             before = await contention.accounts(stage)
             measurement: Measurement = await asyncio.wait_for(workload.run(stage), limit)
             after = await contention.accounts(stage)
+            await contention.must_be_there(stage, after)
         except TimeoutError:
             raise NearmetalError(f"the workload did not end within {limit:g} s") from None
         finally:

@@ -158,6 +158,9 @@ class Guest(ReachedMachine):
         await super().reboot()
 
     async def cost(self) -> Cost:
+        # The group outlives a QEMU that was killed, and has its figures still.
+        if not await self._is_running():
+            raise self.lost()
         try:
             return await cgroup.cost(self._group, self.site)
         except HostCannot:
