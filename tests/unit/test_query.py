@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -339,3 +342,16 @@ def test_names_of_runs_do_not_steer_a_terminal(tmp_path: Path, capsys: pytest.Ca
     told = capsys.readouterr()
     assert "left out" in told.err and "true" in told.out
     assert not any(mark in told.out + told.err for mark in ("\x1b", "\u202e"))
+
+
+def test_a_question_that_takes_long_is_ended_by_ctrl_c(run: Path) -> None:
+    sql = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"
+    asked = subprocess.Popen([sys.executable, "-m", "nearmetal", "query", sql], stderr=subprocess.PIPE, text=True)
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            asked.wait(3)
+        asked.send_signal(signal.SIGINT)
+        _, said = asked.communicate(timeout=30)
+    finally:
+        asked.kill()
+    assert (asked.returncode, said.strip()) == (4, "nearmetal: interrupted")

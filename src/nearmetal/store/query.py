@@ -9,6 +9,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,14 +110,7 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None],
             raise BadInput(what, str(kept), "remove that folder: it is made again") from None
         try:
             _refuse_what_reaches_out(sql)
-            asked = database.sql(sql)
-            if asked is None:
-                raise BadInput("this asks for nothing", sql, "begin with SELECT, or FROM")
-            columns = tuple(zip(asked.columns, map(str, asked.types), strict=True))
-            rows = _fetched(asked, None if most is None else most + 1)
-            is_cut = most is not None and len(rows) > most
-            total = asked.aggregate("count(*)").fetchall()[0][0] if is_cut else len(rows)
-            return Answer(columns, rows[:most], total)
+            return _interruptible(database, lambda: _answer(database, sql, most))
         except duckdb.PermissionException as error:
             raise BadInput(f"{_ALONE}: {_in_one_line(error)}", "", _BRING) from None
         except duckdb.Error as error:
@@ -164,6 +158,30 @@ def _refuse_what_reaches_out(sql: str) -> None:
     for statement in duckdb.extract_statements(sql):
         if statement.type in words:
             raise BadInput(f"{_ALONE}; this would {words[statement.type]}", "", _BRING)
+
+
+def _interruptible(database: "Database", work: Callable[[], Answer]) -> Answer:
+    """In a thread of its own, for DuckDB gives Python no moment in which Ctrl-C could be heard."""
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(work)
+        try:
+            return answer.result()
+        except BaseException:
+            while not answer.done():  # again, if it was between two steps
+                database.interrupt()
+                wait([answer], 0.1)
+            raise
+
+
+def _answer(database: "Database", sql: str, most: int | None) -> Answer:
+    asked = database.sql(sql)
+    if asked is None:
+        raise BadInput("this asks for nothing", sql, "begin with SELECT, or FROM")
+    columns = tuple(zip(asked.columns, map(str, asked.types), strict=True))
+    rows = _fetched(asked, None if most is None else most + 1)
+    is_cut = most is not None and len(rows) > most
+    total = asked.aggregate("count(*)").fetchall()[0][0] if is_cut else len(rows)
+    return Answer(columns, rows[:most], total)
 
 
 def _fetched(asked: "Relation", most: int | None) -> tuple[tuple[Any, ...], ...]:
