@@ -149,7 +149,7 @@ def test_status_says_in_a_line_and_by_its_code_whether_it_holds(box: Pretended, 
     status, told, _ = run("status")
     assert status == 1
     assert "in part        everybody else: not clear of ttask:12:1" in told
-    assert "1 of 7 do not hold; to set them anew: nearmetal isolate off, then on" in told
+    assert "1 of 7 do not hold; what could be moved is moved again by: nearmetal isolate off, then on" in told
     assert json.loads(run("status", "--json")[1])["holds"] is False
     run("off")
 

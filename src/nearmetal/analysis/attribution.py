@@ -6,6 +6,7 @@ the signed-rank test at alpha. None is corrected for how many there are, and non
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,9 +45,14 @@ class Attributed:
 
     @property
     def distance(self) -> float:
-        """How far apart both sides are, from 0 to 2: the difference as a share of their mean. For ranking alone."""
-        total = abs(self.treatment) + abs(self.reference) + 2 * self.trait.slight
-        return 2 * abs(self.treatment - self.reference) / total if total else 0.0
+        """How far apart both sides are by the estimate: the difference as a share of their mean. For ranking alone."""
+        if self.scale == "ratio":  # of two values that are as far apart, and lie where the medians do
+            reference = math.sqrt(self.treatment * self.reference / self.estimate)
+            apart, total = abs(self.estimate - 1) * reference, (self.estimate + 1) * reference
+        else:
+            apart, total = abs(self.estimate), abs(self.treatment) + abs(self.reference)
+        total += 2 * self.trait.slight
+        return 2 * apart / total if total else 0.0
 
 
 def attributed(pairs: Pairs, level: float) -> list[Attributed]:

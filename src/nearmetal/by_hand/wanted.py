@@ -113,9 +113,9 @@ async def refuse_what_cannot_be(wanted: Wanted, open_site: OpenSite) -> None:
         available = len(await available_cpus(await open_site(wanted.spec.host)))
         if wanted.spec.vcpus > available:
             raise HostCannot(
-                f"{wanted.spec.vcpus} CPUs: this host has {available}",
+                f"{wanted.spec.vcpus} CPUs: {available} of this host can be used",
                 wanted.environment.kind,
-                f"set machine.vcpus to at most {available}",
+                f"set machine.vcpus to at most {available}; `nearmetal isolate status` tells which are kept free",
             )
 
 

@@ -130,7 +130,7 @@ async def _state(kept: "Kept") -> Literal["starting", "up", "lost"]:
 def print_machines(listed: "Sequence[MachineUp]") -> None:
     from nearmetal.tables import Column, fitted
 
-    titles = ("machine", "environment", "state", "CPUs", "memory", "address", "made")
+    titles = ("machine", "environment", "state", "CPUs", "memory", "address", "made (UTC)")
     rows = [
         (
             one.name,

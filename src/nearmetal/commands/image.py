@@ -62,7 +62,9 @@ def ls(as_json: bool) -> None:
         for one in built
     ]
     console = console_for(False)
-    console.print(fitted([Column(title) for title in ("image", "digest", "", "made", "size")], rows, console.width))
+    console.print(
+        fitted([Column(title) for title in ("image", "digest", "", "made (UTC)", "size")], rows, console.width)
+    )
     console.print(f"in {built[0].folder.parent}", soft_wrap=True)
     if len(current) < len(built):
         console.print("machines are made of the current one; remove an old one by: nearmetal image rm DIGEST")

@@ -282,7 +282,8 @@ def _say_status(host: Host, stands: Sequence[Standing], cpus: str) -> None:
         return
     escaped = sum(one.state != "holds" for one in stands)
     if escaped:
-        console.print(f"{escaped} of {len(stands)} do not hold; to set them anew: {_OFF}, then on", soft_wrap=True)
+        again = f"what could be moved is moved again by: {_OFF}, then on"
+        console.print(f"{escaped} of {len(stands)} do not hold; {again}", soft_wrap=True)
     else:
         console.print(f"all {len(stands)} hold" if len(stands) > 1 else "it holds")
     for one in stands:

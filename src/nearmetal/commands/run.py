@@ -207,7 +207,7 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
         if not console.is_terminal:
             console.width = _WIDEST  # for scripts, a line is a run
         rows = [(one.run, one.study, one.created[:16].replace("T", " "), one.state, _trials(one)) for one in listed]
-        columns = [Column(title) for title in ("run", "study", "made", "state", "trials")]
+        columns = [Column(title) for title in ("run", "study", "made (UTC)", "state", "trials")]
         console.print(fitted(columns, rows, console.width, whole=True), crop=False)
     for bad in unreadable:
         what = Text("cannot be read", style="yellow")

@@ -34,7 +34,8 @@ class Undone:
 
     @property
     def told(self) -> str:
-        return f"{self.change.on}: {self.change.kind} {self.change.target}: {self.detail}"
+        what = f"{self.change.on}: {self.change.kind} {self.change.target}"
+        return f"{what}: {self.detail}" if self.detail else what
 
 
 @dataclass(frozen=True)

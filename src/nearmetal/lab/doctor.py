@@ -51,7 +51,7 @@ async def _findings() -> list[Finding]:
     findings = [
         finding("root", os.geteuid() == 0, "namespaces and control groups take root", "run nearmetal as root"),
         provided("probe", probe.path),
-        await _tried("network namespace", lambda: _namespace(site), "this kernel, or this container, has none"),
+        await _namespaces(site),
         _space(),
         *await _what_the_host_is(),
         _captures(),
@@ -82,6 +82,16 @@ async def _tried(what: str, attempt: Callable[[], Awaitable[Any]], remedy: str, 
     except OSError as error:
         return Finding(what=what, ok=False, detail=str(error), remedy=remedy, fatal=fatal)
     return Finding(what=what, ok=True)
+
+
+async def _namespaces(site: Site) -> Finding:
+    what = "network namespace"
+    for name, package in (("unshare", "util-linux"), ("ip", "iproute2")):
+        found = program(name, package)
+        if not found.ok:
+            return found.model_copy(update={"what": f"{what}: {name}"})
+    has_none = "this kernel, or this container, has none"
+    return await _tried(what, lambda: _namespace(site), "run nearmetal as root" if os.geteuid() else has_none)
 
 
 async def _namespace(site: Site) -> None:

@@ -13,12 +13,15 @@ def finding(what: str, ok: bool, detail: str, remedy: str) -> Finding:
 
 
 def enough_cpus(wanted: int, available: int, why: str = "") -> Finding:
-    """Whether a host has as many CPUs as a machine is to have; `why`: what it is about having fewer."""
+    """Whether as many CPUs of a host can be used as a machine is to have; `why`: what it is about having fewer.
+
+    Those that can be used may be fewer than there are: a cpuset, an affinity or an isolation may keep some from us.
+    """
     return finding(
         f"{wanted} CPUs",
         wanted <= available,
-        f"the host has {available}{why}",
-        f"set machine.vcpus to at most {available}",
+        f"{available} of the host can be used{why}",
+        f"set machine.vcpus to at most {available}; `nearmetal isolate status` tells which are kept free",
     )
 
 
@@ -27,7 +30,8 @@ def provided(what: str, find: Callable[[], object]) -> Finding:
     try:
         find()
     except NearmetalError as error:
-        return Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)
+        detail = f"{error.where}: {error.what}" if error.where else error.what
+        return Finding(what=what, ok=False, detail=detail, remedy=error.remedy)
     return Finding(what=what, ok=True)
 
 
