@@ -32,12 +32,12 @@ def test_one_group_for_each_code_and_wording() -> None:
         (["nm-e756a8-3: refused", "nm-e756a8-11: refused"], "the machine: refused"),
         (["nm-e756a8-3: refused", "nm-e756a8-3: refused"], "nm-e756a8-3: refused"),
         (
-            ["in 1 of 16 trials, all of the reference: it was interrupted", "in 2 of 16 trials: it was interrupted"],
+            ["in 1 of 16 trials (the reference's): it was interrupted", "in 2 of 16 trials: it was interrupted"],
             "in 1 to 2 of 16 trials: it was interrupted",
         ),
         (
-            2 * ["in 1 of 16 trials, all of the reference: interrupted"],
-            "in 1 of 16 trials, all of the reference: interrupted",
+            2 * ["in 1 of 16 trials (the reference's): interrupted"],
+            "in 1 of 16 trials (the reference's): interrupted",
         ),
     ],
 )

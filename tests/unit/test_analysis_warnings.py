@@ -56,7 +56,7 @@ def test_warnings_of_trials_are_summed_up_for_their_contrast() -> None:
         for arm in PAIR
     ]
     (warning,) = only(run(of, records)).warnings
-    assert warning == Warned(code="steal", text="in 3 of 16 trials, all of the treatment: 0 to 2 %")
+    assert warning == Warned(code="steal", text="in 3 of 16 trials (the treatment's): 0 to 2 %")
 
 
 @pytest.mark.parametrize("bad", [1, 2])

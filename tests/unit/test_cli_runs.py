@@ -13,8 +13,12 @@ import pytest
 from rich.console import Console
 
 from nearmetal.commands import host as host_commands
+from nearmetal.commands import run as run_commands
+from nearmetal.model import COSTS
 from nearmetal.run.events import BlockStarted, LookTaken, Withdrawn
 from nearmetal.store.claim import claimed
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import records
 from nearmetal.terminal import Watcher
 from tests.command_line import called, started
 from tests.golden.make_run import FOLDER
@@ -28,6 +32,18 @@ def test_too_few_blocks_for_any_verdict_are_told_before_anything_is_measured(stu
     said = called("run", str(study), "-o", str(tmp_path / "few")).stdout.splitlines()
     told = "with 2 blocks every verdict is undecided: that takes at least 6"
     assert said.index(told) < next(place for place, line in enumerate(said) if line.startswith("block 1/2"))
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_what_it_costs_can_be_what_a_verdict_is_about(study: Path, tmp_path: Path, cost: str) -> None:
+    study.write_text(study.read_text().replace('kind = "http"', f'kind = "http"\nprimary = "{cost}"'))
+    run = tmp_path / "run"
+    assert called("run", str(study), "-o", str(run), "--json").returncode == 0
+    contrasts = json.loads(called("report", str(run), "--format", "json").stdout)["contrasts"]
+    assert [(one["response"], one["blocks"]) for one in contrasts if one["primary"]] == [(cost, 2)]
+    shared = called("plan", str(study), "--set", "design.share_boot=true")
+    assert shared.returncode == (0 if cost == "cpu_per_event" else 2)
+    assert ("is of a boot, and of no workload" in shared.stderr) == (cost != "cpu_per_event")
 
 
 def test_a_terminal_that_says_it_has_no_columns_is_written_to() -> None:
@@ -265,6 +281,17 @@ def test_a_run_that_goes_on_begins_where_it_stopped() -> None:
     with Watcher(Console(file=out, force_terminal=True, width=80), trials=8, blocks=4, estimate=2.0, done=6):
         pass
     assert "6/8" in out.getvalue() and "0/8" not in out.getvalue() and "~4 s left" in out.getvalue()
+
+
+def test_what_was_measured_again_takes_nothing_off_what_is_left() -> None:
+    run = RunFolder(FOLDER)
+    seen = list(records(run.journal))[:10]
+    again = [one.model_copy(update={"trial": one.trial.model_copy(update={"attempt": 1})}) for one in seen[8:]]
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=80)
+    with run_commands.watcher(run.manifest().study, run.manifest().plan, console, [*seen, *again]):
+        pass
+    assert "12/18" in out.getvalue()
 
 
 def test_what_went_wrong_fits_into_the_terminal() -> None:

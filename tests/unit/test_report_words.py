@@ -276,7 +276,7 @@ def test_the_terminal_tells_what_was_withdrawn_before_any_verdict() -> None:
 def test_a_warning_of_one_side_here_and_of_both_there_is_told_once() -> None:
     cut = [
         contrast(warnings=(Warned(code="interrupted", text=f"in {trials}: the run was interrupted"),))
-        for trials in ("1 of 16 trials, all of the reference", "2 of 16 trials")
+        for trials in ("1 of 16 trials (the reference's)", "2 of 16 trials")
     ]
     out = printed(Analysis(trials=TrialCounts(ok=24), contrasts=tuple(cut), cells=()), 200)
     assert "! 2 of 2 comparisons: in 1 to 2 of 16 trials: the run was interrupted\n" in out

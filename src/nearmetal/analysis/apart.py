@@ -59,7 +59,7 @@ def _flat(value: Any, path: str = "") -> dict[str, str]:
     elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
         items = ((str(one.get("name", place)), one) for place, one in enumerate(value))
     else:
-        return {path: str(value)}
+        return {path: "not set" if value is None else str(value)}
     return {name: text for key, one in items for name, text in _flat(one, f"{path}.{key}" if path else key).items()}
 
 

@@ -248,7 +248,7 @@ def _carried(pairs: Sequence[tuple[Replicate, Replicate]]) -> Iterable[Warned]:
     for group in sorted(grouped(warned), key=lambda group: (group.code, group.text)):
         having = set(group.about)
         arms = {side for side, _ in having}
-        whose = "" if len(arms) == 2 else f", all of the {arms.pop()}"
+        whose = "" if len(arms) == 2 else f" (the {arms.pop()}'s)"
         yield Warned(code=group.code, text=f"in {len(having)} of {len(trials)} trials{whose}: {group.text}")
 
 

@@ -14,10 +14,17 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from nearmetal.analysis.results import TrialCounts
-from nearmetal.model import Assignment, Better, DesignSpec, Response, ResponseKind, Scale, TrialRecord, TrialStatus
-
-OF_THE_BOOT = frozenset({"memory_overhead", "ready"})
-"""Responses of a boot itself, whichever workload it then ran."""
+from nearmetal.model import (
+    OF_THE_BOOT,
+    Assignment,
+    Better,
+    DesignSpec,
+    Response,
+    ResponseKind,
+    Scale,
+    TrialRecord,
+    TrialStatus,
+)
 
 BOOT = ""
 """Stands for the workload where a response belongs to a boot that several workloads share. No study can name one so."""

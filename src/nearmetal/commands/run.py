@@ -5,6 +5,7 @@ import errno
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from nearmetal.commands.study import Opened, say_missing
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, HostCannot
 from nearmetal.interrupts import until_interrupted
-from nearmetal.model import Plan, Study
+from nearmetal.model import Plan, Study, TrialRecord
 from nearmetal.printing import console_for, print_json
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
@@ -60,7 +61,7 @@ def resume(path: Path, as_json: bool) -> int:
     folder = RunFolder.open(path)
     manifest = folder.manifest()
     console = console_for(as_json)
-    done = len(list(journal.records(folder.journal)))  # a damaged one is refused before anything is made
+    before = list(journal.records(folder.journal))  # a damaged one is refused before anything is made
     state = runs.state(folder.journal)
     if state == "running":
         raise taken(folder.journal)
@@ -68,17 +69,19 @@ def resume(path: Path, as_json: bool) -> int:
         console.print("nothing is left to do: this run has come to its end")
         return _conclude(folder, True, "", as_json)
     began = time.monotonic()
-    with watcher(manifest.study, manifest.plan, console, done) as watching:
+    with watcher(manifest.study, manifest.plan, console, before) as watching:
         finished = until_interrupted(session.resume(folder, console.print, (watching,)))
     took = f"; going on took {show_elapsed(time.monotonic() - began)}"
     return _conclude(folder, finished, took, as_json)
 
 
-def watcher(study: Study, plan: Plan, console: Console, done: int = 0) -> Any:
+def watcher(study: Study, plan: Plan, console: Console, before: Sequence[TrialRecord] = ()) -> Any:
     from nearmetal.terminal import Watcher
 
     each = estimate(study, plan) / max(1, plan.trials)
-    return Watcher(console, plan.trials, len(plan.blocks), each, len(plan.looks), done)
+    # Trials that were measured again are beyond those that are planned.
+    again = sum(record.trial.attempt > 0 for record in before)
+    return Watcher(console, plan.trials + again, len(plan.blocks), each, len(plan.looks), len(before))
 
 
 def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> int:

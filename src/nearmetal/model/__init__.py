@@ -30,6 +30,7 @@ from nearmetal.model.machines import (
 from nearmetal.model.plan import BlockPlan, BootPlan, ContrastPlan, Look, Plan, TrialPlan
 from nearmetal.model.record import (
     COSTS,
+    OF_THE_BOOT,
     Artifact,
     BootRecord,
     MachineRecord,
@@ -83,6 +84,7 @@ from nearmetal.model.words import (
 
 __all__ = [
     "COSTS",
+    "OF_THE_BOOT",
     "VIRTUAL_HARDWARE",
     "Artifact",
     "Assignment",

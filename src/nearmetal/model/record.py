@@ -22,6 +22,9 @@ class ResponseKind(Frozen):
 COSTS = ("cpu_per_event", "memory_overhead", "ready")
 """Responses that every trial has, whatever its workload: what the machine cost its host."""
 
+OF_THE_BOOT = frozenset({"memory_overhead", "ready"})
+"""Those of them that a boot has, and that are no workload's where several share it."""
+
 
 class Response(Frozen):
     """One value per trial."""

@@ -39,7 +39,9 @@ async def run(folder: RunFolder, lab: Lab, listeners: tuple[Callable[[Event], No
         if isinstance(event, TrialEnded):
             seen.append(event.record)
             if (treatment := progress.add(event.record)) is not None:
-                stream.emit(Withdrawn(treatment=treatment, reason=event.record.reason or event.record.status))
+                record = event.record
+                reason = f"{record.trial.workload}: {record.reason or record.status}"
+                stream.emit(Withdrawn(treatment=treatment, reason=reason))
 
     stream = Stream(journal, (follow, keeper.see, *listeners))
     interrupted = True

@@ -9,7 +9,7 @@ from nearmetal import factors as words
 from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
-from nearmetal.model import Level, Study, Workload, WorkloadSpec
+from nearmetal.model import COSTS, OF_THE_BOOT, Level, Study, Workload, WorkloadSpec
 from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
 from nearmetal.units import AS_WRITTEN
 
@@ -48,7 +48,8 @@ def check_workload_parameters(study: Study, where: StudyText) -> None:
         names = list(dict.fromkeys(words.placeholders_in(workload.parameters)))
         for levels in _combined(names, study):
             filled = words.fill(workload.model_dump(), levels)
-            _parameters(index, WorkloadSpec.model_validate(filled), levels, where)
+            spec = WorkloadSpec.model_validate(filled)
+            _primary(index, spec, _parameters(index, spec, levels, where), study.design.share_boot, where)
 
 
 def _combined(names: Sequence[str], study: Study) -> Iterator[dict[str, Level]]:
@@ -72,7 +73,7 @@ def workload_of(spec: WorkloadSpec) -> Workload:
     return built
 
 
-def _parameters(index: int, spec: WorkloadSpec, levels: dict[str, Level], where: StudyText) -> None:
+def _parameters(index: int, spec: WorkloadSpec, levels: dict[str, Level], where: StudyText) -> Workload:
     known = keys_of(plugins.load("workloads", spec.kind).Parameters)
     for key in spec.parameters:
         if key not in known:
@@ -80,13 +81,23 @@ def _parameters(index: int, spec: WorkloadSpec, levels: dict[str, Level], where:
             remedy = did_you_mean(key, ["name", "kind", "primary", *known], "known keys")
             raise where.wrong(("workloads", index, key), what, remedy)
     try:
-        workload = workload_of(spec)
+        return workload_of(spec)
     except ValidationError as error:
         raise _wrong_parameter(error, index, spec, levels, where) from None
-    if spec.primary is not None and spec.primary not in workload.responses:
+
+
+def _primary(index: int, spec: WorkloadSpec, workload: Workload, share_boot: bool, where: StudyText) -> None:
+    """One of the workload's own, or of what every trial has; but what several workloads have of one boot is of none."""
+    responses = (*workload.responses, *(cost for cost in COSTS if not (share_boot and cost in OF_THE_BOOT)))
+    if spec.primary is None or spec.primary in responses:
+        return
+    if spec.primary in OF_THE_BOOT:
+        what = f"with share_boot {spec.primary!r} is of a boot, and of no workload"
+        remedy = "set design.share_boot to false, or choose another response"
+    else:
         what = f"workload {spec.name!r} ({spec.kind}) has no response {spec.primary!r}"
-        remedy = did_you_mean(spec.primary, workload.responses, "responses")
-        raise where.wrong(("workloads", index, "primary"), what, remedy)
+        remedy = did_you_mean(spec.primary, responses, "responses")
+    raise where.wrong(("workloads", index, "primary"), what, remedy)
 
 
 def _wrong_parameter(

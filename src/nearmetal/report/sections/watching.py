@@ -7,7 +7,7 @@ from typing import Any
 
 from nearmetal import factors, plugins
 from nearmetal.analysis.results import Contrast
-from nearmetal.model import TrialRecord
+from nearmetal.model import OF_THE_BOOT, TrialRecord
 from nearmetal.report import words
 from nearmetal.report.blocks import LONG, Block, Column, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
@@ -20,8 +20,6 @@ _NO_FACTOR = (
     "What changes for a server that is watched (the kernel copies each packet, for one) is not told by this run: it "
     "takes an observer that is a factor, capture = [false, true]. nearmetal run probe-cost measures it on this host."
 )
-_OF_BOOTS = frozenset({"ready", "memory_overhead"})
-"""Responses of what was there before anybody watched."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +41,9 @@ class Watching:
 
     def render(self, report: ReportInput) -> Section | None:
         rows = tuple(_rows(report))
-        compared = [
-            one for one in report.analysis.contrasts if one.response not in _OF_BOOTS and _is_of_observers(one, report)
-        ]
+        # What a boot has was there before anybody watched.
+        measured = [one for one in report.analysis.contrasts if one.response not in OF_THE_BOOT]
+        compared = [one for one in measured if _is_of_observers(one, report)]
         if not rows and not compared:
             return None
         blocks: list[Block] = []
