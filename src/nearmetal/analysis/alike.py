@@ -11,7 +11,7 @@ About = TypeVar("About")
 """What a warning is about: a trial, a contrast, a treatment."""
 
 _NUMBER = r"(?<![\w.,:/-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w:/-]|[.,]\d)"
-_SIDE = r"\btrials(?:, all of the (?:treatment|reference))?(?=: )"
+_SIDE = r"\btrials(?: \(the (?:treatment|reference)'s\))?(?=: )"
 _VARYING = re.compile(rf"\bnm-[0-9a-f]+-\d+\b|{_SIDE}|{_NUMBER}(?: to {_NUMBER})?")
 """A name that the lab makes up for a machine; whose trials a comparison's warning counts; or a number that stands for
 itself, no part of a name or an address; or a range of such."""
