@@ -43,6 +43,9 @@ pub struct Args {
     /// Run in this directory (of the entered machine)
     #[arg(long, value_name = "DIR")]
     chdir: Option<PathBuf>,
+    /// Run in the directory that the program's HOME names, if it is there (of the entered machine)
+    #[arg(long, conflicts_with = "chdir")]
+    at_home: bool,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "ARGV")]
     argv: Vec<OsString>,
@@ -93,6 +96,7 @@ fn launch(args: Args) -> anyhow::Result<u8> {
         env: args.env,
         clear_env: args.clear_env,
         chdir: args.chdir,
+        at_home: args.at_home,
     };
     match args.enter.and_then(Pid::from_raw) {
         None => program.execute(),
@@ -231,6 +235,7 @@ struct Errand {
     env: Vec<(String, String)>,
     clear_env: bool,
     chdir: Option<PathBuf>,
+    at_home: bool,
 }
 
 impl Errand {
@@ -244,9 +249,23 @@ impl Errand {
                 )
             })?;
         }
+        // An image of somebody's need not have it.
+        if let Some(home) = self.home().filter(|_| self.at_home) {
+            let _ = std::env::set_current_dir(home);
+        }
         let (status, reason) = Program::new(&self.argv, &self.env, self.clear_env).execute();
         eprintln!("nearmetal-probe launch: {reason}");
         Ok(status)
+    }
+
+    /// As the program will find it.
+    fn home(&self) -> Option<OsString> {
+        let given = self.env.iter().rfind(|(name, _)| name == "HOME");
+        match given {
+            Some((_, home)) => Some(home.into()),
+            None if self.clear_env => None,
+            None => std::env::var_os("HOME"),
+        }
     }
 }
 

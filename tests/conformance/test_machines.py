@@ -64,6 +64,16 @@ async def test_a_command_that_does_not_end_is_ended(machine: Machine) -> None:
     assert (await machine.exec(["true"])).status == 0
 
 
+async def test_a_program_begins_at_its_home(machine: Machine, environment: Environment) -> None:
+    """So that a relative path means the same everywhere."""
+    if environment.kind in ("mock", "tempdir"):
+        pytest.skip("its programs are the test's own: they begin anywhere")
+    argv = ["sh", "-c", "pwd; cd; pwd"]
+    for ended in (await machine.exec(argv), await (await machine.spawn(argv)).wait(SOON)):
+        began, home = ended.text.split()
+        assert began == home
+
+
 @pytest.mark.parametrize("path", ["/tmp/plain", "/tmp/with space/and 'quote'", "/tmp/ümlaut/$HOME/*"])
 async def test_files_arrive_whole(machine: Machine, path: str) -> None:
     content = os.urandom(3 * 2**20) if path == "/tmp/plain" else BINARY

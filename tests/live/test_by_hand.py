@@ -38,6 +38,8 @@ def done(*words: str, given: bytes = b"") -> bytes:
 
 def up(kind: str) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(done("up", kind, "--name", "m", "--json"))
+    if kind == "qemu":
+        assert told["machine"]["accel"] in ("tcg", "kvm"), "what runs it, not that it was left open"
     return told
 
 
@@ -76,6 +78,7 @@ def in_a_terminal(*words: str, typed: bytes) -> tuple[int, bytes]:
 def check_commands() -> None:
     assert done("exec", "m", "--", "cat", given=b"\0\xff" * 100_000) == b"\0\xff" * 100_000
     assert done("exec", "m", "--", "printf", "%s|", "a b", "$HOME", "'", "--help") == b"a b|$HOME|'|--help|"
+    assert done("exec", "m", "--", "pwd") == done("ssh", "m", "pwd") == b"/root\n"
     for status in (1, 125, 126, 255):
         assert nearmetal("exec", "m", "--", "sh", "-c", f"exit {status}").returncode == status
     missing = nearmetal("exec", "m", "--", "no-such-program")

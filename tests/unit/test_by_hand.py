@@ -116,6 +116,11 @@ def test_what_means_nothing_to_a_machine(kind: str, key: str) -> None:
     assert wanted("qemu", [f"machine.{key}"])
 
 
+def test_what_another_environment_takes_is_refused() -> None:
+    with pytest.raises(BadInput, match="environments.docker.runtime is another's: this machine is of 'host'"):
+        wanted("host", ["environments.docker.runtime=runc"])
+
+
 def test_an_environment_that_is_none() -> None:
     assert "mock" in refused(2, "up", "mocc", "--name", "../x")
     with pytest.raises(BadInput, match="there is no environment"):

@@ -49,6 +49,20 @@ fn exit_codes_tell_whose_failure_it_was() {
 }
 
 #[test]
+fn a_program_begins_at_its_home_if_that_is_there() {
+    let begun = |home: &[&str]| {
+        let output = launch(&[&["--at-home"], home, &["--", "pwd"]].concat());
+        text(&output.stdout).trim().to_owned()
+    };
+    let here = std::env::current_dir().unwrap();
+    assert_eq!(begun(&["--clear-env", "--env", "HOME=/usr"]), "/usr");
+    assert_eq!(begun(&["--env", "HOME=/usr/bin"]), "/usr/bin");
+    for without in [&["--clear-env"][..], &["--env", "HOME=/no/such"]] {
+        assert_eq!(begun(without), here.to_str().unwrap(), "{without:?}");
+    }
+}
+
+#[test]
 fn the_environment_is_what_was_asked_for() {
     let output = launch(&[
         "--clear-env",

@@ -67,7 +67,7 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
                 f"environments.{environment}.KEY=VALUE",
             )
     study = _read(environment, overrides)
-    _refuse_what_means_nothing(study.environment(environment), overrides)
+    _refuse_what_means_nothing(environment, study.environment(environment), overrides)
     if hosts.is_elsewhere(study.environment(environment)):
         raise _is_there_already(environment)
     asked = words.ask(study, {"environment": environment}, plugins.names("treatments"))
@@ -79,11 +79,14 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
     return Wanted(study, study.environment(environment), shape.server(asked))
 
 
-def _refuse_what_means_nothing(environment: EnvironmentSpec, overrides: Sequence[str]) -> None:
+def _refuse_what_means_nothing(name: str, environment: EnvironmentSpec, overrides: Sequence[str]) -> None:
     """In a study it may stand there for other environments' sake; here there is no other."""
     means_nothing = ignored(environment)
     for text in overrides:
         table, _, key = text.partition("=")[0].strip().partition(".")
+        if table == "environments" and key.partition(".")[0].strip() != name:
+            what = f"environments.{key[:100]} is another's: this machine is of {name!r}"
+            raise BadInput(what, remedy=f"leave it out, or set environments.{name}.KEY=VALUE")
         if table == "machine" and key in means_nothing:
             what = f"machine.{key} means nothing to a machine of kind {environment.kind!r}"
             raise BadInput(what, remedy="leave it out")

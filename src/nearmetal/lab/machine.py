@@ -73,8 +73,11 @@ def refuse_zero_bytes(argv: Sequence[str], env: Mapping[str, str] | None = None)
 
 
 def launch(probe: str, argv: Sequence[str], env: Mapping[str, str] | None, *place: str) -> list[str]:
-    """The argument vector with which the probe starts a program: `place` are options of its verb `launch`."""
-    return [probe, "launch", *place, "--clear-env", *given(env), "--", *argv]
+    """The argument vector with which the probe starts a program, at its home, as where one logs in.
+
+    `place` are options of its verb `launch`.
+    """
+    return [probe, "launch", *place, "--at-home", "--clear-env", *given(env), "--", *argv]
 
 
 def by_env(argv: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:

@@ -60,9 +60,12 @@ class TempdirMachine:
         self._group = cgroup.Group(**handle.data["group"])
         self._niceness: int = handle.data["niceness"]
 
-    def _launch(self, argv: Sequence[str], env: Mapping[str, str] | None) -> list[str]:
+    def _must_be_there(self) -> None:
         if not self._folder.is_dir():
             raise MachineLost("its folder is gone", self.name)
+
+    def _launch(self, argv: Sequence[str], env: Mapping[str, str] | None) -> list[str]:
+        self._must_be_there()
         inside = ["nice", "-n", str(self._niceness), "unshare", "--mount", "sh", "-c", _OWN_TMP, str(self._folder)]
         place = [word for folder in self._group.folders for word in ("--cgroup", folder)]
         return lab_machine.launch(self.site.probe, [*inside, *argv], env, f"--die-with-parent={os.getpid()}", *place)
@@ -76,7 +79,7 @@ class TempdirMachine:
         timeout: float = LIMITS.command,
     ) -> Completed:
         ended = await self.site.exec(self._launch(argv, env), stdin=stdin, timeout=timeout)
-        self._launch(argv, env)  # a machine that was destroyed meanwhile is lost, whatever its last command said
+        self._must_be_there()  # one that was destroyed meanwhile is lost, whatever its last command said
         return ended
 
     async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
@@ -92,6 +95,7 @@ class TempdirMachine:
         raise HostCannot("a machine of kind 'tempdir' has no kernel of its own", self.name, 'use kind = "qemu"')
 
     async def cost(self) -> Cost:
+        self._must_be_there()  # by this a trial hears that its machine is gone
         return await cgroup.cost(self._group, self.site)
 
 
