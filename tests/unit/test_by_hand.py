@@ -117,7 +117,7 @@ def test_what_means_nothing_to_a_machine(kind: str, key: str) -> None:
 
 
 def test_what_another_environment_takes_is_refused() -> None:
-    with pytest.raises(BadInput, match="environments.docker.runtime is another's: this machine is of 'host'"):
+    with pytest.raises(BadInput, match=r"environments\.docker\.runtime is another's: this machine is of 'host'"):
         wanted("host", ["environments.docker.runtime=runc"])
 
 

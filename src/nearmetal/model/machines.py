@@ -219,7 +219,7 @@ class Machine(Commands, Protocol):
         ...
 
     async def cost(self) -> Cost | None:
-        """None where the host cannot tell: a machine that is not ours."""
+        """None where the host cannot tell: a machine that is not ours. MachineLost of one that is gone."""
         ...
 
 
