@@ -1,5 +1,6 @@
 """A sequential run: it stops when all is decided, goes on while it is not, and is resumed as it would have gone on."""
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.lab import clean
 from nearmetal.model import TrialStatus
 from nearmetal.report import reading as report
 from nearmetal.report.write import render
@@ -22,6 +24,13 @@ pytestmark = pytest.mark.usefixtures("one_engine")
 
 SEQUENTIAL = mock_run.STUDY.replace("blocks = 2", "blocks = { min = 6, max = 12 }")
 ALIKE = SEQUENTIAL.replace("speed = 0.5", "noise = 0.3")
+
+
+@pytest.fixture(autouse=True)
+def the_same_noise_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pretended noise follows machines' names, and these the lab's token: by chance alike would be called different."""
+    numbers = itertools.count(1)
+    monkeypatch.setattr(clean, "new_token", lambda: f"{next(numbers):06x}")
 
 
 def looked(events: list[Event]) -> list[tuple[int, int, bool]]:

@@ -425,6 +425,29 @@ def test_what_the_run_after_was_not_even_to_measure_fails_a_gate(
     assert "after: slow: web" in told(capsys)
 
 
+def test_another_primary_response_is_told_by_its_name(
+    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = runs
+    shutil.copy(before / "journal.jsonl", after / "journal.jsonl")
+    manifest = json.loads((after / "manifest.json").read_text())
+    workload = manifest["study"]["workloads"][0]
+    manifest["study"]["workloads"] = [workload, {**workload, "name": "more"}]
+    manifest["plan"]["primaries"] = {"web": "latency_p50", "more": "throughput"}
+    (after / "manifest.json").write_text(json.dumps(manifest))
+    earlier = json.loads((before / "manifest.json").read_text())
+    earlier["study"]["workloads"] = manifest["study"]["workloads"]
+    earlier["plan"]["primaries"] = {"web": "throughput", "more": "throughput"}
+    (before / "manifest.json").write_text(json.dumps(earlier))
+    lines = (before / "journal.jsonl").read_text()
+    both = lines + lines.replace('"workload":"web"', '"workload":"more"')
+    for run in runs:
+        (run / "journal.jsonl").write_text(both)
+    compare_commands.compare(before, after, None, gate=True, as_json=False)
+    text = told(capsys)
+    assert "before: base: web (throughput)" in text and "after: base: web (median latency)" in text
+
+
 def test_a_run_that_has_not_come_to_its_end_is_called_so(
     runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

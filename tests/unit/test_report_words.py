@@ -141,6 +141,7 @@ def test_a_ratio_and_its_interval_have_the_digits_that_the_interval_deserves(
         ((0.9912, 1.0089), "1.000 × (0.991 to 1.009)"),
         ((0.95, 1.09), "1.00 × (0.95 to 1.09)"),
         ((0.98, 1.03), "1.00 × (0.98 to 1.03)"),
+        ((0.979996, 0.9996), "1.0000 × (0.9800 to 0.9996)"),  # of 1 rather than of the margin, if not of both
     ],
 )
 def test_an_interval_tells_on_which_side_of_the_margin_it_ends(spread: tuple[float, float], text: str) -> None:

@@ -50,7 +50,8 @@ class Attributed:
             reference = math.sqrt(self.treatment * self.reference / self.estimate)
             apart, total = abs(self.estimate - 1) * reference, (self.estimate + 1) * reference
         else:
-            apart, total = abs(self.estimate), abs(self.treatment) + abs(self.reference)
+            apart = abs(self.estimate)
+            total = max(abs(self.treatment) + abs(self.reference), apart)
         total += 2 * self.trait.slight
         return 2 * apart / total if total else 0.0
 

@@ -84,7 +84,7 @@ def _refuse_what_means_nothing(name: str, environment: EnvironmentSpec, override
     means_nothing = ignored(environment)
     for text in overrides:
         table, _, key = text.partition("=")[0].strip().partition(".")
-        if table == "environments" and key.partition(".")[0].strip() != name:
+        if table == "environments" and key.partition(".")[0].strip(" \t\"'") != name:
             what = f"environments.{key[:100]} is another's: this machine is of {name!r}"
             raise BadInput(what, remedy=f"leave it out, or set environments.{name}.KEY=VALUE")
         if table == "machine" and key in means_nothing:

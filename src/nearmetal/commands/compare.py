@@ -141,6 +141,7 @@ def _print_apart(rows: Sequence[FairnessRow], console: Console) -> None:
 def _print_alone(lone: Sequence[Alone], labels: Labels, console: Console) -> None:
     """Treatments, and comparisons of such as both runs have: what they are and in which workloads."""
     without = {(one.run, one.workload, key_of(one.treatment)) for one in lone if one.of == "treatment"}
+    primaries = {(one.workload, one.response) for one in lone}
     rows: dict[tuple[str, str], list[str]] = {}
     for one in lone:
         sides = [one.treatment] if one.of == "treatment" else [one.treatment, one.reference]
@@ -148,7 +149,10 @@ def _print_alone(lone: Sequence[Alone], labels: Labels, console: Console) -> Non
             continue
         what = f"{one.run}: {' against '.join(labels.treatment(side) for side in sides)}"
         why = f"; left out of the other, {words.plain(one.why)}" if one.why else ""
-        rows.setdefault((what, why), []).append(words.workload(one.workload))
+        asked = words.workload(one.workload)
+        if sum(workload == one.workload for workload, _ in primaries) > 1:  # of which another response is asked
+            asked += f" ({words.response(one.response)})"
+        rows.setdefault((what, why), []).append(asked)
     if rows:
         console.print(Text("Only one of the runs was to measure it", style="bold"))
     for (what, why), names in list(rows.items())[:_ROWS]:

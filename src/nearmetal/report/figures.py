@@ -71,7 +71,13 @@ def _decimals(value: float, spread: tuple[float, float] | None, beside: Sequence
     fits = max(math.ceil(-math.log10(half)), min(_telling(value), 1 - _magnitude(2 * half))) if half else most
     more = 3 if spread[1] - spread[0] < 10.0**-most else 1
     places = range(max(0, min(most, fits)), most + more + 1)
-    told = (digits for digits in places if all(_is_told(end, digits, beside) for end in spread))
+    # Where an end cannot tell its side of all, it tells its side of the first of them.
+    told = (
+        digits
+        for marks in (beside, beside[:1])
+        for digits in places
+        if all(_is_told(end, digits, marks) for end in spread)
+    )
     return next(told, max(0, most))
 
 

@@ -58,22 +58,23 @@ async def run_trial(task: TrialTask, stream: Stream) -> TrialRecord:
     except (MachineLost, NotProvisioned):
         raise
     except NearmetalError as error:
+        await _must_be_there(task.stage)
         if isinstance(error, ToolFailed):
             trial.keep(error.said)
-        await _must_be_there(task.stage)
         return trial.ended(TrialStatus.FAILED, str(error))
     except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept
+        await _must_be_there(task.stage)
         trial.keep({"traceback.txt": traceback.format_exc().encode()})
         return trial.ended(TrialStatus.FAILED, f"{task.workload.kind} broke: {type(error).__name__}: {error}")
 
 
 async def _must_be_there(stage: Stage) -> None:
-    """MachineLost where a machine is: that is why, whatever else was said. What cannot be asked is not why."""
+    """MachineLost where a machine is: that is why, whatever else was said. What cannot be asked is not why, however."""
     try:
         await contention.must_be_there(stage, await contention.accounts(stage))
     except MachineLost:
         raise
-    except NearmetalError:
+    except Exception:
         return
 
 
@@ -117,7 +118,6 @@ class _Trial:
             before = await contention.accounts(stage)
             measurement: Measurement = await asyncio.wait_for(workload.run(stage), limit)
             after = await contention.accounts(stage)
-            await contention.must_be_there(stage, after)
         except TimeoutError:
             raise NearmetalError(f"the workload did not end within {limit:g} s") from None
         finally:
@@ -125,6 +125,8 @@ class _Trial:
                 observation = await watch.stop()
                 self.keep(observation.artifacts)
                 self._observed[name] = dict(observation.counters)
+        # Not while they listen: where no account tells of a machine, it is asked.
+        await contention.must_be_there(stage, after)
         await self._listen([observer for observer in observers if observer.around], "after")
         self._note_contention(before, after)
         return measurement, contention.spent(before.machines, after.machines, range(len(stage.servers)))
