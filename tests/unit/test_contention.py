@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.model import Cost
+from nearmetal.errors import MachineLost
+from nearmetal.model import Completed, Cost
 from nearmetal.run import contention
 from nearmetal.run.contention import Accounts, Reading, found, parse, warnings
+from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage
 
 STAT = """\
 cpu  300 0 80 500 20 7 13 80 40 0
@@ -130,3 +132,13 @@ async def test_a_kernel_that_does_not_count_pressure_is_read_all_the_same() -> N
     with_pressure = await contention._read(Site(stat=STAT, pressure_cpu="some avg10=0 total=2500000\n"))  # type: ignore[arg-type]
     assert with_pressure is not None and with_pressure.pressure == 2.5
     assert await contention._read(Site()) is None  # type: ignore[arg-type]
+
+
+async def test_a_machine_of_which_no_account_tells_is_asked_whether_it_is_there() -> None:
+    server, client = (ScriptedMachine(name, "", lambda argv: Completed(status=0)) for name in ("server0", "client0"))
+    stage = ScriptedStage([server], [client])
+    await contention.must_be_there(stage, accounts(after(IDLE), 1.0, None))
+    assert (server.ran, client.ran) == ([], [["true"]])
+    client.lost = True
+    with pytest.raises(MachineLost):
+        await contention.must_be_there(stage, accounts(after(IDLE), 1.0, None))

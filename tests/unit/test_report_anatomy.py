@@ -199,7 +199,7 @@ def test_each_verdict_is_told_with_what_goes_along(report: ReportInput) -> None:
     assert [item.about for item in said.items] == ["web", "web"]
     assert said.items[0].text.startswith("qemu carries 0.10")
     named = said.items[0].text.partition("; most unlike: ")[2].split("; ")
-    assert len(named) == 2 and " × the time of the server's CPUs in the kernel for each request (" in named[0]
+    assert len(named) == 2 and " × the interrupts in the server for each request (" in named[0]
     assert said.items[0].detail.endswith(" that were observed surely differ")
     assert "; most unlike: " in said.items[1].text and said.items[1].text.startswith("docker carries 0.968")
 

@@ -1,6 +1,6 @@
 """What one of two runs was to measure and the other was not, so that nothing can be said of it. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from nearmetal.analysis.apart import AFTER, BEFORE, When
@@ -8,11 +8,13 @@ from nearmetal.analysis.responses import Arm, Arms, key_of, pairs_of
 from nearmetal.model import Assignment, Frozen
 from nearmetal.store.folder import Manifest
 
+Of = Literal["treatment", "contrast"]
+
 
 class Alone(Frozen):
     """A treatment, or a treatment against its reference, in a workload's primary response."""
 
-    of: Literal["treatment", "contrast"]
+    of: Of
     run: When
     """Which was to measure it."""
     workload: str
@@ -34,12 +36,8 @@ def alone(before: tuple[Manifest, Arms], after: tuple[Manifest, Arms]) -> Iterat
             response = manifest.plan.primaries[workload]
             if (of, workload, response, key_of(treatment), key_of(reference)) in shared:
                 continue
-            if of == "treatment":
-                values = [one.values for one in arms.get((key_of(treatment), workload), Arm()).first]
-                measured = any(response in one for one in values)
-            else:
-                pairs = pairs_of(arms, treatment, reference, workload)
-                measured = any(all(response in side.values for side in pair) for pair in pairs)
+            alike = [(one,) for one in arms.get((key_of(treatment), workload), Arm()).first]
+            sides = alike if of == "treatment" else pairs_of(arms, treatment, reference, workload)
             yield Alone(
                 of=of,
                 run=when,
@@ -47,9 +45,14 @@ def alone(before: tuple[Manifest, Arms], after: tuple[Manifest, Arms]) -> Iterat
                 response=response,
                 treatment=treatment,
                 reference=reference,
-                measured=measured,
+                measured=any(all(response in one.values for one in block) for block in sides),
                 why=next((left_out[key] for key in map(key_of, (treatment, reference)) if key in left_out), None),
             )
+
+
+def dropped(lone: Iterable[Alone], of: Of) -> int:
+    """How many the run before had measured and the run after was not even to measure."""
+    return sum(one.of == of and one.run == BEFORE and one.measured for one in lone)
 
 
 def _planned(manifest: Manifest) -> set[tuple[object, ...]]:
@@ -60,7 +63,7 @@ def _planned(manifest: Manifest) -> set[tuple[object, ...]]:
     }
 
 
-def _each(manifest: Manifest) -> Iterator[tuple[Literal["treatment", "contrast"], str, Assignment, Assignment]]:
+def _each(manifest: Manifest) -> Iterator[tuple[Of, str, Assignment, Assignment]]:
     for workload in manifest.plan.primaries:
         for treatment in manifest.plan.treatments:
             yield "treatment", workload, treatment, treatment

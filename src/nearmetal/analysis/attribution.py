@@ -6,7 +6,6 @@ the signed-rank test at alpha. None is corrected for how many there are, and non
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,14 +45,11 @@ class Attributed:
     @property
     def distance(self) -> float:
         """How far apart both sides are by the estimate: the difference as a share of their mean. For ranking alone."""
-        if self.scale == "ratio":  # of two values that are as far apart, and lie where the medians do
-            reference = math.sqrt(self.treatment * self.reference / self.estimate)
-            apart, total = abs(self.estimate - 1) * reference, (self.estimate + 1) * reference
-        else:
-            apart = abs(self.estimate)
-            total = max(abs(self.treatment) + abs(self.reference), apart)
-        total += 2 * self.trait.slight
-        return 2 * apart / total if total else 0.0
+        total = abs(self.treatment) + abs(self.reference)
+        if self.scale == "ratio":
+            return 2 * abs(self.estimate - 1) / (self.estimate + 1) * total / (total + 2 * self.trait.slight)
+        total = max(total, abs(self.estimate)) + 2 * self.trait.slight
+        return 2 * abs(self.estimate) / total if total else 0.0
 
 
 def attributed(pairs: Pairs, level: float) -> list[Attributed]:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from nearmetal.analysis.alone import Alone, alone
+from nearmetal.analysis.alone import Alone, alone, dropped
 from nearmetal.analysis.apart import AFTER, BEFORE, When, apart
 from nearmetal.analysis.contrasts import (
     LOG_RESOLUTION,
@@ -107,8 +107,7 @@ def compare(before: Ran, after: Ran, names: tuple[str, str], margin: float | Non
         changes=changes,
         alone=lone,
         worse=sum(is_worse(change) for change in asked),
-        gone=sum(change.reason == NOTHING_AFTER for change in asked)
-        + sum(one.of == of and one.run == BEFORE and one.measured for one in lone),
+        gone=sum(change.reason == NOTHING_AFTER for change in asked) + dropped(lone, of),
         unjudged=sum(is_unjudged(change) for change in asked),
     )
 

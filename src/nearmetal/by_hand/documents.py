@@ -56,8 +56,6 @@ class Ls(Document):
 
 
 def told(kept: Kept, state: Literal["starting", "up", "lost"]) -> MachineUp:
-    """With the accelerator that its monitor told of, where it has one: that asked for may be "auto"."""
-    accel = kept.handle.data.get("accel") if kept.handle else None
     return MachineUp(
         name=kept.name,
         environment=kept.environment,
@@ -68,5 +66,5 @@ def told(kept: Kept, state: Literal["starting", "up", "lost"]) -> MachineUp:
         ssh_port=kept.handle.data.get("ssh_port") if kept.handle else None,
         cpus=kept.cpus,
         keeper=kept.keeper,
-        machine=kept.spec.model_copy(update={"accel": accel}) if accel else kept.spec,
+        machine=kept.spec.model_copy(update={"accel": kept.accel}) if kept.accel else kept.spec,
     )

@@ -37,6 +37,11 @@ class Kept(Frozen):
     address: str = ""
     handle: Handle | None = None
 
+    @property
+    def accel(self) -> str | None:
+        """What its monitor told of, where it has one: that asked for may be "auto"."""
+        return self.handle.data.get("accel") if self.handle else None
+
     async def has_keeper(self) -> bool:
         return await FirstProcess(self.keeper, self.keeper_started).is_alive(LocalSite())
 

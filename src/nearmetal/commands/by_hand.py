@@ -35,8 +35,7 @@ def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bo
         print_json(Up(**dict(told(kept, "up"))))
         return
     cpus = f"{kept.spec.vcpus} CPU{'s' if kept.spec.vcpus > 1 else ''}"
-    accel = kept.handle.data.get("accel") if kept.handle else None
-    how = f"{kept.environment} ({accel})" if accel else kept.environment
+    how = f"{kept.environment} ({kept.accel})" if kept.accel else kept.environment
     console.print(f"{kept.name} is up: {how}, {cpus}, {show_size(kept.spec.memory)}")
     for words, what in (
         (f"exec {kept.name} -- COMMAND", "run a command in it"),

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from nearmetal.analysis.alone import Alone
+from nearmetal.analysis.alone import Alone, Of, dropped
 from nearmetal.analysis.apart import AFTER, BEFORE
 from nearmetal.analysis.responses import count, key_of
 from nearmetal.analysis.results import FairnessRow, Verdict
@@ -59,15 +59,16 @@ def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json
 
 
 def _of_gate(found: Compared) -> str:
-    of, name = ("contrast", "comparison") if any(map(_is_of_costs, found.changes)) else ("treatment", "treatment")
+    of: Of = "contrast" if any(map(_is_of_costs, found.changes)) else "treatment"
+    name = "comparison" if of == "contrast" else "treatment"
     missed = []
     if found.worse:
         missed.append(f"{figures.count(found.worse, name)} surely worse than before, by more than the margin")
-    dropped = sum(one.of == of and one.run == BEFORE and one.measured for one in found.alone)
-    if found.gone > dropped:
-        missed.append(f"{figures.count(found.gone - dropped, name)} without a good trial after")
-    if dropped:
-        missed.append(f"{figures.count(dropped, name)} that the run after was not even to measure")
+    unplanned = dropped(found.alone, of)
+    if found.gone > unplanned:
+        missed.append(f"{figures.count(found.gone - unplanned, name)} without a good trial after")
+    if unplanned:
+        missed.append(f"{figures.count(unplanned, name)} that the run after was not even to measure")
     if found.unjudged:
         reasons = sorted({_reason(change) for change in found.changes if change.of == of and is_unjudged(change)})
         missed.append(f"{figures.count(found.unjudged, name)} that cannot be judged any more: {', '.join(reasons)}")

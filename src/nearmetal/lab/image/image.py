@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -56,8 +56,8 @@ class Image:
 
     @property
     def made(self) -> datetime:
-        """When it was finished, in local time."""
-        return datetime.fromtimestamp(self.manifest_path.stat().st_mtime).astimezone()
+        """When it was finished, by UTC."""
+        return datetime.fromtimestamp(self.manifest_path.stat().st_mtime, UTC)
 
     @property
     def occupied(self) -> int:
