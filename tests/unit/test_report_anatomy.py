@@ -325,6 +325,25 @@ def test_guests_alone_share_no_cpus_with_others(report: ReportInput) -> None:
     assert not [text for text in notes(report) if "others' programs" in text]
 
 
+def test_steal_is_compared_only_between_kernels_that_are_told_of_it(tmp_path: Path) -> None:
+    """The host is denied 4 % of its time. The guest's kernel would be too, and counts nothing."""
+    folder = plausible_captures.make(tmp_path / "run", 8)
+    told = [json.loads(line) for line in folder.journal.read_text().splitlines()]
+    for record in told:
+        server = record.get("observers", {}).get("usage", {}).get("server-0", {})
+        match record["trial"]["treatment"]["environment"]:
+            case "host":
+                server["cpu.all.steal"] = 4.0
+            case "qemu":
+                server["steal"] = "untold"
+    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in told))
+    report = read(folder)
+    rows = [row for row in table(why.render(report), "why").rows if "stolen" in str(row[2])]
+    assert [str(row[1]).split(" ")[0] for row in rows] == ["docker"]
+    (untold,) = [text for text in notes(report) if "stolen" in text]
+    assert untold.startswith("With qemu the hypervisor does not tell")
+
+
 @pytest.fixture
 def unlike_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = plausible_run._facts

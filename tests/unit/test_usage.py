@@ -20,11 +20,12 @@ AHEAD = 7_000_000_000_000
 """How far the guest's clock is ahead: two hours."""
 
 
-def lines(ahead: int = 0, boot: int = 0, whole: bool = True) -> bytes:
+def lines(ahead: int = 0, boot: int = 0, whole: bool = True, **more: Any) -> bytes:
     """A sampler that began a minute ago, and whose one interval ends in a minute. `boot`: its monotonic clock's lag."""
     begun = time.monotonic_ns() - MINUTE - boot
     shares = dict.fromkeys(STATES, 0.0) | {"usr": 30.0, "idle": 70.0}
-    header = {"schema": "sample.header.v1", "time_ns": time.time_ns() - MINUTE + ahead, "monotonic_ns": begun}
+    began = {"time_ns": time.time_ns() - MINUTE + ahead, "monotonic_ns": begun}
+    header = {"schema": "sample.header.v1", **began, **more}
     sample = {
         "schema": "sample.v1",
         "monotonic_ns": begun + 2 * MINUTE,
@@ -152,6 +153,14 @@ async def test_the_guests_samples_are_brought_on_the_hosts_clock() -> None:
     seen = await (await Usage(1).start(stage(host, guest))).stop()
     of_host, of_guest = (seen.counters[place]["began_ns"] for place in ("host", "server-0"))
     assert of_host - of_guest == pytest.approx(999, abs=20_000_000)
+
+
+@pytest.mark.parametrize("counts, told", [(True, None), (False, "untold")])
+async def test_a_kernel_that_counts_no_steal_is_told(counts: bool, told: str | None) -> None:
+    host, guest = places(file=lines(AHEAD, counts_steal=counts))
+    seen = await (await Usage(1).start(stage(host, guest))).stop()
+    assert seen.counters["server-0"].get("steal") == told
+    assert "steal" not in seen.counters["host"], "an older probe does not say"
 
 
 async def test_a_sampler_that_was_killed_is_told_and_what_it_left_counts() -> None:

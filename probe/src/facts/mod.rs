@@ -21,6 +21,8 @@ mod processor;
 mod settings;
 mod storage;
 
+pub use processor::counts_steal;
+
 /// Tell what could make two machines unlike: kernel, processor, limits, clocks, settings, disks, network interfaces.
 ///
 /// It reads files and asks the kernel; it starts no program and changes nothing. What this kernel does not have or does

@@ -78,6 +78,32 @@ pub fn virtualization(kernel: &Kernel) -> Virtualization {
     }
 }
 
+/// Whether this kernel would learn of time that a hypervisor takes from its CPUs. Where it would not, it counts none.
+pub fn counts_steal(kernel: &Kernel) -> bool {
+    let beneath = virtualization(kernel);
+    match beneath.hypervisor_signature.as_deref() {
+        Some(EMULATION) => false,
+        Some(KVM) => kvm_offers_steal(),
+        // None, or one of which that is not known.
+        _ => true,
+    }
+}
+
+/// How QEMU's emulation names itself.
+const EMULATION: &str = "TCGTCGTCGTCG";
+const KVM: &str = "KVMKVMKVM";
+
+/// KVM_FEATURE_STEAL_TIME of the kernel's Documentation/virt/kvm/x86/cpuid.rst.
+#[cfg(target_arch = "x86_64")]
+fn kvm_offers_steal() -> bool {
+    std::arch::x86_64::__cpuid(0x4000_0001).eax & 1 << 5 != 0
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn kvm_offers_steal() -> bool {
+    true
+}
+
 /// The name in CPUID leaf 0x40000000, which hypervisors fill in by convention.
 #[cfg(target_arch = "x86_64")]
 fn hypervisor_signature() -> Option<String> {

@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::facts::counts_steal;
 use crate::kernel::Kernel;
 use crate::process::Usage;
 use crate::timing::{monotonic_ns, realtime_ns, sleep_until_monotonic};
@@ -60,6 +61,8 @@ pub struct Header {
     /// CPU time is counted in ticks of this many to the second.
     ticks_per_second: u64,
     boot_id: Option<String>,
+    /// False where this kernel counts no steal because nobody tells it of any: it is a guest, most often under emulation.
+    counts_steal: bool,
     /// The directories of each control group.
     cgroups: BTreeMap<String, Vec<String>>,
 }
@@ -171,6 +174,7 @@ fn header(kernel: &Kernel, args: &Args) -> Header {
         monotonic_ns: monotonic_ns(),
         ticks_per_second: rustix::param::clock_ticks_per_second(),
         boot_id: kernel.text("proc/sys/kernel/random/boot_id"),
+        counts_steal: counts_steal(kernel),
         cgroups,
     }
 }

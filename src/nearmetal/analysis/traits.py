@@ -180,8 +180,15 @@ def _cpus(place: Mapping[str, Any]) -> int:
     return len({name.split(".")[1] for name in place if name.startswith("cpu.")} - {"all"}) or 1
 
 
+def is_told_of_steal(record: TrialRecord) -> bool:
+    """Whether each server's kernel learns of time that is stolen from it: a guest under emulation does not."""
+    return all("steal" not in one for one in _servers(record))
+
+
 def _share(state: str) -> Callable[[TrialRecord], float | None]:
     def of(record: TrialRecord) -> float | None:
+        if state == "steal" and not is_told_of_steal(record):
+            return None
         told = [one.get(f"cpu.all.{state}", 0.0) / 100 for one in _servers(record)]
         return statistics.fmean(told) if told else None
 

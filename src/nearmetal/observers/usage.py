@@ -28,6 +28,8 @@ FILE = "/run/nearmetal-usage.jsonl"
 """Where the samples lie in a machine until the trial is over."""
 HOST = "host"
 """What the samples of the servers' host are called."""
+UNTOLD = "untold"
+"""The steal of a guest whose hypervisor tells it of none: what its kernel counts is no figure."""
 _KILLED = 128 + 9
 
 
@@ -191,6 +193,7 @@ class UsageWatch:
             "seconds": round(sum(map(span.shared_with, inside)), 3),
             "samples": len(inside),
             **({} if told.end is None else _costs(told.end)),
+            **({} if told.header.get("counts_steal", True) else {"steal": UNTOLD}),
             **averages(inside, span, sampler.own),
         }
         return counters

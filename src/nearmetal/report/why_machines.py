@@ -1,10 +1,10 @@
 """What goes along with a verdict and is no figure: both sides' clocks, whose time CPUs tell, what nobody told. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from nearmetal.analysis.results import Contrast
-from nearmetal.analysis.traits import has_foreign_time
-from nearmetal.model import Assignment
+from nearmetal.analysis.traits import has_foreign_time, is_told_of_steal
+from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures
 from nearmetal.report.reading import ReportInput
 
@@ -39,8 +39,7 @@ def _source(treatment: Assignment, report: ReportInput) -> str | None:
 
 def foreign_time(sides: Iterable[Assignment], report: ReportInput) -> str:
     """Of which sides the time of CPUs is not the server's alone; "" where there is none."""
-    shared = {report.labels.treatment(one.trial.treatment) for one in report.records if has_foreign_time(one)}
-    named = [name for name in dict.fromkeys(map(report.labels.treatment, sides)) if name in shared]
+    named = _named(sides, has_foreign_time, report)
     if not named:
         return ""
     return (
@@ -48,6 +47,23 @@ def foreign_time(sides: Iterable[Assignment], report: ReportInput) -> str:
         "ran on them, others' programs and interrupts too, and what interrupts and context switches were the server's "
         "alone nobody counts. What it alone cost is the CPU time of the host."
     )
+
+
+def untold_steal(sides: Iterable[Assignment], report: ReportInput) -> str:
+    """Of which sides no row tells what was stolen, and why; "" where there is none."""
+    named = _named(sides, lambda record: not is_told_of_steal(record), report)
+    if not named:
+        return ""
+    return (
+        f"With {figures.listing(named)} the hypervisor does not tell the server's kernel of time that it takes from "
+        "it: no emulation does. What was stolen is in no row; the CPU time of the host is what it really got."
+    )
+
+
+def _named(sides: Iterable[Assignment], so: Callable[[TrialRecord], bool], report: ReportInput) -> list[str]:
+    """Those sides of whose trials at least one is so."""
+    found = {report.labels.treatment(one.trial.treatment) for one in report.records if so(one)}
+    return [name for name in dict.fromkeys(map(report.labels.treatment, sides)) if name in found]
 
 
 def untold_exits(report: ReportInput) -> str:

@@ -24,7 +24,7 @@ from nearmetal.report.reading import ReportInput
 from nearmetal.report.why_figures import plainly, told, verdict
 from nearmetal.report.why_found import Explained, different, explain, is_observed, largest, more_different
 from nearmetal.report.why_implausible import GUESTS, box, is_implausible, kind
-from nearmetal.report.why_machines import clocks, foreign_time, unobserved, untold_exits
+from nearmetal.report.why_machines import clocks, foreign_time, unobserved, untold_exits, untold_steal
 
 _TOLD = 3
 """So many of the differences stand in a sentence; the table has all."""
@@ -183,7 +183,9 @@ def _beside(explained: Sequence[Explained], report: ReportInput) -> list[str]:
     sides = [side for one in explained for side in (one.contrast.treatment, one.contrast.reference)]
     exits = untold_exits(report) if any(kind(side, report) in GUESTS for side in sides) else ""
     differing = dict.fromkeys(clocks(one.contrast, report) for one in explained)
-    return [text for text in (*differing, foreign_time(_of_cpus(explained), report), exits, unobserved(report)) if text]
+    of_cpus = _of_cpus(explained)
+    told = (*differing, foreign_time(of_cpus, report), untold_steal(of_cpus, report), exits, unobserved(report))
+    return [text for text in told if text]
 
 
 def _of_cpus(explained: Sequence[Explained]) -> list[Assignment]:
