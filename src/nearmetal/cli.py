@@ -57,7 +57,9 @@ def _remedy(error: OSError) -> str:
     import os
 
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "free some space; what a run has recorded is safe, and `nearmetal resume` goes on with it"
+        if sys.argv[1:2] in (["run"], ["resume"]):
+            return "free some space; what the run has recorded is safe, and `nearmetal resume` goes on with it"
+        return "free some space, then give the command again"
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return "move what lies there out of the way: a folder belongs there"
     if error.errno == errno.EROFS or (error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() == 0):

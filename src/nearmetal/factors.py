@@ -89,6 +89,15 @@ def placeholders_in(value: object) -> Iterator[str]:
             yield from placeholders_in(item)
 
 
+def unused(study: Study, treatments: tuple[str, ...]) -> Iterator[tuple[WorkloadSpec, str]]:
+    """Each workload with a factor that only fills placeholders, and none of this one: it is measured at each level."""
+    for name, factor in study.factors.items():
+        if target(name, factor, study, treatments).kind == "placeholder":
+            for workload in study.workloads:
+                if name not in placeholders_in(workload.parameters):
+                    yield workload, name
+
+
 def fill(value: Any, levels: Assignment) -> Any:
     """Put levels in the place of placeholders: with its type where the placeholder is the whole value."""
     if isinstance(value, str):

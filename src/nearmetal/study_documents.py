@@ -31,6 +31,14 @@ class Lacking(Frozen):
     remedy: str
 
 
+class Unused(Frozen):
+    """A workload that is measured at each level of a factor that it does not use."""
+
+    workload: str
+    factor: str
+    levels: int
+
+
 class Planned(Document):
     """`plan.v1`."""
 
@@ -42,6 +50,8 @@ class Planned(Document):
     """The fewest with which a primary contrast can be decided."""
     one_machine: tuple[tuple[str, str], ...]
     """Pairs of environments that are one machine of the user's."""
+    unused: tuple[Unused, ...]
+    """Factors that fill placeholders of other workloads."""
     sees: tuple[Sight, ...]
     """How small a difference is found, by calibrations that are kept of this host."""
     missing: tuple[Lacking, ...]

@@ -158,22 +158,39 @@ def test_a_terminal_is_told_in_lines_that_fit(folder: Path) -> None:
         (errno.EPERM, 0, "name a place that can be written to"),
         (errno.EROFS, 1000, "name a place that can be written to"),
         (errno.ENOTDIR, 0, "move what lies there out of the way: a folder belongs there"),
-        (errno.ENOSPC, 0, "free some space"),
+        (errno.ENOSPC, 0, "free some space, then give the command again"),
     ],
 )
 def test_what_the_system_refuses_has_a_remedy_that_helps(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int, user: int, remedy: str
 ) -> None:
+    assert said_by_the_system(monkeypatch, capsys, "studies", number, user).startswith(
+        f"nearmetal: /there: {os.strerror(number)}\n  remedy: {remedy}"
+    )
+
+
+@pytest.mark.parametrize("command", ["run", "resume"])
+def test_a_run_that_finds_no_room_can_be_resumed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert "`nearmetal resume` goes on with it" in said_by_the_system(monkeypatch, capsys, command, errno.ENOSPC, 0)
+
+
+def said_by_the_system(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, number: int, user: int
+) -> str:
+    """What is said when the system refuses a command."""
+
     def fail(**_: object) -> None:
         raise OSError(number, os.strerror(number), "/there")
 
-    monkeypatch.setattr(sys, "argv", ["nearmetal", "studies"])
+    monkeypatch.setattr(sys, "argv", ["nearmetal", command])
     monkeypatch.setattr(os, "geteuid", lambda: user)
     monkeypatch.setattr(cli.cli, "main", fail)
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 3
-    assert capsys.readouterr().err.startswith(f"nearmetal: /there: {os.strerror(number)}\n  remedy: {remedy}")
+    return capsys.readouterr().err
 
 
 def test_a_report_that_finds_no_room_is_asked_for_again_once_there_is(

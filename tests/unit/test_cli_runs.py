@@ -319,8 +319,22 @@ def test_the_plan_of_a_run_that_may_stop_early(study: Path) -> None:
     told = " ".join(called("plan", str(study), "--set", "design.blocks={ min = 8, max = 40 }").stdout.split())
     assert "2 treatments x 1 workload x at most 40 blocks = 80 trials" in told
     assert "each at level 0.05; looked at after 8, 12, 16, 24, 32 and 40 blocks, until all are decided" in told
+    late = " ".join(called("plan", str(study), "--set", "design.blocks={ min = 4, max = 12 }").stdout.split())
+    assert "looked at after 8 and 12 blocks (not after 4, with which nothing can be decided at that level)" in late
     few = " ".join(called("plan", str(study), "--set", "design.blocks={ min = 3, max = 4 }").stdout.split())
     assert "that takes at least 6 blocks, and with 4 every verdict is undecided" in few
+
+
+def test_a_plan_tells_which_workload_is_measured_at_levels_that_it_does_not_use(study: Path) -> None:
+    study.write_text(
+        study.read_text().replace("[factors]", "[factors]\nevents = [1000, 2000]")
+        + '\n[[workloads]]\nname = "primes"\nkind = "sysbench"\ntest = "cpu"\nevents = "{events}"\n'
+    )
+    told = json.loads(called("plan", str(study), "--json").stdout)
+    assert told["unused"] == [{"workload": "web", "factor": "events", "levels": 2}]
+    said = " ".join(called("plan", str(study)).stdout.split())
+    assert "web does not use events, and is measured at each of its 2 levels all the same" in said
+    assert "primes does not use" not in said
 
 
 def test_a_list_tells_what_was_planned_what_was_repeated_and_what_came_to_nothing(study: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """`studies` and `plan`: what would be measured, how long that takes, and whether it can be measured here."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,11 +10,10 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from nearmetal import hosts, plan_sight, studies
+from nearmetal import factors, hosts, plan_sight, plugins, studies
 from nearmetal import plan as planning
 from nearmetal.errors import BadInput, ExitCode
-from nearmetal.factors import key
-from nearmetal.model import Finding, Plan, Study
+from nearmetal.model import Finding, Plan, Study, WorkloadSpec
 from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures
 from nearmetal.run import session
@@ -130,19 +129,27 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
 
 
 def _planned(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], missing: Missing) -> "Planned":
-    from nearmetal.study_documents import Lacking, Planned
+    from nearmetal.study_documents import Lacking, Planned, Unused
 
     return Planned(
         plan=plan,
         seconds=round(estimate(study, plan)),
         blocks_needed=needed,
         one_machine=tuple(hosts.one_under_two_names(study)),
+        unused=tuple(
+            Unused(workload=workload.name, factor=name, levels=len(study.factors[name].levels))
+            for workload, name in _unused(study)
+        ),
         sees=tuple(seen),
         missing=tuple(
             Lacking(treatment=treatment, what=finding.what, detail=finding.detail, remedy=finding.remedy)
             for treatment, finding in missing
         ),
     )
+
+
+def _unused(study: Study) -> Iterator[tuple[WorkloadSpec, str]]:
+    return factors.unused(study, plugins.names("treatments"))
 
 
 def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], console: Console) -> None:
@@ -156,11 +163,16 @@ def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], 
     )
     for one, other in hosts.one_under_two_names(study):
         console.print(f"{one!r} and {other!r} are one machine: it is compared with itself (an A/A)", style="yellow")
+    for workload, name in _unused(study):
+        levels = figures.count(len(study.factors[name].levels), "level")
+        console.print(f"{workload.name} does not use {name}, and is measured at each of its {levels} all the same")
     for contrast in plan.contrasts:
-        compared = f"{contrast.workload}: {key(contrast.treatment)} against {key(contrast.reference)}"
+        compared = f"{contrast.workload}: {factors.key(contrast.treatment)} against {factors.key(contrast.reference)}"
         console.print(Padding(compared, (0, 0, 0, 2), expand=False))
     if plan.contrasts:
-        console.print(f"{figures.count(len(plan.contrasts), 'primary contrast')}, {_when_decided(plan, needed)}")
+        console.print(
+            f"{figures.count(len(plan.contrasts), 'primary contrast')}, {_when_decided(plan, needed, _first(study))}"
+        )
     else:
         console.print("nothing is compared: there is no treatment beside its reference")
     for seeing in seen:
@@ -168,7 +180,13 @@ def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], 
     console.print(f"the whole takes {_about(estimate(study, plan), plan)}")
 
 
-def _when_decided(plan: Plan, needed: int) -> str:
+def _first(study: Study) -> int:
+    """The fewest blocks that the study asks for."""
+    blocks = study.design.blocks
+    return blocks if isinstance(blocks, int) else blocks.min
+
+
+def _when_decided(plan: Plan, needed: int, first: int) -> str:
     """At what level, and after how many blocks."""
     at = f"each at level {plan.level:.4g}; "
     enough = len(plan.blocks) >= needed
@@ -176,7 +194,9 @@ def _when_decided(plan: Plan, needed: int) -> str:
         few = "" if enough else f", and with {len(plan.blocks)} every verdict is undecided"
         return f"{at}that takes at least {figures.count(needed, 'block')}{few}"
     after = figures.listing(str(look.blocks) for look in plan.looks)
-    return f"{at}looked at after {after} blocks, until all are decided"
+    early = plan.looks[0].blocks > first
+    why = f" (not after {first}, with which nothing can be decided at that level)" if early else ""
+    return f"{at}looked at after {after} blocks{why}, until all are decided"
 
 
 def _about(seconds: float, plan: Plan) -> str:
@@ -190,7 +210,7 @@ def say_missing(missing: Missing, heading: str, console: Console) -> None:
     """Each thing that is missing once, with the treatments that lack it, and what mends it."""
     lacking: dict[Finding, list[str]] = {}
     for treatment, finding in missing:
-        lacking.setdefault(finding, []).append(key(treatment))
+        lacking.setdefault(finding, []).append(factors.key(treatment))
     for finding, treatments in lacking.items():
         detail = f": {finding.detail}" if finding.detail else ""
         console.print(Text.assemble((heading, "yellow"), f": {finding.what}{detail}"))
