@@ -16,6 +16,7 @@ from nearmetal.lines import KeyPath, line_of, locate
 from nearmetal.model import Study
 from nearmetal.model.study import LOGIN, SSH_TARGET
 from nearmetal.model.words import NAME
+from nearmetal.units import show_alike
 
 DEEPEST = 32
 """Tables within tables. No study needs a tenth of it, and the parsers below this one do not survive thousands."""
@@ -288,7 +289,7 @@ def in_words(error: ErrorDetails) -> str:
     """What would be right, from what pydantic says is wrong."""
     kind, context = error["type"], error.get("ctx", {})
     if kind in _BOUNDS:
-        return f"{_BOUNDS[kind]} {next(iter(context.values()))}"
+        return f"{_BOUNDS[kind]} {show_alike(next(iter(context.values())), error['input'])}"
     if kind == "literal_error":
         return f"one of {context['expected']}"
     if kind == "string_pattern_mismatch":

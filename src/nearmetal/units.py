@@ -146,3 +146,12 @@ def show(value: float, unit: str) -> str:
             scaled = _three_digits(value / factor)
             return f"{scaled} {prefix if unit.startswith(('bit', 'B')) else prefix + ' '}{unit}".strip()
     return f"{value:.4g} {unit}".strip() if abs(value) < 9999.5 else f"{value:.0f} {unit}".strip()
+
+
+def show_alike(value: float, written: object) -> str:
+    """A value as it would stand beside what a person wrote, "24 h" beside "99d"; as it is beside what has no unit."""
+    match = _QUANTITY.fullmatch(written) if isinstance(written, str) else None
+    for units, unit in ((_SIZES, "B"), (_TIMES, "s"), (_RATES, "bit/s"), (_SHARES, "share")):
+        if match is not None and match[2] in units:
+            return show(value, unit)
+    return str(value)

@@ -54,7 +54,7 @@ BAD: list[tuple[str, str, str, str]] = [
     ("vcpus = 2", "vcpus = 0", "vcpus", "at least 1"),
     ("vcpus = 2", 'vcpus = "2"', "vcpus", "a whole number"),
     ("vcpus = 2", "vcpus = true", "vcpus", "a whole number"),
-    ('memory = "512MiB"', 'memory = "1B"', "memory", "at least 16777216"),
+    ('memory = "512MiB"', 'memory = "1B"', "memory", "at least 16 MiB"),
     ('memory = "512MiB"', 'memory = "512mib"', "memory", "'512mib' is not a size"),
     ('memory = "512MiB"', "memory = 512", "memory", "512 has no unit"),
     ('memory = "512MiB"', f'memory = "{"9" * 400}B"', "memory", "more than anything can have"),

@@ -122,3 +122,18 @@ def test_no_text_writes_a_share_without_one() -> None:
     """Python's own format for percentages has none; study files and tools have, where it is syntax."""
     sources = (Path(units.__file__).parent).rglob("*.py")
     assert not [str(path) for path in sources if re.search(r":[^{}\"']*%\}", path.read_text())]
+
+
+@pytest.mark.parametrize(
+    ("value", "written", "shown"),
+    [
+        (16 * 2**20, "1KiB", "16 MiB"),
+        (86400.0, "99d", "24 h"),
+        (1, "200%", "100 %"),
+        (1, "0bit/s", "1 bit/s"),
+        (1, 0, "1"),
+        (64, "three", "64"),
+    ],
+)
+def test_a_bound_is_told_as_what_it_bounds_is_written(value: float, written: object, shown: str) -> None:
+    assert units.show_alike(value, written) == shown
