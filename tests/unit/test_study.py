@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from nearmetal import factors, study
+from nearmetal import errors, factors, study
 from nearmetal.model import VIRTUAL_HARDWARE
 from tests.unit.study_text import GOOD, line, refused
 
@@ -107,6 +107,12 @@ BAD: list[tuple[str, str, str, str]] = [
     ("workers = [1, 4]", "workers = [1, 2000-01-01]", "workers", "must be a list of numbers"),
     ("workers = [1, 4]", "workers = [1, 4]\nspeed = [1, 2]", "speed = [1", "sets nothing and fills nothing"),
     ("workers = [1, 4]", "workers = [1, 4]\nvcpus = [1, 0]", "vcpus = [1", "the level 0 of `vcpus`"),
+    (
+        "workers = [1, 4]",
+        'workers = [1, 4]\nmemory = ["1GB", "1000MB"]',
+        "memory = [",
+        "'1000MB' of `memory` are the same",
+    ),
     ("workers = [1, 4]", 'workers = [1, 4]\nmemory = ["1GiB", "1 gig"]', "memory = [", "'1 gig' is not a size"),
     ("workers = [1, 4]", 'workers = [1, 4]\nisolation = ["none", "all"]', "isolation", "one of none, user, kernel"),
     ("workers = [1, 4]", "workers = [1, 4]\ncpus = ['0', 'x']", "cpus", "not a list of CPUs"),
@@ -379,3 +385,13 @@ def test_pretended_machines_are_not_put_beside_real_ones(
     error = refused(f"name = 'x'\n[factors]\nenvironment = {levels}\n{more}\n{workload}")
     assert f":{line}" in error.where and "pretended machine (mock)" in error.what
     assert all(name in error.what for name in named)
+
+
+def test_what_a_factor_sets_in_every_treatment_is_not_set_beside_it() -> None:
+    text = GOOD.replace("workers = [1, 4]", "workers = [1, 4]\nvcpus = [1, 2]")
+    assert text != GOOD and study.read(text, "s.toml")
+    with pytest.raises(errors.BadInput, match="the factor `vcpus` sets") as told:
+        study.read(text, "s.toml", ["machine.vcpus=2"])
+    assert told.value.where == "s.toml, --set machine.vcpus=2"
+    nested = text.replace("vcpus = [1, 2]", "vcpus = { levels = [1, 2], when = { workers = 4 } }")
+    assert study.read(nested, "s.toml", ["machine.vcpus=2"]).machine.vcpus == 2

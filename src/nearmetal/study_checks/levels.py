@@ -24,6 +24,10 @@ def check_targets(study: Study, where: StudyText) -> None:
             what = f"`{name}` and `{taken[aim]}` both set {aim.key}"
             raise where.wrong(("factors", name), what, "make them one factor")
         taken[aim] = name
+        written = where.overrides.get((aim.kind, aim.key))
+        if written is not None and words.is_everywhere(study.factors, name):
+            what = f"the factor `{name}` sets `{aim.kind}.{aim.key}` in every treatment, so that this does nothing"
+            raise where.wrong((aim.kind, aim.key), what, f"set its levels: --set 'factors.{name}=[…]'")
     for name, level in study.machine.settings.items():
         if name not in treatments:
             known = [*type(study.machine).model_fields, *treatments]
@@ -39,16 +43,24 @@ def check_levels(study: Study, where: StudyText) -> None:
     treatments = plugins.names("treatments")
     for name, factor in study.factors.items():
         aim = words.target(name, factor, study, treatments)
+        placed: list[tuple[Level, Any]] = []
         for level in factor.levels:
-            _level(name, aim, level, study, where)
+            value = _level(name, aim, level, study, where)
+            alike = next((other for other, its in placed if its == value), None)
+            if alike is not None:
+                what = f"the levels {shown(alike)} and {shown(level)} of `{name}` are the same"
+                raise where.wrong(("factors", name), what, "remove one")
+            if value is not None:
+                placed.append((level, value))
 
 
-def _level(name: str, aim: words.Target, level: Level, study: Study, where: StudyText) -> None:
+def _level(name: str, aim: words.Target, level: Level, study: Study, where: StudyText) -> Any:
+    """What it becomes in the table that it sets; None where it sets none."""
     path = ("factors", name)
     if aim.kind == "treatment":
         _is_level(path, aim.key, level, where)
     if aim.kind in ("environment", "treatment", "placeholder"):
-        return
+        return None
     try:
         placed = words.put(study, aim, level)
     except ValidationError as error:
@@ -65,6 +77,7 @@ def _level(name: str, aim: words.Target, level: Level, study: Study, where: Stud
             _is_model(path, aim.key, level, where)
         case "observe", _:
             observer(path, aim.key, placed, where)
+    return placed
 
 
 MODELS = {"nic": ("virtio-net", "e1000", "e1000e", "rtl8139", "vmxnet3"), "disk": ("virtio-blk", "ide")}
