@@ -17,6 +17,9 @@ def until_interrupted(work: Coroutine[Any, Any, object]) -> bool:
         try:
             await task
         except asyncio.CancelledError:
+            # All that is left is to say so: who pressed Ctrl-C again, out of impatience, is still to read it.
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
             return False
         return True
 

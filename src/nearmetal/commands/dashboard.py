@@ -29,9 +29,11 @@ def dashboard(run: Path | None, port: int | None, as_json: bool) -> int:
     listening = server.listen(port)
     token = new_token()
     os.nice(_LAST_IN_LINE)
-    _say(f"http://{server.HOST}:{listening.getsockname()[1]}/?token={token}", listening.getsockname()[1], as_json)
+    port = listening.getsockname()[1]
 
     async def serving() -> None:
+        # Once it is told, somebody may end it.
+        _say(f"http://{server.HOST}:{port}/?token={token}", port, as_json)
         only = None if run is None else run.resolve()
         shown = server.Dashboard(lambda: runs.known(paths.runs, paths.state), only)
         await server.serve(shown, token, listening)

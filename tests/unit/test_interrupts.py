@@ -1,0 +1,25 @@
+"""Ctrl-C: what was begun is tidied up, and what there is to say about it is said."""
+
+import subprocess
+import sys
+
+PROGRAM = """
+import asyncio, os, signal
+from nearmetal.interrupts import until_interrupted
+
+async def work():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(60)
+    finally:
+        print("tidied up", flush=True)
+
+finished = until_interrupted(work())
+os.kill(os.getpid(), signal.SIGINT)
+print("go on with:", finished, flush=True)
+"""
+
+
+def test_who_presses_it_again_still_reads_how_to_go_on() -> None:
+    ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "tidied up\ngo on with: False\n"), ended.stderr
