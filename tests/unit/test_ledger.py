@@ -110,6 +110,16 @@ async def test_one_that_is_damaged_is_told_and_keeps_clean_from_none_of_the_othe
     assert (await clean.clean()).left == cleaned.left  # also when it is asked again
 
 
+async def test_what_a_living_nearmetal_has_is_named_and_left_alone() -> None:
+    folder = clean.ledgers_folder()
+    folder.mkdir(parents=True)
+    with held(folder / "a.jsonl") as ledger:
+        ledger.creating(handle("m"))
+        cleaned = await clean.clean()
+        assert (cleaned.in_use, cleaned.alive, cleaned.removed) == (1, ("mock m",), ())
+        assert [one.name for one in outstanding(ledger.path).handles] == ["m"]
+
+
 def test_a_line_is_on_disk_before_the_call_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "l.jsonl"
     synced: list[int] = []

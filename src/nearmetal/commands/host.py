@@ -41,11 +41,12 @@ def clean(as_json: bool) -> int:
             ("removed", cleaned.removed),
             ("restored", cleaned.restored),
             ("still there", cleaned.left),
+            ("left alone", cleaned.alive),
         ):
             for thing in things:
                 click.echo(f"{verb}: {thing}")
         if cleaned.in_use:
-            click.echo(f"left alone: what {cleaned.in_use} running nearmetal made")
+            click.echo(f"what {cleaned.in_use} running nearmetal made is not touched")
         elif not cleaned.ledgers:
             whose = "ours" if os.geteuid() == 0 else "this user's"
             click.echo(f"nothing of {whose} is left")

@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,7 +14,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab import orphans
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger, held, ownerless
+from nearmetal.lab.ledger import Ledger, held, outstanding, ownerless
 from nearmetal.lab.qemu import accelerator, snapshot
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
@@ -31,6 +31,8 @@ class Cleaned(Document):
     left: tuple[str, ...] = ()
     in_use: int = 0
     """Ledgers of living owners, which were left alone."""
+    alive: tuple[str, ...] = ()
+    """What they hold now."""
 
 
 def ledgers_folder() -> Path:
@@ -51,12 +53,19 @@ async def clean() -> Cleaned:
     """Idempotent. Ledgers of living owners are not touched. Hosts are reached as the ledgers say."""
     folder = ledgers_folder()
     dead = list(ownerless(folder)) if folder.exists() else []
-    alive = sum(1 for _ in folder.glob("*.jsonl")) - len(dead)
+    living = sorted(set(folder.glob("*.jsonl")) - set(dead))
+    alive = [what for path in living for what in _holds(path)]
     cleaned = await put_right(dead)
     await kept.forget_dead()
     await asyncio.to_thread(snapshot.sweep)
     await asyncio.to_thread(accelerator.sweep, Paths.default().state)
-    return cleaned.model_copy(update={"in_use": alive})
+    return cleaned.model_copy(update={"in_use": len(living), "alive": tuple(alive)})
+
+
+def _holds(path: Path) -> Iterator[str]:
+    """Nothing of one whose owner has ended meanwhile; one that cannot be read is its owner's to tell."""
+    with suppress(FileNotFoundError, BadInput):
+        yield from (f"{handle.kind} {handle.name}" for handle in outstanding(path).handles)
 
 
 async def clean_everything() -> Cleaned:
@@ -102,4 +111,5 @@ def _sum(all_cleaned: Sequence[Cleaned]) -> Cleaned:
         restored=tuple(what for one in all_cleaned for what in one.restored),
         left=tuple(what for one in all_cleaned for what in one.left),
         in_use=sum(one.in_use for one in all_cleaned),
+        alive=tuple(what for one in all_cleaned for what in one.alive),
     )
