@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal.commands import image as image_commands
+from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import probe
-from nearmetal.lab.image import Image
+from nearmetal.lab.image import Image, Recipe
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.qemu import arguments, identity, snapshot, template
 from nearmetal.lab.qemu.arguments import Guest
 from nearmetal.lab.qemu.snapshot import Snapshot
 from tests.guests import GUEST, PORT
+from tests.unit.test_image_store import finished
 
 KEY = "0123456789abcdef" * 4
 
@@ -175,6 +178,18 @@ async def test_those_of_an_image_that_is_gone_and_what_was_cut_short_are_removed
     image.disk.unlink()
     async with snapshot.making():
         assert [one.name for one in snapshot.folder().iterdir()] == [".lock"]
+
+
+async def test_the_list_of_images_tells_of_them_and_they_go_with_their_image(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    listed = finished(Paths.default().cache, Recipe())
+    image = Image("lab", Recipe().key, "ab" * 32, listed)
+    await make(key(1), image)
+    image_commands.ls(as_json=False)
+    assert "1 snapshot of guests, " in capsys.readouterr().out
+    image_commands.rm("lab")
+    assert [one.name for one in snapshot.folder().iterdir()] == [".lock"]
 
 
 async def test_what_was_cut_short_is_swept_unless_somebody_is_at_work(image: Image) -> None:

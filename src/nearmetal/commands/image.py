@@ -10,9 +10,11 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, Interrupted
 from nearmetal.interrupts import until_interrupted
 from nearmetal.lab import image, machine
-from nearmetal.lab.image.documents import Boxed, Built, Images, Listed
+from nearmetal.lab.image.documents import Boxed, Built, Images, Listed, Snapshots
+from nearmetal.lab.qemu import snapshot
 from nearmetal.lab.vagrant import box as vagrant_box
 from nearmetal.printing import console_for, print_json
+from nearmetal.report import figures
 from nearmetal.tables import Column, fitted
 from nearmetal.units import show_size
 
@@ -45,8 +47,10 @@ def _placed(text: str) -> tuple[str, str]:
 def ls(as_json: bool) -> None:
     built = image.ls(Paths.default().cache)
     current = image.newest(built)
+    snapshots = snapshot.kept()
     if as_json:
-        print_json(Images(images=tuple(_listed(one, one in current) for one in built)))
+        listed = tuple(_listed(one, one in current) for one in built)
+        print_json(Images(images=listed, snapshots=Snapshots(count=len(snapshots), bytes=sum(snapshots))))
         return
     if not built:
         click.echo("no image is built; `nearmetal image build` builds one, and so does a run that needs it")
@@ -66,6 +70,11 @@ def ls(as_json: bool) -> None:
         fitted([Column(title) for title in ("image", "digest", "", "made (UTC)", "size")], rows, console.width)
     )
     console.print(f"in {built[0].folder.parent}", soft_wrap=True)
+    if snapshots:
+        many = figures.count(len(snapshots), "snapshot")
+        console.print(
+            f"{many} of guests, {show_size(sum(snapshots))}: at most {snapshot.KEPT} are kept, none without its image"
+        )
     if len(current) < len(built):
         console.print("machines are made of the current one; remove an old one by: nearmetal image rm DIGEST")
 
@@ -96,6 +105,7 @@ def box(name: str, out: Path | None, as_json: bool) -> None:
 def rm(name: str) -> None:
     for removed in image.rm(Paths.default().cache, name, _who):
         click.echo(f"removed {removed.name} {removed.digest[:12]}")
+    snapshot.sweep()
 
 
 def _who(process: int) -> str:

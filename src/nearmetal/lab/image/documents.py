@@ -41,8 +41,17 @@ class Listed(Frozen):
     """When, by ISO 8601."""
 
 
+class Snapshots(Frozen):
+    """Guests that were stopped in the middle, for machines to go on from."""
+
+    count: int
+    bytes: int
+    """What they occupy."""
+
+
 class Images(Document):
     """`images.v1`."""
 
     schema_: Annotated[Literal["images.v1"], Field(alias="schema")] = "images.v1"
     images: tuple[Listed, ...]
+    snapshots: Snapshots

@@ -115,6 +115,14 @@ async def unfinished(key: str, image: Path) -> AsyncIterator[Snapshot]:
         await asyncio.to_thread(shutil.rmtree, made.folder, ignore_errors=True)
 
 
+def kept() -> list[int]:
+    """Of each that somebody can use, the bytes that it occupies."""
+    if not folder().is_dir():
+        return []
+    whole = [one for one in folder().iterdir() if one.is_dir() and _last_used(one)]
+    return [sum(part.lstat().st_blocks * 512 for part in one.iterdir()) for one in whole]
+
+
 def sweep() -> None:
     """Remove what nobody can use any more, unless somebody is at work there, who does so too."""
     try:
