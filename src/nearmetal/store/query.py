@@ -116,7 +116,7 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None],
         except duckdb.Error as error:
             if "the configuration has been locked" in str(error):
                 raise BadInput(f"a question changes no setting: {_in_one_line(error)}", "", "leave that out") from None
-            raise BadInput(_in_one_line(error), "", f"the tables are: {'; '.join(tables)}") from None
+            raise BadInput(_in_one_line(error), "", "\n    ".join(["the tables are:", *tables])) from None
         except OverflowError as error:
             raise BadInput(
                 f"a value is beyond what can be told: {error}", "", "ask for it as text, ::VARCHAR"
