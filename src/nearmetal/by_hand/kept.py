@@ -79,7 +79,7 @@ def check_name(name: str) -> None:
 def everything() -> list[Kept]:
     """All that is written down, by name; also of keepers that died."""
     found: list[Kept] = []
-    for file in sorted(folder().glob("*.json")):
+    for file in sorted(folder().glob("*.json"), key=lambda file: file.stem):
         try:
             found.append(Kept.model_validate_json(file.read_bytes()))
         except FileNotFoundError:
