@@ -83,7 +83,7 @@ def test_what_down_could_not_remove_is_told_scripts_too(
 def test_names_are_found_by_themselves_and_refused_when_taken() -> None:
     assert started("up", "mock").returncode == 0
     assert started("up", "mock").returncode == 0
-    assert [one["name"] for one in listed()] == ["mock-2", "mock"]
+    assert [one["name"] for one in listed()] == ["mock", "mock-2"]
     assert "nearmetal down mock-2" in refused(2, "up", "mock", "--name", "mock-2")
 
 
