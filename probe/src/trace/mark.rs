@@ -46,14 +46,11 @@ impl Mark {
         }
         // A super-segment is cut into packets whose identifications count up from its own; what receiving joined counts down.
         const LONGEST_TRAIN: u16 = 512;
+        // Of those that count, 0 is one like any other.
         let steps = arrived.id.wrapping_sub(self.id);
-        steps == 0
-            || (self.id != 0
-                && arrived.id != 0
-                && self.length > 0
-                && arrived.length > 0
-                && (steps < LONGEST_TRAIN && self.length > arrived.length
-                    || steps.wrapping_neg() < LONGEST_TRAIN && arrived.length > self.length))
+        let is_piece = steps < LONGEST_TRAIN && self.length > arrived.length;
+        let is_whole = steps.wrapping_neg() < LONGEST_TRAIN && arrived.length > self.length;
+        steps == 0 || (self.length > 0 && arrived.length > 0 && (is_piece || is_whole))
     }
 
     fn holds(&self, arrived: &Mark, at: u32) -> bool {

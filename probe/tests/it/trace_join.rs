@@ -179,6 +179,30 @@ fn a_super_segment_at_one_end_is_many_at_the_other() {
 }
 
 #[test]
+fn identifications_begin_anew_within_a_super_segment() {
+    let talk = conversation(4, 30_000, 1448 * 10);
+    let first = talk
+        .packets
+        .iter()
+        .find(|packet| packet.payload.len() > 1448);
+    let first = first.expect("there is a super-segment").id;
+    for pieces_before_zero in [0, 1, 5, 9, 10] {
+        let mut ends = ends(&talk, PLAIN);
+        for packet in ends
+            .iter_mut()
+            .flatten()
+            .filter(|packet| packet.source == talk.server.address)
+        {
+            let number = packet.id.wrapping_sub(first).wrapping_mul(16);
+            packet.id = number.wrapping_sub(pieces_before_zero);
+        }
+        let [client, server] = ends;
+        let (document, _) = joined(&[cut(&client, 1448), server]);
+        assert_eq!(fates(&document, "back"), [0; 6], "{pieces_before_zero}");
+    }
+}
+
+#[test]
 fn what_is_seen_at_one_end_alone_is_counted() {
     let talk = conversation(6, 4000, 1448);
     let [client, server] = ends(&talk, PLAIN);
