@@ -15,6 +15,7 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.link import Link
+from nearmetal.lab.site import must
 from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec
 from tests.conftest import OWN_CPU
@@ -140,6 +141,21 @@ async def test_a_link_that_ends_is_told(lab: Lab, lab_image: Image) -> None:
     readback = await joined.link.verify()
     assert not readback.ok
     assert "the relay ended" in readback.reason
+
+
+async def test_what_a_relay_cannot_read_is_told(lab: Lab, lab_image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "disciplines", AsyncMock(return_value=frozenset()))
+    joined = await join(lab, LinkSpec(delay=0.001), lab_image)
+    burst = ["ping", "-q", "-l", "2000", "-c", "2000", "-i", "0.002", "-s", "1000", str(joined.server.address)]
+    assert " 0% packet loss" in (await joined.client.exec(burst)).text
+    assert [one.code for one in (await joined.link.verify()).warnings] == ["link-by-relay"]
+    namespace = joined.link.handle.data["namespace"]
+    await must(await lab.site("local"), "ip", "-netns", namespace, "link", "set", "far0", "txqueuelen", "1")
+    lost = 2000 - int(re.findall(r"(\d+) received", (await joined.client.exec(burst)).text)[0])
+    assert lost > 0
+    (_, overrun) = (await joined.link.verify()).warnings
+    assert overrun.code == "link-overrun" and int(re.findall(r"\d+", overrun.text)[0]) >= lost
+    assert len((await joined.link.verify()).warnings) == 1, "told once"
 
 
 async def test_taking_up_leaves_the_switch_as_it_was(lab: Lab, lab_image: Image) -> None:

@@ -8,6 +8,7 @@ What shapes a wire is the kernel's netem, or tbf or htb for a rate alone, or, wh
 relay.
 """
 
+import json
 import math
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -119,6 +120,9 @@ class Link:
         self._seed = seed
         self._namespace: str = handle.data["namespace"]
         self._relays: list[Running] = []
+        self._taps: list[str] = []
+        self._unread: int | None = None
+        """Frames that the relay had not read, when it was last looked; None before."""
 
     async def lay(self, ends: Sequence[Ends], cpus: str) -> None:
         """Join each pair of ends; `cpus` is where a relay may run. HostCannot, NotProvisioned."""
@@ -140,8 +144,11 @@ class Link:
         """A shaped wire; the names of its ends, which are up."""
         near, far = f"near{number}", f"far{number}"
         if self.by == "relay":
-            taps = "".join(f"tuntap add dev {end} mode tap\nlink set {end} up\n" for end in (near, far))
+            # A tap holds 500 frames, or loses them while the relay does not get to run: nobody asked for that.
+            made = "tuntap add dev {0} mode tap\nlink set {0} txqueuelen {1} up\n"
+            taps = "".join(made.format(end, _IN_FLIGHT) for end in (near, far))
             await network.batch(self._site, self._namespace, taps)
+            self._taps += (near, far)
             await self._relay(near, far, cpus, relay(self._spec, self._seed + number))
             return near, far
         await network.batch(self._site, self._namespace, f"link add {near} type veth peer name {far}\n")
@@ -190,8 +197,18 @@ class Link:
         if self.by == "relay":
             values["seed"] = self._seed
             text = "this kernel has no netem: a program carries the frames, on the clients' CPUs"
-            warnings = (Warned(code="link-by-relay", text=text),)
+            warnings = (Warned(code="link-by-relay", text=text), *await self._unread_since())
         return Readback(values=values, warnings=warnings)
+
+    async def _unread_since(self) -> tuple[Warned, ...]:
+        """A warning where frames were lost on their way into the relay since it was last looked."""
+        told = json.loads(await must(self._site, "ip", "-netns", self._namespace, "-s", "-json", "link", "show"))
+        unread = sum(one["stats64"]["tx"]["dropped"] for one in told if one["ifname"] in self._taps)
+        before, self._unread = self._unread, unread
+        if before is None or unread == before:
+            return ()
+        text = f"the relay could not read as fast as frames came; lost, beside what was asked for: {unread - before}"
+        return (Warned(code="link-overrun", text=text),)
 
     async def remove(self) -> None:
         for running in self._relays:

@@ -153,6 +153,7 @@ class _Trial:
             if not readback.ok:
                 return f"{treatment.name} did not last: {readback.reason}"
         for name, readback in await self._task.surroundings.verify():
+            self._warnings += (warned for warned in readback.warnings if warned not in self._warnings)
             if not readback.ok:
                 return f"{name} did not last: {readback.reason}"
         return None
