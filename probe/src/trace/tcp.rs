@@ -1,5 +1,7 @@
 //! TCP segments: header, options, and as much of the payload as was captured.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use super::bytes::{Order, chunk};
 use super::capture::Time;
 use super::foreign::Foreign;
@@ -49,6 +51,12 @@ pub trait Fields {
     /// The first byte of the payload, if it was captured. Asked of segments that have one.
     fn first(&self) -> Option<u8>;
 
+    /// A digest of the options where there may be SACK blocks among them, 0 where not.
+    #[inline(always)]
+    fn blocks(&self) -> u64 {
+        0
+    }
+
     /// The payload of one with such options that the MSS cuts off.
     #[inline(always)]
     fn full(&self, mss: u32) -> u32 {
@@ -96,6 +104,14 @@ impl Fields for Segment<'_> {
     fn first(&self) -> Option<u8> {
         self.payload.first().copied()
     }
+
+    fn blocks(&self) -> u64 {
+        if self.has_room_for_blocks(self.option_bytes as usize) {
+            self.digest()
+        } else {
+            0
+        }
+    }
 }
 
 impl Segment<'_> {
@@ -113,13 +129,29 @@ impl Segment<'_> {
     /// Whether there may be SACK blocks among its options: there is room for one, beside timestamps if there are any.
     #[inline(always)]
     pub fn may_have_blocks(&self) -> bool {
+        self.has_room_for_blocks(self.options.len())
+    }
+
+    #[inline(always)]
+    fn has_room_for_blocks(&self, option_bytes: usize) -> bool {
         const ONE_BLOCK: usize = 10;
         const TIMESTAMPS: usize = 10;
         let least = match self.stamp {
             Some(_) => TIMESTAMPS + ONE_BLOCK,
             None => ONE_BLOCK,
         };
-        self.options.len() >= least
+        option_bytes >= least
+    }
+
+    /// Of the options, equal for equal ones. Those that were not captured whole are like no others.
+    #[cold]
+    fn digest(&self) -> u64 {
+        let mut digest = DefaultHasher::new();
+        self.options.hash(&mut digest);
+        if self.options.len() < self.option_bytes as usize {
+            self.time.hash(&mut digest);
+        }
+        digest.finish()
     }
 }
 

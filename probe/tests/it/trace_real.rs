@@ -229,6 +229,21 @@ fn acknowledgements_that_are_captured_twice_count_once() {
     assert_eq!(acks(&once), [2, 0, 0]);
     assert_eq!(acks(&twice), [2, 0, 3]);
 
+    // Blocks that change places leave the checksum as it was; so does a card that has yet to sum them up.
+    let mut holed = between();
+    holed.handshake();
+    holed.ask(GET);
+    let at = holed.server.sequence;
+    holed.answer_in(&reply(8000), 1440);
+    let (one, other) = ((at + 1440, at + 2880), (at + 4320, at + 5760));
+    for blocks in [[one, other], [other, one], [other, one]] {
+        holed.client_sacks(at, &blocks);
+    }
+    for ack in holed.packets.iter_mut().rev().take(3) {
+        ack.stamp = Some(7);
+    }
+    assert_eq!(acks(&holed), [3, 2, 1]);
+
     // Who has no SACK complains of a hole by saying the same again, and within a tick of the clock.
     let mut plain = between();
     plain.handshake();

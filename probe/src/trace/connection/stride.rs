@@ -40,6 +40,7 @@ pub struct Bare {
     pub id: u16,
     pub window: u16,
     pub checksum: u16,
+    pub blocks: u64,
 }
 
 impl Bare {
@@ -51,11 +52,13 @@ impl Bare {
             id: segment.id(),
             window: segment.window(),
             checksum: segment.checksum(),
+            blocks: segment.blocks(),
         }
     }
 
     /// Whether the same packet is here once more. Without an identification nothing may differ: an end that complains of a
-    /// hole by SACK says something new each time, and without SACK it repeats itself within a tick of the timestamps.
+    /// hole by SACK says something new each time, and without SACK it repeats itself within a tick of the timestamps. The
+    /// checksum alone does not tell: where packets leave, the card has yet to sum up what differs.
     pub fn is_doubled_by(&self, other: &Bare, is_selective: bool) -> bool {
         match self.id {
             0 => is_selective && self.stamp.is_some() && self == other,
