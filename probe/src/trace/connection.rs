@@ -67,6 +67,8 @@ pub struct Connection {
     pub knows_mss: bool,
     is_reset: bool,
     is_tls: bool,
+    /// When its first packet was captured.
+    met: Time,
     pub last_seen: Time,
     strides: Ends<Stride>,
     pub ways: Ends<Way>,
@@ -101,11 +103,21 @@ impl Connection {
             knows_mss: false,
             is_reset: false,
             is_tls: false,
+            met: segment.time,
             last_seen: segment.time,
             strides: Ends::default(),
             ways: Ends::default(),
             exchanges: Exchanges::default(),
         }
+    }
+
+    /// Whether what is acknowledged now may have been sent before the capture began: it was on its way then, or waited behind
+    /// a hole at its receiver.
+    fn may_lack_its_past(&self) -> bool {
+        const SETTLING: Time = 1_000_000_000;
+        let Handshake { syn, synack, .. } = self.handshake;
+        let age = self.last_seen.saturating_sub(self.met);
+        syn.is_none() && synack.is_none() && age < SETTLING
     }
 
     /// Whether a segment begins another connection between the same ends.

@@ -187,3 +187,33 @@ fn requests_whose_heads_are_cut_keep_their_times_whatever_the_capture_missed() {
         }
     }
 }
+
+/// What was on its way when a capture began at its sender is acknowledged in it, and was dropped by nobody; what is missing
+/// later was.
+#[test]
+fn what_was_sent_before_a_capture_began_was_not_dropped() {
+    let mut talk = Talk::begun();
+    talk.ask(GET);
+    talk.answer_in(&reply(100_000), 1448);
+    let sent = talk.packets.split_off(4);
+    for piece in sent {
+        // Each is acknowledged when ten more have been sent.
+        let behind = piece.sequence.wrapping_sub(10 * 1448);
+        talk.packets.push(piece);
+        talk.client_acks().acknowledgement = behind;
+    }
+    talk.wait(2_000_000_000);
+    talk.answer_in(&[b'x'; 30_000], 1448);
+    talk.client_acks();
+    let missed = |packets: &[Packet]| {
+        let document = trace(&Pcap::default().file(packets));
+        let warns = document["warnings"].to_string().contains("dropped");
+        (document["server"]["missed_bytes"].as_u64().unwrap(), warns)
+    };
+    for from in [45, 46, 47, 48] {
+        let mut begun = talk.packets[from..].to_vec();
+        assert_eq!(missed(&begun), (0, false), "from {from} on");
+        begun.remove(begun.len() - 5);
+        assert_eq!(missed(&begun), (1448, true), "from {from} on");
+    }
+}

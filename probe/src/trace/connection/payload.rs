@@ -207,9 +207,10 @@ impl Connection {
 
     fn pass_missed(&mut self, from: End, (start, next): (u64, u64), done: &mut Done) {
         let kind = self.kind(from);
+        let is_past = self.may_lack_its_past();
         let way = self.ways.of(from);
         let count = next.saturating_sub(start);
-        way.counts.missed_bytes += count;
+        way.counts.missed_bytes += if is_past { 0 } else { count };
         way.write.lose_track();
         way.reader.miss(count);
         way.stream.reach(next);
