@@ -249,6 +249,9 @@ impl Join {
         let mishaps = self.paths.get_mut(&client.key);
         let mishaps = mishaps.map_or(Mishaps::default(), |path| path.mishaps(client, server));
         let joined = Joined::new(client, server, mishaps);
+        if !client.exchange.is_asked() {
+            return joined;
+        }
         self.pairs += 1;
         let spreads = &mut self.spreads;
         for (spread, time) in [

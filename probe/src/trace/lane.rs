@@ -82,7 +82,7 @@ pub struct Lane {
 const LONGEST_WAY: Time = 2_000_000_000;
 const MOST_ON_THE_WAY: usize = 1 << 13;
 /// What has arrived is remembered for a while, to know it when it arrives again. With the next one they fill a power of two.
-const MOST_HERE: usize = 31;
+const MOST_HERE: usize = 255;
 /// A packet that is captured twice where it leaves is so with few others between.
 const LATELY: usize = 8;
 const MOST_MISHAPS: usize = 256;
@@ -134,7 +134,10 @@ impl Lane {
         });
         self.meet(segment.time, delays);
         while let Some(oldest) = self.sent.front().copied() {
-            let is_old = oldest.is_here && self.sent.len() > MOST_HERE;
+            // Not by how many there are: those that are on their way are none of what has arrived.
+            let newest = self.newest.unwrap_or(oldest.order);
+            let behind = newest.wrapping_sub(oldest.order) as i32;
+            let is_old = oldest.is_here && behind >= MOST_HERE as i32;
             let waited = segment.time.saturating_sub(oldest.time);
             if !is_old && waited <= LONGEST_WAY && self.sent.len() <= MOST_ON_THE_WAY {
                 break;

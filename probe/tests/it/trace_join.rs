@@ -202,6 +202,30 @@ fn identifications_begin_anew_within_a_super_segment() {
     }
 }
 
+/// While many are on their way, and with many others between.
+#[test]
+fn what_the_network_doubles_is_known_again_when_it_comes_late() {
+    let talk = conversation(1, 400_000, 1448);
+    let [mut client, server] = ends(&talk, PLAIN);
+    let arrived = client
+        .iter()
+        .filter(|packet| packet.payload.len() == 1448)
+        .step_by(20);
+    let late = arrived.map(|packet| Packet {
+        time: packet.time + 10_000_000,
+        ..packet.clone()
+    });
+    let copies: Vec<_> = late.collect();
+    client.extend_from_slice(&copies);
+    client.sort_by_key(|packet| packet.time);
+    let (document, _) = joined(&[client, server]);
+    assert_eq!(
+        fates(&document, "back"),
+        [0, 0, 0, 0, copies.len() as u64, 0]
+    );
+    assert_eq!(document["joined"]["back"]["unsettled"], 0);
+}
+
 #[test]
 fn what_is_seen_at_one_end_alone_is_counted() {
     let talk = conversation(6, 4000, 1448);
