@@ -226,6 +226,20 @@ fn what_the_network_doubles_is_known_again_when_it_comes_late() {
     assert_eq!(document["joined"]["back"]["unsettled"], 0);
 }
 
+/// What cannot be read as a request is none at both ends either.
+#[test]
+fn replies_to_no_request_are_not_paired() {
+    let mut talk = conversation(2, 1000, 1448);
+    talk.ask("garbage\r\n\r\n");
+    talk.wait(PLAIN.delay + 5_000_000);
+    talk.answer(reply(10));
+    talk.finish();
+    let (document, requests) = joined(&ends(&talk, PLAIN));
+    assert_eq!((requests.len(), document["unasked"].as_u64()), (2, Some(1)));
+    assert_eq!(document["joined"]["requests"], 2);
+    assert_eq!(document["joined"]["each_request"]["total_ns"]["count"], 2);
+}
+
 #[test]
 fn what_is_seen_at_one_end_alone_is_counted() {
     let talk = conversation(6, 4000, 1448);

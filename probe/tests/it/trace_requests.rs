@@ -142,6 +142,19 @@ fn requests_have_bodies_too() {
     assert_eq!(found[0]["response"]["bytes"], reply(10).len());
 }
 
+/// What is said before the reply is none: who then breaks off was not answered.
+#[test]
+fn a_hundred_continue_alone_answers_nothing() {
+    let mut talk = Talk::begun();
+    talk.ask("POST /a HTTP/1.1\r\nContent-Length: 3000\r\nExpect: 100-continue\r\n\r\n");
+    talk.answer("HTTP/1.1 100 Continue\r\n\r\n");
+    talk.ask(vec![b'x'; 1448]);
+    talk.finish();
+    let found = requests(&talk);
+    assert_eq!(flags(&found[0]), ["interim", "unanswered"]);
+    assert!(found[0]["response_first"].is_null(), "{}", found[0]);
+}
+
 #[test]
 fn heads_that_come_late_are_read_all_the_same() {
     let mut talk = Talk::begun();

@@ -3,6 +3,7 @@
 use super::{Connection, TLS};
 use crate::trace::capture::Time;
 use crate::trace::done::Done;
+use crate::trace::exchange::Message;
 use crate::trace::head::{self, Body, Head, Kind};
 use crate::trace::key::End;
 use crate::trace::reader::{Found, Piece};
@@ -128,6 +129,8 @@ impl Connection {
             Kind::Request => exchange.method = head.method,
             Kind::Response if head.is_interim() => {
                 exchange.interim += 1;
+                // The reply is still to begin.
+                exchange.response = Message::default();
                 let _ = self.ways.of(from).reader.enter(Some(Body::None));
                 return;
             }
