@@ -7,6 +7,7 @@ use super::exchange::Exchanges;
 use super::gathered::Gathered;
 use super::head::Kind;
 use super::key::{End, Ends, Key};
+use super::mark::Mark;
 use super::reader::Reader;
 use super::stream::Stream;
 use super::tcp::{self, Offer, Segment};
@@ -38,6 +39,8 @@ pub struct Way {
     pub counts: Counts,
     offer: Option<Offer>,
     has_finished: bool,
+    /// The last SYN or FIN.
+    control: Option<Mark>,
     /// Where its FIN says that the stream ends.
     ends_at: Option<u64>,
     write: LastWrite,
@@ -220,6 +223,14 @@ impl Connection {
     /// Take a segment in that may be anything.
     #[inline(never)]
     fn take_other(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
+        let duplicates = self.ways.get(from).counts.duplicates;
+        if segment.length == 0
+            && segment.flags & (tcp::SYN | tcp::FIN) != 0
+            && self.is_captured_again(from, segment)
+        {
+            self.ways.of(from).counts.duplicates += 1;
+            return self.look_ahead();
+        }
         if segment.has(tcp::SYN) {
             self.synchronise(from, segment);
         }
@@ -236,7 +247,9 @@ impl Connection {
             self.payload(from, &segment, gathered);
         }
         let stops = segment.window == 0 && !segment.has(tcp::RST);
-        self.ways.of(from).counts.zero_windows += u64::from(stops);
+        let counts = &mut self.ways.of(from).counts;
+        let is_new = counts.duplicates == duplicates;
+        counts.zero_windows += u64::from(stops && is_new);
         if segment.flags & (tcp::FIN | tcp::RST) != 0 {
             self.end(from, segment);
         }
@@ -244,6 +257,14 @@ impl Connection {
             self.tell_done(&mut gathered.done);
         }
         self.look_ahead();
+    }
+
+    /// Whether a SYN or FIN is the same packet as the last one. Who sends one again has waited for long, so that either its
+    /// identification or its time tells.
+    fn is_captured_again(&mut self, from: End, segment: &Segment) -> bool {
+        let mark = Mark::of(segment);
+        let tells = segment.id != 0 || segment.stamp.is_some();
+        self.ways.of(from).control.replace(mark) == Some(mark) && tells
     }
 
     fn synchronise(&mut self, from: End, segment: &Segment) {

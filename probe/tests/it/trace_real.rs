@@ -227,7 +227,34 @@ fn acknowledgements_that_are_captured_twice_count_once() {
         .collect();
     // The handshake's and the reply's.
     assert_eq!(acks(&once), [2, 0, 0]);
-    assert_eq!(acks(&twice), [2, 0, 3]);
+    assert_eq!(acks(&twice), [2, 0, 4]);
+
+    // Over IPv4 and IPv6 alike, all of a conversation is there once more, and nothing was sent again.
+    for addresses in [
+        ("10.0.0.2:40000", "10.0.0.1:80"),
+        ("[2001:db8::2]:40000", "[2001:db8::1]:80"),
+    ] {
+        let mut talk = Talk::between(addresses.0, addresses.1);
+        talk.handshake();
+        talk.ask(GET);
+        talk.answer(reply(100));
+        talk.client_acks().window = 0;
+        talk.finish();
+        let doubled = talk
+            .packets
+            .iter()
+            .flat_map(|one| [one.clone(), one.clone()]);
+        let doubled: Vec<_> = doubled.collect();
+        let document = trace(&Pcap::default().file(&doubled));
+        let counted = [
+            "duplicates",
+            "repeated_controls",
+            "zero_windows",
+            "retransmitted",
+        ];
+        assert_eq!(numbers(&document["client"], counted), [5, 0, 1, 0]);
+        assert_eq!(numbers(&document["server"], counted), [4, 0, 0, 0]);
+    }
 
     // Blocks that change places leave the checksum as it was; so does a card that has yet to sum them up.
     let mut holed = between();
