@@ -26,6 +26,7 @@ pub struct Sums {
     pub http: u64,
     pub tls: u64,
     pub other: u64,
+    pub unknown: u64,
     pub nothing: u64,
     /// Connections of which the handshake was seen from both ends.
     pub handshakes: u64,
@@ -33,6 +34,8 @@ pub struct Sums {
     pub timestamps: u64,
     pub selective: u64,
     pub window_scale: u64,
+    /// Packets whose options were not captured whole.
+    pub cut_options: u64,
 }
 
 /// A segment, and whose it is.
@@ -191,6 +194,7 @@ impl Analysis {
             Err(foreign) => return self.ignore(*foreign),
         };
         let Dissected { key, from, segment } = dissected;
+        self.sums.cut_options += u64::from(segment.lacks_options());
         let place = match self.recent {
             Some((recent, place)) if recent == *key => Some(place),
             _ => self.table.find(key),
@@ -252,6 +256,7 @@ impl Analysis {
             Protocol::Http => sums.http += 1,
             Protocol::Tls => sums.tls += 1,
             Protocol::Other => sums.other += 1,
+            Protocol::Unknown => sums.unknown += 1,
             Protocol::Nothing => sums.nothing += 1,
         }
         sums.without_mss += u64::from(!connection.knows_mss);

@@ -106,6 +106,7 @@ pub fn whole(
             http: sums.http,
             tls: sums.tls,
             other: sums.other,
+            unknown: sums.unknown,
             nothing: sums.nothing,
         },
         options: Options {
@@ -114,6 +115,7 @@ pub fn whole(
             selective_acks: sums.selective,
             window_scale: sums.window_scale,
             mss_assumed: sums.without_mss,
+            cut_packets: sums.cut_options,
         },
         ignored,
         evicted: sums.evicted,

@@ -53,6 +53,8 @@ pub enum Protocol {
     Http,
     Tls,
     Other,
+    /// Nothing that was captured tells.
+    Unknown,
 }
 
 #[derive(Debug)]
@@ -70,6 +72,8 @@ pub struct Connection {
     pub knows_mss: bool,
     is_reset: bool,
     is_tls: bool,
+    /// Whether any of its payload was captured.
+    is_read: bool,
     /// When its first packet was captured.
     met: Time,
     pub last_seen: Time,
@@ -106,6 +110,7 @@ impl Connection {
             knows_mss: false,
             is_reset: false,
             is_tls: false,
+            is_read: false,
             met: segment.time,
             last_seen: segment.time,
             strides: Ends::default(),
@@ -146,8 +151,10 @@ impl Connection {
             Protocol::Tls
         } else if ways.iter().all(|way| way.counts.segments == 0) {
             Protocol::Nothing
-        } else {
+        } else if self.is_read && self.handshake.syn.or(self.handshake.synack).is_some() {
             Protocol::Other
+        } else {
+            Protocol::Unknown
         }
     }
 

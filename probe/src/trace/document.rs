@@ -140,6 +140,8 @@ pub struct Protocols {
     /// Encrypted, and so not looked into.
     pub tls: u64,
     pub other: u64,
+    /// Of which it cannot be told: nothing of their payload was captured, or not how it began.
+    pub unknown: u64,
     /// Without any payload.
     pub nothing: u64,
 }
@@ -154,4 +156,6 @@ pub struct Options {
     pub window_scale: u64,
     /// Connections without any captured MSS: that of Ethernet is assumed.
     pub mss_assumed: u64,
+    /// Packets whose options were not captured whole: what they say by them is in none of the counts.
+    pub cut_packets: u64,
 }

@@ -197,6 +197,7 @@ mod tests {
             id: 0,
             stamp: None,
             option_bytes: 0,
+            tcp_option_bytes: 0,
             options: &[],
             payload: &[],
             length: 0,

@@ -29,6 +29,8 @@ pub struct Segment<'a> {
     pub stamp: Option<u32>,
     /// Bytes of options, IP's included: payload and they together are what the MSS limits.
     pub option_bytes: u32,
+    /// Those of TCP's own options, captured or not.
+    pub tcp_option_bytes: u32,
     pub options: &'a [u8],
     /// What was captured of the payload.
     pub payload: &'a [u8],
@@ -106,7 +108,7 @@ impl Fields for Segment<'_> {
     }
 
     fn blocks(&self) -> u64 {
-        if self.has_room_for_blocks(self.option_bytes as usize) {
+        if self.has_room_for_blocks(self.tcp_option_bytes as usize) {
             self.digest()
         } else {
             0
@@ -143,12 +145,18 @@ impl Segment<'_> {
         option_bytes >= least
     }
 
+    /// Whether some of the options were not captured.
+    #[inline(always)]
+    pub fn lacks_options(&self) -> bool {
+        self.options.len() < self.tcp_option_bytes as usize
+    }
+
     /// Of the options, equal for equal ones. Those that were not captured whole are like no others.
     #[cold]
     fn digest(&self) -> u64 {
         let mut digest = DefaultHasher::new();
         self.options.hash(&mut digest);
-        if self.options.len() < self.option_bytes as usize {
+        if self.lacks_options() {
             self.time.hash(&mut digest);
         }
         digest.finish()
@@ -190,6 +198,7 @@ pub fn parse<'a>(ip: &Ip<'a>, time: Time) -> Result<Segment<'a>, Foreign> {
         id: ip.id,
         stamp: stamp(options),
         option_bytes: header_length - HEADER as u32 + u32::from(ip.options),
+        tcp_option_bytes: header_length - HEADER as u32,
         options,
         payload,
         length,

@@ -74,6 +74,11 @@ fn odd_ones(document: &Document) -> String {
             "connection",
             "of another protocol",
         ),
+        (
+            document.protocols.unknown,
+            "connection",
+            "of an unknown protocol",
+        ),
     ];
     let some = odd.into_iter().filter(|(number, ..)| *number > 0);
     some.map(|(number, what, how)| match what {
@@ -84,7 +89,7 @@ fn odd_ones(document: &Document) -> String {
 }
 
 /// "1 request", "8 requests".
-fn counted(number: u64, one: &str) -> String {
+pub fn counted(number: u64, one: &str) -> String {
     let end = if number == 1 { "" } else { "s" };
     format!("{} {one}{end}", count(number))
 }

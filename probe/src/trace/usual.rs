@@ -118,6 +118,7 @@ impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
             id: self.id(),
             stamp: self.stamp(),
             option_bytes: self.option_bytes(),
+            tcp_option_bytes: self.option_bytes(),
             options: &self.headers[PLAIN..],
             // Padding at the frame's end is no payload.
             payload: self.behind.get(..length as usize).unwrap_or(self.behind),

@@ -1,9 +1,12 @@
 //! What a reader of the document should know before relying on it.
 
 use super::document::Document;
+use super::text::counted;
 
 /// The snap length that shows the begin of a payload, whatever headers are before it.
 const FINDS_REQUESTS: u32 = 96;
+/// The one that shows all headers, whatever is in them and before them.
+const HOLDS_OPTIONS: u32 = 128;
 
 pub fn of(document: &Document) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -44,7 +47,7 @@ pub fn of(document: &Document) -> Vec<String> {
     let snap_lengths = document.captures.iter().filter_map(|one| one.snap_length);
     let shortest = snap_lengths.filter(|snap| *snap > 0).min();
     if let Some(snap) = shortest.filter(|snap| *snap < FINDS_REQUESTS) {
-        if document.requests == 0 && document.protocols.other > 0 {
+        if document.requests == 0 && document.protocols.unknown > 0 {
             warnings.push(format!(
                 "no request was found: packets were captured up to {snap} bytes, and it takes {FINDS_REQUESTS} to see how payloads begin"
             ));
@@ -93,8 +96,15 @@ pub fn of(document: &Document) -> Vec<String> {
     if document.options.mss_assumed > 0 && document.client.coalesced + document.server.coalesced > 0
     {
         warnings.push(format!(
-            "{} connections have no captured SYN: what counts as coalesced there assumes the MSS of Ethernet",
-            document.options.mss_assumed
+            "no SYN with its options was captured of {}: what counts as coalesced there assumes the MSS of Ethernet",
+            counted(document.options.mss_assumed, "connection")
+        ));
+    }
+    let cut = document.options.cut_packets;
+    if cut > 0 {
+        warnings.push(format!(
+            "of {} not all of the TCP options were captured: what ends offer, timestamps and selective acknowledgements are then in none of the counts; a snap length of {HOLDS_OPTIONS} holds them all",
+            counted(cut, "packet")
         ));
     }
     warnings

@@ -416,3 +416,30 @@ fn more_connections_than_are_followed_are_counted() {
     );
     assert_eq!(document["evicted"], 40_000 - 16_384);
 }
+
+/// What was not captured is not told as nothing.
+#[test]
+fn options_and_payload_that_are_cut_off_are_said_to_be_unknown() {
+    let mut talk = asked();
+    let hole = talk.server.sequence;
+    talk.answer_in(&reply(9000), 1448);
+    talk.client_sacks(hole, &[(hole + 1448, hole + 2896)]);
+    talk.finish();
+    let seen = |snap| {
+        let pcap = Pcap {
+            snap,
+            ..Pcap::default()
+        };
+        let document = trace(&pcap.file(&talk.packets));
+        let warnings = document["warnings"].to_string();
+        let told = (
+            document["client"]["selective_acks"].as_u64().unwrap(),
+            document["options"]["cut_packets"].as_u64().unwrap(),
+            document["protocols"]["unknown"].as_u64().unwrap(),
+        );
+        (told, warnings.contains("not all of the TCP options"))
+    };
+    assert_eq!(seen(128), ((1, 0, 0), false));
+    // All have timestamps.
+    assert_eq!(seen(60), ((0, talk.packets.len() as u64, 1), true));
+}

@@ -60,6 +60,7 @@ _PROTOCOLS = (
     ("with HTTP", "http"),
     ("encrypted, so that requests cannot be seen", "tls"),
     ("with another protocol", "other"),
+    ("whose protocol was not captured", "unknown"),
     ("without any payload", "nothing"),
 )
 _OPTIONS = (
@@ -152,13 +153,14 @@ def _found(document: Mapping[str, Any]) -> str:
     requests = figures.count(document["requests"], "request")
     unanswered = f", {document['unanswered']:,} unanswered" if document["unanswered"] else ""
     replies_alone = figures.count(document["unasked"], "reply", "replies")
-    unasked = f"; {replies_alone} to requests that were not captured" if document["unasked"] else ""
+    unasked = f"; {replies_alone} to what was not captured, or is no request that can be read" if document["unasked"] else ""
     connections = figures.count(document["connections"], "connection")
     return f"{requests} on {connections}{replies}{unanswered}{unasked}"
 
 
 def _connections(document: Mapping[str, Any]) -> Summary:
-    told = [(name, document["protocols"][key]) for name, key in _PROTOCOLS]
+    # Of an earlier probe, a document has not all that is told now.
+    told = [(name, document["protocols"].get(key, 0)) for name, key in _PROTOCOLS]
     told += [(name, document["options"][key]) for name, key in _OPTIONS]
     return Summary("Connections", ("", "connections"), tuple((name, f"{count:,}") for name, count in told if count))
 

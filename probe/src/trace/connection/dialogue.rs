@@ -24,6 +24,7 @@ impl Connection {
     ) -> Heads {
         let mut heads = Heads::default();
         let is_tls = piece.bytes.starts_with(TLS);
+        let is_read = !piece.bytes.is_empty();
         while piece.length > 0 {
             let reader = &mut self.ways.of(from).reader;
             let (passed, found) = if reader.begins(kind, &piece) {
@@ -50,6 +51,7 @@ impl Connection {
             }
         }
         self.go_on(from, kind, at, time);
+        self.is_read |= is_read;
         self.is_tls |= is_tls && self.ways.get(from).reader.messages() == 0;
         heads
     }
