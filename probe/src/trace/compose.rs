@@ -36,6 +36,7 @@ pub fn side(counts: &Counts, shapes: &mut Shapes, kind: Kind) -> Side {
         duplicate_acks: counts.duplicate_acks,
         selective_acks: counts.selective_acks,
         repeated_controls: counts.repeated_controls,
+        resets: counts.resets,
         missed_bytes: counts.missed_bytes,
         sizes,
         writes: inferred.map(|inferred| WritesDocument {

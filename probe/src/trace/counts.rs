@@ -21,6 +21,7 @@ pub struct Counts {
     pub selective_acks: u64,
     /// SYN and FIN that carry nothing, sent again.
     pub repeated_controls: u64,
+    pub resets: u64,
     /// Bytes that the other end has acknowledged and the capture missed.
     pub missed_bytes: u64,
 }
@@ -66,6 +67,7 @@ impl Counts {
             (&mut self.duplicate_acks, other.duplicate_acks),
             (&mut self.selective_acks, other.selective_acks),
             (&mut self.repeated_controls, other.repeated_controls),
+            (&mut self.resets, other.resets),
             (&mut self.missed_bytes, other.missed_bytes),
         ];
         for (mine, more) in pairs {

@@ -107,6 +107,8 @@ pub struct Side {
     pub selective_acks: u64,
     /// SYN and FIN without payload, sent again.
     pub repeated_controls: u64,
+    /// Packets by which it breaks a connection off, or refuses one.
+    pub resets: u64,
     /// Acknowledged by the other end, and not in the capture.
     pub missed_bytes: u64,
     /// Segments by payload, the repeated ones left out.

@@ -116,6 +116,10 @@ impl Finished {
             ("pipelined", exchange.is_pipelined),
             ("interim", exchange.interim > 0),
             ("head_cut", request.is_guessed || response.is_guessed),
+            (
+                "request_unfinished",
+                request.first.is_some() && !request.is_complete && !request.is_guessed,
+            ),
             ("unanswered", response.first.is_none()),
             (
                 "unfinished",
@@ -181,7 +185,7 @@ pub struct Line {
     pub request: Carried,
     pub response: Carried,
     /// What is remarkable: retransmitted, spurious, reordered, duplicated, coalesced, pipelined, interim, head_cut,
-    /// unanswered, unfinished, handshake_unseen.
+    /// request_unfinished, unanswered, unfinished, handshake_unseen.
     pub flags: Vec<&'static str>,
     /// Of two captures, what the other one adds; the times above are those of the client's end.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -103,7 +103,7 @@ fn sides(text: &mut String, client: &Side, server: &Side) {
         "\n  {:<24}{:>14}{:>14}",
         "sent by", "clients", "servers"
     );
-    let rows: [(&str, Count); 13] = [
+    let rows: [(&str, Count); 14] = [
         ("segments with payload", |side| side.segments),
         ("bytes of payload", |side| side.payload_bytes),
         ("retransmitted", |side| side.retransmitted),
@@ -119,6 +119,7 @@ fn sides(text: &mut String, client: &Side, server: &Side) {
         ("keep-alives and probes", |side| side.keep_alives),
         ("zero windows", |side| side.zero_windows),
         ("SYN or FIN repeated", |side| side.repeated_controls),
+        ("resets", |side| side.resets),
     ];
     for (name, of) in rows {
         let (client, server) = (count(of(client)), count(of(server)));

@@ -151,7 +151,10 @@ fn a_hundred_continue_alone_answers_nothing() {
     talk.ask(vec![b'x'; 1448]);
     talk.finish();
     let found = requests(&talk);
-    assert_eq!(flags(&found[0]), ["interim", "unanswered"]);
+    assert_eq!(
+        flags(&found[0]),
+        ["interim", "request_unfinished", "unanswered"]
+    );
     assert!(found[0]["response_first"].is_null(), "{}", found[0]);
 }
 

@@ -41,14 +41,16 @@ def _drawn(name: str, told: Mapping[str, float], gap: int) -> str:
     return f"◀{line}─┤"
 
 
+def _carried(message: Line) -> str:
+    return f"{figures.quantity(message['bytes'], 'B')} in {figures.count(message['segments'], 'segment')}"
+
+
 def heading(line: Line) -> str:
     """ "GET, status 200, 10.0.0.1:40000 → 10.0.0.2:80, the 3rd on its connection"."""
     status = "no reply" if line["status"] is None else f"status {line['status']}"
     sent, answered = line["request"], line["response"]
-    size = (
-        f"{figures.quantity(sent['bytes'], 'B')} in {figures.count(sent['segments'], 'segment')}, answered by "
-        f"{figures.quantity(answered['bytes'], 'B')} in {figures.count(answered['segments'], 'segment')} "
-        f"and {figures.count(answered['acks'], 'acknowledgement')}"
-    )
+    size = _carried(sent)
+    if answered["bytes"]:
+        size += f", answered by {_carried(answered)} and {figures.count(answered['acks'], 'acknowledgement')}"
     flags = f"; {', '.join(flag.replace('_', ' ') for flag in line['flags'])}" if line["flags"] else ""
     return f"{line['method']}, {status}, {line['client']} → {line['server']}: {size}{flags}"

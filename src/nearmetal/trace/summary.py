@@ -39,6 +39,7 @@ _SIDE = (
 _SELDOM = (
     ("acknowledgements with SACK blocks", "selective_acks"),
     ("SYN or FIN sent again", "repeated_controls"),
+    ("resets, by which connections are refused or broken off", "resets"),
     ("to hear whether the other end is there, or takes more", "keep_alives"),
     ("that take no more for now: who sends waits", "zero_windows"),
 )
@@ -153,7 +154,9 @@ def _found(document: Mapping[str, Any]) -> str:
     requests = figures.count(document["requests"], "request")
     unanswered = f", {document['unanswered']:,} unanswered" if document["unanswered"] else ""
     replies_alone = figures.count(document["unasked"], "reply", "replies")
-    unasked = f"; {replies_alone} to what was not captured, or is no request that can be read" if document["unasked"] else ""
+    unasked = (
+        f"; {replies_alone} to what was not captured, or is no request that can be read" if document["unasked"] else ""
+    )
     connections = figures.count(document["connections"], "connection")
     return f"{requests} on {connections}{replies}{unanswered}{unasked}"
 

@@ -194,6 +194,7 @@ impl Connection {
         let way = self.ways.of(from);
         if segment.has(tcp::RST) {
             self.is_reset = true;
+            way.counts.resets += 1;
         } else if way.has_finished {
             way.counts.repeated_controls += u64::from(segment.length == 0);
         }
