@@ -91,6 +91,8 @@ class Tap:
     bound: Bound
     where: str
     running: Running | None = field(default=None, init=False)
+    began: float | None = field(default=None, init=False)
+    """CPU seconds that it had taken when it began to listen: starting takes milliseconds, and no packet costs them."""
 
     async def start(self) -> None:
         folder = self.file.rpartition("/")[0]
@@ -106,6 +108,7 @@ class Tap:
         until = time.monotonic() + READY
         while time.monotonic() < until:
             if (await self.on.exec(["cat", self.bound.files(self.file)[0]])).status == 0:
+                self.began = await self._used()
                 return
             with contextlib.suppress(TimedOut):
                 await self.running.wait(PAUSE)
@@ -128,8 +131,8 @@ class Tap:
             return Captured(None, {"problem": f"the capture cannot be fetched: {error}"})
         finally:
             await self._tidy()
-        if used is not None:
-            counters["cpu"] = used
+        if used is not None and self.began is not None:
+            counters["cpu"] = round(used - self.began, 9)
         return Captured(content, {**counters, **self._ended(ended, counters.get("captured"), held)})
 
     def _ended(self, ended: Completed, captured: int | float | str | None, held: int | None) -> dict[str, int | str]:
