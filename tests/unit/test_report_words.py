@@ -295,3 +295,19 @@ def test_hostile_names_do_not_steer_the_terminal() -> None:
 
 def test_a_run_without_contrasts_says_so() -> None:
     assert "Nothing was compared" in printed(Analysis(trials=TrialCounts(), contrasts=(), cells=()), 80)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["host"], "host"),
+        (["host", "docker", "qemu"], "host, docker and qemu"),
+        (["host, capture on"], "host, capture on"),
+        (
+            ["host, capture on", "docker, capture on", "qemu"],
+            "host, capture on; docker, capture on; and qemu",
+        ),
+    ],
+)
+def test_names_that_have_commas_are_told_apart(names: list[str], text: str) -> None:
+    assert figures.listing(names) == text

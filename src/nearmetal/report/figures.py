@@ -134,8 +134,10 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 
 def listing(words: Iterable[str]) -> str:
-    """ "a", "a and b", "a, b and c"."""
+    """ "a", "a and b", "a, b and c"; where one of them has a comma itself: "a; b, on; and c"."""
     *rest, last = list(words) or ["nothing"]
+    if any("," in one for one in (*rest, last)):
+        return "; ".join((*rest, f"and {last}" if rest else last))
     return f"{', '.join(rest)} and {last}" if rest else last
 
 
