@@ -10,7 +10,7 @@ from rich.console import Console
 from nearmetal.analysis.attribution import Attributed, attributed
 from nearmetal.analysis.responses import arms_of, key_of
 from nearmetal.analysis.results import Verdict
-from nearmetal.analysis.traits import TRAITS
+from nearmetal.analysis.traits import OF_PACKETS, TRAITS
 from nearmetal.report.anatomy import seen
 from nearmetal.report.anatomy_injected import wilson
 from nearmetal.report.blocks import Chart, Notice, Paragraph, Section, Statements, Table
@@ -282,15 +282,17 @@ def test_what_is_not_observed_is_said_to_be_in_no_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sign", [{"limit_reached": 1}, {"dropped_by_kernel": 5}, {"problem": "killed"}])
-def test_kernels_count_on_when_a_capture_is_not_whole_so_nothing_is_said_of_each_request(
+def test_what_a_capture_that_is_not_whole_counts_is_not_compared_and_a_note_says_so(
     tmp_path: Path, sign: dict[str, Any]
 ) -> None:
     told = read(plausible_captures.make(tmp_path / "run", 8, **sign))
     arms = arms_of(told.records, 1)
     host, qemu = (arms[key_of({"environment": name}), "web"] for name in ("host", "qemu"))
     names = {one.trait.name for one in attributed(qemu.paired(host), 0.05)}
-    assert "packets" in names
-    assert not names & {"autocorked", "out_of_order"}
+    assert {"network", "server", "interrupts"} <= names
+    assert not names & OF_PACKETS
+    (note,) = [text for text in notes(told) if text.startswith("Captures do not hold all packets of web with ")]
+    assert "web with qemu (8 of 8 trials)" in note and "not compared" in note
 
 
 def notes(report: ReportInput) -> list[str]:
@@ -319,6 +321,10 @@ def test_time_of_cpus_is_not_called_the_servers_where_others_run_on_them(tmp_pat
         "time of the server's CPUs in the kernel for each request",
         "CPU time of the host for each event",
     } <= titles
+
+
+def test_whole_captures_need_no_note(report: ReportInput) -> None:
+    assert not [text for text in notes(report) if "Captures" in text]
 
 
 def test_guests_alone_share_no_cpus_with_others(report: ReportInput) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.report.blocks import Paragraph, Quantity, Section, Table
+from nearmetal.report.blocks import Notice, Paragraph, Quantity, Section, Table
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.watching import plugin as watching
 from tests import plausible_captures, plausible_run
@@ -45,3 +45,18 @@ def test_an_observer_that_is_a_factor_is_compared(tmp_path: Path, monkeypatch: p
     assert {str(row[1]).partition(" (")[0] for row in compared.rows} == {"capture on vs capture off"}
     responses = {row[2] for row in compared.rows}
     assert "throughput" in responses and "time to ready" not in responses
+
+
+def test_a_capture_that_ended_at_its_limit_is_in_the_ledger_and_said_to_have_ended(tmp_path: Path) -> None:
+    ledger, ended, _ = chapter(read(plausible_captures.make(tmp_path / "run", 4, limit_reached=1))).blocks
+    assert isinstance(ledger, Table) and isinstance(ended, Notice)
+    rows = {row[2:4]: row[4:] for row in ledger.rows if row[1] == "host"}
+    assert rows["capture", "server-0"] == (4, None, None, 36_000, 0)
+    assert ended.text.startswith("Captures ended before the load did, ")
+    assert dict(ended.items)["web, host, server-0"] == "in 4 of 4 trials, after 9,000 packets"
+    assert len(ended.items) == 3
+
+
+def test_a_ring_that_was_full_has_watched_until_the_end(tmp_path: Path) -> None:
+    whole = chapter(read(plausible_captures.make(tmp_path / "run", 4, limit_reached=1, held=4000)))
+    assert not [block for block in whole.blocks if isinstance(block, Notice)]

@@ -47,6 +47,21 @@ def _streams(record: TrialRecord) -> list[Mapping[str, Any]]:
     return [one for one in _places(record, "capture", "trace-") if one.get("payload")]
 
 
+def is_whole(captured: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether captures hold all packets. Where they do not, what is cut off at the end is in some counts, not in all,
+
+    and kernels counted of more requests than are known.
+    """
+    return not any(
+        one.get(sign) for one in captured.values() for sign in ("limit_reached", "dropped_by_kernel", "problem")
+    )
+
+
+def _of_whole(of: Callable[[TrialRecord], float | None]) -> Callable[[TrialRecord], float | None]:
+    """Nothing where a capture is not whole."""
+    return lambda record: of(record) if is_whole(record.observers.get("capture", {})) else None
+
+
 def _of_stream(name: str) -> Callable[[TrialRecord], float | None]:
     """Of all clients together, for each MiB; they tell it so."""
 
@@ -55,7 +70,7 @@ def _of_stream(name: str) -> Callable[[TrialRecord], float | None]:
         payload = sum(one["payload"] for one in told)
         return sum(one[name] * one["payload"] for one in told) / payload if told else None
 
-    return of
+    return _of_whole(of)
 
 
 def _spread(name: str) -> Callable[[TrialRecord], float | None]:
@@ -65,17 +80,22 @@ def _spread(name: str) -> Callable[[TrialRecord], float | None]:
         told = [one for one in _streams(record) if name in one]
         return sum(one[name] for one in told) * MIB / sum(one["payload"] for one in told) if told else None
 
-    return of
+    return _of_whole(of)
 
 
-def _of_trace(name: str) -> Callable[[TrialRecord], float | None]:
-    """The mean over clients; they tell it for each request, or in seconds."""
+def _typical(name: str) -> Callable[[TrialRecord], float | None]:
+    """The mean over clients; they tell it for each request, or as the median time of those that a capture holds."""
 
     def of(record: TrialRecord) -> float | None:
         told = [one[name] for one in _traces(record) if name in one]
         return statistics.fmean(told) if told else None
 
     return of
+
+
+def _each(name: str) -> Callable[[TrialRecord], float | None]:
+    """A count for each request."""
+    return _of_whole(_typical(name))
 
 
 def _shared(name: str) -> Callable[[TrialRecord], float | None]:
@@ -85,14 +105,7 @@ def _shared(name: str) -> Callable[[TrialRecord], float | None]:
         told = [one for one in _traces(record) if name in one]
         return sum(one[name] for one in told) / sum(one["requests"] for one in told) if told else None
 
-    return of
-
-
-def is_whole(captured: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether captures hold all packets. Where they do not, kernels counted of more requests than are known."""
-    return not any(
-        one.get(sign) for one in captured.values() for sign in ("limit_reached", "dropped_by_kernel", "problem")
-    )
+    return _of_whole(of)
 
 
 def _counted(place: str, counter: str) -> Callable[[TrialRecord], float | None]:
@@ -104,11 +117,9 @@ def _counted(place: str, counter: str) -> Callable[[TrialRecord], float | None]:
         # Without any counter there the kernel was not asked, or did not tell.
         if not requests or not any(name.startswith("kernel.") for one in places for name in one):
             return None
-        if not is_whole(record.observers.get("capture", {})):
-            return None
         return float(sum(one.get(f"kernel.{counter}", 0) for one in places) / requests)
 
-    return of
+    return _of_whole(of)
 
 
 def _servers(record: TrialRecord) -> list[Mapping[str, Any]]:
@@ -204,12 +215,12 @@ def _response(name: str) -> Callable[[TrialRecord], float | None]:
 
 
 TRAITS = (
-    Trait("packets", "packets for each request", "", _of_trace("packets")),
-    Trait("bytes", "bytes for each request", "B", _of_trace("bytes")),
-    Trait("segments", "segments of the server for each request", "", _of_trace("segments")),
-    Trait("super_segments", "super-segments for each request", "", _of_trace("coalesced"), _SELDOM),
-    Trait("acks", "bare ACKs of the client for each request", "", _of_trace("acks"), _SELDOM),
-    Trait("joined_writes", "small writes joined for each request", "", _of_trace("joined_writes"), _SELDOM),
+    Trait("packets", "packets for each request", "", _each("packets")),
+    Trait("bytes", "bytes for each request", "B", _each("bytes")),
+    Trait("segments", "segments of the server for each request", "", _each("segments")),
+    Trait("super_segments", "super-segments for each request", "", _each("coalesced"), _SELDOM),
+    Trait("acks", "bare ACKs of the client for each request", "", _each("acks"), _SELDOM),
+    Trait("joined_writes", "small writes joined for each request", "", _each("joined_writes"), _SELDOM),
     Trait(
         "autocorked",
         "writes that the server's kernel corked for each request",
@@ -236,9 +247,9 @@ TRAITS = (
     Trait("stream_lost", "segments lost between both ends for each MiB", "", _spread("lost"), _SELDOM),
     Trait("stream_reordered", "segments that came late for each MiB", "", _spread("reordered"), _SELDOM),
     Trait("stream_overtaken", "packets overtaken between both ends for each MiB", "", _spread("overtaken"), _SELDOM),
-    Trait("network", "time of a request on the way, there and back", "s", _of_trace("network")),
-    Trait("server", "time of a request in the server", "s", _of_trace("server")),
-    Trait("transfer", "time in which a reply comes in", "s", _of_trace("transfer")),
+    Trait("network", "time of a request on the way, there and back", "s", _typical("network")),
+    Trait("server", "time of a request in the server", "s", _typical("server")),
+    Trait("transfer", "time in which a reply comes in", "s", _typical("transfer")),
     Trait("interrupts", "interrupts in the server for each request", "", _rate("interrupts")),
     Trait("context_switches", "context switches in the server for each request", "", _rate("context_switches")),
     Trait("host_interrupts", "interrupts of the whole host for each request", "", _of_host("interrupts")),

@@ -7,9 +7,10 @@ from typing import Any
 
 from nearmetal import factors, plugins
 from nearmetal.analysis.results import Contrast
-from nearmetal.model import OF_THE_BOOT, TrialRecord
-from nearmetal.report import words
-from nearmetal.report.blocks import LONG, Block, Column, Paragraph, Quantity, Section, Table, Value
+from nearmetal.model import OF_THE_BOOT, Assignment, TrialRecord
+from nearmetal.report import figures, words
+from nearmetal.report.anatomy import TRACE
+from nearmetal.report.blocks import LONG, Block, Column, Notice, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
 
 _LEAD = (
@@ -20,6 +21,11 @@ _NO_FACTOR = (
     "What changes for a server that is watched (the kernel copies each packet, for one) is not told by this run: it "
     "takes an observer that is a factor, capture = [false, true]. nearmetal run probe-cost measures it on this host."
 )
+_ENDED = (
+    "Captures ended before the load did, and from then on nobody watched there. What they cost is not told, and what "
+    "changes for a server that is watched is told of one that was watched for a part of the trial. "
+    "With a larger limit, or with ring = true, a capture goes on until the end."
+)
 
 
 @dataclass(frozen=True)
@@ -28,10 +34,12 @@ class _Watched:
 
     observer: str
     place: str
-    cpu: float
-    """Seconds."""
+    cpu: float | None
+    """Seconds; None where it is not told, as of a tcpdump that has ended by itself."""
     packets: int | None = None
     dropped: int | None = None
+    ended: bool = False
+    """Before the trial was over."""
 
 
 class Watching:
@@ -48,7 +56,7 @@ class Watching:
             return None
         blocks: list[Block] = []
         if rows:
-            blocks.append(_ledger(rows))
+            blocks += [_ledger(rows), *_ended(report)]
         blocks.append(_compared(compared, report) if compared else Paragraph(_NO_FACTOR))
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
@@ -72,31 +80,67 @@ def _ledger(rows: tuple[tuple[Value, ...], ...]) -> Table:
 def _rows(report: ReportInput) -> Iterator[tuple[Value, ...]]:
     for workload in report.manifest.study.workloads:
         for treatment in report.manifest.plan.treatments:
-            trials = report.trials(workload.name, treatment)
-            watched = [(one, record) for record in trials for one in _watched(record)]
+            watched = _all_watched(workload.name, treatment, report)
             for observer, place in dict.fromkeys((one.observer, one.place) for one, _ in watched):
                 those = [(one, record) for one, record in watched if (one.observer, one.place) == (observer, place)]
-                each = [one.cpu / count for one, record in those if (count := _requests(record))]
+                known = [(one.cpu, record) for one, record in those if one.cpu is not None]
+                each = [cpu / count for cpu, record in known if (count := _requests(record))]
                 yield (
                     words.workload(workload.name),
                     report.labels.treatment(treatment),
                     words.plain(observer),
                     words.plain(place),
                     len(those),
-                    Quantity(statistics.median(one.cpu for one, _ in those), "s"),
-                    Quantity(statistics.median(each), "s") if each else None,
+                    _median([cpu for cpu, _ in known]),
+                    _median(each),
                     _sum([one.packets for one, _ in those]),
                     _sum([one.dropped for one, _ in those]),
                 )
 
 
+def _median(seconds: Sequence[float]) -> Quantity | None:
+    return Quantity(statistics.median(seconds), "s") if seconds else None
+
+
+def _all_watched(workload: str, treatment: Assignment, report: ReportInput) -> list[tuple[_Watched, TrialRecord]]:
+    return [(one, record) for record in report.trials(workload, treatment) for one in _watched(record)]
+
+
 def _watched(record: TrialRecord) -> Iterator[_Watched]:
     for place, told in record.observers.get("capture", {}).items():
-        if "cpu" in told:
-            yield _Watched("capture", place, told["cpu"], told.get("captured"), told.get("dropped_by_kernel"))
+        if not place.startswith(TRACE):
+            # A ring that was full has gone on.
+            ended = "problem" in told or ("limit_reached" in told and "held" not in told)
+            packets, dropped = told.get("captured"), told.get("dropped_by_kernel")
+            yield _Watched("capture", place, told.get("cpu"), packets, dropped, ended)
     for place, told in record.observers.get("usage", {}).items():
         if _tells_cost(told):
             yield _Watched("usage", place, told["cost"] * told["seconds"])
+
+
+def _ended(report: ReportInput) -> Iterator[Notice]:
+    """Who stopped watching before a trial was over, in how many of them and after what."""
+    items = []
+    for workload in report.manifest.study.workloads:
+        for treatment in report.manifest.plan.treatments:
+            watched = _all_watched(workload.name, treatment, report)
+            for place in dict.fromkeys(one.place for one, _ in watched if one.ended):
+                those = [one for one, _ in watched if one.place == place and one.observer == "capture"]
+                named = f"{words.workload(workload.name)}, {report.labels.treatment(treatment)}, {words.plain(place)}"
+                items.append((named, _after(those)))
+    if items:
+        yield Notice(_ENDED, "warning", tuple(items))
+
+
+def _after(captures: Sequence[_Watched]) -> str:
+    """ "in 8 of 8 trials, after 30,840 packets"."""
+    ended = [one for one in captures if one.ended]
+    counts = sorted(one.packets for one in ended if one.packets is not None)
+    text = f"in {len(ended):,} of {figures.count(len(captures), 'trial')}"
+    if not counts:
+        return text
+    least, most = counts[0], counts[-1]
+    return f"{text}, after {least:,}{'' if least == most else f' to {most:,}'} packets"
 
 
 def _tells_cost(told: Mapping[str, Any]) -> bool:

@@ -21,6 +21,7 @@ from nearmetal.report.blocks import (
     Value,
 )
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.why_captures import not_whole
 from nearmetal.report.why_figures import plainly, told, verdict
 from nearmetal.report.why_found import Explained, different, explain, is_observed, largest, more_different
 from nearmetal.report.why_implausible import GUESTS, box, is_implausible, kind
@@ -184,7 +185,14 @@ def _beside(explained: Sequence[Explained], report: ReportInput) -> list[str]:
     exits = untold_exits(report) if any(kind(side, report) in GUESTS for side in sides) else ""
     differing = dict.fromkeys(clocks(one.contrast, report) for one in explained)
     of_cpus = _of_cpus(explained)
-    told = (*differing, foreign_time(of_cpus, report), untold_steal(of_cpus, report), exits, unobserved(report))
+    told = (
+        not_whole([one.contrast for one in explained], report),
+        *differing,
+        foreign_time(of_cpus, report),
+        untold_steal(of_cpus, report),
+        exits,
+        unobserved(report),
+    )
     return [text for text in told if text]
 
 

@@ -1,0 +1,31 @@
+"""Captures that do not hold all packets of a trial: of which sides, and what is then not compared. Pure."""
+
+from collections.abc import Sequence
+
+from nearmetal.analysis.results import Contrast
+from nearmetal.analysis.traits import is_whole
+from nearmetal.model import Assignment
+from nearmetal.report import figures, words
+from nearmetal.report.anatomy import OBSERVER
+from nearmetal.report.reading import ReportInput
+
+
+def not_whole(contrasts: Sequence[Contrast], report: ReportInput) -> str:
+    """Of which sides some captures are not whole; "" where all are."""
+    sides = [(one.workload, side) for one in contrasts for side in (one.treatment, one.reference)]
+    named = dict.fromkeys(text for workload, side in sides if (text := cut(workload, side, report)))
+    if not named:
+        return ""
+    return (
+        f"Captures do not hold all packets of {figures.listing(named)}. What is counted in packets is not compared "
+        "there, and times are those of the requests that they hold. “Anatomy of a request” says why; with a larger "
+        "limit of capture in [observe] they hold more."
+    )
+
+
+def cut(workload: str, side: Assignment, report: ReportInput) -> str:
+    """ "web with qemu (8 of 8 trials)"; "" where all captures are whole."""
+    captured = [one.observers[OBSERVER] for one in report.trials(workload, side) if OBSERVER in one.observers]
+    count = sum(not is_whole(one) for one in captured)
+    named = f"{words.workload(workload)} with {report.labels.treatment(side)}"
+    return f"{named} ({count:,} of {figures.count(len(captured), 'trial')})" if count else ""
