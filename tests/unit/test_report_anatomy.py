@@ -11,6 +11,7 @@ from nearmetal.analysis.attribution import Attributed, attributed
 from nearmetal.analysis.responses import arms_of, key_of
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.traits import OF_PACKETS, TRAITS
+from nearmetal.model import Scale
 from nearmetal.report.anatomy import seen
 from nearmetal.report.anatomy_injected import wilson
 from nearmetal.report.blocks import Chart, Notice, Paragraph, Section, Statements, Table
@@ -176,6 +177,55 @@ def test_what_differs_is_ranked_with_intervals(report: ReportInput) -> None:
     same = {one.trait.name: one for one in attributed(docker.paired(host), 0.05)}
     assert not same["acks"].differs and same["acks"].distance == 0
     assert "steal" not in found  # nobody had any
+
+
+def with_traces(path: Path, **given: dict[str, float]) -> ReportInput:
+    """A run whose captures told these figures of each environment."""
+    folder = plausible_captures.make(path, 8)
+    told = [json.loads(line) for line in folder.journal.read_text().splitlines()]
+    for record in told:
+        if trace := record["observers"].get("capture", {}).get("trace-0"):
+            trace |= given[record["trial"]["treatment"]["environment"]]
+    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in told))
+    return read(folder)
+
+
+def test_the_packets_of_a_connection_are_no_difference_between_its_requests(tmp_path: Path) -> None:
+    """Six ACKs on either side, of 30,000 requests and of 3,000."""
+    acks = {"host": {"acks": 0.0002}, "docker": {"acks": 0.0002}, "qemu": {"acks": 0.002}}
+    told = with_traces(tmp_path / "run", **acks)
+    rows = [list(map(for_people, row)) for row in table(why.render(told), "why-2").rows]
+    (at,) = [place for place, row in enumerate(rows) if row[0] == "bare ACKs of the client for each request"]
+    assert rows[at] == [rows[at][0], "0.002", "0.0002", "10.000 × (10.000 to 10.000)", "hardly differs"]
+    assert {row[-1] for row in rows[at + 1 :]} == {"none"}
+    section = why.render(told)
+    assert section is not None
+    (said,) = [block for block in section.blocks if isinstance(block, Statements)]
+    sure = sum(row[-1] == "differs" for row in rows)
+    (qemu,) = [item for item in said.items if item.text.startswith("qemu")]
+    assert f" {sure} figures of " in f" {qemu.detail}"
+    packets = table(anatomy.render(told), "anatomy-packets")
+    at = [column.title for column in packets.columns].index("ACKs")
+    assert [row[at] for row in packets.rows] == [0.0002, 0.0002, 0.002]
+
+
+@pytest.mark.parametrize(
+    ("interval", "sides", "scale", "is_slight"),
+    [
+        ((1.0001, 1.0009), (2.001, 2.0), "ratio", True),
+        ((1.0001, 1.0061), (2.001, 2.0), "ratio", False),
+        ((0.9, 1.1), (0.001, 0.001), "ratio", False),
+        ((-0.009, -0.001), (0.0, 0.005), "difference", True),
+        ((-0.011, -0.001), (0.0, 0.005), "difference", False),
+    ],
+)
+def test_a_difference_is_slight_when_the_far_end_of_its_interval_is(
+    interval: tuple[float, float], sides: tuple[float, float], scale: Scale, is_slight: bool
+) -> None:
+    trait = next(trait for trait in TRAITS if trait.name == "packets")
+    one = Attributed(trait, 8, *sides, scale, sum(interval) / 2, interval)
+    assert one.is_slight == is_slight
+    assert not (one.is_slight and one.differs)
 
 
 def test_with_too_few_blocks_nothing_surely_differs(tmp_path: Path) -> None:

@@ -83,6 +83,11 @@ def test_a_capture_without_requests_has_no_figures_of_each() -> None:
     assert told == {"requests": 0, "retransmitted": 0, "spurious": 0, "reordered": 0, "duplicates": 0}
 
 
+def test_what_was_seldom_keeps_its_digits() -> None:
+    many = {**DOCUMENT, "requests": 30_727, "client": {**DOCUMENT["client"], "acks": 6}}
+    assert figures(many)["acks"] == pytest.approx(6 / 30_727, rel=1e-8)
+
+
 def test_a_stream_is_told_by_what_each_mib_took() -> None:
     sides = {"client": 3 * MIB, "server": MIB}
     stream = {side: {**DOCUMENT[side], "payload_bytes": payload} for side, payload in sides.items()}

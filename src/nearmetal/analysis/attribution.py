@@ -38,9 +38,27 @@ class Attributed:
 
     @property
     def differs(self) -> bool:
-        """Whether the interval excludes that there is no difference."""
-        neutral = 1.0 if self.scale == "ratio" else 0.0
-        return self.interval is not None and not self.interval[0] <= neutral <= self.interval[1]
+        """Whether the interval excludes that there is no difference, or hardly one."""
+        return self._is_apart and not self.is_slight
+
+    @property
+    def is_slight(self) -> bool:
+        """Whether there surely is a difference, and as surely one that is hardly any."""
+        return self._is_apart and self._most < self.trait.least
+
+    @property
+    def _neutral(self) -> float:
+        return 1.0 if self.scale == "ratio" else 0.0
+
+    @property
+    def _is_apart(self) -> bool:
+        return self.interval is not None and not self.interval[0] <= self._neutral <= self.interval[1]
+
+    @property
+    def _most(self) -> float:
+        """In the trait's unit, how far apart both sides are by the far end of the interval."""
+        far = max(abs(end - self._neutral) for end in self.interval or (self.estimate,))
+        return far * self.reference if self.scale == "ratio" else far
 
     @property
     def distance(self) -> float:
@@ -53,10 +71,10 @@ class Attributed:
 
 
 def attributed(pairs: Pairs, level: float) -> list[Attributed]:
-    """Every trait that both sides have: what surely differs first, then by how far they are apart."""
+    """Every trait that both sides have: what surely differs first, what hardly does last, and by how far apart."""
     compared = (_compared(trait, pairs, level) for trait in TRAITS)
     found = [one for one in compared if one is not None]
-    return sorted(found, key=lambda one: (not one.differs, -one.distance))
+    return sorted(found, key=lambda one: (one.is_slight, not one.differs, -one.distance))
 
 
 def nil(pairs: Pairs) -> list[Trait]:

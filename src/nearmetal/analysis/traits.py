@@ -23,10 +23,19 @@ class Trait:
     """None where the record does not tell."""
     slight: float = 0.0
     """So little of it, in its unit, is next to nothing: it keeps one lost packet from ranking above all else."""
+    least: float = 0.0
+    """A smaller difference, in its unit, is hardly one: a connection has a few packets that are of no request, and they
+
+    are more of each where it carries fewer.
+    """
 
 
 _SELDOM = 0.1
 """Once in ten requests."""
+_HARDLY = 0.01
+"""Once in a hundred requests."""
+_HARDLY_BYTES = 1.0
+"""What that is of the smallest packets, with all headers."""
 _SOME_TIME = 0.05
 """A twentieth of the time."""
 _CLOSE = 0.001
@@ -215,18 +224,19 @@ def _response(name: str) -> Callable[[TrialRecord], float | None]:
 
 
 TRAITS = (
-    Trait("packets", "packets for each request", "", _each("packets")),
-    Trait("bytes", "bytes for each request", "B", _each("bytes")),
-    Trait("segments", "segments of the server for each request", "", _each("segments")),
-    Trait("super_segments", "super-segments for each request", "", _each("coalesced"), _SELDOM),
-    Trait("acks", "bare ACKs of the client for each request", "", _each("acks"), _SELDOM),
-    Trait("joined_writes", "small writes joined for each request", "", _each("joined_writes"), _SELDOM),
+    Trait("packets", "packets for each request", "", _each("packets"), least=_HARDLY),
+    Trait("bytes", "bytes for each request", "B", _each("bytes"), least=_HARDLY_BYTES),
+    Trait("segments", "segments of the server for each request", "", _each("segments"), least=_HARDLY),
+    Trait("super_segments", "super-segments for each request", "", _each("coalesced"), _SELDOM, _HARDLY),
+    Trait("acks", "bare ACKs of the client for each request", "", _each("acks"), _SELDOM, _HARDLY),
+    Trait("joined_writes", "small writes joined for each request", "", _each("joined_writes"), _SELDOM, _HARDLY),
     Trait(
         "autocorked",
         "writes that the server's kernel corked for each request",
         "",
         _counted("server-", "TCPAutoCorking"),
         _SELDOM,
+        _HARDLY,
     ),
     Trait("retransmitted", "segments sent again for each request", "", _shared("retransmitted"), _SELDOM),
     Trait("lost", "segments lost between both ends for each request", "", _shared("lost"), _SELDOM),
@@ -239,10 +249,12 @@ TRAITS = (
         _counted("client-", "TCPOFOQueue"),
         _SELDOM,
     ),
-    Trait("stream_packets", "packets for each MiB", "", _of_stream("packets_per_mib")),
-    Trait("stream_segments", "segments for each MiB", "", _of_stream("segments_per_mib")),
-    Trait("stream_super_segments", "super-segments for each MiB", "", _of_stream("coalesced_per_mib"), _SELDOM),
-    Trait("stream_acks", "bare ACKs for each MiB", "", _of_stream("acks_per_mib"), _SELDOM),
+    Trait("stream_packets", "packets for each MiB", "", _of_stream("packets_per_mib"), least=_SELDOM),
+    Trait("stream_segments", "segments for each MiB", "", _of_stream("segments_per_mib"), least=_SELDOM),
+    Trait(
+        "stream_super_segments", "super-segments for each MiB", "", _of_stream("coalesced_per_mib"), _SELDOM, _SELDOM
+    ),
+    Trait("stream_acks", "bare ACKs for each MiB", "", _of_stream("acks_per_mib"), _SELDOM, _SELDOM),
     Trait("stream_retransmitted", "segments sent again for each MiB", "", _spread("retransmitted"), _SELDOM),
     Trait("stream_lost", "segments lost between both ends for each MiB", "", _spread("lost"), _SELDOM),
     Trait("stream_reordered", "segments that came late for each MiB", "", _spread("reordered"), _SELDOM),

@@ -75,7 +75,8 @@ def _figure(one: Seen, key: str, of: int) -> float | int | None:
         return None
     whole = one.figures["requests"] if of > 1 else 1
     value = of * one.figures[key] / whole
-    return round(value) if value >= 1000 else round(value, 3)
+    # What was seldom is not 0: other tables tell by what factor it differs.
+    return round(value) if value >= 1000 else round(value, 3) or float(f"{value:.1g}")
 
 
 def contrasts(report: ReportInput) -> Iterator[Table]:

@@ -30,4 +30,6 @@ def plainly(one: Attributed) -> tuple[Value, ...]:
 
 
 def verdict(one: Attributed) -> Badge:
-    return Badge("too few blocks" if one.interval is None else "differs" if one.differs else "undecided")
+    if one.interval is None:
+        return Badge("too few blocks")
+    return Badge("hardly differs" if one.is_slight else "differs" if one.differs else "undecided")

@@ -118,7 +118,8 @@ def _how(report: ReportInput) -> Paragraph:
         f"In the tables each figure is compared block by block, with {level} intervals by the statistic of the "
         "verdicts, not corrected for how many they are: of twenty that do not differ, one is expected to look as if it "
         "did. Both sides are medians over blocks; the change is what is typical within a block, and need not be that "
-        "between medians. What did not happen on either side stands last."
+        "between medians. What is counted in packets hardly differs when it does by less than one in a hundred "
+        "requests, or in ten MiB: it stands below the others, and above what did not happen on either side."
     )
 
 
@@ -176,7 +177,7 @@ def _row(contrast: Contrast, one: Attributed, report: ReportInput) -> tuple[Valu
 
 
 def _quantity(value: float, unit: str) -> Value:
-    return Quantity(value, unit) if unit else round(value, 4)
+    return Quantity(value, unit) if unit else round(value, 4) or float(f"{value:.1g}")
 
 
 def _beside(explained: Sequence[Explained], report: ReportInput) -> list[str]:
