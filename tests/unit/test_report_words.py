@@ -6,7 +6,7 @@ from rich.console import Console
 
 from nearmetal.analysis.results import Analysis, Contrast, TrialCounts, Verdict
 from nearmetal.model import Level, Warned
-from nearmetal.report import figures, terminal, words
+from nearmetal.report import cells, figures, terminal, words
 from nearmetal.report.words import Labels
 
 
@@ -311,3 +311,7 @@ def test_a_run_without_contrasts_says_so() -> None:
 )
 def test_names_that_have_commas_are_told_apart(names: list[str], text: str) -> None:
     assert figures.listing(names) == text
+
+
+def test_next_to_nothing_is_told_without_a_power_of_ten() -> None:
+    assert [cells.for_people(value) for value in (0.0, 0.00005, 0.0002)] == ["0", "< 0.0001", "0.0002"]

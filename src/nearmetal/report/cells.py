@@ -6,6 +6,9 @@ from dataclasses import replace
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Badge, Column, Quantity, Table, Value
 
+_LEAST = 0.0001
+"""What is less is told by this, and not by a power of ten."""
+
 
 def for_people(value: Value) -> str:
     if value is None:
@@ -14,10 +17,10 @@ def for_people(value: Value) -> str:
         return value.text
     if isinstance(value, Quantity):
         if value.unit == "p":
-            return f"{value.value:.2g}" if value.value >= 0.0001 else "< 0.0001"
+            return f"{value.value:.2g}" if value.value >= _LEAST else f"< {_LEAST}"
         return figures.quantity(value.value, value.unit, value.decimals)
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.4g}" if not 0 < value < _LEAST else f"< {_LEAST}"
     if isinstance(value, int):
         return f"{value:,}"
     return words.plain(value)
