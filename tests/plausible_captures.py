@@ -87,7 +87,13 @@ def _captured(
             "kernel.TCPOFOQueue": 3,
             "kernel.OutSegs": 9,
         },
-        "server-0": {"captured": 9000, "dropped_by_kernel": 0, "kernel.TCPAutoCorking": 40 if guest else 900, **more},
+        "server-0": {
+            "captured": 9000,
+            "dropped_by_kernel": 0,
+            "kernel.TCPAutoCorking": 40 if guest else 900,
+            **({"kernel.RetransSegs": 3} if guest else {}),
+            **more,
+        },
         "trace-0": {**figures, **{f"at.{name}": time * slower for name, time in EVENTS.items()}},
     }
     usage = {"context_switches": 30_000.0 / slower, "interrupts": 20_000.0, "cpu.0.sys": 40.0, "cpu.all.sys": 40.0}

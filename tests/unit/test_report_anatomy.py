@@ -106,6 +106,25 @@ def test_what_was_asked_stands_beside_what_was_seen(tmp_path: Path, monkeypatch:
     assert low is not None and high is not None and 0 < low < 3 / 9000 < high < 0.01
 
 
+def test_of_streams_too_what_was_asked_stands_beside_what_was_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = plausible_run.SOURCE.replace("[machine]", '[link]\nloss = "2%"\n[machine]')
+    monkeypatch.setattr(plausible_run, "SOURCE", source)
+    folder = plausible_captures.make(tmp_path / "run", 4)
+    told = [json.loads(line) for line in folder.journal.read_text().splitlines()]
+    for record in told:
+        if "trace-0" in record["observers"].get("capture", {}):
+            stream = {"requests": 0, "payload": 2**30, "crossed": 700_000, "lost": 14_000, "overtaken": 0}
+            record["observers"]["capture"]["trace-0"] = stream
+    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in told))
+    section = anatomy.render(read(folder))
+    rows = table(section, "anatomy-injected").rows
+    assert [row[1:3] for row in rows] == [(name, "packets lost") for name in ("host", "docker", "qemu")]
+    assert [getattr(value, "value", None) for value in rows[0][3:5]] == [0.02, 0.02]
+    assert section is not None and not [block for block in section.blocks if isinstance(block, Chart)]
+
+
 def test_a_share_of_nothing_has_an_interval() -> None:
     assert wilson(0, 1000, 0.05) == pytest.approx((0, 0.00383), abs=1e-5)
     assert {wilson(0, whole, 0.05)[0] for whole in range(1, 20_000, 7)} == {0.0}
@@ -307,7 +326,7 @@ def test_each_verdict_has_a_table_of_its_own_with_what_neither_side_had(report: 
     rows = {str(row[0]): row for row in table(why.render(report), "why-2").rows}
     assert [column.title for column in table(why.render(report), "why-2").columns[1:3]] == ["qemu", "host"]
     words = {title: tuple(map(for_people, row[1:])) for title, row in rows.items()}
-    assert words["segments lost between both ends for each request"][:2] == ("0.003", "0")
+    assert words["share of packets lost between both ends"][:2] == ("0.0333 %", "0 %")
     assert words["share of the time of the server's CPUs that was stolen"] == ("0 %", "0 %", "–", "none")
     assert list(rows)[-1] == "share of the time of the server's CPUs that was idle"
     # People see one table a verdict, programs have all in one file.

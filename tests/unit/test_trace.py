@@ -1,6 +1,7 @@
 """What is made of the probe's documents on captures: figures for records, events on one clock, ladders, pages."""
 
 import json
+from collections.abc import Mapping
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
@@ -71,6 +72,15 @@ def test_what_was_lost_is_counted_as_what_left_whatever_was_joined(
     assert (told["crossed"] - there, told["lost"]) == (crossed, lost)
 
 
+def test_what_was_cut_and_joined_anew_on_its_way_is_counted_by_nothing() -> None:
+    """2,469 super-segments left, and 5,170 others arrived: it is not known as how many packets they crossed."""
+    document = json.loads(json.dumps(DOCUMENT))
+    client, server = document["captures"]
+    server["server"]["coalesced"], client["server"]["coalesced"] = 2469, 5170
+    document["joined"]["back"] |= {"left": 4352, "arrived": 7286, "lost": 1907}
+    assert figures(document).keys().isdisjoint({"crossed", "lost", "overtaken"})
+
+
 def test_one_capture_has_nothing_of_two() -> None:
     alone = {**DOCUMENT, "joined": None}
     assert figures(alone).keys().isdisjoint({"clock_offset", "lost", "network"})
@@ -99,13 +109,33 @@ def test_a_stream_is_told_by_what_each_mib_took() -> None:
     assert told["segments_per_mib"] + told["acks_per_mib"] <= told["packets_per_mib"]
 
 
+def traits_of(captured: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    record = SimpleNamespace(observers={"capture": captured}, responses={})
+    told = {trait.name: trait.of(cast(TrialRecord, record)) for trait in TRAITS}
+    return {name: value for name, value in told.items() if value is not None}
+
+
 def test_streams_of_several_clients_are_one() -> None:
-    heavy = {"requests": 0, "payload": 3 * MIB, "packets_per_mib": 20.0, "retransmitted": 6}
-    light = {"requests": 0, "payload": MIB, "packets_per_mib": 40.0, "retransmitted": 2}
-    record = SimpleNamespace(observers={"capture": {"trace-0": heavy, "trace-1": light}}, responses={})
-    traits = {trait.name: trait.of(cast(TrialRecord, record)) for trait in TRAITS}
-    found = {name: value for name, value in traits.items() if value is not None}
-    assert found == {"stream_packets": 25, "stream_retransmitted": 2}
+    heavy = {"requests": 0, "payload": 3 * MIB, "packets_per_mib": 20.0, "reordered": 6}
+    light = {"requests": 0, "payload": MIB, "packets_per_mib": 40.0, "reordered": 2}
+    assert traits_of({"trace-0": heavy, "trace-1": light}) == {"stream_packets": 25, "stream_reordered": 2}
+
+
+def test_what_was_lost_is_a_share_of_what_crossed_however_packets_are_counted() -> None:
+    """2 % on either side: of packets of the wire, and of super-segments that nobody cut."""
+    cut = {"payload": 90 * MIB, "crossed": 65_000, "lost": 1_300, "overtaken": 65}
+    whole = {"payload": 90 * MIB, "crossed": 2_000, "lost": 40, "overtaken": 2}
+    sides = [traits_of({"trace-0": {"requests": 0, **one}}) for one in (cut, whole)]
+    assert sides == 2 * [{"lost": 0.02, "overtaken": 0.001}]
+
+
+def test_what_was_sent_again_is_what_the_kernels_of_both_ends_counted() -> None:
+    ends = {"client-0": {"kernel.RetransSegs": 3, "kernel.OutSegs": 9}, "server-0": {"kernel.RetransSegs": 37}}
+    requests, stream = {"requests": 100, "retransmitted": 2}, {"requests": 0, "payload": 4 * MIB, "retransmitted": 2}
+    assert traits_of({**ends, "trace-0": requests})["retransmitted"] == 0.4
+    assert traits_of({**ends, "trace-0": stream})["stream_retransmitted"] == 10
+    # One of them did not tell.
+    assert "retransmitted" not in traits_of({**ends, "server-0": {"captured": 5}, "trace-0": requests})
 
 
 def test_the_servers_clock_is_set_to_the_clients() -> None:

@@ -36,6 +36,8 @@ _HARDLY = 0.01
 """Once in a hundred requests."""
 _HARDLY_BYTES = 1.0
 """What that is of the smallest packets, with all headers."""
+_FEW = 0.01
+"""A packet in a hundred."""
 _SOME_TIME = 0.05
 """A twentieth of the time."""
 _CLOSE = 0.001
@@ -82,16 +84,6 @@ def _of_stream(name: str) -> Callable[[TrialRecord], float | None]:
     return _of_whole(of)
 
 
-def _spread(name: str) -> Callable[[TrialRecord], float | None]:
-    """A count of the whole trial, for each MiB."""
-
-    def of(record: TrialRecord) -> float | None:
-        told = [one for one in _streams(record) if name in one]
-        return sum(one[name] for one in told) * MIB / sum(one["payload"] for one in told) if told else None
-
-    return _of_whole(of)
-
-
 def _typical(name: str) -> Callable[[TrialRecord], float | None]:
     """The mean over clients; they tell it for each request, or as the median time of those that a capture holds."""
 
@@ -107,26 +99,51 @@ def _each(name: str) -> Callable[[TrialRecord], float | None]:
     return _of_whole(_typical(name))
 
 
-def _shared(name: str) -> Callable[[TrialRecord], float | None]:
-    """A count of the whole trial, for each request."""
+def _requests(record: TrialRecord) -> float:
+    return float(sum(one["requests"] for one in _traces(record)))
+
+
+def _mebibytes(record: TrialRecord) -> float:
+    return float(sum(one["payload"] for one in _streams(record)) / MIB)
+
+
+def _late(among: Callable[[TrialRecord], float]) -> Callable[[TrialRecord], float | None]:
+    """Segments that came late in the whole trial, shared out to its requests or MiB."""
 
     def of(record: TrialRecord) -> float | None:
-        told = [one for one in _traces(record) if name in one]
-        return sum(one[name] for one in told) / sum(one["requests"] for one in told) if told else None
+        told = [one["reordered"] for one in _places(record, "capture", "trace-") if "reordered" in one]
+        whole = among(record)
+        return sum(told) / whole if told and whole else None
 
     return _of_whole(of)
 
 
-def _counted(place: str, counter: str) -> Callable[[TrialRecord], float | None]:
-    """A counter of kernels, for each request. What did not happen is not in a record."""
+def _crossing(name: str) -> Callable[[TrialRecord], float | None]:
+    """The share of packets that crossed. Both are counted alike in a trial, and not always in another:
+
+    on the way a super-segment is one packet, or as many as it was cut into.
+    """
 
     def of(record: TrialRecord) -> float | None:
-        places = _places(record, "capture", place)
-        requests = sum(one["requests"] for one in _traces(record))
-        # Without any counter there the kernel was not asked, or did not tell.
-        if not requests or not any(name.startswith("kernel.") for one in places for name in one):
+        told = [one for one in _places(record, "capture", "trace-") if one.get("crossed") and name in one]
+        return sum(one[name] for one in told) / sum(one["crossed"] for one in told) if told else None
+
+    return _of_whole(of)
+
+
+def _counted(
+    counter: str, end: str = "", among: Callable[[TrialRecord], float] = _requests
+) -> Callable[[TrialRecord], float | None]:
+    """A counter of the kernels of one end or of both, for each request or MiB. What did not happen is in no record."""
+
+    def of(record: TrialRecord) -> float | None:
+        captured = record.observers.get("capture", {})
+        ends = [one for name, one in captured.items() if name.startswith(end or ("client-", "server-"))]
+        whole = among(record)
+        # Without any counter there a kernel was not asked, or did not tell.
+        if not whole or not ends or not all(any(name.startswith("kernel.") for name in one) for one in ends):
             return None
-        return float(sum(one.get(f"kernel.{counter}", 0) for one in places) / requests)
+        return float(sum(one.get(f"kernel.{counter}", 0) for one in ends) / whole)
 
     return _of_whole(of)
 
@@ -234,19 +251,19 @@ TRAITS = (
         "autocorked",
         "writes that the server's kernel corked for each request",
         "",
-        _counted("server-", "TCPAutoCorking"),
+        _counted("TCPAutoCorking", "server-"),
         _SELDOM,
         _HARDLY,
     ),
-    Trait("retransmitted", "segments sent again for each request", "", _shared("retransmitted"), _SELDOM),
-    Trait("lost", "segments lost between both ends for each request", "", _shared("lost"), _SELDOM),
-    Trait("reordered", "segments that came late for each request", "", _shared("reordered"), _SELDOM),
-    Trait("overtaken", "packets overtaken between both ends for each request", "", _shared("overtaken"), _SELDOM),
+    Trait("retransmitted", "segments that kernels sent again for each request", "", _counted("RetransSegs"), _SELDOM),
+    Trait("lost", "share of packets lost between both ends", "share", _crossing("lost"), _FEW),
+    Trait("reordered", "segments that came late for each request", "", _late(_requests), _SELDOM),
+    Trait("overtaken", "share of packets overtaken between both ends", "share", _crossing("overtaken"), _FEW),
     Trait(
         "out_of_order",
         "segments that the client's kernel queued out of order for each request",
         "",
-        _counted("client-", "TCPOFOQueue"),
+        _counted("TCPOFOQueue", "client-"),
         _SELDOM,
     ),
     Trait("stream_packets", "packets for each MiB", "", _of_stream("packets_per_mib"), least=_SELDOM),
@@ -255,10 +272,14 @@ TRAITS = (
         "stream_super_segments", "super-segments for each MiB", "", _of_stream("coalesced_per_mib"), _SELDOM, _SELDOM
     ),
     Trait("stream_acks", "bare ACKs for each MiB", "", _of_stream("acks_per_mib"), _SELDOM, _SELDOM),
-    Trait("stream_retransmitted", "segments sent again for each MiB", "", _spread("retransmitted"), _SELDOM),
-    Trait("stream_lost", "segments lost between both ends for each MiB", "", _spread("lost"), _SELDOM),
-    Trait("stream_reordered", "segments that came late for each MiB", "", _spread("reordered"), _SELDOM),
-    Trait("stream_overtaken", "packets overtaken between both ends for each MiB", "", _spread("overtaken"), _SELDOM),
+    Trait(
+        "stream_retransmitted",
+        "segments that kernels sent again for each MiB",
+        "",
+        _counted("RetransSegs", among=_mebibytes),
+        _SELDOM,
+    ),
+    Trait("stream_reordered", "segments that came late for each MiB", "", _late(_mebibytes), _SELDOM),
     Trait("network", "time of a request on the way, there and back", "s", _typical("network")),
     Trait("server", "time of a request in the server", "s", _typical("server")),
     Trait("transfer", "time in which a reply comes in", "s", _typical("transfer")),
@@ -301,9 +322,7 @@ OF_PACKETS = frozenset(
         "stream_super_segments",
         "stream_acks",
         "stream_retransmitted",
-        "stream_lost",
         "stream_reordered",
-        "stream_overtaken",
     }
 )
 """What captures, and kernels beside them, tell of packets."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,30 +48,55 @@ def is_observed(report: ReportInput) -> bool:
 
 def seen(report: ReportInput) -> list[Seen]:
     """By workload, then treatment; only those whose captures hold requests."""
-    found = []
+    return [_of_requests(*one) for one in _told(report, traces)]
+
+
+def streams(report: ReportInput) -> list[Seen]:
+    """The same of those whose captures hold bytes that are of no request. They have no events."""
+    return [
+        Seen(workload, treatment, len(told), _means([one for _, one in told]), {}, told[0][0])
+        for workload, treatment, _, told in _told(report, _stream_traces)
+    ]
+
+
+_Told = list[tuple[TrialRecord, Mapping[str, Any]]]
+
+
+def _told(
+    report: ReportInput, of: Callable[[TrialRecord], list[Mapping[str, Any]]]
+) -> Iterator[tuple[str, Assignment, list[TrialRecord], _Told]]:
     for workload in report.manifest.study.workloads:
         for treatment in report.manifest.plan.treatments:
             trials = report.trials(workload.name, treatment)
-            told = [(record, one) for record in trials for one in traces(record)]
+            told = [(record, one) for record in trials for one in of(record)]
             if told:
-                by_total = sorted(told, key=lambda pair: pair[1].get("total", 0.0))
-                found.append(
-                    Seen(
-                        workload.name,
-                        treatment,
-                        len(told),
-                        {**_means([one for _, one in told]), **_kernels(trials)},
-                        _events([one for _, one in told]),
-                        by_total[(len(by_total) - 1) // 2][0],
-                    )
-                )
-    return found
+                yield workload.name, treatment, trials, told
+
+
+def _of_requests(workload: str, treatment: Assignment, trials: list[TrialRecord], told: _Told) -> Seen:
+    by_total = sorted(told, key=lambda pair: pair[1].get("total", 0.0))
+    traced = [one for _, one in told]
+    return Seen(
+        workload,
+        treatment,
+        len(told),
+        {**_means(traced), **_kernels(trials)},
+        _events(traced),
+        by_total[(len(by_total) - 1) // 2][0],
+    )
 
 
 def traces(record: TrialRecord) -> list[Mapping[str, Any]]:
     """The figures of each client's requests, as far as there are any."""
-    observed = record.observers.get(OBSERVER, {})
-    return [one for name, one in observed.items() if name.startswith(TRACE) and one.get("requests")]
+    return [one for one in _all_traces(record) if one.get("requests")]
+
+
+def _stream_traces(record: TrialRecord) -> list[Mapping[str, Any]]:
+    return [one for one in _all_traces(record) if one.get("payload")]
+
+
+def _all_traces(record: TrialRecord) -> list[Mapping[str, Any]]:
+    return [one for name, one in record.observers.get(OBSERVER, {}).items() if name.startswith(TRACE)]
 
 
 def _means(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -14,7 +14,7 @@ _SHARES = (("packets lost", "loss", "lost"), ("packets overtaken", "reorder", "o
 
 
 def injected(found: Sequence[Seen], report: ReportInput) -> Iterator[Table]:
-    """A table, if any treatment asked for such a thing."""
+    """A table, if any treatment asked for such a thing: of requests, and of streams."""
     alpha = report.manifest.study.design.alpha
     rows = [row for one in found for row in (*_of_link(one, report, alpha), *_of_writes(one, report))]
     if not rows:

@@ -37,7 +37,8 @@ _WORDS = (
     "server's, ACKs the client's bare ones. A super-segment is longer than a packet of the wire. Joined are small "
     "writes that left in another's segment, by the captures; corked is how often the server's kernel says that it held "
     "one back. Sent again and late are segments by the captures, and beside them by both kernels' counters: the "
-    "client's kernel queues all that comes behind a hole. Lost and overtaken are packets, between both ends."
+    "client's kernel queues all that comes behind a hole. A super-segment is one segment to captures, and to kernels "
+    "as many as it becomes. Lost and overtaken are packets, between both ends: one that is not cut on the way is one."
 )
 
 

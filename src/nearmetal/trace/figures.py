@@ -41,8 +41,12 @@ def figures(document: Mapping[str, Any]) -> dict[str, float | int]:
             _crossing(joined["there"], ends[0]["client"]["coalesced"], ends[1]["client"]["coalesced"]),
             _crossing(joined["back"], ends[1]["server"]["coalesced"], ends[0]["server"]["coalesced"]),
         )
-        told["crossed"], told["lost"] = map(sum, zip(*ways, strict=True))
-        told["overtaken"] = sum(way["reordered"] + way["reordered_bare"] for way in (joined["there"], joined["back"]))
+        counted = [way for way in ways if way is not None]
+        if len(counted) == len(ways):
+            told["crossed"], told["lost"] = map(sum, zip(*counted, strict=True))
+            told["overtaken"] = sum(
+                way["reordered"] + way["reordered_bare"] for way in (joined["there"], joined["back"])
+            )
         told |= _medians(joined["each_request"], BETWEEN)
     return told
 
@@ -62,10 +66,11 @@ def _shared(count: float, among: float) -> float:
     return float(f"{count / among:.9g}")
 
 
-def _crossing(way: Mapping[str, int], left_joined: int, arrived_joined: int) -> tuple[int, int]:
+def _crossing(way: Mapping[str, int], left_joined: int, arrived_joined: int) -> tuple[int, int] | None:
     """Packets that left and those that were lost, counted alike, whatever was joined at either end.
 
-    The probe counts what was lost as large as a wire carries it, and what left as it left.
+    The probe counts what was lost as large as a wire carries it, and what left as it left. None where nothing counts
+    both: of what left joined more has arrived, so it was cut on the way and joined anew.
     """
     lost = way["lost"] + way["lost_bare"]
     if not left_joined:
@@ -73,7 +78,8 @@ def _crossing(way: Mapping[str, int], left_joined: int, arrived_joined: int) -> 
     came = way["arrived"] - way["unsent"] - way["duplicated"]
     if not arrived_joined:
         return came + lost, lost  # cut on the way: what arrived tells how many there were
-    return way["left"], max(0, way["left"] - way["unsettled"] - came)
+    lost = way["left"] - way["unsettled"] - came
+    return (way["left"], lost) if lost >= 0 else None
 
 
 def _medians(spreads: Mapping[str, Any], phases: tuple[str, ...]) -> dict[str, float]:

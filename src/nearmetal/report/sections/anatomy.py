@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nearmetal.report import figures, words
-from nearmetal.report.anatomy import Seen, document, is_observed, problems, seen, without_requests
+from nearmetal.report.anatomy import Seen, document, is_observed, problems, seen, streams, without_requests
 from nearmetal.report.anatomy_injected import injected
 from nearmetal.report.anatomy_packets import contrasts, packets
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
@@ -49,15 +49,17 @@ class Anatomy:
         found = seen(report)
         missing = list(problems(report))
         blocks: list[Block] = [Notice(text, "warning") for text in without_requests(report, found)]
-        if not found and not missing and not blocks:
+        asked = list(injected([*found, *streams(report)], report))
+        if not found and not missing and not blocks and not asked:
             return None
         if missing:
             text = f"{figures.count(len(missing), 'capture is', 'captures are')} not whole, for example: {missing[0]}"
             blocks.append(Notice(words.plain(text), "warning"))
         if found:
-            blocks += [*_ladders(found, report), *packets(found, report), *injected(found, report)]
-            blocks += contrasts(report)
-            blocks += _distributions(found, report)
+            blocks += [*_ladders(found, report), *packets(found, report)]
+        blocks += asked
+        if found:
+            blocks += [*contrasts(report), *_distributions(found, report)]
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
 
