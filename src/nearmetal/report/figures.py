@@ -63,7 +63,7 @@ def _decimals(value: float, spread: tuple[float, float] | None, beside: Sequence
     They are more where that would not tell the estimate, as long as the width has two digits at most. Nobody needs more
     than four digits of the largest, three below 1, and one less without an interval. But no end is written as 0, or as
     one of those `beside`, that is not: an interval tells on which side of them both ends lie, and one decimal more is
-    given for it, or three where the interval is that narrow.
+    given for it, or three where the interval is that narrow; for the first of them as many as it takes, up to six.
     """
     if not spread or not all(map(math.isfinite, (value, *spread))):
         return max(0, _most(value) - 1)
@@ -78,7 +78,19 @@ def _decimals(value: float, spread: tuple[float, float] | None, beside: Sequence
         for digits in places
         if all(_is_told(end, digits, marks) for end in spread)
     )
-    return next(told, max(0, most))
+    return next(told, _beside_first(spread, beside, places) or max(0, most))
+
+
+_FINEST = 6
+"""Decimals that an end beside 1 is given to tell its side, and no more."""
+
+
+def _beside_first(spread: tuple[float, float], beside: Sequence[float], places: range) -> int | None:
+    """The fewest decimals with which ends that lie hard by the first of these marks tell their side."""
+    if not beside or max(map(abs, spread)) >= 10:
+        return None
+    finer = range(places.stop, _FINEST + 1)
+    return next((digits for digits in finer if all(_is_told(end, digits, beside[:1]) for end in spread)), None)
 
 
 def _most(value: float) -> int:
