@@ -472,6 +472,48 @@ def test_a_guest_ahead_of_its_host_gets_a_box(tmp_path: Path, monkeypatch: pytes
         assert text.count("Was the client at its limit?") == 2
 
 
+def uncaptured(path: Path, *environments: str) -> ReportInput:
+    """A run in which nobody took packets of these."""
+    folder = plausible_captures.make(path, 8)
+    told = [json.loads(line) for line in folder.journal.read_text().splitlines()]
+    for record in told:
+        if record["trial"]["treatment"]["environment"] in environments:
+            record["observers"].pop("capture", None)
+    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in told))
+    return read(folder)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [
+        (("host",), "not observed with host: "),
+        (("host", "qemu"), "not observed with qemu and host: "),
+    ],
+)
+def test_a_box_says_which_side_lacks_what_another_treatment_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.setitem(plausible_run.SPEED, "qemu", 1.3)
+    told = uncaptured(tmp_path / "run", *lacking)
+    section = why.render(told)
+    assert section is not None
+    box = next(block for block in section.blocks if isinstance(block, Notice) and block.tone == "warning")
+    assert dict(box.items)["Do both sides carry the same packets?"].startswith(said)
+    (partly,) = [text for text in notes(told) if "compared with nothing" in text]
+    assert partly.startswith("Not observed with ") and partly.endswith(": packets, and what became of them.")
+    assert all(name in partly for name in lacking)
+
+
+def test_a_box_says_that_captures_do_not_hold_what_they_would_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(plausible_run.SPEED, "qemu", 1.3)
+    section = why.render(read(plausible_captures.make(tmp_path / "run", 8, limit_reached=1)))
+    assert section is not None
+    box = next(block for block in section.blocks if isinstance(block, Notice) and block.tone == "warning")
+    assert dict(box.items)["Do both sides carry the same packets?"].startswith("not known: their captures do not hold")
+
+
 def test_a_guest_ahead_of_a_container_gets_a_box_where_that_has_the_hosts_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
-"""Captures that do not hold all packets of a trial: of which sides, and what is then not compared. Pure."""
+"""Of which sides there are captures, which do not hold all packets of a trial, and what is then not compared. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.traits import is_whole
@@ -23,9 +24,18 @@ def not_whole(contrasts: Sequence[Contrast], report: ReportInput) -> str:
     )
 
 
+def is_seen(workload: str, side: Assignment, report: ReportInput) -> bool:
+    """Whether packets were taken of any trial of a side."""
+    return bool(_captured(workload, side, report))
+
+
 def cut(workload: str, side: Assignment, report: ReportInput) -> str:
     """ "web with qemu (8 of 8 trials)"; "" where all captures are whole."""
-    captured = [one.observers[OBSERVER] for one in report.trials(workload, side) if OBSERVER in one.observers]
+    captured = _captured(workload, side, report)
     count = sum(not is_whole(one) for one in captured)
     named = f"{words.workload(workload)} with {report.labels.treatment(side)}"
     return f"{named} ({count:,} of {figures.count(len(captured), 'trial')})" if count else ""
+
+
+def _captured(workload: str, side: Assignment, report: ReportInput) -> list[Mapping[str, Mapping[str, Any]]]:
+    return [one.observers[OBSERVER] for one in report.trials(workload, side) if OBSERVER in one.observers]

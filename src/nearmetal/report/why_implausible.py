@@ -10,6 +10,7 @@ from nearmetal.model import Assignment
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Notice
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.why_captures import is_seen
 from nearmetal.report.why_figures import told
 from nearmetal.report.why_machines import clocks
 
@@ -64,7 +65,7 @@ def _checks(contrast: Contrast, found: Sequence[Attributed], report: ReportInput
         "Was the client at its limit?",
         " ".join(text for code, text in warned if code in _AT_ITS_LIMIT) or "no trial warns of it",
     )
-    yield "Do both sides carry the same packets?", _packets(found, sides)
+    yield "Do both sides carry the same packets?", _packets(found, sides) or _unseen(contrast, report)
     yield (
         "Does the guest's clock keep time?",
         clocks(contrast, report) or "no difference is known between the clocks that both kernels read",
@@ -79,13 +80,26 @@ def _checks(contrast: Contrast, found: Sequence[Attributed], report: ReportInput
 
 
 def _packets(found: Sequence[Attributed], sides: tuple[str, ...]) -> str:
+    """What was seen of them on either side; "" where nothing was on both."""
     figured = {one.trait.name: one for one in found}
-    seen = [figured[name] for name in _PACKETS if name in figured]
-    if not seen:
-        return "not observed: capture = true in [observe] tells; “What else is not the same” has the offloads"
-    listed = (
+    return "; ".join(
         f"{one.trait.title}, {figures.quantity(one.treatment, one.trait.unit)} with {sides[0]} and "
         f"{figures.quantity(one.reference, one.trait.unit)} with {sides[1]}"
-        for one in seen
+        for name in _PACKETS
+        if (one := figured.get(name))
     )
-    return "; ".join(listed)
+
+
+def _unseen(contrast: Contrast, report: ReportInput) -> str:
+    """Why no packets were seen on both sides."""
+    both = (contrast.treatment, contrast.reference)
+    lacking = [
+        name
+        for side, name in zip(both, report.labels.sides(contrast), strict=False)
+        if not is_seen(contrast.workload, side, report)
+    ]
+    if not lacking:
+        return "not known: their captures do not hold all packets, or no request"
+    if any(is_seen(contrast.workload, side, report) for side in report.manifest.plan.treatments):
+        return f"not observed with {figures.listing(lacking)}: a comparison of two sides that are captured tells"
+    return "not observed: capture = true in [observe] tells; “What else is not the same” has the offloads"

@@ -1,6 +1,6 @@
 """What goes along with a verdict and is no figure: both sides' clocks, whose time CPUs tell, what nobody told. Pure."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.traits import has_foreign_time, is_told_of_steal
@@ -72,8 +72,18 @@ def untold_exits(report: ReportInput) -> str:
     return _UNTOLD if hosts and not any("exits" in host for host in hosts) else ""
 
 
-def unobserved(report: ReportInput) -> str:
-    """What is in no table because the study does not observe it; "" where it observes all there is."""
-    observed = {name for record in report.records for name in record.observers}
-    missing = [f"{what} (in [observe]: {key})" for name, (what, key) in _OBSERVED.items() if name not in observed]
-    return f"Not observed, and so in no table: {figures.listing(missing)}." if missing else ""
+def unobserved(sides: Sequence[Assignment], report: ReportInput) -> list[str]:
+    """What is in no table because the study does not observe it, or not of all sides."""
+    missing, partly = [], []
+    for observer, (what, key) in _OBSERVED.items():
+        watched, there = (_named(sides, so, report) for so in (_watched_by(observer), lambda _: True))
+        lacking = [name for name in there if name not in watched]
+        if not any(observer in record.observers for record in report.records):
+            missing.append(f"{what} (in [observe]: {key})")
+        elif lacking:
+            partly.append(f"Not observed with {figures.listing(lacking)}, and so compared with nothing: {what}.")
+    return [*([f"Not observed, and so in no table: {figures.listing(missing)}."] if missing else []), *partly]
+
+
+def _watched_by(observer: str) -> Callable[[TrialRecord], bool]:
+    return lambda record: observer in record.observers

@@ -192,7 +192,7 @@ def _beside(explained: Sequence[Explained], report: ReportInput) -> list[str]:
         foreign_time(of_cpus, report),
         untold_steal(of_cpus, report),
         exits,
-        unobserved(report),
+        *unobserved(sides, report),
     )
     return [text for text in told if text]
 
