@@ -66,6 +66,13 @@ def test_what_was_rare_is_told_of_a_thousand_requests_beside_what_kernels_count(
     assert [row[corked] for row in packets.rows] == [0.9, 0.9, 0.04]
 
 
+def test_bytes_of_a_request_have_the_same_unit_wherever_they_are_told(report: ReportInput) -> None:
+    packets = table(anatomy.render(report), "anatomy-packets")
+    at = [column.title for column in packets.columns].index("bytes")
+    told = {str(row[0]): for_people(row[1]) for row in table(why.render(report), "why-2").rows}
+    assert for_people(packets.rows[2][at]) == told["bytes for each request"] == "2.83 KiB"
+
+
 def test_what_the_kernels_of_a_full_capture_counted_is_not_told(tmp_path: Path) -> None:
     section = anatomy.render(read(plausible_captures.make(tmp_path / "run", 2, limit_reached=1)))
     titles = [one.title for name in ("packets", "mishaps") for one in table(section, f"anatomy-{name}").columns]
@@ -123,6 +130,15 @@ def test_of_streams_too_what_was_asked_stands_beside_what_was_seen(
     assert [row[1:3] for row in rows] == [(name, "packets lost") for name in ("host", "docker", "qemu")]
     assert [getattr(value, "value", None) for value in rows[0][3:5]] == [0.02, 0.02]
     assert section is not None and not [block for block in section.blocks if isinstance(block, Chart)]
+
+
+def test_writes_alone_are_told_without_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = plausible_run.SOURCE.replace('"http"\n', '"http"\nwrites = "10x1000"\n', 1)
+    monkeypatch.setattr(plausible_run, "SOURCE", source)
+    told = table(anatomy.render(read(plausible_captures.make(tmp_path / "run", 4))), "anatomy-injected")
+    assert [column.title for column in told.columns][-2:] == ["asked", "seen"]
+    assert told.rows[0][2:] == ("writes of a reply, and their bytes", "10x1000", "none told apart")
+    assert "Wilson" not in told.caption
 
 
 def test_a_share_of_nothing_has_an_interval() -> None:

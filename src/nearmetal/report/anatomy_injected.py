@@ -16,23 +16,27 @@ _SHARES = (("packets lost", "loss", "lost"), ("packets overtaken", "reorder", "o
 def injected(found: Sequence[Seen], report: ReportInput) -> Iterator[Table]:
     """A table, if any treatment asked for such a thing: of requests, and of streams."""
     alpha = report.manifest.study.design.alpha
-    rows = [row for one in found for row in (*_of_link(one, report, alpha), *_of_writes(one, report))]
-    if not rows:
+    shares: list[tuple[Value, ...]] = [row for one in found for row in _of_link(one, report, alpha)]
+    writes: list[tuple[Value, ...]] = [row for one in found for row in _of_writes(one, report)]
+    if not shares and not writes:
         return
-    columns = (
+    columns: tuple[Column, ...] = (
         Column("workload"),
         Column("treatment"),
         Column("what"),
         Column("asked", numeric=True),
         Column("seen", numeric=True),
-        Column("low", numeric=True),
-        Column("high", numeric=True),
     )
-    caption = (
-        f"What was asked, and what both captures show, with Wilson's {figures.percent(1 - alpha)} interval over all "
-        "packets of both directions. A frame that is held back overtakes nothing when nothing follows it"
-    )
-    yield Table("anatomy-injected", caption, columns, tuple(rows))
+    caption = "What was asked, and what both captures show"
+    if shares:
+        # Of writes there is no interval.
+        columns = (*columns, Column("low", numeric=True), Column("high", numeric=True))
+        writes = [(*row, None, None) for row in writes]
+        caption += (
+            f", with Wilson's {figures.percent(1 - alpha)} interval over all packets of both directions. A frame that "
+            "is held back overtakes nothing when nothing follows it"
+        )
+    yield Table("anatomy-injected", caption, columns, (*shares, *writes))
 
 
 def _of_link(one: Seen, report: ReportInput, alpha: float) -> Iterator[tuple[Value, ...]]:
@@ -55,7 +59,7 @@ def _of_writes(one: Seen, report: ReportInput) -> Iterator[tuple[Value, ...]]:
     count, size = one.figures.get("writes"), one.figures.get("write_size")
     seen = f"{count:.4g}x{size:.0f}" if count is not None and size is not None else "none told apart"
     named = (words.workload(one.workload), report.labels.treatment(one.treatment))
-    yield (*named, "writes of a reply, and their bytes", asked, seen, None, None)
+    yield (*named, "writes of a reply, and their bytes", asked, seen)
 
 
 def wilson(count: float, whole: float, alpha: float) -> tuple[float, float]:

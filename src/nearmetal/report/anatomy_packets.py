@@ -9,7 +9,7 @@ from nearmetal.analysis.responses import pairs_of
 from nearmetal.analysis.traits import OF_PACKETS
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import Seen
-from nearmetal.report.blocks import LONG, Block, Column, Paragraph, Table, Value
+from nearmetal.report.blocks import LONG, Block, Column, Paragraph, Quantity, Table, Value
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.why_figures import plainly, told, verdict
 
@@ -70,10 +70,12 @@ def _table(
     return Table(name, caption, columns, rows, folded=len(rows) > LONG)
 
 
-def _figure(one: Seen, key: str, of: int) -> float | int | None:
+def _figure(one: Seen, key: str, of: int) -> Value:
     """Counts of a whole trial are told for each request here."""
     if key not in one.figures:
         return None
+    if key == "bytes":
+        return Quantity(one.figures[key], "B")
     whole = one.figures["requests"] if of > 1 else 1
     value = of * one.figures[key] / whole
     # What was seldom is not 0: other tables tell by what factor it differs.
