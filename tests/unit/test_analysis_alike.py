@@ -35,6 +35,9 @@ def test_one_group_for_each_code_and_wording() -> None:
             ["in 1 of 16 trials (the reference's): it was interrupted", "in 2 of 16 trials: it was interrupted"],
             "in 1 to 2 of 16 trials: it was interrupted",
         ),
+        (["in 8 of 8 trials: busy", "in 10 of 10 trials: busy"], "in all 8 to 10 trials: busy"),
+        (["in 8 of 8 trials: busy", "in 7 of 8 trials: busy"], "in 7 to 8 of 8 trials: busy"),
+        (["in 1 of 1 trials: busy"], "in 1 of 1 trials: busy"),
         (
             2 * ["in 1 of 16 trials (the reference's): interrupted"],
             "in 1 of 16 trials (the reference's): interrupted",
@@ -65,6 +68,6 @@ def test_what_all_are_warned_of_is_told_once_and_ranges_are_joined() -> None:
     busy = [Warned(code="busy", text=f"in 16 of 16 trials: busy for {ends} %") for ends in ("4 to 9", "2.5")]
     odd = Warned(code="odd", text="it drifted")
     (found,) = of_all([[busy[0], odd], [busy[1]]])
-    assert found.text == "in 16 of 16 trials: busy for 2.5 to 9 %"
+    assert found.text == "in all 16 trials: busy for 2.5 to 9 %"
     assert found.wording == wording(busy[0].text) == wording(busy[1].text)
     assert of_all([[odd]]) == []  # one alone is told beside it

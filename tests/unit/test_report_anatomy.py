@@ -20,7 +20,7 @@ from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.anatomy import plugin as anatomy
 from nearmetal.report.sections.why import plugin as why
 from nearmetal.report.terminal import why_lines
-from nearmetal.report.why_figures import clause
+from nearmetal.report.why_figures import clause, verdict
 from nearmetal.report.write import render, write
 from tests import plausible_captures, plausible_run
 
@@ -211,6 +211,7 @@ def test_what_differs_is_ranked_with_intervals(report: ReportInput) -> None:
     assert found["kernel_time"].reference == pytest.approx(0.4 / 9150, rel=0.05)
     same = {one.trait.name: one for one in attributed(docker.paired(host), 0.05)}
     assert not same["acks"].differs and same["acks"].distance == 0
+    assert (verdict(same["acks"]).text, verdict(same["packets"]).text) == ("the same in all blocks", "undecided")
     assert "steal" not in found  # nobody had any
 
 

@@ -317,3 +317,13 @@ def test_names_that_have_commas_are_told_apart(names: list[str], text: str) -> N
 
 def test_next_to_nothing_is_told_without_a_power_of_ten() -> None:
     assert [cells.for_people(value) for value in (0.0, 0.00005, 0.0002)] == ["0", "< 0.0001", "0.0002"]
+
+
+def test_of_what_is_the_same_in_all_blocks_nothing_is_undecided() -> None:
+    none = {"response": "errors", "unit": "share", "scale": "difference", "ratio": None, "difference": 0.0}
+    pairs = [{"block": block, "attempt": 0, "treatment": 0.0, "reference": 0.0} for block in range(8)]
+    undecided = {**none, "verdict": Verdict.UNDECIDED, "reason": "no-margin", "pairs": pairs, "primary": False}
+    assert words.verdict(contrast(**undecided)).text == "the same in all blocks"
+    assert words.verdict(contrast(**{**undecided, "primary": True})).text == "undecided"
+    apart = [{**pairs[0], "treatment": 0.001}, *pairs[1:]]
+    assert words.verdict(contrast(**{**undecided, "pairs": apart})).text == "undecided"

@@ -16,6 +16,9 @@ _VARYING = re.compile(rf"\bnm-[0-9a-f]+-\d+\b|{_SIDE}|{_NUMBER}(?: to {_NUMBER})
 """A name that the lab makes up for a machine; whose trials a comparison's warning counts; or a number that stands for
 itself, no part of a name or an address; or a range of such."""
 
+_OF_ALL = re.compile(r"\bin (?!1 of 1 )([\d,]+) of \1 (?=trials\b)")
+"""Each of several trials has it."""
+
 
 @dataclass(frozen=True)
 class Alike(Generic[About]):
@@ -55,8 +58,10 @@ def wording(text: str) -> str:
 def merged(texts: Sequence[str]) -> str:
     """Texts of one wording as one: numbers that differ become a range, machines that differ "the machine".
 
-    Where not all tell of trials of the same side, none is named.
+    Where not all tell of trials of the same side, none is named; where all tell of all trials, how many is said once.
     """
+    if all(_OF_ALL.search(text) for text in texts):
+        texts = [_OF_ALL.sub(r"in all \1 ", text) for text in texts]
     if len(set(texts)) == 1:
         return texts[0]
     varying = zip(*([match[0] for match in _VARYING.finditer(text)] for text in texts), strict=True)

@@ -35,6 +35,8 @@ class Attributed:
     estimate: float
     interval: tuple[float, float] | None
     """None with too few blocks."""
+    is_same: bool = False
+    """Whether both sides have one value in each block."""
 
     @property
     def differs(self) -> bool:
@@ -106,6 +108,7 @@ def _compared(trait: Trait, pairs: Pairs, level: float) -> Attributed | None:
         "ratio" if is_ratio else "difference",
         estimate,
         None if ends is None else (ends[0], ends[1]),
+        bool((treatment == reference).all()),
     )
 
 

@@ -1,7 +1,7 @@
 """How an attributed figure is written: its change in words, and whether it differs. Pure."""
 
 from nearmetal.analysis.attribution import Attributed
-from nearmetal.report import figures
+from nearmetal.report import figures, words
 from nearmetal.report.blocks import Badge, Value
 
 
@@ -32,4 +32,6 @@ def plainly(one: Attributed) -> tuple[Value, ...]:
 def verdict(one: Attributed) -> Badge:
     if one.interval is None:
         return Badge("too few blocks")
+    if one.is_same:
+        return Badge(words.SAME)
     return Badge("hardly differs" if one.is_slight else "differs" if one.differs else "undecided")

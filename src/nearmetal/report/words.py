@@ -15,6 +15,9 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u20
 FIRST = ("withdrawn", "unfinished", "pretended", "emulated")
 """Codes of warnings of the whole run that come before any verdict: they change what the verdicts are about."""
 
+SAME = "the same in all blocks"
+"""What there is to say of two sides that never differ: no statistic is needed."""
+
 _TITLES = {
     "throughput": "throughput",
     "transactions": "transactions",
@@ -213,8 +216,18 @@ def tone(contrast: Contrast) -> Tone:
     return "better" if more == (contrast.better == "higher") else "worse"
 
 
+def is_same(contrast: Contrast) -> bool:
+    """Whether both sides have one value in each block."""
+    return bool(contrast.pairs) and all(pair.treatment == pair.reference for pair in contrast.pairs)
+
+
 def verdict(contrast: Contrast) -> Badge:
-    """ "different, worse", "equivalent", "undecided"; a colour only for what the study asked beforehand."""
+    """ "different, worse", "equivalent", "undecided"; a colour only for what the study asked beforehand.
+
+    A margin around 0 means nothing, so that errors of which there were none would be undecided.
+    """
+    if not contrast.primary and contrast.verdict is Verdict.UNDECIDED and is_same(contrast):
+        return Badge(SAME)
     meaning = tone(contrast)
     suffix = f", {meaning}" if meaning in ("better", "worse") else ""
     return Badge(f"{contrast.verdict}{suffix}", meaning if contrast.primary else "plain")
