@@ -7,8 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nearmetal.analysis.traits_of_packets import (
+    counted,
+    crossing,
+    for_each,
+    late,
+    mebibytes,
+    of_stream,
+    places,
+    requests,
+    traces,
+    typical,
+)
 from nearmetal.model import TrialRecord
-from nearmetal.trace.figures import MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,112 +55,8 @@ _CLOSE = 0.001
 """Seconds by which clocks of machines that agree may be apart."""
 
 
-def _places(record: TrialRecord, observer: str, prefix: str) -> list[Mapping[str, Any]]:
-    observed = record.observers.get(observer, {})
-    return [place for name, place in observed.items() if name.startswith(prefix)]
-
-
-def _traces(record: TrialRecord) -> list[Mapping[str, Any]]:
-    return [one for one in _places(record, "capture", "trace-") if one.get("requests")]
-
-
-def _streams(record: TrialRecord) -> list[Mapping[str, Any]]:
-    """Captures that hold no requests, but bytes."""
-    return [one for one in _places(record, "capture", "trace-") if one.get("payload")]
-
-
-def is_whole(captured: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether captures hold all packets. Where they do not, what is cut off at the end is in some counts, not in all,
-
-    and kernels counted of more requests than are known.
-    """
-    return not any(
-        one.get(sign) for one in captured.values() for sign in ("limit_reached", "dropped_by_kernel", "problem")
-    )
-
-
-def _of_whole(of: Callable[[TrialRecord], float | None]) -> Callable[[TrialRecord], float | None]:
-    """Nothing where a capture is not whole."""
-    return lambda record: of(record) if is_whole(record.observers.get("capture", {})) else None
-
-
-def _of_stream(name: str) -> Callable[[TrialRecord], float | None]:
-    """Of all clients together, for each MiB; they tell it so."""
-
-    def of(record: TrialRecord) -> float | None:
-        told = [one for one in _streams(record) if name in one]
-        payload = sum(one["payload"] for one in told)
-        return sum(one[name] * one["payload"] for one in told) / payload if told else None
-
-    return _of_whole(of)
-
-
-def _typical(name: str) -> Callable[[TrialRecord], float | None]:
-    """The mean over clients; they tell it for each request, or as the median time of those that a capture holds."""
-
-    def of(record: TrialRecord) -> float | None:
-        told = [one[name] for one in _traces(record) if name in one]
-        return statistics.fmean(told) if told else None
-
-    return of
-
-
-def _each(name: str) -> Callable[[TrialRecord], float | None]:
-    """A count for each request."""
-    return _of_whole(_typical(name))
-
-
-def _requests(record: TrialRecord) -> float:
-    return float(sum(one["requests"] for one in _traces(record)))
-
-
-def _mebibytes(record: TrialRecord) -> float:
-    return float(sum(one["payload"] for one in _streams(record)) / MIB)
-
-
-def _late(among: Callable[[TrialRecord], float]) -> Callable[[TrialRecord], float | None]:
-    """Segments that came late in the whole trial, shared out to its requests or MiB."""
-
-    def of(record: TrialRecord) -> float | None:
-        told = [one["reordered"] for one in _places(record, "capture", "trace-") if "reordered" in one]
-        whole = among(record)
-        return sum(told) / whole if told and whole else None
-
-    return _of_whole(of)
-
-
-def _crossing(name: str) -> Callable[[TrialRecord], float | None]:
-    """The share of packets that crossed. Both are counted alike in a trial, and not always in another:
-
-    on the way a super-segment is one packet, or as many as it was cut into.
-    """
-
-    def of(record: TrialRecord) -> float | None:
-        told = [one for one in _places(record, "capture", "trace-") if one.get("crossed") and name in one]
-        return sum(one[name] for one in told) / sum(one["crossed"] for one in told) if told else None
-
-    return _of_whole(of)
-
-
-def _counted(
-    counter: str, end: str = "", among: Callable[[TrialRecord], float] = _requests
-) -> Callable[[TrialRecord], float | None]:
-    """A counter of the kernels of one end or of both, for each request or MiB. What did not happen is in no record."""
-
-    def of(record: TrialRecord) -> float | None:
-        captured = record.observers.get("capture", {})
-        ends = [one for name, one in captured.items() if name.startswith(end or ("client-", "server-"))]
-        whole = among(record)
-        # Without any counter there a kernel was not asked, or did not tell.
-        if not whole or not ends or not all(any(name.startswith("kernel.") for name in one) for one in ends):
-            return None
-        return float(sum(one.get(f"kernel.{counter}", 0) for one in ends) / whole)
-
-    return _of_whole(of)
-
-
 def _servers(record: TrialRecord) -> list[Mapping[str, Any]]:
-    return [one for one in _places(record, "usage", "server-") if one.get("seconds")]
+    return [one for one in places(record, "usage", "server-") if one.get("seconds")]
 
 
 def has_foreign_time(record: TrialRecord) -> bool:
@@ -183,7 +90,7 @@ def _of_host(name: str) -> Callable[[TrialRecord], float | None]:
     """Of the servers' whole host, whoever's, for each request or event."""
 
     def of(record: TrialRecord) -> float | None:
-        told = [one[name] for one in _places(record, "usage", "host") if name in one]
+        told = [one[name] for one in places(record, "usage", "host") if name in one]
         each = _per_second(record)
         return sum(told) / each if told and each else None
 
@@ -192,7 +99,7 @@ def _of_host(name: str) -> Callable[[TrialRecord], float | None]:
 
 def _clocks_apart(record: TrialRecord) -> float | None:
     """By how much the server's clock is surely ahead of the client's, or behind it."""
-    told = [one for one in _traces(record) if "clock_offset" in one and "clock_uncertainty" in one]
+    told = [one for one in traces(record) if "clock_offset" in one and "clock_uncertainty" in one]
     apart = (abs(one["clock_offset"]) - one["clock_uncertainty"] for one in told)
     return max(0.0, *apart) if told else None
 
@@ -241,48 +148,46 @@ def _response(name: str) -> Callable[[TrialRecord], float | None]:
 
 
 TRAITS = (
-    Trait("packets", "packets for each request", "", _each("packets"), least=_HARDLY),
-    Trait("bytes", "bytes for each request", "B", _each("bytes"), least=_HARDLY_BYTES),
-    Trait("segments", "segments of the server for each request", "", _each("segments"), least=_HARDLY),
-    Trait("super_segments", "super-segments for each request", "", _each("coalesced"), _SELDOM, _HARDLY),
-    Trait("acks", "bare ACKs of the client for each request", "", _each("acks"), _SELDOM, _HARDLY),
-    Trait("joined_writes", "small writes joined for each request", "", _each("joined_writes"), _SELDOM, _HARDLY),
+    Trait("packets", "packets for each request", "", for_each("packets"), least=_HARDLY),
+    Trait("bytes", "bytes for each request", "B", for_each("bytes"), least=_HARDLY_BYTES),
+    Trait("segments", "segments of the server for each request", "", for_each("segments"), least=_HARDLY),
+    Trait("super_segments", "super-segments for each request", "", for_each("coalesced"), _SELDOM, _HARDLY),
+    Trait("acks", "bare ACKs of the client for each request", "", for_each("acks"), _SELDOM, _HARDLY),
+    Trait("joined_writes", "small writes joined for each request", "", for_each("joined_writes"), _SELDOM, _HARDLY),
     Trait(
         "autocorked",
         "writes that the server's kernel corked for each request",
         "",
-        _counted("TCPAutoCorking", "server-"),
+        counted("TCPAutoCorking", "server-"),
         _SELDOM,
         _HARDLY,
     ),
-    Trait("retransmitted", "segments that kernels sent again for each request", "", _counted("RetransSegs"), _SELDOM),
-    Trait("lost", "share of packets lost between both ends", "share", _crossing("lost"), _FEW),
-    Trait("reordered", "segments that came late for each request", "", _late(_requests), _SELDOM),
-    Trait("overtaken", "share of packets overtaken between both ends", "share", _crossing("overtaken"), _FEW),
+    Trait("retransmitted", "segments that kernels sent again for each request", "", counted("RetransSegs"), _SELDOM),
+    Trait("lost", "share of packets lost between both ends", "share", crossing("lost"), _FEW),
+    Trait("reordered", "segments that came late for each request", "", late(requests), _SELDOM),
+    Trait("overtaken", "share of packets overtaken between both ends", "share", crossing("overtaken"), _FEW),
     Trait(
         "out_of_order",
         "segments that the client's kernel queued out of order for each request",
         "",
-        _counted("TCPOFOQueue", "client-"),
+        counted("TCPOFOQueue", "client-"),
         _SELDOM,
     ),
-    Trait("stream_packets", "packets for each MiB", "", _of_stream("packets_per_mib"), least=_SELDOM),
-    Trait("stream_segments", "segments for each MiB", "", _of_stream("segments_per_mib"), least=_SELDOM),
-    Trait(
-        "stream_super_segments", "super-segments for each MiB", "", _of_stream("coalesced_per_mib"), _SELDOM, _SELDOM
-    ),
-    Trait("stream_acks", "bare ACKs for each MiB", "", _of_stream("acks_per_mib"), _SELDOM, _SELDOM),
+    Trait("stream_packets", "packets for each MiB", "", of_stream("packets_per_mib"), least=_SELDOM),
+    Trait("stream_segments", "segments for each MiB", "", of_stream("segments_per_mib"), least=_SELDOM),
+    Trait("stream_super_segments", "super-segments for each MiB", "", of_stream("coalesced_per_mib"), _SELDOM, _SELDOM),
+    Trait("stream_acks", "bare ACKs for each MiB", "", of_stream("acks_per_mib"), _SELDOM, _SELDOM),
     Trait(
         "stream_retransmitted",
         "segments that kernels sent again for each MiB",
         "",
-        _counted("RetransSegs", among=_mebibytes),
+        counted("RetransSegs", among=mebibytes),
         _SELDOM,
     ),
-    Trait("stream_reordered", "segments that came late for each MiB", "", _late(_mebibytes), _SELDOM),
-    Trait("network", "time of a request on the way, there and back", "s", _typical("network")),
-    Trait("server", "time of a request in the server", "s", _typical("server")),
-    Trait("transfer", "time in which a reply comes in", "s", _typical("transfer")),
+    Trait("stream_reordered", "segments that came late for each MiB", "", late(mebibytes), _SELDOM),
+    Trait("network", "time of a request on the way, there and back", "s", typical("network")),
+    Trait("server", "time of a request in the server", "s", typical("server")),
+    Trait("transfer", "time in which a reply comes in", "s", typical("transfer")),
     Trait("interrupts", "interrupts in the server for each request", "", _rate("interrupts")),
     Trait("context_switches", "context switches in the server for each request", "", _rate("context_switches")),
     Trait("host_interrupts", "interrupts of the whole host for each request", "", _of_host("interrupts")),

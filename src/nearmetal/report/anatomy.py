@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nearmetal.analysis.responses import key_of
-from nearmetal.analysis.traits import is_whole
+from nearmetal.analysis.traits_of_packets import is_whole
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.reading import ReportInput

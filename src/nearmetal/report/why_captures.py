@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nearmetal.analysis.results import Contrast
-from nearmetal.analysis.traits import is_whole
+from nearmetal.analysis.traits_of_packets import is_whole
 from nearmetal.model import Assignment
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import OBSERVER
