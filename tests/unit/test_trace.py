@@ -239,7 +239,9 @@ def test_the_summary_names_what_is_not_followed_and_what_is_missing() -> None:
     document["client"]["zero_windows"], document["server"]["zero_windows"] = 3, 0
     document["joined"]["back"] |= {"lost_bare": 6, "unsettled": 7}
     tables = {table.caption: table for table in summary(document)}
-    assert next(iter(tables)).endswith("50 × 2xx, 2 unanswered; 1 reply to what was not captured, or is no request that can be read")
+    assert next(iter(tables)).endswith(
+        "50 × 2xx, 2 unanswered; 1 reply to what was not captured, or is no request that can be read"
+    )
     assert ("that take no more for now: who sends waits", "3", "0") in tables["What was sent"].rows
     assert tables["Not followed, by what it is"].rows == (("UDP", "1,200"), ("ARP", "3"))
     assert ("encrypted, so that requests cannot be seen", "4") in tables["Connections"].rows
