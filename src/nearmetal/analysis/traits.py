@@ -35,8 +35,8 @@ class Trait:
     slight: float = 0.0
     """So little of it, in its unit, is next to nothing: it keeps one lost packet from ranking above all else."""
     least: float = 0.0
-    """A smaller difference, in its unit, is hardly one: a connection has a few packets that are of no request, and where
-    it carries fewer requests, those are more for each."""
+    """A smaller difference, in its unit, is hardly one: the few packets of a connection that are of no request are more
+    for each where it carries fewer."""
 
 
 _SELDOM = 0.1
