@@ -1,6 +1,7 @@
 """Numbers as people read them: few digits, a unit that fits, and as many decimals as the interval deserves."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 from nearmetal import units
@@ -145,10 +146,13 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+_IN_BRACKETS = re.compile(r"\([^()]*\)")
+
+
 def listing(words: Iterable[str]) -> str:
-    """ "a", "a and b", "a, b and c"; where one of them has a comma itself: "a; b, on; and c"."""
+    """ "a", "a and b", "a, b and c"; where one of them has a comma itself, not in brackets: "a; b, on; and c"."""
     *rest, last = list(words) or ["nothing"]
-    if any("," in one for one in (*rest, last)):
+    if any("," in _IN_BRACKETS.sub("", one) for one in (*rest, last)):
         return "; ".join((*rest, f"and {last}" if rest else last))
     return f"{', '.join(rest)} and {last}" if rest else last
 
