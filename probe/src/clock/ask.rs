@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::estimate::{self, Exchange, Setting};
 use super::packet::{Kind, Packet, SIZE};
-use super::{AskArgs, stamped};
+use super::{AskArgs, room, stamped};
 use crate::kernel::Kernel;
 use crate::timing::{self, PromptWakeups, monotonic_ns};
 use crate::{facts, interrupt, output};
@@ -56,6 +56,7 @@ fn connect(args: &AskArgs) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(any)?;
     socket.connect(args.server)?;
     socket.set_nonblocking(true)?;
+    room::take(&socket)?;
     stamped::stamp_arrivals(&socket)?;
     Ok(socket)
 }

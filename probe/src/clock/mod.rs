@@ -9,6 +9,7 @@ use crate::units;
 mod ask;
 mod estimate;
 mod packet;
+mod room;
 mod serve;
 pub mod stamped;
 

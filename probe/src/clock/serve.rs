@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::packet::{Kind, Packet, SIZE};
-use super::{ServeArgs, stamped};
+use super::{ServeArgs, room, stamped};
 use crate::kernel::Kernel;
 use crate::{facts, interrupt, output, timing};
 
@@ -30,6 +30,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
             args.listen
         )
     })?;
+    room::take(&socket).context("cannot take room for what arrives")?;
     stamped::stamp_arrivals(&socket).context("cannot ask for the times of arrival")?;
     let source = facts::clock_source(&Kernel::running()).unwrap_or_default();
     let listening = socket
