@@ -17,10 +17,13 @@ def until_interrupted(work: Coroutine[Any, Any, object]) -> bool:
         try:
             await task
         except asyncio.CancelledError:
-            # All that is left is to say so: who pressed Ctrl-C again, out of impatience, is still to read it.
+            # Who presses it again while all comes to its end is still to be told what became of it.
             loop.remove_signal_handler(signal.SIGINT)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             return False
         return True
 
-    return asyncio.run(guarded())
+    finished = asyncio.run(guarded())
+    if not finished:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    return finished

@@ -138,7 +138,7 @@ async def test_guest_and_host_are_on_one_clock() -> None:
     on_host = _onset(observation, "host", lambda sample: sample["cgroups"]["server-0"]["cpu_percent"])
     assert in_guest == pytest.approx(on_host, abs=0.8)
     assert in_guest > 1.5
-    assert inside["steal"] == "untold", "under emulation a kernel counts none"
+    assert inside["steal"] == "untold", "under emulation, as asked for, a kernel counts none"
 
 
 def _onset(observation: Observation, place: str, busy: Callable[[Any], float]) -> float:

@@ -57,6 +57,18 @@ def test_a_capture_that_ended_at_its_limit_is_in_the_ledger_and_said_to_have_end
     assert len(ended.items) == 3
 
 
+@pytest.mark.parametrize(
+    ("problem", "ended"),
+    [
+        ("tcpdump ended before the trial was over, with status 1: it said nothing", True),
+        ("the capture cannot be fetched: gone", False),
+    ],
+)
+def test_who_could_not_be_heard_has_not_stopped_watching(tmp_path: Path, problem: str, ended: bool) -> None:
+    told = chapter(read(plausible_captures.make(tmp_path / "run", 2, problem=problem)))
+    assert any(isinstance(block, Notice) for block in told.blocks) == ended
+
+
 def test_a_ring_that_was_full_has_watched_until_the_end(tmp_path: Path) -> None:
     whole = chapter(read(plausible_captures.make(tmp_path / "run", 4, limit_reached=1, held=4000)))
     assert not [block for block in whole.blocks if isinstance(block, Notice)]

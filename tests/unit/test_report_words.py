@@ -305,6 +305,7 @@ def test_a_run_without_contrasts_says_so() -> None:
         (["host"], "host"),
         (["host", "docker", "qemu"], "host, docker and qemu"),
         (["host, capture on"], "host, capture on"),
+        (["38,000 × 2xx", "2 × 4xx"], "38,000 × 2xx and 2 × 4xx"),
         (["8 (32, 0.02)", "12 (54, 0.03)"], "8 (32, 0.02) and 12 (54, 0.03)"),
         (
             ["host, capture on", "docker, capture on", "qemu"],

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from nearmetal import errors, factors, study
+from nearmetal import errors, factors, studies, study
 from nearmetal.model import VIRTUAL_HARDWARE
 from tests.unit.study_text import GOOD, line, refused
 
@@ -395,3 +395,18 @@ def test_what_a_factor_sets_in_every_treatment_is_not_set_beside_it() -> None:
     assert told.value.where == "s.toml, --set machine.vcpus=2"
     nested = text.replace("vcpus = [1, 2]", "vcpus = { levels = [1, 2], when = { workers = 4 } }")
     assert study.read(nested, "s.toml", ["machine.vcpus=2"]).machine.vcpus == 2
+
+
+def test_a_level_that_switches_an_observer_on_leaves_its_settings_to_be_set() -> None:
+    source = studies.text("probe-cost")
+    read = study.read(source, "p.toml", ['observe.usage="100ms"', 'observe.capture={ ring = true, limit = "1GiB" }'])
+    assert read.observe.chosen["usage"] == 0.1
+
+
+def test_levels_of_an_observer_are_the_same_by_what_the_study_says_of_it() -> None:
+    text = GOOD.replace("workers = [1, 4]", 'workers = [1, 4]\nusage = [false, true, "1s"]')
+    assert text != GOOD
+    said = text.replace("[observe]", '[observe]\nusage = "100ms"')
+    assert study.read(said, "s.toml").factors["usage"].levels == (False, True, "1s")
+    with pytest.raises(errors.BadInput, match="the levels true and '100ms' of `usage` are the same"):
+        study.read(said.replace('"1s"]', '"100ms"]'), "s.toml")

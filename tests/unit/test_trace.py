@@ -81,6 +81,27 @@ def test_what_was_cut_and_joined_anew_on_its_way_is_counted_by_nothing() -> None
     assert figures(document).keys().isdisjoint({"crossed", "lost", "overtaken"})
 
 
+@pytest.mark.parametrize(
+    ("left", "arrived", "lost", "unsettled", "told"),
+    [
+        # Two and two were joined on their way, and nothing was lost.
+        (400, 200, 0, 0, None),
+        # Two had left before the capture there began: they have arrived, and are unsettled.
+        (394, 396, 0, 2, (394, 0)),
+    ],
+)
+def test_what_was_joined_anew_is_no_loss_and_what_is_unsettled_no_gain(
+    left: int, arrived: int, lost: int, unsettled: int, told: tuple[int, int] | None
+) -> None:
+    document = json.loads(json.dumps(DOCUMENT))
+    client, server = document["captures"]
+    server["server"]["coalesced"], client["server"]["coalesced"] = left, arrived
+    document["joined"]["back"] |= {"left": left, "arrived": arrived, "lost": lost, "unsettled": unsettled}
+    seen = figures(document)
+    there = document["joined"]["there"]["left"]
+    assert ((seen["crossed"] - there, seen["lost"]) if "crossed" in seen else None) == told
+
+
 def test_one_capture_has_nothing_of_two() -> None:
     alone = {**DOCUMENT, "joined": None}
     assert figures(alone).keys().isdisjoint({"clock_offset", "lost", "network"})

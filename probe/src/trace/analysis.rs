@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::capture::{Packet, Taker};
+use super::capture::{Packet, Taker, Time};
 use super::connection::{Connection, Passed, Protocol};
 use super::counts::Counts;
 use super::foreign::{Foreign, Strangers};
@@ -52,6 +52,8 @@ pub struct Analysis {
     table: Table,
     /// The connection of the packet that was taken apart last: the next one is often of the same.
     recent: Option<(Key, usize)>,
+    /// When the first packet came that is of a connection.
+    began: Option<Time>,
     /// Whose packet came last, where others may follow that are like it.
     leader: (usize, End),
     /// Whose connections are followed; None for everybody's.
@@ -74,6 +76,7 @@ impl Analysis {
         Analysis {
             table: Table::new(most, seed),
             recent: None,
+            began: None,
             leader: (0, End::Low),
             hosts: None,
             gathered: Gathered::default(),
@@ -218,7 +221,9 @@ impl Analysis {
     fn connection(&mut self, dissected: &Dissected) -> Connection {
         let number = self.sums.connections;
         self.sums.connections += 1;
-        Connection::new(number, dissected.key, dissected.from, &dissected.segment)
+        let segment = &dissected.segment;
+        let began = *self.began.get_or_insert(segment.time);
+        Connection::new(number, dissected.key, dissected.from, segment, began)
     }
 
     #[cold]

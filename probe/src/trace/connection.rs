@@ -39,7 +39,7 @@ pub struct Way {
     pub counts: Counts,
     offer: Option<Offer>,
     has_finished: bool,
-    /// The last SYN or FIN.
+    /// The last SYN, FIN or reset.
     control: Option<Mark>,
     /// Where its FIN says that the stream ends.
     ends_at: Option<u64>,
@@ -74,8 +74,8 @@ pub struct Connection {
     is_tls: bool,
     /// Whether any of its payload was captured.
     is_read: bool,
-    /// When its first packet was captured.
-    met: Time,
+    /// From then on, whatever is acknowledged was sent while the capture was running.
+    settled_at: Time,
     pub last_seen: Time,
     strides: Ends<Stride>,
     pub ways: Ends<Way>,
@@ -84,11 +84,14 @@ pub struct Connection {
 
 /// As Ethernet has it without any options of IP: what is assumed where no SYN was captured.
 const USUAL_MTU: u32 = 1500;
+/// What was on its way when a capture began has been acknowledged by then.
+const SETTLING: Time = 1_000_000_000;
 /// What a TLS record begins with: handshake, version 3.
 const TLS: &[u8] = &[0x16, 0x03];
 
 impl Connection {
-    pub fn new(number: u64, key: Key, from: End, segment: &Segment) -> Connection {
+    /// `began` is when the capture did.
+    pub fn new(number: u64, key: Key, from: End, segment: &Segment, began: Time) -> Connection {
         let by_port = match key.port(End::Low).cmp(&key.port(End::High)) {
             std::cmp::Ordering::Less => End::High,
             std::cmp::Ordering::Greater => End::Low,
@@ -111,7 +114,7 @@ impl Connection {
             is_reset: false,
             is_tls: false,
             is_read: false,
-            met: segment.time,
+            settled_at: began.saturating_add(SETTLING),
             last_seen: segment.time,
             strides: Ends::default(),
             ways: Ends::default(),
@@ -122,10 +125,8 @@ impl Connection {
     /// Whether what is acknowledged now may have been sent before the capture began: it was on its way then, or waited behind
     /// a hole at its receiver.
     fn may_lack_its_past(&self) -> bool {
-        const SETTLING: Time = 1_000_000_000;
         let Handshake { syn, synack, .. } = self.handshake;
-        let age = self.last_seen.saturating_sub(self.met);
-        syn.is_none() && synack.is_none() && age < SETTLING
+        syn.is_none() && synack.is_none() && self.last_seen < self.settled_at
     }
 
     /// Whether a segment begins another connection between the same ends.
@@ -232,7 +233,7 @@ impl Connection {
     fn take_other(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
         let duplicates = self.ways.get(from).counts.duplicates;
         if segment.length == 0
-            && segment.flags & (tcp::SYN | tcp::FIN) != 0
+            && segment.flags & (tcp::SYN | tcp::FIN | tcp::RST) != 0
             && self.is_captured_again(from, segment)
         {
             self.ways.of(from).counts.duplicates += 1;
@@ -266,7 +267,7 @@ impl Connection {
         self.look_ahead();
     }
 
-    /// Whether a SYN or FIN is the same packet as the last one. Who sends one again has waited for long, so that either its
+    /// Whether a SYN, FIN or reset is the same packet as the last one. Who sends one again has waited for long, so that either its
     /// identification or its time tells.
     fn is_captured_again(&mut self, from: End, segment: &Segment) -> bool {
         let mark = Mark::of(segment);

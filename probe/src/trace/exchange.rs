@@ -21,6 +21,8 @@ pub struct Message {
     pub is_complete: bool,
     /// Its end was not found by what it says but by what came after it.
     pub is_guessed: bool,
+    /// Its head says how long it is.
+    pub is_sized: bool,
     pub tally: Tally,
 }
 

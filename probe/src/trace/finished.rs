@@ -118,7 +118,7 @@ impl Finished {
             ("head_cut", request.is_guessed || response.is_guessed),
             (
                 "request_unfinished",
-                request.first.is_some() && !request.is_complete && !request.is_guessed,
+                request.is_sized && !request.is_complete,
             ),
             ("unanswered", response.first.is_none()),
             (

@@ -203,7 +203,7 @@ mod tests {
             length: 0,
         };
         let key = Key::new((1, 80), (u128::from(number), 1024)).0;
-        Connection::new(number, key, End::Low, &segment)
+        Connection::new(number, key, End::Low, &segment, number)
     }
 
     #[test]

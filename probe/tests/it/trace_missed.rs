@@ -210,9 +210,19 @@ fn what_was_sent_before_a_capture_began_was_not_dropped() {
         let warns = document["warnings"].to_string().contains("dropped");
         (document["server"]["missed_bytes"].as_u64().unwrap(), warns)
     };
+    // One that came before: when the capture began is told by all packets.
+    let mut early = Talk::between("10.0.0.3:40000", "10.0.0.1:80");
+    early.ask(GET);
+    early.packets[0].time -= 10_000_000_000;
     for from in [45, 46, 47, 48] {
         let mut begun = talk.packets[from..].to_vec();
         assert_eq!(missed(&begun), (0, false), "from {from} on");
+        begun.insert(0, early.packets[0].clone());
+        // An acknowledgement tells of what was sent before it; payload begins the stream.
+        let tells = begun[1].payload.is_empty();
+        let (bytes, warns) = missed(&begun);
+        assert_eq!((bytes > 0, warns), (tells, tells), "from {from} on");
+        begun.remove(0);
         begun.remove(begun.len() - 5);
         assert_eq!(missed(&begun), (1448, true), "from {from} on");
     }

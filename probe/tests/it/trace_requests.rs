@@ -158,6 +158,27 @@ fn a_hundred_continue_alone_answers_nothing() {
     assert!(found[0]["response_first"].is_null(), "{}", found[0]);
 }
 
+/// Where the framing of a body was not captured, nobody knows how long it is.
+#[test]
+fn what_is_not_captured_is_not_called_unfinished() {
+    let mut talk = Talk::begun();
+    let body = "7d0\r\n".to_owned() + &"x".repeat(2000) + "\r\n0\r\n\r\n";
+    talk.ask("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+    talk.ask(&body[..1448]);
+    talk.ask(&body[1448..]);
+    talk.answer(reply(10));
+    let pcap = Pcap {
+        snap: 200,
+        ..Pcap::default()
+    };
+    let (_, found) = trace_requests(&[&pcap.file(&talk.packets)]);
+    assert!(
+        !flags(&found[0]).contains(&"request_unfinished"),
+        "{}",
+        found[0]
+    );
+}
+
 #[test]
 fn heads_that_come_late_are_read_all_the_same() {
     let mut talk = Talk::begun();

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from nearmetal.tables import Column, fitted
 from nearmetal.units import show_elapsed
 
 if TYPE_CHECKING:
+    from nearmetal.analysis.results import TrialCounts
     from nearmetal.report.reading import ReportInput
     from nearmetal.report.write import Format
 
@@ -86,12 +88,25 @@ def watcher(study: Study, plan: Plan, console: Console, before: Sequence[TrialRe
 
 def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> int:
     """Write the report, show the verdicts, say what came of how many trials, and how to go on."""
-    from nearmetal.report.reading import read as read_run
-    from nearmetal.report.terminal import counts_line
-
     if not (folder.path / "manifest.json").exists():
         click.echo("interrupted before anything was measured; there is nothing to go on with: run it again", err=True)
         return ExitCode.INTERRUPTED
+    if not finished:
+        # Whoever does not wait for all that can ask for it again.
+        with suppress(KeyboardInterrupt):
+            _tell(folder, took, as_json)
+        command = os.environ.get("NEARMETAL_RESUME_HINT", "nearmetal resume ")
+        click.echo(f"interrupted; go on with: {command}{quote(str(folder.path))}", err=True)
+        return ExitCode.INTERRUPTED
+    trials = _tell(folder, took, as_json)
+    return ExitCode.SOME_TRIALS_BAD if trials.invalid + trials.failed + trials.lost else ExitCode.DONE
+
+
+def _tell(folder: RunFolder, took: str, as_json: bool) -> "TrialCounts":
+    """Verdicts and counts as they are shown, and the report written; how many trials ended how."""
+    from nearmetal.report.reading import read as read_run
+    from nearmetal.report.terminal import counts_line
+
     told = read_run(folder)
     analysis = told.analysis
     console = console_for(as_json)
@@ -107,12 +122,7 @@ def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> in
     page = _written(folder)
     if not as_json:
         console.print(f"report: {page}", soft_wrap=True)
-    if not finished:
-        command = os.environ.get("NEARMETAL_RESUME_HINT", "nearmetal resume ")
-        click.echo(f"interrupted; go on with: {command}{quote(str(folder.path))}", err=True)
-        return ExitCode.INTERRUPTED
-    bad = analysis.trials.invalid + analysis.trials.failed + analysis.trials.lost
-    return ExitCode.SOME_TRIALS_BAD if bad else ExitCode.DONE
+    return analysis.trials
 
 
 def _written(folder: RunFolder) -> Path:

@@ -194,8 +194,8 @@ def _when_decided(plan: Plan, needed: int, first: int) -> str:
         few = "" if enough else f", and with {len(plan.blocks)} every verdict is undecided"
         return f"{at}that takes at least {figures.count(needed, 'block')}{few}"
     after = figures.listing(str(look.blocks) for look in plan.looks)
-    early = plan.looks[0].blocks > first
-    why = f" (not after {first}, with which nothing can be decided at that level)" if early else ""
+    is_late = plan.looks[0].blocks > first
+    why = f" (not after {first}, with which nothing can be decided at that level)" if is_late else ""
     return f"{at}looked at after {after} blocks{why}, until all are decided"
 
 

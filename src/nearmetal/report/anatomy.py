@@ -40,6 +40,8 @@ class Seen:
     """Medians over trials of each event's median, in seconds, by time."""
     typical: TrialRecord
     """The trial whose requests took as long as those of the middle one."""
+    crossing: int
+    """Of how many captures it is known what crossed."""
 
 
 def is_observed(report: ReportInput) -> bool:
@@ -54,7 +56,15 @@ def seen(report: ReportInput) -> list[Seen]:
 def streams(report: ReportInput) -> list[Seen]:
     """The same of those whose captures hold bytes that are of no request. They have no events."""
     return [
-        Seen(workload, treatment, len(told), _means([one for _, one in told]), {}, told[0][0])
+        Seen(
+            workload,
+            treatment,
+            len(told),
+            _means([one for _, one in told]),
+            {},
+            told[0][0],
+            sum("crossed" in one for _, one in told),
+        )
         for workload, treatment, _, told in _told(report, _stream_traces)
     ]
 
@@ -83,6 +93,7 @@ def _of_requests(workload: str, treatment: Assignment, trials: list[TrialRecord]
         {**_means(traced), **_kernels(trials)},
         _events(traced),
         by_total[(len(by_total) - 1) // 2][0],
+        sum("crossed" in one for one in traced),
     )
 
 

@@ -41,12 +41,13 @@ def injected(found: Sequence[Seen], report: ReportInput) -> Iterator[Table]:
 
 def _of_link(one: Seen, report: ReportInput, alpha: float) -> Iterator[tuple[Value, ...]]:
     link = settings(report.manifest.study, one.treatment).asked.link
-    crossed = one.figures.get("crossed", 0.0) * one.trials
+    # Means are over those that have it: not all may.
+    crossed = one.figures.get("crossed", 0.0) * one.crossing
     for what, name, figure in _SHARES:
         asked = getattr(link, name)
         if asked is None or not crossed or figure not in one.figures:
             continue
-        count = one.figures[figure] * one.trials
+        count = one.figures[figure] * one.crossing
         low, high = wilson(count, crossed, alpha)
         shares = (Quantity(share, "share") for share in (asked, count / crossed, low, high))
         yield (words.workload(one.workload), report.labels.treatment(one.treatment), what, *shares)

@@ -20,7 +20,9 @@ def for_people(value: Value) -> str:
             return f"{value.value:.2g}" if value.value >= _LEAST else f"< {_LEAST}"
         return figures.quantity(value.value, value.unit, value.decimals)
     if isinstance(value, float):
-        return f"{value:.4g}" if not 0 < value < _LEAST else f"< {_LEAST}"
+        if 0 < abs(value) < _LEAST:
+            return f"< {_LEAST}" if value > 0 else f"> −{_LEAST}"
+        return f"{value:.4g}"
     if isinstance(value, int):
         return f"{value:,}"
     return words.plain(value)

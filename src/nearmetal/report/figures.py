@@ -146,13 +146,16 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-_IN_BRACKETS = re.compile(r"\([^()]*\)")
+_UNDIVIDED = re.compile(r"\([^()]*\)|,(?=\d)")
 
 
 def listing(words: Iterable[str]) -> str:
-    """ "a", "a and b", "a, b and c"; where one of them has a comma itself, not in brackets: "a; b, on; and c"."""
+    """ "a", "a and b", "a, b and c"; where one of them has a comma itself: "a; b, on; and c".
+
+    Commas in brackets, and between digits, divide nothing.
+    """
     *rest, last = list(words) or ["nothing"]
-    if any("," in _IN_BRACKETS.sub("", one) for one in (*rest, last)):
+    if any("," in _UNDIVIDED.sub("", one) for one in (*rest, last)):
         return "; ".join((*rest, f"and {last}" if rest else last))
     return f"{', '.join(rest)} and {last}" if rest else last
 

@@ -19,8 +19,8 @@ def not_whole(contrasts: Sequence[Contrast], report: ReportInput) -> str:
         return ""
     return (
         f"Captures do not hold all packets of {figures.listing(named)}. What is counted in packets is not compared "
-        "there, and times are those of the requests that they hold. “Anatomy of a request” says why; with a larger "
-        "limit of capture in [observe] they hold more."
+        "of those trials, and times are those of the requests that they hold. “Anatomy of a request” says why; with a "
+        "larger limit of capture in [observe] they hold more."
     )
 
 

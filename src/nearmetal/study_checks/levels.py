@@ -24,8 +24,9 @@ def check_targets(study: Study, where: StudyText) -> None:
             what = f"`{name}` and `{taken[aim]}` both set {aim.key}"
             raise where.wrong(("factors", name), what, "make them one factor")
         taken[aim] = name
-        written = where.overrides.get((aim.kind, aim.key))
-        if written is not None and words.is_everywhere(study.factors, name):
+        # A level `true` of an observer is what [observe] says of it.
+        is_overridden = (aim.kind, aim.key) in where.overrides and not (aim.kind == "observe" and True in factor.levels)
+        if is_overridden and words.is_everywhere(study.factors, name):
             what = f"the factor `{name}` sets `{aim.kind}.{aim.key}` in every treatment, so that this does nothing"
             raise where.wrong((aim.kind, aim.key), what, f"set its levels: --set 'factors.{name}=[…]'")
     for name, level in study.machine.settings.items():
@@ -46,7 +47,9 @@ def check_levels(study: Study, where: StudyText) -> None:
         placed: list[tuple[Level, Any]] = []
         for level in factor.levels:
             value = _level(name, aim, level, study, where)
-            alike = next((other for other, its in placed if its == value), None)
+            if aim.kind == "observe" and level is True:
+                value = study.observe.chosen.get(aim.key, value)
+            alike = next((other for other, its in placed if type(its) is type(value) and its == value), None)
             if alike is not None:
                 what = f"the levels {shown(alike)} and {shown(level)} of `{name}` are the same"
                 raise where.wrong(("factors", name), what, "remove one")

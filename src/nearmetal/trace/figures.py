@@ -70,7 +70,7 @@ def _crossing(way: Mapping[str, int], left_joined: int, arrived_joined: int) -> 
     """Packets that left and those that were lost, counted alike, whatever was joined at either end.
 
     The probe counts what was lost as large as a wire carries it, and what left as it left. None where nothing counts
-    both: of what left joined more has arrived, so it was cut on the way and joined anew.
+    both: of what left joined more has arrived, or less without a loss, so it was joined anew on the way.
     """
     lost = way["lost"] + way["lost_bare"]
     if not left_joined:
@@ -78,8 +78,11 @@ def _crossing(way: Mapping[str, int], left_joined: int, arrived_joined: int) -> 
     came = way["arrived"] - way["unsent"] - way["duplicated"]
     if not arrived_joined:
         return came + lost, lost  # cut on the way: what arrived tells how many there were
-    lost = way["left"] - way["unsettled"] - came
-    return (way["left"], lost) if lost >= 0 else None
+    missing = way["left"] - way["unsettled"] - came
+    # What arrived and is unsettled is among both. A super-segment that is lost is one piece at least.
+    if not -2 * way["unsettled"] <= missing <= lost:
+        return None
+    return way["left"], max(0, missing)
 
 
 def _medians(spreads: Mapping[str, Any], phases: tuple[str, ...]) -> dict[str, float]:

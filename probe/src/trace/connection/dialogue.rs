@@ -125,6 +125,7 @@ impl Connection {
         let message = exchange.message(kind);
         message.head = head.length.unwrap_or_default() as u32;
         message.is_guessed = head.length.is_none() || head.body.is_none();
+        message.is_sized = matches!(head.body, Some(Body::Sized(_)));
         let mut body = head.body;
         let mut is_tunnel = false;
         match kind {

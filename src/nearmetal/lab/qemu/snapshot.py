@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -117,10 +117,15 @@ async def unfinished(key: str, image: Path) -> AsyncIterator[Snapshot]:
 
 def kept() -> list[int]:
     """Of each that somebody can use, the bytes that it occupies."""
-    if not folder().is_dir():
+    if not os.access(folder(), os.R_OK | os.X_OK):
         return []
-    whole = [one for one in folder().iterdir() if one.is_dir() and _last_used(one)]
-    return [sum(part.lstat().st_blocks * 512 for part in one.iterdir()) for one in whole]
+    sizes = []
+    for one in folder().iterdir():
+        # Another process may remove it now, or it may be another user's.
+        with suppress(FileNotFoundError, PermissionError):
+            if one.is_dir() and _last_used(one):
+                sizes.append(sum(part.lstat().st_blocks * 512 for part in one.iterdir()))
+    return sizes
 
 
 def sweep() -> None:

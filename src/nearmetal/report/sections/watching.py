@@ -21,6 +21,8 @@ _NO_FACTOR = (
     "What changes for a server that is watched (the kernel copies each packet, for one) is not told by this run: it "
     "takes an observer that is a factor, capture = [false, true]. nearmetal run probe-cost measures it on this host."
 )
+_DIED = "tcpdump ended"
+"""How a problem begins that kept it from watching until the end."""
 _ENDED = (
     "Captures ended before the load did, and from then on nobody watched there. What they cost is not told, and what "
     "changes for a server that is watched is told of one that was watched for a part of the trial. "
@@ -109,8 +111,9 @@ def _all_watched(workload: str, treatment: Assignment, report: ReportInput) -> l
 def _watched(record: TrialRecord) -> Iterator[_Watched]:
     for place, told in record.observers.get("capture", {}).items():
         if not place.startswith(TRACE):
-            # A ring that was full has gone on.
-            ended = "problem" in told or ("limit_reached" in told and "held" not in told)
+            # A ring that was full has gone on; what could not be fetched may have been whole.
+            is_full = "limit_reached" in told and "held" not in told
+            ended = is_full or str(told.get("problem", "")).startswith(_DIED)
             packets, dropped = told.get("captured"), told.get("dropped_by_kernel")
             yield _Watched("capture", place, told.get("cpu"), packets, dropped, ended)
     for place, told in record.observers.get("usage", {}).items():

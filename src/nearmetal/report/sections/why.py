@@ -118,8 +118,9 @@ def _how(report: ReportInput) -> Paragraph:
         f"In the tables each figure is compared block by block, with {level} intervals by the statistic of the "
         "verdicts, not corrected for how many they are: of twenty that do not differ, one is expected to look as if it "
         "did. Both sides are medians over blocks; the change is what is typical within a block, and need not be that "
-        "between medians. What is counted in packets hardly differs when it does by less than one in a hundred "
-        "requests, or in ten MiB: it stands below the others, and above what did not happen on either side."
+        "between medians. Packets, segments and ACKs hardly differ when they do by less than one in a hundred "
+        "requests, or in ten MiB, and bytes by less than one for each: such rows stand below the others, and above "
+        "what did not happen on either side."
     )
 
 
