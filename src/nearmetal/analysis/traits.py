@@ -129,12 +129,15 @@ def is_told_of_steal(record: TrialRecord) -> bool:
 
 def _share(state: str) -> Callable[[TrialRecord], float | None]:
     def of(record: TrialRecord) -> float | None:
-        if state == "steal" and not is_told_of_steal(record):
-            return None
         told = [one.get(f"cpu.all.{state}", 0.0) / 100 for one in _servers(record)]
         return statistics.fmean(told) if told else None
 
     return of
+
+
+def _stolen(record: TrialRecord) -> float | None:
+    """Nothing where a kernel is not told: what it counts is no figure."""
+    return _share("steal")(record) if is_told_of_steal(record) else None
 
 
 def _response(name: str) -> Callable[[TrialRecord], float | None]:
@@ -199,7 +202,7 @@ TRAITS = (
     Trait("kernel_time", "time of the server's CPUs in the kernel for each request", "s", _time(("sys",))),
     Trait("interrupt_time", "time of the server's CPUs in interrupts for each request", "s", _time(("irq", "soft"))),
     Trait("user_time", "time of the server's CPUs in programs for each request", "s", _time(("usr", "nice"))),
-    Trait("steal", "share of the time of the server's CPUs that was stolen", "share", _share("steal"), _SOME_TIME),
+    Trait("steal", "share of the time of the server's CPUs that was stolen", "share", _stolen, _SOME_TIME),
     Trait("clock", "time by which the clocks of both ends differ", "s", _clocks_apart, _CLOSE),
     Trait("idle", "share of the time of the server's CPUs that was idle", "share", _share("idle"), _SOME_TIME),
     Trait("cpu_per_event", "CPU time of the host for each event", "s", _response("cpu_per_event")),

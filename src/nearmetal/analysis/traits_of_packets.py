@@ -16,18 +16,20 @@ def places(record: TrialRecord, observer: str, prefix: str) -> list[Mapping[str,
 
 
 def traces(record: TrialRecord) -> list[Mapping[str, Any]]:
+    """The figures of each client's requests, as far as there are any."""
     return [one for one in places(record, "capture", "trace-") if one.get("requests")]
 
 
-def _streams(record: TrialRecord) -> list[Mapping[str, Any]]:
+def streams(record: TrialRecord) -> list[Mapping[str, Any]]:
     """Captures that hold no requests, but bytes."""
     return [one for one in places(record, "capture", "trace-") if one.get("payload")]
 
 
 def is_whole(captured: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether captures hold all packets. Where they do not, what is cut off at the end is in some counts, not in all,
+    """Whether captures hold all packets.
 
-    and kernels counted of more requests than are known.
+    Where they do not, what is cut off at the end is in some counts, not in all, and kernels counted of more requests
+    than are known.
     """
     return not any(
         one.get(sign) for one in captured.values() for sign in ("limit_reached", "dropped_by_kernel", "problem")
@@ -43,7 +45,7 @@ def of_stream(name: str) -> Callable[[TrialRecord], float | None]:
     """Of all clients together, for each MiB; they tell it so."""
 
     def of(record: TrialRecord) -> float | None:
-        told = [one for one in _streams(record) if name in one]
+        told = [one for one in streams(record) if name in one]
         payload = sum(one["payload"] for one in told)
         return sum(one[name] * one["payload"] for one in told) / payload if told else None
 
@@ -70,7 +72,7 @@ def requests(record: TrialRecord) -> float:
 
 
 def mebibytes(record: TrialRecord) -> float:
-    return float(sum(one["payload"] for one in _streams(record)) / MIB)
+    return float(sum(one["payload"] for one in streams(record)) / MIB)
 
 
 def late(among: Callable[[TrialRecord], float]) -> Callable[[TrialRecord], float | None]:
@@ -85,9 +87,10 @@ def late(among: Callable[[TrialRecord], float]) -> Callable[[TrialRecord], float
 
 
 def crossing(name: str) -> Callable[[TrialRecord], float | None]:
-    """The share of packets that crossed. Both are counted alike in a trial, and not always in another:
+    """The share of packets that crossed.
 
-    on the way a super-segment is one packet, or as many as it was cut into.
+    Both are counted alike in a trial, and not always in another: on the way a super-segment is one packet, or as many
+    as it was cut into.
     """
 
     def of(record: TrialRecord) -> float | None:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nearmetal.analysis import traits_of_packets
 from nearmetal.analysis.responses import key_of
-from nearmetal.analysis.traits_of_packets import is_whole
+from nearmetal.analysis.traits_of_packets import is_whole, traces
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.reading import ReportInput
@@ -65,7 +66,7 @@ def streams(report: ReportInput) -> list[Seen]:
             told[0][0],
             sum("crossed" in one for _, one in told),
         )
-        for workload, treatment, _, told in _told(report, _stream_traces)
+        for workload, treatment, _, told in _told(report, traits_of_packets.streams)
     ]
 
 
@@ -95,19 +96,6 @@ def _of_requests(workload: str, treatment: Assignment, trials: list[TrialRecord]
         by_total[(len(by_total) - 1) // 2][0],
         sum("crossed" in one for one in traced),
     )
-
-
-def traces(record: TrialRecord) -> list[Mapping[str, Any]]:
-    """The figures of each client's requests, as far as there are any."""
-    return [one for one in _all_traces(record) if one.get("requests")]
-
-
-def _stream_traces(record: TrialRecord) -> list[Mapping[str, Any]]:
-    return [one for one in _all_traces(record) if one.get("payload")]
-
-
-def _all_traces(record: TrialRecord) -> list[Mapping[str, Any]]:
-    return [one for name, one in record.observers.get(OBSERVER, {}).items() if name.startswith(TRACE)]
 
 
 def _means(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
