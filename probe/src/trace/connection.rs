@@ -341,10 +341,10 @@ impl Connection {
         let unchanged = bare.number == last.number && bare.window == last.window;
         let is_duplicate = !news && unchanged && outstanding;
         way.counts.duplicate_acks += u64::from(is_duplicate);
-        other.stream.complaints = other
-            .stream
-            .complaints
-            .wrapping_add(u32::from(is_duplicate));
+        if is_duplicate {
+            other.stream.complaints = other.stream.complaints.wrapping_add(1);
+            other.stream.is_lacking(&[]);
+        }
         *last = bare;
         let kind = if is_request {
             Kind::Request
@@ -374,13 +374,19 @@ impl Connection {
         let kind = self.kind(from.other());
         let (way, other) = self.ways.from(from);
         let stream = &mut other.stream;
-        let mut blocks = tcp::selective_blocks(segment.options)
-            .map(|(start, end)| (stream.offset(start), stream.offset(end)));
-        let (first, second) = (blocks.next(), blocks.next());
-        let Some((start, end)) = first else { return };
+        let blocks: Vec<_> = tcp::selective_blocks(segment.options)
+            .map(|(start, end)| (stream.offset(start), stream.offset(end)))
+            .collect();
+        let Some(&(start, end)) = blocks.first() else {
+            return;
+        };
         way.counts.selective_acks += 1;
         let acked = stream.offset(segment.acknowledgement);
-        let within = second.is_some_and(|(from, to)| from <= start && end <= to);
+        if acked == stream.acked() {
+            stream.is_lacking(&blocks);
+        }
+        let second = blocks.get(1);
+        let within = second.is_some_and(|(from, to)| *from <= start && end <= *to);
         if (end <= acked || within) && stream.needless(start, end) {
             other.counts.spurious += 1;
             for tally in self.exchanges.with(kind, start, end) {

@@ -52,6 +52,14 @@ impl History {
         self.ring.push(seen);
     }
 
+    /// Know those no more for which `fits` holds.
+    pub fn forget(&mut self, fits: impl Fn(&Seen) -> bool) {
+        for seen in self.ring.iter_mut().filter(|seen| fits(seen)) {
+            // No segment with payload is like it, and none begins in it.
+            *seen = Seen::default();
+        }
+    }
+
     /// The newest for which `fits` holds.
     pub fn find(&self, fits: impl Fn(&Seen) -> bool) -> Option<Seen> {
         let (newer, older) = self

@@ -289,6 +289,20 @@ impl Stream {
         (Sight::Retransmitted, end <= self.acked)
     }
 
+    /// The other end lacks what it has acknowledged up to and what lies between these blocks beyond that. Where
+    /// identifications do not tell, what comes of it from now on was sent again, and is not what was seen once more.
+    pub fn is_lacking(&mut self, blocks: &[(u64, u64)]) {
+        let acked = self.acked;
+        let ends = blocks.iter().map(|(_, end)| end.saturating_sub(acked));
+        let reach = ends.max().unwrap_or_default().max(1);
+        self.history.forget(|seen| {
+            let distance = u64::from(seen.start.wrapping_sub(acked as u32));
+            let begins = acked.wrapping_add(distance);
+            let has_come = |(start, end): &(u64, u64)| (*start..*end).contains(&begins);
+            seen.id == 0 && distance < reach && !blocks.iter().any(has_come)
+        });
+    }
+
     fn await_news(&mut self, start: u64, end: u64) {
         if self.repeats.len() >= MOST_REPEATS {
             self.repeats.remove(0);

@@ -443,3 +443,45 @@ fn options_and_payload_that_are_cut_off_are_said_to_be_unknown() {
     // All have timestamps.
     assert_eq!(seen(60), ((0, talk.packets.len() as u64, 1), true));
 }
+
+/// Over IPv6, and within a tick of the timestamps, it is what the other end lacks that tells what was sent again.
+#[test]
+fn without_identifications_what_was_lacking_was_sent_again() {
+    for is_selective in [true, false] {
+        let mut talk = Talk::between("[2001:db8::2]:40000", "[2001:db8::1]:80");
+        talk.handshake();
+        for offer in talk.packets.iter_mut().take(2 * usize::from(!is_selective)) {
+            offer.options.drain(4..6);
+            offer.options.extend([1, 1]);
+        }
+        talk.ask(GET);
+        let (begin, at) = (talk.packets.len(), talk.server.sequence);
+        talk.answer_in(&reply(9000), 1428);
+        let end = talk.server.sequence;
+        let lost = [1, 3].map(|number| talk.packets[begin + number].clone());
+        let first = lost[0].sequence;
+        let blocks = [(at + 2 * 1428, at + 3 * 1428), (at + 4 * 1428, end)];
+        for _ in 0..3 {
+            match is_selective {
+                true => talk.client_sacks(first, &blocks),
+                false => talk.client_acks().acknowledgement = first,
+            }
+        }
+        // Who has no SACK hears of the second hole when the first is filled.
+        for lost in &lost {
+            talk.resend(lost).stamp = lost.stamp;
+            for _ in 0..2 * usize::from(!is_selective) {
+                talk.client_acks().acknowledgement = at + 3 * 1428;
+            }
+        }
+        talk.client_acks();
+        let told = |talk: &Talk| server(&trace(&Pcap::default().file(&talk.packets)));
+        assert_eq!(told(&talk), [9, 2, 0, 0, 0, 0], "{is_selective}");
+
+        let twice = |packet: Packet| [packet.clone(), packet];
+        let all = std::mem::take(&mut talk.packets);
+        talk.packets = all.into_iter().flat_map(twice).collect();
+        // The answer to the SYN is there once more as well.
+        assert_eq!(told(&talk), [18, 2, 0, 0, 10, 0], "{is_selective}");
+    }
+}
