@@ -327,7 +327,7 @@ def test_connections_one_after_the_other_share_a_row() -> None:
     nothing = dict.fromkeys(("syn", "ack", "request_first", "request_last", "response_first", "response_last"))
     spans = [(0, 10), (5, 30), (11, 20), (12, 40), (31, 50)]
     lines = [
-        {**nothing, "connection": number, "number": 0, "request_first": begin, "response_last": end}
+        {**nothing, "connection": number, "number": 0, "request_first": begin, "response_last": end, "flags": []}
         for number, (begin, end) in enumerate(spans)
     ]
     assert page.rows_of(lines) == {0: 0, 1: 1, 2: 0, 3: 2, 4: 0}
@@ -359,6 +359,13 @@ def test_a_phase_that_took_no_time_is_not_drawn() -> None:
     assert [bar["phase"] for bar in drawn] == ["waiting", "receiving"]
     # What took next to none is as wide as can be seen.
     assert drawn[1]["to"] - drawn[1]["from"] > 1e-3 * drawn[0]["to"]
+
+
+def test_a_request_that_was_not_answered_has_a_mark() -> None:
+    line = {**LINES[1], "response_first": None, "response_last": None, "flags": ["unanswered"]}
+    (mark,) = [bar for bar in page.bars([line], {line["connection"]: 0}) if bar.phase == "unanswered"]
+    assert mark.begin == mark.end == (line["request_last"] - line["syn"]) / 1e9
+    assert "unanswered" in page.html(["a.pcap"], summary(DOCUMENT), None, [line], 1)
 
 
 def test_requests_that_took_no_time_have_no_picture() -> None:

@@ -7,7 +7,7 @@ from html import escape
 
 from nearmetal.report import figures, palette, words
 from nearmetal.report.charts.ladder import ladder
-from nearmetal.report.charts.requests import Bar, timeline
+from nearmetal.report.charts.requests import UNANSWERED, Bar, timeline
 from nearmetal.report.drawing import draw
 from nearmetal.report.page import style
 from nearmetal.trace import ladder as text
@@ -78,6 +78,9 @@ def bars(requests: Sequence[Line], rows: Mapping[int, int]) -> list[Bar]:
             if line[first] is None or line[last] is None or (phase == "connecting" and line["number"] > 0):
                 continue
             found.append(Bar(row, phase, (line[first] - began) / 1e9, (line[last] - began) / 1e9))
+        asked = line["request_last"] or line["request_first"]
+        if "unanswered" in line["flags"] and asked is not None:
+            found.append(Bar(row, UNANSWERED, (asked - began) / 1e9, (asked - began) / 1e9))
     return found
 
 
@@ -99,7 +102,7 @@ def html(
         parts += ["<h2>One request</h2>", heading, _figure(drawn, _ALONE if _one_end(events) else "")]
     rows = rows_of(requests)
     drawn_bars = bars(requests, rows)
-    if any(bar.end > bar.begin for bar in drawn_bars):
+    if any(bar.is_drawn for bar in drawn_bars):
         shared = _SHARED if len(set(rows.values())) < len(rows) else ""
         shown = f"the first {len(requests):,} of {count:,} requests" if count > len(requests) else "all requests"
         parts += ["<h2>Over time</h2>", _figure(timeline(shown.capitalize(), "", drawn_bars), shared)]

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from nearmetal.report import figures, palette
 from nearmetal.report.charts.grammar import WIDE, Spec, chart, field, layer
 
-PHASES = ("connecting", "sending", "waiting", "receiving")
-_COLOURS = (palette.MUTED, "#dd9a25", "#4a6fc9", "#12936c")
+UNANSWERED = "unanswered"
+"""No phase but a mark: nothing tells how long it was waited for."""
+PHASES = ("connecting", "sending", "waiting", "receiving", UNANSWERED)
+_COLOURS = (palette.MUTED, "#dd9a25", "#4a6fc9", "#12936c", "#c2313a")
 _ROW = 14
 _LEAST = 0.002
 """Share of the width below which a phase could not be seen, and is drawn as wide as that."""
@@ -19,7 +21,7 @@ _LEAST = 0.002
 class Bar:
     """A phase of a request, in seconds from the beginning; `row` is its connection's.
 
-    One that took no time is not drawn.
+    One that took no time is not drawn, but for the mark of one that was not answered.
     """
 
     row: int
@@ -27,9 +29,13 @@ class Bar:
     begin: float
     end: float
 
+    @property
+    def is_drawn(self) -> bool:
+        return self.end > self.begin or self.phase == UNANSWERED
+
 
 def timeline(title: str, subtitle: str, bars: Sequence[Bar]) -> Spec:
-    bars = [bar for bar in bars if bar.end > bar.begin]
+    bars = [bar for bar in bars if bar.is_drawn]
     rows = max((bar.row for bar in bars), default=0) + 1
     divisor, unit = figures.axis("s", [bar.end for bar in bars])
     until = max((bar.end for bar in bars), default=1.0) / divisor
