@@ -526,7 +526,11 @@ def image_rm(name: str) -> None:
 @click.argument("captures", metavar="PCAP...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--request", "number", type=int, help="Draw this request, from 1, or print it (--json).")
 @click.option("--html", type=click.Path(path_type=Path), help="Write a page with the requests over time.")
-@click.option("--requests", type=click.Path(path_type=Path), help="Write each request: JSON lines, or FILE.parquet.")
+@click.option(
+    "--requests",
+    type=click.Path(path_type=Path),
+    help="Write each request: JSON lines (- prints them), or FILE.parquet.",
+)
 @_json_option("trace.v1", "trace.request.v1")
 def trace(captures: tuple[Path, ...], as_json: bool, **options: Any) -> int:
     """Show what captures say of HTTP requests.

@@ -66,6 +66,15 @@ def test_both_ends_are_told_in_words(trace: Run) -> None:
     assert out.index("request leaves") < out.index("request arrives") < out.index("reply arrives")
 
 
+def test_requests_are_printed_where_they_are_piped_on(trace: Run) -> None:
+    trace(CLIENT, "--requests", "lines.jsonl")
+    assert trace(CLIENT, "--requests", "-") == (0, Path("lines.jsonl").read_text(), "")
+    assert not Path("-").exists()
+    status, out, err = trace(CLIENT, "--requests", "-", "--json")
+    assert (status, out) == (2, "")
+    assert "leave one of them out" in err
+
+
 def test_the_clock_that_is_ahead_is_named_and_stamps_in_microseconds_leave_one_open(trace: Run) -> None:
     document = json.loads(trace(CLIENT, SERVER, "--json")[1])
     # Seven microseconds each way, and up to one more by the stamps.

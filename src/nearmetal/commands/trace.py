@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,11 +23,14 @@ from nearmetal.trace.summary import are_strangers, summary
 
 _WORDS = ("", "problem")
 """Titles of columns with words, which may be broken into lines: what a row tells of, and what went wrong."""
+_STDOUT = Path("-")
 
 
 def trace(captures: Sequence[Path], number: int | None, html: Path | None, requests: Path | None, as_json: bool) -> int:
     """The exit code. BadInput for what cannot be opened, or is no capture."""
     captures = [analyser.STDIN if str(capture) == "-" else capture for capture in captures]
+    if requests == _STDOUT and as_json:
+        raise BadInput("--json and the requests both go to standard output", "--requests -", "leave one of them out")
     _check(captures, html, requests)
     with _lines(requests) as lines:
         with console_for(as_json).status("reading " + " and ".join(words.plain(one.name) for one in captures)):
@@ -44,6 +49,10 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
             parquet.write(lines, requests)
         if html is not None:
             _write(html, _page(captures, document, picked, lines))
+        if requests == _STDOUT:
+            with lines.open(encoding="utf-8") as each:
+                shutil.copyfileobj(each, sys.stdout)
+            return ExitCode.DONE
     if as_json:
         wanted = picked.line if number is not None and picked is not None else document
         click.echo(analyser.as_text(wanted), nl=False)
@@ -72,7 +81,7 @@ def _check(captures: Sequence[Path], html: Path | None, requests: Path | None) -
         )
     if _is_parquet(requests):
         parquet.require()
-    written = [file for file in (html, requests) if file is not None]
+    written = [file for file in (html, requests) if file is not None and file != _STDOUT]
     for file in written:
         try:
             _check_place(file, captures)
@@ -109,7 +118,7 @@ def _write(html: Path, page: str) -> None:
 def _lines(requests: Path | None) -> Iterator[Path]:
     """Where a line for each request goes: beside the user's file, which is replaced when all went well, or into one
     that is needed no longer afterwards."""
-    if requests is None or _is_parquet(requests):
+    if requests is None or requests == _STDOUT or _is_parquet(requests):
         with tempfile.TemporaryDirectory(prefix="nearmetal-trace-") as folder:
             yield Path(folder, "requests.jsonl")
         return
