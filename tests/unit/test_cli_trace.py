@@ -66,6 +66,22 @@ def test_both_ends_are_told_in_words(trace: Run) -> None:
     assert out.index("request leaves") < out.index("request arrives") < out.index("reply arrives")
 
 
+def test_packets_of_one_way_say_nothing_of_the_clocks(trace: Run) -> None:
+    both, one_way = Path(SERVER).read_bytes(), bytearray()
+    ends = [at - 4 for at in _records(both)][1:] + [len(both)]
+    for begin, end in zip([24, *ends], ends, strict=False):
+        # From the client's address: behind a record's header, Ethernet's, and as far into IP's.
+        if both[begin + 16 + 26 : begin + 16 + 30] == both[24 + 16 + 26 : 24 + 16 + 30]:
+            one_way += both[begin:end]
+    Path("one-way.pcap").write_bytes(both[:24] + one_way)
+    status, out, _ = trace(CLIENT, "one-way.pcap")
+    assert status == 0
+    assert "nothing tells how their clocks differ" in out
+    assert "median delay" not in out
+    assert "request arrives" not in out
+    assert "request leaves" in out
+
+
 def test_requests_are_printed_where_they_are_piped_on(trace: Run) -> None:
     trace(CLIENT, "--requests", "lines.jsonl")
     assert trace(CLIENT, "--requests", "-") == (0, Path("lines.jsonl").read_text(), "")

@@ -181,6 +181,19 @@ def test_times_of_today_are_told_to_the_nanosecond(drift: float) -> None:
     assert [told[events.SERVER + name] for name in events.AT_SERVER] == [1.257e-6, 1.258e-6, 1.259e-6, 1.26e-6]
 
 
+def test_the_offset_is_meant_where_the_captures_begin_to_have_packets_in_common() -> None:
+    began = DOCUMENT["captures"][0]["first_ns"]
+    joined = {**DOCUMENT["joined"], "offset_ns": 0, "drift_ppm": 50.0, "offset_at_ns": began + 100 * 10**9}
+    clocks = Clocks.of({**DOCUMENT, "joined": joined})
+    assert clocks is not None
+    assert clocks.second_from_first(began + 101 * 10**9) - (began + 101 * 10**9) == 50_000
+    # Which capture is the client's end is told by the document.
+    ends = [{**capture, "end": end} for capture, end in zip(DOCUMENT["captures"], ("server", "client"), strict=True)]
+    turned = Clocks.of({**DOCUMENT, "captures": ends, "joined": joined})
+    assert turned is not None
+    assert turned.at_client(began + 101 * 10**9) - (began + 101 * 10**9) == 50_000
+
+
 def test_the_typical_request_is_made_of_medians() -> None:
     answered = [{"request_first": 0.0, "response_first": wait, "response_last": wait + 1} for wait in (1.0, 3.0, 8.0)]
     told = events.typical([*answered, {"request_first": 0.0}, {**answered[0], "ack": -1.0}])

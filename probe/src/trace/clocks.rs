@@ -39,6 +39,8 @@ pub struct Clocks {
     pub client: Place,
     /// Whether the packets tell which it was.
     pub is_sure: bool,
+    /// Whether offset and drift are possible for nearly all of the time, not for some of it alone.
+    pub is_steady: bool,
 }
 
 impl Clocks {
@@ -52,6 +54,7 @@ impl Clocks {
             packets: 0,
             client: Place::First,
             is_sure: false,
+            is_steady: true,
         }
     }
 
@@ -93,6 +96,9 @@ impl Gain {
         self.most.saturating_sub(self.least)
     }
 }
+
+/// Of so many windows, one may hold a packet that bears a wrong time.
+const FEW: usize = 4;
 
 /// A span of time, and the packets in it.
 #[derive(Clone, Debug)]
@@ -189,6 +195,15 @@ pub fn estimate(windows: &[Window], packets: u64) -> Option<Clocks> {
         true => within(client),
         false => within(Place::First).max(within(Place::Second)),
     };
+    let is_possible = |window: &&Window| {
+        let (above, below) = bounds(client, window);
+        let here = offset.saturating_add((elapsed(window) * drift) as i64);
+        // What is cut off of a drift's nanoseconds.
+        above.is_none_or(|above| here <= above.saturating_add(1))
+            && below.is_none_or(|below| below <= here.saturating_add(1))
+    };
+    let compared = || windows.iter().filter(seen);
+    let odd = compared().count() - compared().filter(is_possible).count();
     Some(Clocks {
         offset,
         drift,
@@ -197,6 +212,7 @@ pub fn estimate(windows: &[Window], packets: u64) -> Option<Clocks> {
         packets,
         client,
         is_sure,
+        is_steady: odd * FEW <= compared().count(),
     })
 }
 

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::io::Read;
 
 use super::analysis::{Dissected, dissect};
+use super::askers::Askers;
 use super::capture::{Capture, Time};
 use super::clocks::{Clocks, Gain, Stamp, Window, estimate};
 use super::hosts::Hosts;
 use super::key::{End, Key};
+use super::lane::AT_ONCE;
 use super::tcp::{self, Segment};
 
 /// Packets of the first capture that are remembered at most.
@@ -42,8 +44,9 @@ impl Remembered {
         // Of two packets that look the same, neither can be known again, unless they are one that was captured twice.
         let has_more = segment.length > 0 || segment.has(tcp::SYN);
         let is_one = segment.id != 0 || (segment.stamp.is_some() && has_more);
+        let is_at_once = |seen: &Stamp| since(seen.time, segment.time) < AT_ONCE;
         entry
-            .and_modify(|seen| *seen = seen.filter(|_| is_one))
+            .and_modify(|seen| *seen = seen.filter(|seen| is_one || is_at_once(seen)))
             .or_insert(Some(Stamp {
                 time: segment.time,
                 tick,
@@ -58,9 +61,11 @@ impl Remembered {
 }
 
 fn fingerprint(key: &Key, from: End, segment: &Segment) -> u64 {
+    // One capture may be cut before the timestamps. It takes them only where there are no identifications.
+    let stamp = segment.stamp.filter(|_| segment.id == 0);
     let fields = [
         u64::from(segment.sequence) << 32 | u64::from(segment.acknowledgement),
-        u64::from(segment.id) << 32 | u64::from(segment.stamp.unwrap_or_default()),
+        u64::from(segment.id) << 32 | u64::from(stamp.unwrap_or_default()),
         u64::from(segment.flags & (tcp::SYN | tcp::FIN | tcp::RST)) << 2
             | u64::from(segment.length > 0) << 1
             | u64::from(from == End::Low),
@@ -68,15 +73,6 @@ fn fingerprint(key: &Key, from: End, segment: &Segment) -> u64 {
     fields
         .into_iter()
         .fold(1, |seed, field| key.hash(seed ^ field.rotate_left(17)))
-}
-
-/// Whether the client sent it, if the ports or a SYN tell.
-fn is_from_client(key: &Key, from: End, segment: &Segment) -> Option<bool> {
-    if segment.has(tcp::SYN) {
-        return Some(!segment.has(tcp::ACK));
-    }
-    let (own, other) = (key.port(from), key.port(from.other()));
-    (own != other).then_some(own > other)
 }
 
 /// What two captures have in common.
@@ -87,6 +83,7 @@ pub struct Compared {
     pub spans: [Span; 2],
     /// Whose packets both hold; None when they hold no packet in common.
     pub hosts: Option<Hosts>,
+    pub askers: Askers,
 }
 
 /// Read both captures once.
@@ -97,11 +94,13 @@ pub fn compare<R: Read>([mut first, mut second]: [Capture<R>; 2]) -> Compared {
     };
     let mut spans = [Span { first: 0, last: 0 }; 2];
     let [mut hosts, mut others] = [Hosts::default(), Hosts::default()];
+    let mut askers = Askers::default();
     while first.advance().is_some() {
         let tick = first.tick();
         let dissected = first.current().map(|packet| dissect(&packet));
         if let Some(Ok(Dissected { key, from, segment })) = dissected {
             hosts.note(&key);
+            askers.note(&key, from, &segment);
             remembered.add(fingerprint(&key, from, &segment), &segment, tick);
         }
     }
@@ -126,12 +125,13 @@ pub fn compare<R: Read>([mut first, mut second]: [Capture<R>; 2]) -> Compared {
             continue;
         };
         others.note(&key);
+        askers.note(&key, from, &segment);
         let fingerprint = fingerprint(&key, from, &segment);
         let known = remembered.packets.get_mut(&fingerprint);
         let Some(stamp) = known.and_then(Option::take) else {
             continue;
         };
-        let Some(is_from_client) = is_from_client(&key, from, &segment) else {
+        let Some(asker) = askers.likely(&key) else {
             continue;
         };
         packets += 1;
@@ -140,7 +140,7 @@ pub fn compare<R: Read>([mut first, mut second]: [Capture<R>; 2]) -> Compared {
         if let Some(window) = windows.get_mut(number) {
             let time = segment.time;
             let gain = Gain::new(stamp, Stamp { time, tick });
-            match is_from_client {
+            match from == asker {
                 true => window.there.push(gain),
                 false => window.back.push(gain),
             }
@@ -152,6 +152,7 @@ pub fn compare<R: Read>([mut first, mut second]: [Capture<R>; 2]) -> Compared {
         hosts: clocks.map(|_| hosts.shared(others)),
         clocks,
         spans,
+        askers,
     }
 }
 

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use httparse::{Error, Header, ParserConfig, Request, Response, Status};
 
-pub use edges::{may_begin, may_end};
+pub use edges::{may_begin, may_end, sender};
 
 mod edges;
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::analysis::Dissected;
+use super::askers::Askers;
 use super::capture::Time;
 use super::clocks::{Clocks, Place};
 use super::compared::Span;
@@ -10,7 +11,7 @@ use super::fates::Fates;
 use super::finished::Finished;
 use super::join_document::{Between, JoinDocument, JoinSpreads};
 use super::key::{End, Ends, Key};
-use super::lane::{self, Alone, Lane};
+use super::lane::{self, Alone, Lane, Leaving};
 use super::pairs::{Joined, Kept, Met, Mishaps, Waiting};
 use super::tcp::{self, Segment};
 use crate::load::statistics::Durations;
@@ -31,6 +32,7 @@ struct Path {
 
 pub struct Join {
     clocks: Clocks,
+    askers: Askers,
     /// While both captures were running, by the clock of the first.
     common: Span,
     paths: HashMap<Key, Box<Path>>,
@@ -67,7 +69,7 @@ const BETWEEN_LOOKS: Time = 50_000_000;
 const UNSETTLED: Time = 1_000_000_000;
 
 impl Join {
-    pub fn new(clocks: Clocks, spans: [Span; 2]) -> Join {
+    pub fn new(clocks: Clocks, spans: [Span; 2], askers: Askers) -> Join {
         let [first, second] = spans;
         let common = Span {
             first: first.first.max(clocks.first_from_second(second.first)),
@@ -75,6 +77,7 @@ impl Join {
         };
         Join {
             clocks,
+            askers,
             common,
             paths: HashMap::new(),
             kept: 0,
@@ -114,6 +117,7 @@ impl Join {
         }
         let mut segment = dissected.segment;
         segment.time = time;
+        let client = self.askers.known(&dissected.key).unwrap_or(client);
         let path = self.paths.entry(dissected.key);
         let path = path.or_insert_with(|| {
             Box::new(Path {
@@ -127,7 +131,11 @@ impl Join {
         path.last_seen = time;
         path.note_end(dissected.from, &segment);
         path.note_mss(&segment);
-        let piece = piece(path.mss, segment.option_bytes);
+        let left = Leaving {
+            segment: &segment,
+            piece: piece(path.mss, segment.option_bytes),
+            heard: path.lanes.get(dissected.from.other()).heard(),
+        };
         let is_from_client = dissected.from == path.client;
         let lane = path.lanes.of(dissected.from);
         let (fates, delays) = match is_from_client {
@@ -136,7 +144,7 @@ impl Join {
         };
         let before = lane.size();
         match is_from_client == is_at_client {
-            true => lane.leaves(&segment, piece, self.common.leaving(time), delays),
+            true => lane.leaves(left, self.common.leaving(time), delays),
             false => lane.arrives(&segment, self.common.arriving(time), delays),
         }
         fates.add(&std::mem::take(&mut lane.fates));
@@ -212,8 +220,7 @@ impl Join {
                 let lane = path.lanes.of(end);
                 self.kept = self.kept.saturating_sub(lane.size());
                 let (fates, delays) = sums;
-                // Timestamps take twelve bytes of a segment, and nearly every stack has them.
-                fates.add(&lane.close(piece(path.mss, 12), unsettled_from, delays));
+                fates.add(&lane.close(unsettled_from, delays));
             }
         }
     }
@@ -293,12 +300,19 @@ impl Join {
     }
 
     pub fn document(&self) -> JoinDocument {
-        let Clocks { offset, drift, .. } = self.clocks;
+        let Clocks {
+            offset,
+            drift,
+            zero,
+            ..
+        } = self.clocks;
         let spreads = &self.spreads;
         JoinDocument {
             offset_ns: offset,
+            offset_at_ns: zero,
             uncertainty_ns: self.clocks.uncertainty,
             drift_ppm: drift * 1e6,
+            is_steady: self.clocks.is_steady,
             compared: self.clocks.packets,
             is_end_known: self.clocks.is_sure,
             there: Between::of(&self.there),
@@ -367,10 +381,9 @@ impl Path {
     }
 
     fn mishaps(&mut self, client: &Finished, server: &Finished) -> Mishaps {
-        let piece = piece(self.mss, 12);
         let mut told = |end, (from, to)| {
             let lane = self.lanes.of(end);
-            let mishaps = lane.mishaps(from, to, piece);
+            let mishaps = lane.mishaps(from, to);
             lane.forget_mishaps(to);
             mishaps
         };

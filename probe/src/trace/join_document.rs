@@ -3,18 +3,25 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::capture::Time;
 use super::fates::Fates;
 use crate::load::statistics::{Durations, Summary};
 
 /// What two captures show together.
 #[derive(Serialize, JsonSchema)]
 pub struct JoinDocument {
-    /// By how much the second capture's clock is ahead of the first one's, at the first packet that both have.
+    /// By how much the second capture's clock is ahead of the first one's, at `offset_at_ns`. If all common packets went the
+    /// same way, the quickest of them is taken to have needed no time.
     pub offset_ns: i64,
+    /// A time by the first clock, about that of the first packet that both have.
+    pub offset_at_ns: Time,
     /// The offset is true within this, however unlike the two ways are. Null if all common packets went the same way.
     pub uncertainty_ns: Option<u64>,
     /// By how much the second clock gains, in millionths.
     pub drift_ppm: f64,
+    /// Whether offset and drift hold for most of the time. If not, one of the clocks was set meanwhile, or put right little by
+    /// little.
+    pub is_steady: bool,
     /// Packets of both captures that were compared for it.
     pub compared: u64,
     /// Whether the packets tell for sure which capture is the client's end. If not, it is what seems likelier, or else the

@@ -30,12 +30,24 @@ pub enum Alone {
 struct Sent {
     time: Time,
     mark: Mark,
+    /// The payload of a full segment on the wire, where that is cut into such.
+    piece: u32,
+    /// How many packets had come the other way before, where it left.
+    heard: u32,
     order: u32,
     /// Bytes of it that arrived, and behind the last of them.
     arrived: u32,
     reached: u32,
     is_here: bool,
     alone: Alone,
+}
+
+impl Sent {
+    /// How many segments of the wire are missing of it.
+    fn missing(&self) -> u32 {
+        let bytes = self.mark.length.saturating_sub(self.arrived);
+        bytes.div_ceil(self.piece.max(1))
+    }
 }
 
 /// A packet that was seen arriving, of which not all was seen leaving yet.
@@ -74,6 +86,8 @@ pub struct Lane {
     newest: Option<u32>,
     /// What arrived and is not told yet, in the order of arrival: the first one waits for what has not left.
     waiting: VecDeque<Arrived>,
+    /// How many packets have arrived.
+    heard: u32,
     pub fates: Fates,
     mishaps: VecDeque<(u32, Mishap)>,
 }
@@ -85,6 +99,8 @@ const MOST_ON_THE_WAY: usize = 1 << 13;
 const MOST_HERE: usize = 255;
 /// A packet that is captured twice where it leaves is so with few others between.
 const LATELY: usize = 8;
+/// No sender waits less for an answer before it sends something again.
+pub const AT_ONCE: Time = 1_000_000;
 const MOST_MISHAPS: usize = 256;
 /// Where memory is short, so many of the last packets that arrived are remembered, and of the last mishaps.
 const FEW_HERE: usize = 4;
@@ -93,7 +109,22 @@ const FEW_MISHAPS: usize = 16;
 pub const PATIENCE: Time = 50_000_000;
 const MOST_WAITING: usize = 1 << 10;
 
+/// A packet where it leaves.
+#[derive(Clone, Copy)]
+pub struct Leaving<'a> {
+    pub segment: &'a Segment<'a>,
+    /// The payload of a full segment on the wire.
+    pub piece: u32,
+    /// How many packets have come the other way.
+    pub heard: u32,
+}
+
 impl Lane {
+    /// How many packets have arrived.
+    pub fn heard(&self) -> u32 {
+        self.heard
+    }
+
     /// Memory that is taken.
     pub fn size(&self) -> usize {
         self.sent.capacity() * size_of::<Sent>()
@@ -113,10 +144,11 @@ impl Lane {
         self.mishaps.shrink_to_fit();
     }
 
-    /// A packet leaves. `piece` is the payload of a full segment on the wire.
-    pub fn leaves(&mut self, segment: &Segment, piece: u32, alone: Alone, delays: &mut Durations) {
+    /// A packet leaves.
+    pub fn leaves(&mut self, left: Leaving, alone: Alone, delays: &mut Durations) {
+        let Leaving { segment, .. } = left;
         let mark = Mark::of(segment);
-        if alone == Alone::Nothing && !self.is_awaited(&mark) || self.has_just_left(&mark) {
+        if alone == Alone::Nothing && !self.is_awaited(&mark) || self.has_just_left(&left, &mark) {
             return;
         }
         // What leaves outside of the common time counts once it is seen to arrive.
@@ -126,6 +158,8 @@ impl Lane {
         self.sent.push_back(Sent {
             time: segment.time,
             mark,
+            piece: left.piece,
+            heard: left.heard,
             order,
             arrived: 0,
             reached: 0,
@@ -143,15 +177,20 @@ impl Lane {
                 break;
             }
             self.sent.pop_front();
-            self.settle(&oldest, piece);
+            self.settle(&oldest);
         }
         give_back(&mut self.sent);
     }
 
-    /// Whether this is a packet that left, captured once more. Without an identification, it may be a repeat as well.
-    fn has_just_left(&self, mark: &Mark) -> bool {
+    /// Whether this is a packet that left, captured once more. Without an identification, it may be a repeat as well: then
+    /// it has waited, or something was heard of the other end meanwhile.
+    fn has_just_left(&self, left: &Leaving, mark: &Mark) -> bool {
         let mut lately = self.sent.iter().rev().take(LATELY);
-        mark.is_unique() && lately.any(|sent| sent.mark == *mark)
+        lately.any(|sent| {
+            let waited = left.segment.time.saturating_sub(sent.time);
+            let is_at_once = sent.heard == left.heard && waited < AT_ONCE;
+            sent.mark == *mark && (mark.is_unique() || is_at_once)
+        })
     }
 
     fn is_awaited(&self, mark: &Mark) -> bool {
@@ -161,6 +200,7 @@ impl Lane {
 
     /// A packet arrives, at a time by the clock of where it left.
     pub fn arrives(&mut self, segment: &Segment, alone: Alone, delays: &mut Durations) {
+        self.heard = self.heard.wrapping_add(1);
         let mark = Mark::of(segment);
         self.waiting.push_back(Arrived {
             time: segment.time,
@@ -280,11 +320,11 @@ impl Lane {
         self.mishaps.push_back((sequence, mishap));
     }
 
-    fn settle(&mut self, sent: &Sent, piece: u32) {
+    fn settle(&mut self, sent: &Sent) {
         if sent.is_here || sent.alone != Alone::Telling {
             return;
         }
-        match missing(sent, piece) {
+        match sent.missing() {
             0 => self.fates.lost_bare += 1,
             pieces => {
                 self.fates.lost += u64::from(pieces);
@@ -294,14 +334,14 @@ impl Lane {
     }
 
     /// The end: what is still on the way was lost, unless it left after `unsettled_from` and nothing sent later arrived.
-    pub fn close(&mut self, piece: u32, unsettled_from: Time, delays: &mut Durations) -> Fates {
+    pub fn close(&mut self, unsettled_from: Time, delays: &mut Durations) -> Fates {
         self.meet(Time::MAX, delays);
         while let Some(sent) = self.sent.pop_front() {
             let overtaken = self
                 .newest
                 .is_some_and(|newest| is_before(sent.order, newest));
             if overtaken || sent.time < unsettled_from {
-                self.settle(&sent, piece);
+                self.settle(&sent);
             } else if !sent.is_here && sent.alone == Alone::Telling {
                 self.fates.unsettled += 1;
             }
@@ -329,7 +369,7 @@ impl Lane {
     }
 
     /// How many segments of these bytes were lost, and how many overtaken, as far as it is known and remembered.
-    pub fn mishaps(&self, from: u32, to: u32, piece: u32) -> (u32, u32) {
+    pub fn mishaps(&self, from: u32, to: u32) -> (u32, u32) {
         let length = to.wrapping_sub(from);
         let within = |sequence: u32| sequence.wrapping_sub(from) < length;
         let mut counts = (0, 0);
@@ -348,7 +388,7 @@ impl Lane {
             let is_lost = !sent.is_here && sent.alone == Alone::Telling;
             is_lost && within(sent.mark.sequence) && is_before(sent.order, newest)
         });
-        counts.0 += overtaken.map(|sent| missing(sent, piece)).sum::<u32>();
+        counts.0 += overtaken.map(Sent::missing).sum::<u32>();
         counts
     }
 }
@@ -367,9 +407,4 @@ fn give_back<T>(queue: &mut VecDeque<T>) {
 /// Orders count up and begin anew, as sequence numbers do.
 fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
-}
-
-/// How many segments of the wire are missing of it.
-fn missing(sent: &Sent, piece: u32) -> u32 {
-    (sent.mark.length.saturating_sub(sent.arrived)).div_ceil(piece.max(1))
 }

@@ -7,6 +7,7 @@ pub struct Mark {
     pub sequence: u32,
     pub acknowledgement: u32,
     pub length: u32,
+    /// 0 where there is none, or it was not captured.
     stamp: u32,
     id: u16,
     controls: u8,
@@ -41,7 +42,8 @@ impl Mark {
 
     /// Whether what arrived may be a part of this: a repeat has another identification or another time.
     fn may_be(&self, arrived: &Mark) -> bool {
-        if self.stamp != arrived.stamp {
+        let are_stamped = self.stamp != 0 && arrived.stamp != 0;
+        if are_stamped && self.stamp != arrived.stamp {
             return false;
         }
         // A super-segment is cut into packets whose identifications count up from its own; what receiving joined counts down.

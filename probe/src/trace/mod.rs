@@ -14,6 +14,7 @@ use crate::{interrupt, output};
 
 mod ahead;
 mod analysis;
+mod askers;
 mod bytes;
 mod capture;
 mod clocks;

@@ -91,12 +91,13 @@ pub fn side_by_side<R: Read>(
         clocks,
         spans,
         hosts,
+        askers,
     } = compared;
     let is_common = clocks.is_some();
     let hosts = hosts.map(Rc::new);
     let clocks = clocks.unwrap_or_else(|| Clocks::unrelated(spans));
     let client_place = clocks.client;
-    let mut join = Join::new(clocks, spans);
+    let mut join = Join::new(clocks, spans, askers);
     let mut readings = [
         Reading::new(Place::First, first, hosts.clone(), &join),
         Reading::new(Place::Second, second, hosts, &join),

@@ -53,6 +53,16 @@ pub fn of(document: &Document) -> Vec<String> {
             ));
         }
     }
+    if document
+        .joined
+        .as_ref()
+        .is_some_and(|joined| !joined.is_steady)
+    {
+        warnings.push(
+            "the clocks of the two captures did not go steadily beside each other, as where one is set: times between the captures are wrong by as much, and packets may count as lost that were not; look at the parts before and after it alone (editcap -A, -B)"
+                .to_owned(),
+        );
+    }
     match &document.joined {
         None if document.are_strangers() => {
             let are_all_here = document.captures.iter().all(|capture| capture.packets > 0);

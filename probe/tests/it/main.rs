@@ -19,6 +19,7 @@ mod support;
 mod trace_formats;
 mod trace_join;
 mod trace_join_cable;
+mod trace_join_odd;
 mod trace_missed;
 mod trace_pipelined;
 mod trace_real;

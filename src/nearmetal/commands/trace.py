@@ -135,8 +135,7 @@ def _is_parquet(requests: Path | None) -> bool:
 
 
 def _events(picked: Chosen, document: analyser.Document) -> dict[str, float]:
-    is_second = document["captures"][-1]["end"] == "client"
-    return events.of(picked.line, events.Clocks.of(document), is_second)
+    return events.of(picked.line, events.Clocks.of(document))
 
 
 def _page(captures: Sequence[Path], document: analyser.Document, picked: Chosen | None, lines: Path) -> str:

@@ -32,15 +32,24 @@ class Clocks:
     """By how much it gains, as a share."""
     since: int
     """ns since the epoch, by the first capture's clock."""
+    client_is_second: bool = False
+    """Whether the second capture is the client's end."""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Clocks | None":
-        """None where there is one capture only."""
+        """None where there is one capture only, or nothing bounds what lies between the clocks: of packets of one way alone
+        nothing tells how long they were on it."""
         joined = document.get("joined")
-        if joined is None:
+        if joined is None or joined["uncertainty_ns"] is None:
             return None
-        first = document["captures"][0].get("first_ns") or 0
-        return cls(int(joined["offset_ns"]), float(joined["drift_ppm"]) / 1e6, int(first))
+        # Of an earlier probe, a document has not all that is told now.
+        since = joined.get("offset_at_ns") or document["captures"][0].get("first_ns") or 0
+        is_second = document["captures"][-1].get("end") == "client"
+        return cls(int(joined["offset_ns"]), float(joined["drift_ppm"]) / 1e6, int(since), is_second)
+
+    def at_client(self, time: int) -> int:
+        """A time of the server's end by the clock of the client's."""
+        return self.second_from_first(time) if self.client_is_second else self.first_from_second(time)
 
     # Whole numbers: as a floating-point number, a time since the epoch is known to 256 ns and no better.
 
@@ -52,7 +61,7 @@ class Clocks:
         return time + self.offset + round(self.drift * (time - self.since))
 
 
-def of(line: Line, clocks: Clocks | None, client_is_second: bool = False) -> dict[str, float]:
+def of(line: Line, clocks: Clocks | None) -> dict[str, float]:
     """What was seen of a request, by the clock of the client's end. Nothing when its beginning was not seen."""
     began = line["request_first"]
     if began is None:
@@ -61,10 +70,9 @@ def of(line: Line, clocks: Clocks | None, client_is_second: bool = False) -> dic
     found = {name: (line[name] - began) / 1e9 for name in names if line[name] is not None}
     joined = line.get("joined")
     if joined is not None and clocks is not None:
-        of_client = clocks.second_from_first if client_is_second else clocks.first_from_second
         for name in AT_SERVER:
             if joined[name] is not None:
-                found[SERVER + name] = (of_client(joined[name]) - began) / 1e9
+                found[SERVER + name] = (clocks.at_client(joined[name]) - began) / 1e9
     return found
 
 

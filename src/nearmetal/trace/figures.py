@@ -6,6 +6,7 @@ from typing import Any
 PHASES = ("connect", "send", "wait", "transfer", "total")
 BETWEEN = ("network", "server")
 """Phases that it takes both ends to tell apart."""
+_CLOCKS = (("clock_offset", "offset_ns"), ("clock_uncertainty", "uncertainty_ns"))
 MIB = 2**20
 """Bytes."""
 
@@ -33,9 +34,8 @@ def figures(document: Mapping[str, Any]) -> dict[str, float | int]:
     told |= _medians(document["each_request"], PHASES)
     joined = document["joined"]
     if joined is not None:
-        told |= {"clock_offset": joined["offset_ns"] / 1e9}
         if joined["uncertainty_ns"] is not None:
-            told["clock_uncertainty"] = joined["uncertainty_ns"] / 1e9
+            told |= {name: joined[key] / 1e9 for name, key in _CLOCKS}
         ends = document["captures"]
         ways = (
             _crossing(joined["there"], ends[0]["client"]["coalesced"], ends[1]["client"]["coalesced"]),

@@ -48,6 +48,8 @@ def _carried(message: Line) -> str:
 def heading(line: Line) -> str:
     """ "GET, status 200, 10.0.0.1:40000 → 10.0.0.2:80, the 3rd on its connection"."""
     status = "no reply" if line["status"] is None else f"status {line['status']}"
+    if line["status"] is None and line["response"]["bytes"]:
+        status = "a reply whose status was not captured"
     sent, answered = line["request"], line["response"]
     size = _carried(sent)
     if answered["bytes"]:

@@ -23,7 +23,8 @@ _FIRST = 40
 """Requests that are then drawn by themselves, of the row that has so many first."""
 
 _ALONE = (
-    "A dashed arrow is a packet as the client's end saw it leave or come; how long it was on its way takes both ends."
+    "A dashed arrow is a packet as the capture saw it leave or come; how long it was on its way takes both ends. "
+    "In a capture of the server's end, it leaves and comes as the server saw it."
 )
 
 _SHARED = "A row has one connection at a time: one that begins after another's last reply may follow it there."

@@ -196,11 +196,18 @@ def _between(joined: Mapping[str, Any], second_end: str) -> Summary:
     there, back = joined["there"], joined["back"]
     rows = _of_both(there, back, _BETWEEN) + _any_of_both(there, back, _SELDOM_BETWEEN)
     delays = [joined[way]["delay_ns"] for way in ("there", "back")]
-    rows.append(("median delay", *(_seconds(one["median"]) if one["count"] else "–" for one in delays)))
-    sure = "" if joined["uncertainty_ns"] is None else f", within {_seconds(joined['uncertainty_ns'])}"
-    offset = joined["offset_ns"]
-    apart = f"the {second_end}'s clock is {_seconds(abs(offset))} {'ahead' if offset >= 0 else 'behind'}{sure}"
-    return Summary(f"Between the captures; {apart}", ("", "to the server", "back"), tuple(rows))
+    if joined["uncertainty_ns"] is not None:
+        rows.append(("median delay", *(_seconds(one["median"]) if one["count"] else "–" for one in delays)))
+    return Summary(f"Between the captures; {_apart(joined, second_end)}", ("", "to the server", "back"), tuple(rows))
+
+
+def _apart(joined: Mapping[str, Any], second_end: str) -> str:
+    offset, drift = joined["offset_ns"], joined["drift_ppm"]
+    if joined["uncertainty_ns"] is None:
+        return "nothing tells how their clocks differ: the packets that both hold went the same way"
+    gains = f", and {'gains' if drift > 0 else 'loses'} {abs(drift):.3g} µs a second" if drift else ""
+    within = f", within {_seconds(joined['uncertainty_ns'])}"
+    return f"the {second_end}'s clock is {_seconds(abs(offset))} {'ahead' if offset >= 0 else 'behind'}{within}{gains}"
 
 
 def _spread(

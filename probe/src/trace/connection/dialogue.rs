@@ -93,10 +93,12 @@ impl Connection {
         if bytes.starts_with(TLS) {
             return;
         }
-        if head::may_begin(Kind::Request, bytes) && bytes.len() > 3 {
-            (self.client, self.knows_client) = (from, true);
-        } else if head::may_begin(Kind::Response, bytes) && bytes.len() > 6 {
-            (self.client, self.knows_client) = (from.other(), true);
+        if let Some(kind) = head::sender(bytes) {
+            let client = match kind {
+                Kind::Request => from,
+                Kind::Response => from.other(),
+            };
+            (self.client, self.knows_client) = (client, true);
         }
     }
 

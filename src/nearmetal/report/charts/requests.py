@@ -49,7 +49,7 @@ def timeline(title: str, subtitle: str, bars: Sequence[Bar]) -> Spec:
         }
         for bar in bars
     ]
-    x = field("from", title=f"{unit} from the first packet", axis={"format": "~r"}, scale={"nice": False})
+    x = field("from", title=f"{unit} from the first request", axis={"format": "~r"}, scale={"nice": False})
     y = field(
         "top",
         title="connection",

@@ -1,0 +1,137 @@
+//! Two captures that are joined although something is unusual: ports, options, how much was captured, clocks.
+
+use serde_json::Value;
+
+use crate::trace_support::*;
+
+/// The first segment of the first reply, behind the handshake and the request.
+const FIRST: usize = 4;
+
+fn losing(talk: &Talk) -> [Vec<Packet>; 2] {
+    let lost = &[FIRST, FIRST + 1];
+    ends(talk, Network { lost, ..PLAIN })
+}
+
+fn lost(document: &Value) -> [u64; 3] {
+    numbers(
+        &document["joined"]["back"],
+        ["lost", "lost_bare", "unsettled"],
+    )
+}
+
+#[test]
+fn a_server_may_have_the_higher_port() {
+    for (client, server) in [(40_000, 60_000), (40_000, 40_000), (60_000, 40_000)] {
+        let client = format!("10.0.0.2:{client}");
+        let talk = Talk::between(&client, &format!("10.0.0.1:{server}"));
+        let talk = conversation_of(talk, 5, 4000, 1448);
+        let whole = losing(&talk);
+        // Where the handshake was not captured, requests tell.
+        for begin in [0, 3] {
+            let ends = whole.each_ref().map(|end| end[begin..].to_vec());
+            let (document, requests) = joined(&ends);
+            assert_eq!(document["captures"][0]["end"], "client", "{client}");
+            assert_eq!(document["joined"]["uncertainty_ns"], PLAIN.delay);
+            assert_eq!(document["joined"]["offset_ns"], 0);
+            assert_eq!(lost(&document)[0], 2, "{client}, from {begin}");
+            assert_eq!(requests[0]["joined"]["response_lost"], 2);
+        }
+    }
+}
+
+/// How large a segment of the wire is depends on its own options, not on those of others.
+#[test]
+fn what_is_lost_is_one_segment_whatever_its_options() {
+    let mut talk = conversation(5, 4000, 1460);
+    for packet in &mut talk.packets {
+        packet.stamp = None;
+    }
+    let (document, requests) = joined(&losing(&talk));
+    assert_eq!(lost(&document), [2, 0, 0]);
+    assert_eq!(requests[0]["joined"]["response_lost"], 2);
+
+    // Long after the loss, the next packet that leaves has blocks beside its timestamps.
+    let mut talk = conversation(1, 4000, 1448);
+    let begin = talk.client.sequence;
+    talk.wait(3_000_000_000);
+    talk.ask(GET);
+    let sack = talk.packets.len();
+    talk.client_sacks(begin, &[(begin - 9, begin - 3)]);
+    let packet = &mut talk.packets[sack];
+    let server = talk.server.address;
+    (packet.source, packet.destination) = (server, packet.source);
+    (packet.sequence, packet.acknowledgement) = (talk.server.sequence, begin);
+    let (document, _) = joined(&losing(&talk));
+    assert_eq!(lost(&document), [2, 0, 0]);
+}
+
+/// As where all interfaces of a server are listened to. Without identifications, a repeat looks like what it repeats; but
+/// nobody repeats anything at once.
+#[test]
+fn what_is_captured_twice_where_it_leaves_is_not_lost() {
+    let talk = Talk::between("[2001:db8::2]:40000", "[2001:db8::1]:80");
+    let talk = conversation_of(talk, 5, 4000, 1428);
+    for stamped in [true, false] {
+        let mut ends = losing(&talk);
+        for end in &mut ends {
+            let copied = std::mem::take(end).into_iter().flat_map(|packet| {
+                let stamp = packet.stamp.filter(|_| stamped);
+                let packet = Packet { stamp, ..packet };
+                let time = packet.time + 3000;
+                [packet.clone(), Packet { time, ..packet }]
+            });
+            end.extend(copied);
+        }
+        let (document, _) = joined(&ends);
+        assert_eq!(lost(&document), [2, 0, 0], "{stamped}");
+        let there = numbers(&document["joined"]["there"], ["lost", "lost_bare"]);
+        assert_eq!(there, [0, 0], "{stamped}");
+    }
+}
+
+/// One of the captures holds less of each packet, so that timestamps are in one of them alone.
+#[test]
+fn captures_of_unlike_snap_lengths_are_joined() {
+    let talk = conversation(5, 4000, 1448);
+    let [client, server] = losing(&talk);
+    let client = Pcap::default().file(&client);
+    let short = Pcap {
+        snap: 64,
+        ..Pcap::default()
+    };
+    let (document, _) = trace_requests(&[&client, &short.file(&server)]);
+    assert_eq!(
+        document["joined"]["compared"],
+        talk.packets.len() as u64 - 2
+    );
+    assert_eq!(document["joined"]["uncertainty_ns"], PLAIN.delay);
+    assert_eq!(lost(&document), [2, 0, 0]);
+}
+
+#[test]
+fn a_clock_that_was_set_is_said_not_to_go_steadily() {
+    let talk = conversation(40, 4000, 1448);
+    let middle = talk.packets[talk.packets.len() / 2].time;
+    let told = |change: &dyn Fn(u64) -> u64| {
+        let mut ends = ends(&talk, PLAIN);
+        for packet in &mut ends[1] {
+            packet.time = change(packet.time);
+        }
+        let (document, _) = joined(&ends);
+        let warnings = document["warnings"].to_string();
+        (
+            document["joined"]["is_steady"].as_bool().unwrap(),
+            warnings.contains("did not go steadily"),
+        )
+    };
+    assert_eq!(told(&|time| time), (true, false));
+    // One that gains always the same is only counted otherwise.
+    assert_eq!(told(&|time| time + (time - BEGIN) / 200), (true, false));
+    for step in [-200_000_000, -30_000_000, 200_000_000] {
+        let set = |time: u64| match time > middle {
+            true => time.wrapping_add_signed(step),
+            false => time,
+        };
+        assert_eq!(told(&set), (false, true), "{step}");
+    }
+}
