@@ -106,11 +106,11 @@ def html(
     if any(bar.is_drawn for bar in drawn_bars):
         shared = _SHARED if len(set(rows.values())) < len(rows) else ""
         shown = f"the first {len(requests):,} of {count:,} requests" if count > len(requests) else "all requests"
-        parts += ["<h2>Over time</h2>", _figure(timeline(shown.capitalize(), "", drawn_bars), shared)]
+        parts += ["<h2>Over time</h2>", _timeline(shown.capitalize(), drawn_bars, shared)]
         used = len(set(rows.values()))
         if len(requests) > _APART * used:
             first = beginning(requests, rows)
-            parts.append(_figure(timeline(f"The first {len(first):,} requests", "", bars(first, rows))))
+            parts.append(_timeline(f"The first {len(first):,} requests", bars(first, rows)))
     parts += ["<h2>In figures</h2>", *_tables(summary)]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -130,9 +130,18 @@ def _one_end(events: Events) -> bool:
     return not any(name.startswith(SERVER) for name in events)
 
 
+def _timeline(title: str, drawn: Sequence[Bar], caption: str = "") -> str:
+    """As wide as it takes to be read: on a narrow screen it scrolls."""
+    return _in_figure(f'<div class="scroll" tabindex="0">{draw(timeline(title, "", drawn)).svg}</div>', caption)
+
+
 def _figure(spec: Mapping[str, object], caption: str = "") -> str:
+    return _in_figure(draw(spec).svg, caption)
+
+
+def _in_figure(picture: str, caption: str) -> str:
     told = f"<figcaption>{_safe(caption)}</figcaption>" if caption else ""
-    return f'<figure class="picture">{draw(spec).svg}{told}</figure>'
+    return f'<figure class="picture">{picture}{told}</figure>'
 
 
 def _tables(summary: Sequence[Summary]) -> Iterator[str]:
