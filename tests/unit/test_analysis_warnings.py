@@ -7,6 +7,7 @@ import pytest
 
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.diagnostics import position_p
+from nearmetal.analysis.results import Verdict
 from nearmetal.model import Warned
 from tests.analysed import PAIR, PRIMARIES, codes, manifest, only, ratio, record, run, whole_run, wobble
 
@@ -155,6 +156,19 @@ def test_what_befell_several_alike_is_told_once_and_what_was_withdrawn_first() -
         ("blocks-missing", "0 of 8 planned blocks were begun"),
         ("left-behind", "could not be put back: the link nm0 (2 times)"),
     ]
+
+
+def test_a_study_of_fixed_blocks_says_nothing_before_its_end() -> None:
+    """Who looks at each block and stops when the interval looks good is wrong far more often than at the level."""
+    of = manifest()
+    records = whole_run(of, lambda block, arm, _: (2.0 if arm == "docker" else 1.0) + block / 1000)
+    began, broken_off = {"event": "RunStarted"}, {"event": "RunEnded", "interrupted": True}
+    for events in ([began], [began, broken_off], [began, broken_off, {"event": "RunResumed", "finished": 3}]):
+        analysis = analyse(of, records, events, PRIMARIES)
+        assert {(one.verdict, one.reason) for one in analysis.contrasts} == {(Verdict.UNDECIDED, "not-ended-yet")}
+        assert all(one.interval is not None for one in analysis.contrasts)
+    ended = analyse(of, records, [began, {"event": "RunEnded", "interrupted": False}], PRIMARIES)
+    assert {one.verdict for one in ended.contrasts} == {Verdict.DIFFERENT}
 
 
 def test_a_run_that_ended_well_is_not_called_unfinished() -> None:

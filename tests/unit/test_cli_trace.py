@@ -68,7 +68,7 @@ def test_both_ends_are_told_in_words(trace: Run) -> None:
 
 def test_packets_of_one_way_say_nothing_of_the_clocks(trace: Run) -> None:
     both, one_way = Path(SERVER).read_bytes(), bytearray()
-    ends = [at - 4 for at in _records(both)][1:] + [len(both)]
+    ends = [*[at - 4 for at in _records(both)][1:], len(both)]
     for begin, end in zip([24, *ends], ends, strict=False):
         # From the client's address: behind a record's header, Ethernet's, and as far into IP's.
         if both[begin + 16 + 26 : begin + 16 + 30] == both[24 + 16 + 26 : 24 + 16 + 30]:

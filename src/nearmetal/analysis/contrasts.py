@@ -74,6 +74,12 @@ def primary_contrasts(plan: Plan, arms: Arms, margin: float, looked: int) -> lis
     ]
 
 
+def until_the_end(contrast: Contrast) -> Contrast:
+    """Of a study of fixed blocks whose run has not ended: its interval is shown, and decides nothing. Who looks at each
+    block and stops when the interval looks good is wrong far more often than at the level."""
+    return contrast.model_copy(update={"verdict": Verdict.UNDECIDED, "reason": contrast.reason or "not-ended-yet"})
+
+
 def _primary(
     plan: Plan, planned: ContrastPlan, response: str, arms: Arms, pairs: Pairs, margin: float, looked: int
 ) -> Matched:

@@ -357,10 +357,16 @@ def _phases(events: Sequence[Mapping[str, Any]], is_measured: bool) -> Iterable[
     if resumed:
         times = "once" if resumed == 1 else f"{resumed} times"
         yield Warned(code="interrupted", text=f"the run was interrupted and resumed {times}")
-    phases = [event for event in events if event["event"] in ("RunStarted", "RunResumed", "RunEnded")]
-    if phases[-1].get("interrupted", True) if phases else not is_measured:  # killed before it wrote a line
+    if not has_ended(events, is_measured):
         text = "the run has not come to its end; where it was interrupted, `nearmetal resume` goes on with it"
         yield Warned(code="unfinished", text=text)
+
+
+def has_ended(events: Sequence[Mapping[str, Any]], is_measured: bool) -> bool:
+    """Whether a run has come to its end by the events that its journal tells, or without any by its having records."""
+    phases = [event for event in events if event["event"] in ("RunStarted", "RunResumed", "RunEnded")]
+    # Without any it was killed before it wrote a line.
+    return not phases[-1].get("interrupted", True) if phases else is_measured
 
 
 def _times(number: int) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from nearmetal.analysis.analyse import analyse
-from nearmetal.analysis.results import Analysis, Contrast, Verdict
+from nearmetal.analysis.results import Analysis
 from nearmetal.dashboard.course import Course
 from nearmetal.model import Warned
 from nearmetal.report import figures
@@ -20,7 +20,7 @@ _GOES_WITHOUT_SAYING = frozenset({"unfinished", "withdrawn", "blocks-missing"})
 def so_far(manifest: Manifest, course: Course, folder: RunFolder) -> tuple[Section, ReportInput]:
     """The chapter, and what it was made from. Statements and pictures: the tables are the report's."""
     analysis = analyse(manifest, course.records, course.events, manifest.plan.primaries)
-    told = ReportInput(manifest, _without_verdicts(analysis, course), tuple(course.records), folder)
+    told = ReportInput(manifest, _worth_reading(analysis, course), tuple(course.records), folder)
     if not any(contrast.blocks for contrast in told.analysis.contrasts if contrast.primary):
         return _nothing_yet(course), told
     # What the whole run is warned of is told in one place, and that is not this one.
@@ -35,20 +35,14 @@ def so_far(manifest: Manifest, course: Course, folder: RunFolder) -> tuple[Secti
     return Section("verdicts", title, section.lead, tuple(blocks)), told
 
 
-def _without_verdicts(analysis: Analysis, course: Course) -> Analysis:
-    """A study of fixed blocks has no verdict before the last of them: its interval is shown, and decides nothing."""
+def _worth_reading(analysis: Analysis, course: Course) -> Analysis:
+    """Without what goes without saying of a run that goes on."""
     if course.is_over:
         return analysis
-    contrasts = tuple(_before_the_end(contrast, bool(course.plan.looks)) for contrast in analysis.contrasts)
+    contrasts = tuple(
+        contrast.model_copy(update={"warnings": _worth_telling(contrast.warnings)}) for contrast in analysis.contrasts
+    )
     return analysis.model_copy(update={"contrasts": contrasts, "warnings": _worth_telling(analysis.warnings)})
-
-
-def _before_the_end(contrast: Contrast, is_looked_at: bool) -> Contrast:
-    """What a look has decided stands; without looks nothing is decided."""
-    update: dict[str, object] = {"warnings": _worth_telling(contrast.warnings)}
-    if not is_looked_at:
-        update |= {"verdict": Verdict.UNDECIDED, "reason": contrast.reason or "not-ended-yet"}
-    return contrast.model_copy(update=update)
 
 
 def _worth_telling(warnings: Iterable[Warned]) -> tuple[Warned, ...]:

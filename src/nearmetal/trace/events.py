@@ -37,8 +37,8 @@ class Clocks:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Clocks | None":
-        """None where there is one capture only, or nothing bounds what lies between the clocks: of packets of one way alone
-        nothing tells how long they were on it."""
+        """None where there is one capture only, or nothing bounds what lies between the clocks: of packets of one way
+        alone nothing tells how long they were on it."""
         joined = document.get("joined")
         if joined is None or joined["uncertainty_ns"] is None:
             return None
