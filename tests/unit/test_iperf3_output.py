@@ -171,6 +171,18 @@ def test_an_interval_of_the_warm_up_is_none_whatever_it_is_called() -> None:
     assert values(found) == values(measured("udp-omit-loss", **OMITTED))
 
 
+@pytest.mark.parametrize("start", [0.0, 0.2, 0.6, 1.0])
+def test_an_interval_that_the_warm_up_ends_in_lasts_since_that_end(start: float) -> None:
+    """Its start is by the warm-up's clock, whichever that is, and its bytes are those since the end."""
+    document = json.loads(golden("iperf3/udp-omit-loss.json"))
+    intervals = document["server_output_json"]["intervals"]
+    first = next(one["sum"] for one in intervals if not one["sum"]["omitted"])
+    first.update(start=start, seconds=abs(first["end"] - start))
+    one = workload(**OMITTED)
+    found = one.measurement([Completed(status=0, stdout=json.dumps(document).encode())], ["client0"])
+    assert values(found) == values(measured("udp-omit-loss", **OMITTED))
+
+
 def test_without_intervals_within_the_time_bandwidth_is_of_all_the_server_counted() -> None:
     found = values(measured("udp-omit-loss-straddled", **{**OMITTED, "intervals": 1}))
     text = golden("iperf3/udp-omit-loss-straddled.json")

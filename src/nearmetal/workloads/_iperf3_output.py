@@ -89,9 +89,9 @@ class _Document(Part):
 
 
 class _IntervalSum(Part):
-    """Seconds since the warm-up's end."""
+    """Its end in seconds since the warm-up's. The start is no use: of an interval that the warm-up ends in, it is in
+    seconds since the warm-up's begin still, and its bytes are those since the end."""
 
-    start: Annotated[float, Field(allow_inf_nan=False)]
     end: Annotated[float, Field(allow_inf_nan=False)]
     bytes: Count
     omitted: bool
@@ -117,7 +117,8 @@ class _Server(Part):
         told = self.end.sum_received
         found = [one.sum for one in self.intervals if not one.sum.omitted]
         found = [one for one in found if 0 < one.end <= duration * (1 + _ON_TIME)]
-        seconds = sum(one.end - max(0.0, one.start) for one in found)
+        # One follows the other from the warm-up's end on.
+        seconds = max((one.end for one in found), default=0.0)
         arrived = sum(one.bytes for one in found)
         if seconds < duration / 2 or not arrived:
             return told
