@@ -242,12 +242,18 @@ fn doubts(document: &Document, exchanges: &[Exchange]) -> Vec<String> {
     reasons
 }
 
-/// Whether a clock moved against the undisciplined one by more than slewing explains.
+/// Whether a clock moved against the undisciplined one, which is read before it, by more than slewing explains. A step lasts.
+/// A machine that is held up between the two readings shows a larger difference too, but not in the next exchanges.
 fn stepped(exchanges: &[Exchange], difference_ns: impl Fn(&Exchange) -> i64) -> bool {
-    exchanges.windows(2).any(|pair| {
-        let elapsed_ns = pair[1].local_undisciplined_ns - pair[0].local_undisciplined_ns;
+    const LASTING: usize = 3;
+    exchanges.windows(2 * LASTING).any(|window| {
+        let (before, after) = window.split_at(LASTING);
+        let least = |part: &[Exchange]| part.iter().map(&difference_ns).min().unwrap_or_default();
+        let time = |exchange: Option<&Exchange>| exchange.map(|one| one.local_undisciplined_ns);
+        let elapsed_ns = time(after.last()).zip(time(before.first()));
+        let elapsed_ns = elapsed_ns.map_or(0, |(late, early)| late - early);
         let allowed_ns = MILLISECOND + (elapsed_ns as f64 * SLEW_LIMIT_PPM * 1e-6) as i64;
-        (difference_ns(&pair[1]) - difference_ns(&pair[0])).abs() > allowed_ns
+        (least(after) - least(before)).abs() > allowed_ns
     })
 }
 
@@ -394,6 +400,13 @@ mod tests {
             exchange.answered_ns += 50 * MILLISECOND;
         });
         assert!(reason(&set, 40).contains("the server's clock was set"));
+        // Held up between the two readings of its clocks, a machine shows a step that does not last.
+        let mut held_up = good.clone();
+        for at in [0, 20, 21, 39] {
+            held_up[at].remote_undisciplined_ns -= 5 * MILLISECOND;
+            held_up[at].local_undisciplined_ns -= 5 * MILLISECOND;
+        }
+        assert_eq!(reason(&held_up, 40), "");
         let mut set_back = good;
         set_back[3].arrived_ns -= 50 * MILLISECOND;
         assert!(reason(&set_back, 40).contains("set back"));
