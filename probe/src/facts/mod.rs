@@ -15,6 +15,7 @@ use crate::kernel::{Kernel, value_of};
 use crate::output;
 
 mod cgroup;
+mod confinement;
 mod ethtool;
 mod network;
 mod processor;
@@ -49,6 +50,7 @@ pub struct Facts {
     memory: Memory,
     limits: Limits,
     clock: Clock,
+    confinement: confinement::Confinement,
     /// What the kernel does about each vulnerability of the processor.
     mitigations: BTreeMap<String, String>,
     /// Sysctls that matter to servers, by their dotted names.
@@ -120,6 +122,7 @@ fn gather(kernel: &Kernel, files: &[PathBuf]) -> anyhow::Result<Facts> {
             resources: settings::resource_limits(),
         },
         clock: clock(kernel),
+        confinement: confinement::confinement(kernel),
         mitigations: settings::mitigations(kernel),
         sysctls: settings::sysctls(kernel),
         settings: settings::settings(kernel),

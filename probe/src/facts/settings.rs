@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::kernel::Kernel;
 
-const SYSCTLS: [&str; 54] = [
+const SYSCTLS: [&str; 56] = [
     "fs.aio-max-nr",
     "fs.file-max",
     "fs.nr_open",
@@ -40,6 +40,7 @@ const SYSCTLS: [&str; 54] = [
     "net.core.wmem_default",
     "net.core.wmem_max",
     "net.ipv4.ip_local_port_range",
+    "net.ipv4.ip_unprivileged_port_start",
     "net.ipv4.tcp_autocorking",
     "net.ipv4.tcp_congestion_control",
     "net.ipv4.tcp_ecn",
@@ -58,6 +59,7 @@ const SYSCTLS: [&str; 54] = [
     "net.ipv4.tcp_tw_reuse",
     "net.ipv4.tcp_window_scaling",
     "net.ipv4.tcp_wmem",
+    "net.ipv6.conf.all.disable_ipv6",
     "vm.dirty_background_ratio",
     "vm.dirty_ratio",
     "vm.overcommit_memory",

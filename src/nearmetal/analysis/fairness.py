@@ -39,6 +39,7 @@ _GROUPS = {
     "sysctls": "sysctls",
     "settings": "sysctls",
     "limits": "limits",
+    "confinement": "confinement",
     "filesystems": "disk",
     "block_devices": "disk",
     "hashes": "binaries",

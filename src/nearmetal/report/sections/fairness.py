@@ -27,7 +27,7 @@ class Fairness:
             return Section(self.name, self.title, lead)
         lead = (
             "Facts that the machines told of themselves and that differ, besides what is under study. Each could be "
-            "part of the reason for a difference above. What is not listed was the same everywhere."
+            "part of the reason for a difference above. What is not in this list is not known to differ."
         )
         return Section(self.name, self.title, lead, (_table(rows, report),))
 
