@@ -23,17 +23,22 @@ def by_calibrations(study: Study, plan: Plan) -> "list[Sight]":
     return list(sights(study, plan, calibrations.kept(state, os.uname().release)))
 
 
-def sentence(one: "Sight") -> str:
-    """ "web: by the calibration of 23 Nov 2026 (host), 8 blocks find a difference of 4 % …"."""
+def sentence(one: "Sight", margin: float) -> str:
+    """ "web: by the calibration of 23 Nov 2026 (host), 8 blocks tell a difference of 4 % …".
+
+    `margin` is the study's, a share: what lies within it counts as equivalent, told from none or not.
+    """
     finds = one.finds
     upto = f"to {share(finds.high)}" if finds.high is not None else "or more"
     dates = dict.fromkeys(_date(made) for made in one.made)
     were = "calibrations" if len(one.made) > 1 else "calibration"
     by = f"by the {were} of {figures.listing(dates)} ({' and '.join(one.environments)})"
+    within = f"; within the margin of {share(margin)} it counts as equivalent" if finds.smallest < margin else ""
     return (
         f"{words.workload(one.workload)}: {by}, "
-        f"{figures.count(finds.blocks, 'block')} find a difference of {share(finds.smallest)} in "
-        f"{words.response(one.response)} in 80 % of studies; noise is known so far that it is {share(finds.low)} {upto}"
+        f"{figures.count(finds.blocks, 'block')} tell a difference of {share(finds.smallest)} in "
+        f"{words.response(one.response)} from none in 80 % of studies{within}; "
+        f"noise is known so far that it is {share(finds.low)} {upto}"
     )
 
 

@@ -306,12 +306,13 @@ def test_a_plan_sees_what_its_blocks_and_level_find() -> None:
     assert (primes.finds.blocks, primes.level) == (12, 0.025)
     alone = next(one.finds for one in found.noise if one.response == "events")
     assert primes.finds.smallest > next(one.smallest for one in alone if one.blocks == 12)
-    sentence = plan_sight.sentence(primes)
-    assert re.fullmatch(
-        r"primes: by the calibration of 1 Mar 2025 \(mock\), 12 blocks find a difference of 1\.\d % in events in "
-        r"80 % of studies; noise is known so far that it is \d\.\d % to \d\.\d %",
-        sentence,
-    ), sentence
+    for margin, within in ((0.01, ""), (0.05, "; within the margin of 5.0 % it counts as equivalent")):
+        sentence = plan_sight.sentence(primes, margin)
+        assert re.fullmatch(
+            r"primes: by the calibration of 1 Mar 2025 \(mock\), 12 blocks tell a difference of 1\.\d % in events "
+            rf"from none in 80 % of studies{within}; noise is known so far that it is \d\.\d % to \d\.\d %",
+            sentence,
+        ), sentence
 
 
 def test_a_plan_that_looks_early_is_told_by_its_last_look() -> None:

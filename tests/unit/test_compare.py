@@ -317,6 +317,16 @@ def test_values_that_are_not_there_do_not_pass_a_gate() -> None:
     assert (some.unjudged, costs.verdict, len(costs.warnings)) == (0, Verdict.EQUIVALENT, 1)
 
 
+@pytest.mark.parametrize(("scatter", "missing", "is_told"), [(4, 2, True), (4, 0, False), (1, 2, False)])
+def test_fewer_blocks_that_scatter_more_are_warned_of(scatter: float, missing: int, is_told: bool) -> None:
+    before = ran(lambda block, arm: 100 + (block % 4 - 1.5) * (arm == "docker"))
+    after = without(ran(lambda block, arm: 100 + (block % 4 - 1.5) * scatter * (arm == "docker")), missing)
+    costs = next(one for one in compare(before, after, ("one", "two")).changes if one.of == "contrast")
+    found = [warning.text for warning in costs.warnings if warning.code == "scatter-unlike"]
+    assert bool(found) == is_told
+    assert all("the run after has fewer blocks, and they scatter" in text for text in found)
+
+
 def test_few_blocks_that_were_planned_so_pass_a_gate() -> None:
     """As they show little, and say so."""
     found = compare(ran(steady, blocks=2), ran(steady, blocks=2), ("one", "two"))

@@ -51,7 +51,7 @@ class Injected(Compared):
 
 
 class Finds(Frozen):
-    """What so many blocks find in 80 % of studies that make one comparison at a level of 5 %."""
+    """What so many blocks tell from none in 80 % of studies that make one comparison at a level of 5 %."""
 
     blocks: int
     smallest: Number
@@ -124,7 +124,7 @@ class Calibration(Document):
 
 
 class Sight(Frozen):
-    """The smallest difference that is found in 80 % of studies of a plan, if trials are as noisy as calibrated."""
+    """The smallest difference that is told from none in 80 % of a plan's studies, by noise as calibrated."""
 
     workload: str
     response: str

@@ -2,9 +2,9 @@
 
 Noise is known as differences between boots that were alike, some in each block. A simulated study draws its block
 differences from them, either sign as likely as the other, since which of two alike boots came first is chance. To such
-differences a true one is added. The project's own test finds it when the interval's near end lies beyond 0: when it is
-larger than what the noise alone puts between 0 and that end. So no search is needed: the smallest difference that is
-found in 80 % of studies is the 80th percentile of that distance.
+differences a true one is added. The project's own test tells it from none, whatever the margin, when the interval's
+near end lies beyond 0: when it is larger than what the noise alone puts between 0 and that end. So no search is
+needed: the smallest difference told from none in 80 % of studies is the 80th percentile of that distance.
 """
 
 import math

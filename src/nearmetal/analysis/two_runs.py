@@ -280,7 +280,7 @@ def _change(one: _Samples, level: float, margin: float, planned: tuple[int, int]
         verdict=verdict,
         reason=reason,
         because_of=because_of,
-        warnings=() if one.problem else tuple(_missing((len(one.before), len(one.after)), planned)),
+        warnings=() if one.problem else (*_missing((len(one.before), len(one.after)), planned), *_unlike(one)),
     )
 
 
@@ -295,6 +295,27 @@ def _missing(having: tuple[int, int], planned: tuple[int, int]) -> Iterator[Warn
     for when, has, blocks in zip((BEFORE, AFTER), having, planned, strict=True):
         if has < blocks:
             yield Warned(code="blocks-missing", text=f"{has} of {blocks} blocks of the run {when} have it")
+
+
+_SCATTERS = 2.0
+"""Times as much as the other run, between quartiles, from which on it is told."""
+_FEWEST = 6
+"""Blocks below which nothing is said of how they scatter."""
+
+
+def _unlike(one: _Samples) -> Iterator[Warned]:
+    """Rank sums take both runs' blocks for equally scattered. Where the fewer ones scatter more, they find what is not
+    there: `validation/two_runs.py` says how often."""
+    (fewer, when), (more, _) = sorted(((one.before, BEFORE), (one.after, AFTER)), key=lambda run: len(run[0]))
+    if len(fewer) < _FEWEST or len(fewer) == len(more):
+        return
+    few, many = (float(np.subtract(*np.percentile(values, (75, 25)))) for values in (fewer, more))
+    if many > 0 and few >= _SCATTERS * many:
+        text = (
+            f"the run {when} has fewer blocks, and they scatter {few / many:.1f} × as much as the other's: "
+            "where nothing has changed, such runs are called different more often than the level says"
+        )
+        yield Warned(code="scatter-unlike", text=text)
 
 
 def is_worse(change: Change) -> bool:

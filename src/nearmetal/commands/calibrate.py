@@ -253,7 +253,7 @@ def _print_noise(found: Calibration, console: Console) -> None:
     if not shown:
         return
     blocks = [one.blocks for one in shown[0].finds]
-    console.print(Text("The smallest difference that is found in 80 % of studies, by their blocks", style="bold"))
+    console.print(Text("The smallest difference told from none in 80 % of studies, by their blocks", style="bold"))
     columns = (
         Column("blocks"),
         *(Column(str(number), is_of_numbers=True) for number in blocks),

@@ -176,7 +176,7 @@ def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], 
     else:
         console.print("nothing is compared: there is no treatment beside its reference")
     for seeing in seen:
-        console.print(Padding(plan_sight.sentence(seeing), (0, 0, 0, 2), expand=False))
+        console.print(Padding(plan_sight.sentence(seeing, study.design.margin), (0, 0, 0, 2), expand=False))
     console.print(f"the whole takes {_about(estimate(study, plan), plan)}")
 
 

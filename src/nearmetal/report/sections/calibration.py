@@ -15,9 +15,9 @@ _LEADS = {
     "unknown": "Too few blocks to tell whether the answers were right.",
 }
 _SMALLEST = (
-    "Below stands how small a difference studies of so many blocks find in 80 % of cases, with one comparison at 5 %, "
-    "if boots vary as here. Spread: how much boots vary that are alike. Known to: by what factor a row may be off, at "
-    "95 %."
+    "Below stands how small a difference studies of so many blocks tell from none in 80 % of cases, with one "
+    "comparison at 5 %, if boots vary as here: whether the verdict is then that it is different depends on the study's "
+    "margin. Spread: how much boots vary that are alike. Known to: by what factor a row may be off, at 95 %."
 )
 
 
