@@ -96,6 +96,7 @@ long-test: setup .venv/packages-long runsc
 	$(PYTHON) validation/aa_simulation.py
 	$(PYTHON) validation/stopping.py
 	$(PYTHON) validation/two_runs.py
+	$(PYTHON) validation/margins.py
 	$(PYTHON) validation/calibrating.py
 	$(PYTHON) validation/noise.py
 	$(PYTHON) validation/isolation.py
