@@ -42,6 +42,7 @@ mod lane;
 mod lately;
 mod link;
 mod mark;
+mod order;
 mod pairs;
 mod pcap;
 mod pcapng;

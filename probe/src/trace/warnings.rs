@@ -22,6 +22,13 @@ pub fn of(document: &Document) -> Vec<String> {
         if capture.packets > 1 && capture.last_ns == Some(0) && capture.first_ns == Some(0) {
             warnings.push(format!("{file}: its packets bear no times"));
         }
+        if capture.backward_packets > 0 {
+            warnings.push(format!(
+                "{file}: {} {} earlier than others before them in the file, as where several interfaces were captured or files put together; requests, times and what was sent again may be told wrong. Put the packets in order: reordercap IN OUT (it comes with Wireshark)",
+                counted(capture.backward_packets, "packet"),
+                if capture.backward_packets == 1 { "is" } else { "are" },
+            ));
+        }
         let missed = capture.client.missed_bytes + capture.server.missed_bytes;
         if missed > 0 {
             warnings.push(format!(

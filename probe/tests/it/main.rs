@@ -20,6 +20,7 @@ mod trace_formats;
 mod trace_join;
 mod trace_join_cable;
 mod trace_missed;
+mod trace_order;
 mod trace_pipelined;
 mod trace_real;
 mod trace_requests;
