@@ -66,6 +66,8 @@ pub struct Connection {
     /// Whether it was seen which end is the client, not guessed by the ports.
     knows_client: bool,
     pub handshake: Handshake,
+    /// When the last SYN came of the end that begins: the one that is answered, if it was sent again.
+    last_syn: Time,
     /// Segments with more payload and options were coalesced.
     mss: u32,
     /// Whether a SYN told the MSS.
@@ -109,6 +111,7 @@ impl Connection {
             client,
             knows_client,
             handshake: Handshake::default(),
+            last_syn: 0,
             mss: USUAL_MTU - headers,
             knows_mss: false,
             is_reset: false,
@@ -276,6 +279,9 @@ impl Connection {
     }
 
     fn synchronise(&mut self, from: End, segment: &Segment) {
+        if !segment.has(tcp::ACK) {
+            self.last_syn = segment.time;
+        }
         let way = self.ways.of(from);
         if way.offer.is_some() {
             way.counts.repeated_controls += u64::from(segment.length == 0);
@@ -363,7 +369,7 @@ impl Connection {
             return;
         }
         self.handshake.ack = Some(segment.time);
-        let round_trip = syn.map(|syn| segment.time.saturating_sub(syn));
+        let round_trip = syn.map(|_| segment.time.saturating_sub(self.last_syn));
         for end in [End::Low, End::High] {
             self.ways.of(end).stream.round_trip = round_trip;
         }

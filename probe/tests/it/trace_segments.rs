@@ -485,3 +485,34 @@ fn without_identifications_what_was_lacking_was_sent_again() {
         assert_eq!(told(&talk), [18, 2, 0, 0, 10, 0], "{is_selective}");
     }
 }
+
+#[test]
+fn a_syn_that_was_sent_again_makes_no_round_trip() {
+    for second_synack in [false, true] {
+        let mut talk = Talk::between("[fd00::2]:40000", "[fd00::1]:80");
+        (talk.mss, talk.has_stamps) = (1440, false);
+        talk.handshake();
+        let [syn, synack, ack] = [0, 1, 2].map(|number| talk.packets[number].clone());
+        talk.packets = match second_synack {
+            true => vec![syn.clone(), synack.clone()],
+            false => vec![syn.clone()],
+        };
+        talk.wait(1_000_000_000);
+        for packet in [syn, synack, ack] {
+            talk.resend(&packet);
+        }
+        talk.ask(GET);
+        talk.answer_in(&reply(5_000), 1440);
+        // The second segment was lost before the capture, and is sent again when its time is up.
+        let lost = talk.packets.remove(talk.packets.len() - 3);
+        talk.wait(250_000_000);
+        talk.resend(&lost);
+        talk.client_acks();
+        let (document, lines) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+        assert_eq!(
+            numbers(&document["server"], ["retransmitted", "reordered"]),
+            [1, 0]
+        );
+        assert_eq!(time(&lines[0], "syn"), BEGIN);
+    }
+}
