@@ -68,6 +68,8 @@ pub struct Connection {
     pub handshake: Handshake,
     /// When the last SYN came of the end that begins: the one that is answered, if it was sent again.
     last_syn: Time,
+    /// When the head of the last request was whole.
+    asked_at: Time,
     /// Segments with more payload and options were coalesced.
     mss: u32,
     /// Whether a SYN told the MSS.
@@ -112,6 +114,7 @@ impl Connection {
             knows_client,
             handshake: Handshake::default(),
             last_syn: 0,
+            asked_at: 0,
             mss: USUAL_MTU - headers,
             knows_mss: false,
             is_reset: false,

@@ -22,6 +22,8 @@ enum State {
     Head(Vec<u8>),
     Sized(u64),
     Chunked(Chunks),
+    /// The same of which nothing has come, and whose message is answered: it may be left out. Where it is sized, so long.
+    Unwanted(Option<u64>),
     /// Until the connection closes.
     Open,
     /// The head's end was not captured: the message ends where the next one seems to begin.
@@ -89,6 +91,27 @@ impl Reader {
         matches!(self.state, State::Open | State::Cut)
     }
 
+    /// Whether the message may end without its content, and so where the next one begins.
+    pub fn is_unwanted(&self) -> bool {
+        matches!(self.state, State::Unwanted(_))
+    }
+
+    /// The message is answered, and nothing of its content has come.
+    pub fn leave_unwanted(&mut self) {
+        match self.state {
+            State::Sized(length) => self.state = State::Unwanted(Some(length)),
+            State::Chunked(_) => self.state = State::Unwanted(None),
+            _ => {}
+        }
+    }
+
+    /// Content comes all the same.
+    fn want(&mut self) {
+        if let State::Unwanted(sized) = self.state {
+            self.state = sized.map_or(State::Chunked(Chunks::new()), State::Sized);
+        }
+    }
+
     /// Whether the message ends where the connection does.
     pub fn is_until_close(&self) -> bool {
         matches!(self.state, State::Open)
@@ -116,7 +139,7 @@ impl Reader {
     pub fn may_begin(&self, kind: Kind, bytes: &[u8]) -> bool {
         match self.state {
             State::Idle => true,
-            State::Cut | State::Lost => head::may_begin(kind, bytes),
+            State::Cut | State::Lost | State::Unwanted(_) => head::may_begin(kind, bytes),
             _ => false,
         }
     }
@@ -155,6 +178,7 @@ impl Reader {
 
     /// Bytes that were not captured follow.
     pub fn miss(&mut self, count: u64) {
+        self.want();
         match &mut self.state {
             // Also when nothing remains: the end is found when the stream goes on.
             State::Sized(remaining) if count <= *remaining => *remaining -= count,
@@ -169,7 +193,7 @@ impl Reader {
     pub fn begins(&self, kind: Kind, piece: &Piece) -> bool {
         let may_begin = match self.state {
             State::Idle => true,
-            State::Lost => piece.begins && piece.bytes.len() > 3,
+            State::Lost | State::Unwanted(_) => piece.begins && piece.bytes.len() > 3,
             State::Cut => piece.begins,
             _ => false,
         };
@@ -271,6 +295,10 @@ impl Reader {
                     (0, None)
                 }
             },
+            State::Unwanted(_) => {
+                self.want();
+                (0, None)
+            }
             State::Sized(_) => (0, None),
             State::Lost | State::Cut | State::Open | State::Tunnel => (piece.length, None),
         }

@@ -407,3 +407,55 @@ fn a_request_may_come_with_the_syn() {
     assert_eq!(found[0]["status"], 200);
     assert_eq!(document["client"]["retransmitted"], 0);
 }
+
+#[test]
+fn content_that_the_server_did_not_want_is_not_waited_for() {
+    for refusal in [
+        "HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 401 Unauthorized\r\nContent-Length: 4\r\n\r\nnope",
+    ] {
+        for framing in ["Content-Length: 5000", "Transfer-Encoding: chunked"] {
+            let mut talk = Talk::begun();
+            talk.ask(format!(
+                "POST / HTTP/1.1\r\n{framing}\r\nExpect: 100-continue\r\n\r\n"
+            ));
+            talk.answer(refusal);
+            for _ in 0..2 {
+                talk.wait(5_000_000);
+                talk.ask(GET);
+                talk.answer(reply(5));
+                talk.client_acks();
+            }
+            talk.finish();
+            let lines = requests(&talk);
+            let of =
+                |field: &str| -> Vec<_> { lines.iter().map(|line| line[field].clone()).collect() };
+            assert_eq!(of("method"), ["POST", "GET", "GET"], "{framing}");
+            assert_eq!(of("status")[1..], [200, 200]);
+            let refused = &lines[0];
+            assert_eq!(
+                refused["request_last"], refused["request_first"],
+                "{refused}"
+            );
+            assert_eq!(flags(refused), [""; 0]);
+        }
+    }
+}
+
+#[test]
+fn content_that_comes_after_its_reply_is_content() {
+    let mut talk = Talk::begun();
+    talk.ask("POST / HTTP/1.1\r\nContent-Length: 5000\r\n\r\n");
+    talk.answer("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n");
+    for _ in 0..5 {
+        talk.ask([b'z'; 1000]);
+    }
+    talk.ask(GET);
+    talk.answer(reply(5));
+    talk.finish();
+    let lines = requests(&talk);
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0]["status"], 413);
+    assert_eq!(time(&lines[0], "request_last"), talk.packets[9].time);
+    assert_eq!(lines[1]["status"], 200);
+}

@@ -285,7 +285,7 @@ impl Connection {
 
     /// Tell what content is expected next from an end.
     #[inline(always)]
-    fn expect_content(&mut self, from: End, kind: Kind) {
+    pub(super) fn expect_content(&mut self, from: End, kind: Kind) {
         let (way, stride) = (self.ways.get(from), self.strides.of(from));
         let (edge, acked) = (way.stream.edge(), way.stream.acked());
         stride.expected = way.stream.sequence(edge);
