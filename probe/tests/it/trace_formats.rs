@@ -416,3 +416,44 @@ fn a_pipe_into_which_nobody_writes_any_more_can_be_left() {
     assert!(problem.contains("interrupted, at byte"), "{problem}");
     assert!(numbers(&document, ["packets"])[0] > 0);
 }
+
+/// A packet over IPv4 in pieces of so many bytes.
+fn fragments(packet: &Packet, size: usize) -> Vec<Vec<u8>> {
+    let whole = frame(packet, Link::Ethernet);
+    let (headers, payload) = whole.split_at(34);
+    let count = payload.chunks(size).count();
+    let pieces = payload.chunks(size).enumerate();
+    let fragment = |(number, piece): (usize, &[u8])| {
+        let mut frame = headers.to_vec();
+        frame[16..18].copy_from_slice(&(20 + piece.len() as u16).to_be_bytes());
+        let more = if number + 1 < count { 0x2000 } else { 0 };
+        let place = (number * size / 8) as u16 | more;
+        frame[20..22].copy_from_slice(&place.to_be_bytes());
+        [&frame, piece].concat()
+    };
+    pieces.map(fragment).collect()
+}
+
+#[test]
+fn what_is_there_but_not_followed_was_not_dropped() {
+    let pcap = Pcap::default();
+    let packets = conversation().packets;
+    let (lost, rest) = (&packets[5], [&packets[..5], &packets[6..]].concat());
+    let file = |frames: &[Vec<u8>], snap: usize| {
+        let cut = Pcap { snap, ..pcap };
+        let before = pcap.file(&rest[..5]);
+        let records = frames.iter().flat_map(|frame| cut.record(lost.time, frame));
+        let behind = &pcap.file(&rest[5..])[24..];
+        [before, records.collect(), behind.to_vec()].concat()
+    };
+    let said = warnings(&file(&fragments(lost, 800), 262_144));
+    assert!(said.contains("2 IP fragments"), "{said}");
+    assert!(!said.contains("dropped"), "{said}");
+    let said = warnings(&file(&[frame(lost, Link::Ethernet)], 40));
+    assert!(
+        said.contains("1 packet whose headers the snap length cut"),
+        "{said}"
+    );
+    assert!(!said.contains("dropped"), "{said}");
+    assert!(warnings(&pcap.file(&rest)).contains("the capture dropped packets"));
+}
