@@ -334,13 +334,18 @@ fn foreign_packets_are_counted_by_name() {
         ethernet(0x0800, &ip(0, 6)[..30]),
         ethernet(0x0800, &[0; 60]),
         ethernet(0x0800, b""),
+        vec![2; 10],
     ] {
         file.extend(pcap.record(BEGIN, &frame));
     }
+    let short = Pcap { snap: 44, ..pcap };
+    file.extend(short.record(BEGIN, &ethernet(0x0800, &ip(0, 6))));
+    let shorter = Pcap { snap: 10, ..pcap };
+    file.extend(shorter.record(BEGIN, &ethernet(0x0800, &ip(0, 6))));
     let document = trace(&file);
     let expected = json!({
         "ARP": 1, "LLDP": 1, "unknown EtherType 0x1234": 1, "UDP": 1, "IP fragment": 1,
-        "headers cut by the snap length": 2, "neither IPv4 nor IPv6": 1,
+        "headers cut by the snap length": 2, "neither IPv4 nor IPv6": 1, "shorter than its headers": 3,
     });
     assert_eq!(document["ignored"], expected);
     assert_eq!(document["requests"], 2);
