@@ -36,6 +36,8 @@ pub struct Placed {
 
 /// Offsets begin here, so that what was sent before the first segment seen has one too.
 const START: u64 = 1 << 33;
+/// No window is wider (RFC 7323, section 2.3), and so nothing of a connection is farther ahead at once.
+const WIDEST: u64 = 1 << 30;
 /// A hole is filled by a late packet sooner than this, when nothing better is known. The usual guess of analysers.
 const LATE_NS: Time = 3_000_000;
 /// From so many packets in a row whose IPv4 identifications count up, they are taken to do so.
@@ -110,6 +112,11 @@ impl Stream {
         self.edge.wrapping_add_signed(i64::from(distance))
     }
 
+    /// Whether a place may be one of this stream, and no other connection's of the same ports.
+    pub fn may_be_at(&self, offset: u64) -> bool {
+        offset.abs_diff(self.top.max(self.acked)) <= WIDEST
+    }
+
     /// The other end has acknowledged everything before this number: whether that is news.
     #[inline]
     pub fn acknowledge(&mut self, number: u32) -> bool {
@@ -117,8 +124,10 @@ impl Stream {
             self.begin(number);
         }
         let offset = self.offset(number);
-        let news = offset > self.acked;
-        self.acked = self.acked.max(offset);
+        let news = offset > self.acked && self.may_be_at(offset);
+        if news {
+            self.acked = offset;
+        }
         news
     }
 

@@ -459,3 +459,40 @@ fn content_that_comes_after_its_reply_is_content() {
     assert_eq!(time(&lines[0], "request_last"), talk.packets[9].time);
     assert_eq!(lines[1]["status"], 200);
 }
+
+#[test]
+fn an_old_packet_does_not_spoil_a_connection_of_the_same_ports() {
+    let mut talk = Talk::begun();
+    talk.ask(GET);
+    talk.answer(reply(100));
+    talk.client_acks();
+    talk.finish();
+    let old = talk.packets[6].clone();
+    assert_eq!(old.flags, FIN | ACK);
+    let mut next = Talk::new();
+    next.client.sequence = 3_000_000_000;
+    next.server.sequence = 2_000_000_000;
+    (next.client.id, next.server.id) = (5_000, 40_000);
+    next.now = talk.now + 100_000_000;
+    next.handshake();
+    next.ask(GET);
+    next.resend(&old);
+    next.answer_in(&reply(3_000), 1448);
+    next.client_acks();
+    next.finish();
+    talk.packets.extend(next.packets);
+    let (document, lines) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    assert_eq!(
+        numbers(
+            &document,
+            ["connections", "requests", "unanswered", "unasked"]
+        ),
+        [2, 2, 0, 0]
+    );
+    for side in ["client", "server"] {
+        assert_eq!(document[side]["missed_bytes"], 0, "{side}");
+        assert_eq!(document[side]["retransmitted"], 0, "{side}");
+    }
+    assert_eq!(lines[1]["response"]["bytes"], reply(3_000).len());
+    assert_eq!(flags(&lines[1]), [""; 0]);
+}

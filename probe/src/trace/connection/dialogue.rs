@@ -229,9 +229,15 @@ impl Connection {
     }
 
     pub(super) fn end(&mut self, from: End, segment: &Segment) {
+        let stream = &self.ways.get(from).stream;
+        let is_reset = segment.has(tcp::RST);
+        if stream.is_known() && !is_reset && !stream.may_be_at(stream.offset(segment.sequence)) {
+            // An old one, sent again, of a connection before.
+            return;
+        }
         self.handshake.fin.get_or_insert(segment.time);
         let way = self.ways.of(from);
-        if segment.has(tcp::RST) {
+        if is_reset {
             self.is_reset = true;
             way.counts.resets += 1;
         } else if way.has_finished {
