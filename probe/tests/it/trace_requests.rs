@@ -496,3 +496,20 @@ fn an_old_packet_does_not_spoil_a_connection_of_the_same_ports() {
     assert_eq!(lines[1]["response"]["bytes"], reply(3_000).len());
     assert_eq!(flags(&lines[1]), [""; 0]);
 }
+
+#[test]
+fn no_coding_is_no_coding() {
+    let mut talk = Talk::begun();
+    for _ in 0..2 {
+        talk.ask(GET);
+        talk.answer(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: Identity\r\nContent-Length: 3\r\n\r\nabc",
+        );
+        talk.wait(1_000_000);
+    }
+    talk.finish();
+    for line in requests(&talk) {
+        assert_eq!(flags(&line), [""; 0]);
+        assert_eq!(line["response"]["bytes"], 70);
+    }
+}
