@@ -274,12 +274,13 @@ impl Reader {
 
     fn read_slowly(&mut self, kind: Kind, piece: Piece) -> (u64, Option<Found>) {
         match &mut self.state {
-            // An empty line between messages is allowed for (RFC 9112, section 2.2).
-            State::Idle if piece.bytes.starts_with(b"\r\n") => (2, None),
-            State::Idle => {
-                self.state = State::Lost;
-                (0, None)
-            }
+            State::Idle => match empty_line(&piece) {
+                0 => {
+                    self.state = State::Lost;
+                    (0, None)
+                }
+                length => (length, None),
+            },
             State::Head(_) => self.read_head(kind, piece),
             State::Chunked(chunks) => match read_chunks(chunks, piece) {
                 Some(passed) => {
@@ -355,6 +356,17 @@ impl Reader {
     /// Messages are followed no more.
     pub fn tunnel(&mut self) {
         self.state = State::Tunnel;
+    }
+}
+
+/// How much of an empty line a piece begins with, such as may stand between messages (RFC 9112, section 2.2): it may end
+/// without CR, and in the segment behind.
+fn empty_line(piece: &Piece) -> u64 {
+    match piece.bytes {
+        [b'\n', ..] => 1,
+        [b'\r', b'\n', ..] => 2,
+        [b'\r'] if piece.length == 1 => 1,
+        _ => 0,
     }
 }
 

@@ -513,3 +513,27 @@ fn no_coding_is_no_coding() {
         assert_eq!(line["response"]["bytes"], 70);
     }
 }
+
+#[test]
+fn lines_without_anything_may_stand_between_requests() {
+    for (behind, before) in [
+        ("", "\r\n"),
+        ("", "\n"),
+        ("\r", "\n"),
+        ("\r\n", ""),
+        ("\n", "\n\r\n"),
+    ] {
+        let mut talk = Talk::begun();
+        talk.ask(format!(
+            "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc{behind}"
+        ));
+        talk.answer(reply(5));
+        talk.ask(format!("{before}{GET}"));
+        talk.answer(reply(6));
+        talk.finish();
+        let lines = requests(&talk);
+        assert_eq!(lines.len(), 2, "{behind:?} {before:?}");
+        assert_eq!(lines[1]["response"]["bytes"], reply(6).len());
+        assert_eq!(lines[1]["request"]["bytes"], GET.len());
+    }
+}
