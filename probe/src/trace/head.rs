@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use httparse::{Error, Header, ParserConfig, Request, Response, Status};
 
-pub use edges::{may_begin, may_end};
+pub use edges::{may_begin, may_begin_first, may_end};
 
 mod edges;
 

@@ -192,8 +192,11 @@ impl Reader {
     #[inline(always)]
     pub fn begins(&self, kind: Kind, piece: &Piece) -> bool {
         let may_begin = match self.state {
-            State::Idle => true,
-            State::Lost | State::Unwanted(_) => piece.begins && piece.bytes.len() > 3,
+            // Behind others, it is known what is spoken.
+            State::Idle => self.messages > 0 || head::may_begin_first(kind, piece.bytes),
+            State::Lost | State::Unwanted(_) => {
+                piece.begins && piece.bytes.len() > 3 && head::may_begin_first(kind, piece.bytes)
+            }
             State::Cut => piece.begins,
             _ => false,
         };

@@ -537,3 +537,36 @@ fn lines_without_anything_may_stand_between_requests() {
         assert_eq!(lines[1]["request"]["bytes"], GET.len());
     }
 }
+
+#[test]
+fn other_protocols_that_look_like_http_are_others() {
+    for (question, answer) in [
+        ("GET /key\r\n", "$3\r\nabc\r\n"),
+        (
+            "OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n",
+            "RTSP/1.0 200 OK\r\nCSeq: 1\r\n\r\n",
+        ),
+    ] {
+        let mut talk = Talk::begun();
+        for _ in 0..3 {
+            talk.ask(question);
+            talk.answer(answer);
+        }
+        talk.finish();
+        let document = talk.trace();
+        assert_eq!(document["requests"], 0, "{question}");
+        assert_eq!(document["protocols"]["other"], 1, "{question}");
+        // Where the first line is cut, what follows may be a version.
+        let cut = Pcap {
+            snap: 66 + 7,
+            ..Pcap::default()
+        };
+        assert!(trace(&cut.file(&talk.packets))["requests"].as_u64() > Some(0));
+    }
+    // A line that comes in two parts is not whole in the first.
+    let mut talk = Talk::begun();
+    talk.ask("GET /a");
+    talk.ask(" HTTP/1.1\r\n\r\n");
+    talk.answer(reply(5));
+    assert_eq!(talk.trace()["requests"], 1);
+}
