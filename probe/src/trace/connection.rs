@@ -39,8 +39,8 @@ pub struct Way {
     pub counts: Counts,
     offer: Option<Offer>,
     has_finished: bool,
-    /// The last SYN, FIN or reset.
-    control: Option<Mark>,
+    /// The last SYN, FIN or reset, and when it came.
+    control: Option<(Mark, Time)>,
     /// Where its FIN says that the stream ends.
     ends_at: Option<u64>,
     write: LastWrite,
@@ -238,6 +238,9 @@ impl Connection {
     #[inline(never)]
     fn take_other(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
         let duplicates = self.ways.get(from).counts.duplicates;
+        for end in [End::Low, End::High] {
+            self.ways.of(end).stream.mark(segment.time);
+        }
         if segment.length == 0
             && segment.flags & (tcp::SYN | tcp::FIN | tcp::RST) != 0
             && self.is_captured_again(from, segment)
@@ -273,12 +276,17 @@ impl Connection {
         self.look_ahead();
     }
 
-    /// Whether a SYN, FIN or reset is the same packet as the last one. Who sends one again has waited for long, so that either its
-    /// identification or its time tells.
+    /// Whether a SYN, FIN or reset is the same packet as the last one. Who sends one again has waited for long, so that its
+    /// identification or its time tells. Resets alone are sent as often as something comes that is refused.
     fn is_captured_again(&mut self, from: End, segment: &Segment) -> bool {
-        let mark = Mark::of(segment);
+        let (mark, time) = (Mark::of(segment), segment.time);
+        let way = self.ways.of(from);
+        let Some((last, before)) = way.control.replace((mark, time)) else {
+            return false;
+        };
         let tells = segment.id != 0 || segment.stamp.is_some();
-        self.ways.of(from).control.replace(mark) == Some(mark) && tells
+        let is_soon = time.saturating_sub(before) <= way.stream.soon();
+        last == mark && (tells || (is_soon && !segment.has(tcp::RST)))
     }
 
     fn synchronise(&mut self, from: End, segment: &Segment) {
@@ -336,7 +344,7 @@ impl Connection {
         let is_selective = self.agreed().is_none_or(|agreed| agreed.selective);
         let (way, other) = self.ways.from(from);
         let (bare, last) = (Bare::of(segment), &mut self.strides.of(from).last_bare);
-        if bare.is_doubled_by(last, is_selective) {
+        if bare.is_doubled_by(last, is_selective, way.stream.soon()) {
             way.counts.duplicates += 1;
             return true;
         }
