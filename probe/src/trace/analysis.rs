@@ -348,6 +348,17 @@ impl Taker for Analysis {
 /// The TCP segment in a packet, and whose it is. In line, for what is returned through memory is copied there.
 #[inline(always)]
 pub fn dissect<'a>(packet: &Packet<'a>) -> Result<Dissected<'a>, Foreign> {
+    read(packet).map_err(|foreign| match foreign {
+        // All of it is here: it was as short on the wire.
+        Foreign::CutHeader if !packet.is_truncated() => {
+            Foreign::Malformed("shorter than its headers")
+        }
+        other => other,
+    })
+}
+
+#[inline(always)]
+fn read<'a>(packet: &Packet<'a>) -> Result<Dissected<'a>, Foreign> {
     let header = link::network(packet.link, packet.data)?;
     let ip = packet.data.get(header..).ok_or(Foreign::CutHeader)?;
     let ip = ip::parse(ip, packet.length.saturating_sub(header as u32))?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Read};
 
+use super::order::Times;
 use super::pcap::{self, Behind, Pcap};
 use super::pcapng::Pcapng;
 use super::window::Window;
@@ -65,8 +66,8 @@ pub struct Facts {
     pub bytes: u64,
     pub captured_bytes: u64,
     pub truncated_packets: u64,
-    pub first: Option<Time>,
-    pub last: Time,
+    /// None of no packet.
+    pub times: Option<Times>,
     pub links: BTreeSet<u16>,
     pub problem: Option<String>,
 }
@@ -181,7 +182,7 @@ impl<R: Read> Capture<R> {
     /// which more is to be noted.
     #[inline]
     fn each_here(&mut self, most: usize, taker: &mut impl Taker) -> usize {
-        let (Format::Pcap(pcap), Some(_)) = (&self.format, self.facts.first) else {
+        let (Format::Pcap(pcap), Some(mut times)) = (&self.format, self.facts.times) else {
             return 0;
         };
         if !pcap.can_be_split() {
@@ -189,7 +190,7 @@ impl<R: Read> Capture<R> {
         }
         let here = self.window.here();
         let (mut rest, mut taken) = (here, 0);
-        let (mut bytes, mut truncated, mut last) = (0, 0, self.facts.last);
+        let (mut bytes, mut truncated) = (0, 0);
         while taken < most {
             let Some((packet, behind)) = pcap.split(rest) else {
                 break;
@@ -198,12 +199,15 @@ impl<R: Read> Capture<R> {
             taken += 1;
             bytes += u64::from(packet.length);
             truncated += u64::from(packet.is_truncated());
-            last = packet.time;
+            times.note(packet.time);
             if taker.packet(&packet) && pcap.repeats(&packet, rest) {
                 let behind = Behind::new(pcap, &packet, rest, most - taken);
                 let more = taker.train(&packet, &behind);
                 rest = rest.get(behind.size(more)..).unwrap_or_default();
-                last = behind.time(more).unwrap_or(last);
+                // Those between are bytes of one end in their order, whatever their times.
+                if let Some(time) = behind.time(more) {
+                    times.note_many(more, time);
+                }
                 taken += more;
                 bytes += more as u64 * u64::from(packet.length);
                 truncated += more as u64 * u64::from(packet.is_truncated());
@@ -215,7 +219,7 @@ impl<R: Read> Capture<R> {
         facts.bytes += bytes;
         facts.captured_bytes += (passed - taken * pcap::RECORD_HEADER) as u64;
         facts.truncated_packets += truncated;
-        facts.last = last;
+        facts.times = Some(times);
         self.window.consume(passed);
         taken
     }
@@ -259,8 +263,8 @@ impl<R: Read> Capture<R> {
         facts.bytes += u64::from(record.length);
         facts.captured_bytes += record.captured as u64;
         facts.truncated_packets += u64::from((record.captured as u64) < u64::from(record.length));
-        facts.first.get_or_insert(record.time);
-        facts.last = record.time;
+        let times = facts.times.get_or_insert(Times::of(record.time));
+        times.note(record.time);
         if self.link != Some(record.link) {
             self.link = Some(record.link);
             facts.links.insert(record.link);

@@ -104,9 +104,12 @@ pub fn compare<R: Read>([mut first, mut second]: [Capture<R>; 2]) -> Compared {
             remembered.add(fingerprint(&key, from, &segment), &segment, tick);
         }
     }
-    let span = |capture: &Capture<R>| Span {
-        first: capture.facts.first.unwrap_or_default(),
-        last: capture.facts.last,
+    let span = |capture: &Capture<R>| {
+        let times = capture.facts.times;
+        times.map_or(Span { first: 0, last: 0 }, |times| Span {
+            first: times.first,
+            last: times.last,
+        })
     };
     spans[0] = span(&first);
     let width = (since(spans[0].first, spans[0].last) / WINDOWS as u64).max(1);

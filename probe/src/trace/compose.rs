@@ -64,8 +64,9 @@ pub fn capture<R: Read>(
         bytes: facts.bytes,
         captured_bytes: facts.captured_bytes,
         truncated_packets: facts.truncated_packets,
-        first_ns: facts.first,
-        last_ns: facts.first.map(|_| facts.last),
+        first_ns: facts.times.map(|times| times.first),
+        last_ns: facts.times.map(|times| times.last),
+        backward_packets: facts.times.map_or(0, |times| times.backward),
         problem: facts.problem.clone(),
         end,
         client: side(

@@ -39,8 +39,8 @@ pub struct Way {
     pub counts: Counts,
     offer: Option<Offer>,
     has_finished: bool,
-    /// The last SYN, FIN or reset.
-    control: Option<Mark>,
+    /// The last SYN, FIN or reset, and when it came.
+    control: Option<(Mark, Time)>,
     /// Where its FIN says that the stream ends.
     ends_at: Option<u64>,
     write: LastWrite,
@@ -66,6 +66,10 @@ pub struct Connection {
     /// Whether it was seen which end is the client, not guessed by the ports.
     knows_client: bool,
     pub handshake: Handshake,
+    /// When the last SYN came of the end that begins: the one that is answered, if it was sent again.
+    last_syn: Time,
+    /// When the head of the last request was whole.
+    asked_at: Time,
     /// Segments with more payload and options were coalesced.
     mss: u32,
     /// Whether a SYN told the MSS.
@@ -109,6 +113,8 @@ impl Connection {
             client,
             knows_client,
             handshake: Handshake::default(),
+            last_syn: 0,
+            asked_at: 0,
             mss: USUAL_MTU - headers,
             knows_mss: false,
             is_reset: false,
@@ -232,6 +238,9 @@ impl Connection {
     #[inline(never)]
     fn take_other(&mut self, from: End, segment: &Segment, gathered: &mut Gathered) {
         let duplicates = self.ways.get(from).counts.duplicates;
+        for end in [End::Low, End::High] {
+            self.ways.of(end).stream.mark(segment.time);
+        }
         if segment.length == 0
             && segment.flags & (tcp::SYN | tcp::FIN | tcp::RST) != 0
             && self.is_captured_again(from, segment)
@@ -267,15 +276,23 @@ impl Connection {
         self.look_ahead();
     }
 
-    /// Whether a SYN, FIN or reset is the same packet as the last one. Who sends one again has waited for long, so that either its
-    /// identification or its time tells.
+    /// Whether a SYN, FIN or reset is the same packet as the last one. Who sends one again has waited for long, so that its
+    /// identification or its time tells. Resets alone are sent as often as something comes that is refused.
     fn is_captured_again(&mut self, from: End, segment: &Segment) -> bool {
-        let mark = Mark::of(segment);
+        let (mark, time) = (Mark::of(segment), segment.time);
+        let way = self.ways.of(from);
+        let Some((last, before)) = way.control.replace((mark, time)) else {
+            return false;
+        };
         let tells = segment.id != 0 || segment.stamp.is_some();
-        self.ways.of(from).control.replace(mark) == Some(mark) && tells
+        let is_soon = time.saturating_sub(before) <= way.stream.soon();
+        last == mark && (tells || (is_soon && !segment.has(tcp::RST)))
     }
 
     fn synchronise(&mut self, from: End, segment: &Segment) {
+        if !segment.has(tcp::ACK) {
+            self.last_syn = segment.time;
+        }
         let way = self.ways.of(from);
         if way.offer.is_some() {
             way.counts.repeated_controls += u64::from(segment.length == 0);
@@ -327,7 +344,7 @@ impl Connection {
         let is_selective = self.agreed().is_none_or(|agreed| agreed.selective);
         let (way, other) = self.ways.from(from);
         let (bare, last) = (Bare::of(segment), &mut self.strides.of(from).last_bare);
-        if bare.is_doubled_by(last, is_selective) {
+        if bare.is_doubled_by(last, is_selective, way.stream.soon()) {
             way.counts.duplicates += 1;
             return true;
         }
@@ -363,7 +380,7 @@ impl Connection {
             return;
         }
         self.handshake.ack = Some(segment.time);
-        let round_trip = syn.map(|syn| segment.time.saturating_sub(syn));
+        let round_trip = syn.map(|_| segment.time.saturating_sub(self.last_syn));
         for end in [End::Low, End::High] {
             self.ways.of(end).stream.round_trip = round_trip;
         }

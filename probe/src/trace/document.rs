@@ -67,9 +67,11 @@ pub struct CaptureDocument {
     pub captured_bytes: u64,
     /// Captured shorter than they were.
     pub truncated_packets: u64,
-    /// Since the epoch, of the first and the last packet.
+    /// Since the epoch, of the earliest and the latest packet.
     pub first_ns: Option<Time>,
     pub last_ns: Option<Time>,
+    /// Earlier than one before them in the file, by more than a microsecond: what is told of them may be wrong.
+    pub backward_packets: u64,
     /// Why the file could not be read to its end.
     pub problem: Option<String>,
     /// `client` or `server`: whose end the capture was made at. Null if there is one capture, or if nothing tells.

@@ -181,7 +181,9 @@ impl Exchanges {
             self.owed -= 1;
             let mut unasked = Exchange::default();
             begin(&mut unasked.response, start, time);
-            self.queue.insert(0, unasked);
+            // In the order in which they begin: the newest is the one that goes on.
+            let before = self.queue.iter().take_while(|one| !one.is_asked());
+            self.queue.insert(before.count(), unasked);
             return;
         }
         let waiting = self.queue.iter_mut().find(|one| !one.response.is_complete);

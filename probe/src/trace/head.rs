@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use httparse::{Error, Header, ParserConfig, Request, Response, Status};
 
-pub use edges::{may_begin, may_end, sender};
+pub use edges::{may_begin, may_begin_first, may_end, sender};
 
 mod edges;
 
@@ -235,7 +235,10 @@ fn framing(headers: &[Header], without: Body) -> Option<Body> {
     let (mut coding, mut length) = (None, None);
     for header in headers {
         if is_named(header, b"transfer-encoding") {
-            coding = std::str::from_utf8(header.value).ok().or(coding);
+            let said = std::str::from_utf8(header.value).ok();
+            // None at all, as RFC 2616 had it.
+            let said = said.filter(|said| !said.trim().eq_ignore_ascii_case("identity"));
+            coding = said.or(coding);
         } else if length.is_none() && is_named(header, b"content-length") {
             length = content_length(header.value);
         }

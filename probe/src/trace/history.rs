@@ -1,5 +1,6 @@
 //! The last segments of a direction, to know one again.
 
+use super::capture::Time;
 use super::tcp::Fields;
 
 /// What is remembered of a segment.
@@ -31,7 +32,16 @@ impl Seen {
 #[derive(Debug, Default)]
 pub struct History {
     ring: Vec<Seen>,
-    next: u8,
+    /// How many were pushed, modulo 256.
+    pushed: u8,
+    marks: [Mark; 2],
+}
+
+/// What was pushed from here on came at this time or later. Those that go on as expected are pushed without a time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    pushed: u8,
+    time: Time,
 }
 
 /// A capture that sees packets twice sees both within so many.
@@ -40,11 +50,11 @@ const MOST: u8 = 32;
 impl History {
     #[inline]
     pub fn push(&mut self, seen: Seen) {
-        match self.ring.get_mut(usize::from(self.next)) {
+        match self.ring.get_mut(usize::from(self.pushed % MOST)) {
             Some(place) => *place = seen,
             None => self.grow(seen),
         }
-        self.next = (self.next + 1) % MOST;
+        self.pushed = self.pushed.wrapping_add(1);
     }
 
     #[cold]
@@ -60,13 +70,43 @@ impl History {
         }
     }
 
+    /// It is this time. A mark is made when the last one is half as old as what is asked for, or all that is here is newer.
+    pub fn mark(&mut self, time: Time, within: Time) {
+        let [_, newer] = self.marks;
+        let is_old = time.saturating_sub(newer.time) > within / 2;
+        if is_old || self.since(&newer) >= MOST {
+            let pushed = self.pushed;
+            self.marks = [newer, Mark { pushed, time }];
+        }
+    }
+
+    /// How many came since, unless there were very many: then fewer, and what is asked is not known.
+    fn since(&self, mark: &Mark) -> u8 {
+        self.pushed.wrapping_sub(mark.pushed)
+    }
+
+    /// Whether the how many-th newest is known to have come within so long before this time.
+    fn is_recent(&self, age: usize, time: Time, within: Time) -> bool {
+        self.marks.iter().any(|mark| {
+            time.saturating_sub(mark.time) <= within && age < usize::from(self.since(mark))
+        })
+    }
+
     /// The newest for which `fits` holds.
     pub fn find(&self, fits: impl Fn(&Seen) -> bool) -> Option<Seen> {
-        let (newer, older) = self
-            .ring
-            .split_at(usize::from(self.next).min(self.ring.len()));
-        let newest_first = newer.iter().rev().chain(older.iter().rev());
-        newest_first.copied().find(fits)
+        self.newest_first().copied().find(fits)
+    }
+
+    /// Whether there is one for which `fits` holds, and which came within so long before this time.
+    pub fn has_recent(&self, time: Time, within: Time, fits: impl Fn(&Seen) -> bool) -> bool {
+        let age = self.newest_first().position(fits);
+        age.is_some_and(|age| self.is_recent(age, time, within))
+    }
+
+    fn newest_first(&self) -> impl Iterator<Item = &Seen> {
+        let next = usize::from(self.pushed % MOST).min(self.ring.len());
+        let (newer, older) = self.ring.split_at(next);
+        newer.iter().rev().chain(older.iter().rev())
     }
 }
 

@@ -43,6 +43,7 @@ mod lane;
 mod lately;
 mod link;
 mod mark;
+mod order;
 mod pairs;
 mod pcap;
 mod pcapng;

@@ -22,6 +22,8 @@ enum State {
     Head(Vec<u8>),
     Sized(u64),
     Chunked(Chunks),
+    /// The same of which nothing has come, and whose message is answered: it may be left out. Where it is sized, so long.
+    Unwanted(Option<u64>),
     /// Until the connection closes.
     Open,
     /// The head's end was not captured: the message ends where the next one seems to begin.
@@ -89,6 +91,27 @@ impl Reader {
         matches!(self.state, State::Open | State::Cut)
     }
 
+    /// Whether the message may end without its content, and so where the next one begins.
+    pub fn is_unwanted(&self) -> bool {
+        matches!(self.state, State::Unwanted(_))
+    }
+
+    /// The message is answered, and nothing of its content has come.
+    pub fn leave_unwanted(&mut self) {
+        match self.state {
+            State::Sized(length) => self.state = State::Unwanted(Some(length)),
+            State::Chunked(_) => self.state = State::Unwanted(None),
+            _ => {}
+        }
+    }
+
+    /// Content comes all the same.
+    fn want(&mut self) {
+        if let State::Unwanted(sized) = self.state {
+            self.state = sized.map_or(State::Chunked(Chunks::new()), State::Sized);
+        }
+    }
+
     /// Whether the message ends where the connection does.
     pub fn is_until_close(&self) -> bool {
         matches!(self.state, State::Open)
@@ -116,7 +139,7 @@ impl Reader {
     pub fn may_begin(&self, kind: Kind, bytes: &[u8]) -> bool {
         match self.state {
             State::Idle => true,
-            State::Cut | State::Lost => head::may_begin(kind, bytes),
+            State::Cut | State::Lost | State::Unwanted(_) => head::may_begin(kind, bytes),
             _ => false,
         }
     }
@@ -155,6 +178,7 @@ impl Reader {
 
     /// Bytes that were not captured follow.
     pub fn miss(&mut self, count: u64) {
+        self.want();
         match &mut self.state {
             // Also when nothing remains: the end is found when the stream goes on.
             State::Sized(remaining) if count <= *remaining => *remaining -= count,
@@ -168,8 +192,11 @@ impl Reader {
     #[inline(always)]
     pub fn begins(&self, kind: Kind, piece: &Piece) -> bool {
         let may_begin = match self.state {
-            State::Idle => true,
-            State::Lost => piece.begins && piece.bytes.len() > 3,
+            // Behind others, it is known what is spoken.
+            State::Idle => self.messages > 0 || head::may_begin_first(kind, piece.bytes),
+            State::Lost | State::Unwanted(_) => {
+                piece.begins && piece.bytes.len() > 3 && head::may_begin_first(kind, piece.bytes)
+            }
             State::Cut => piece.begins,
             _ => false,
         };
@@ -250,12 +277,13 @@ impl Reader {
 
     fn read_slowly(&mut self, kind: Kind, piece: Piece) -> (u64, Option<Found>) {
         match &mut self.state {
-            // An empty line between messages is allowed for (RFC 9112, section 2.2).
-            State::Idle if piece.bytes.starts_with(b"\r\n") => (2, None),
-            State::Idle => {
-                self.state = State::Lost;
-                (0, None)
-            }
+            State::Idle => match empty_line(&piece) {
+                0 => {
+                    self.state = State::Lost;
+                    (0, None)
+                }
+                length => (length, None),
+            },
             State::Head(_) => self.read_head(kind, piece),
             State::Chunked(chunks) => match read_chunks(chunks, piece) {
                 Some(passed) => {
@@ -271,6 +299,10 @@ impl Reader {
                     (0, None)
                 }
             },
+            State::Unwanted(_) => {
+                self.want();
+                (0, None)
+            }
             State::Sized(_) => (0, None),
             State::Lost | State::Cut | State::Open | State::Tunnel => (piece.length, None),
         }
@@ -327,6 +359,17 @@ impl Reader {
     /// Messages are followed no more.
     pub fn tunnel(&mut self) {
         self.state = State::Tunnel;
+    }
+}
+
+/// How much of an empty line a piece begins with, such as may stand between messages (RFC 9112, section 2.2): it may end
+/// without CR, and in the segment behind.
+fn empty_line(piece: &Piece) -> u64 {
+    match piece.bytes {
+        [b'\n', ..] => 1,
+        [b'\r', b'\n', ..] => 2,
+        [b'\r'] if piece.length == 1 => 1,
+        _ => 0,
     }
 }
 

@@ -36,8 +36,12 @@ pub struct Placed {
 
 /// Offsets begin here, so that what was sent before the first segment seen has one too.
 const START: u64 = 1 << 33;
+/// No window is wider (RFC 7323, section 2.3), and so nothing of a connection is farther ahead at once.
+const WIDEST: u64 = 1 << 30;
 /// A hole is filled by a late packet sooner than this, when nothing better is known. The usual guess of analysers.
 const LATE_NS: Time = 3_000_000;
+/// So soon nothing is sent again, when no round trip is known.
+const SOON_NS: Time = 300_000;
 /// From so many packets in a row whose IPv4 identifications count up, they are taken to do so.
 const ORDERLY: u8 = 3;
 /// Between two packets of a connection, a super-segment's share included.
@@ -110,6 +114,11 @@ impl Stream {
         self.edge.wrapping_add_signed(i64::from(distance))
     }
 
+    /// Whether a place may be one of this stream, and no other connection's of the same ports.
+    pub fn may_be_at(&self, offset: u64) -> bool {
+        offset.abs_diff(self.top.max(self.acked)) <= WIDEST
+    }
+
     /// The other end has acknowledged everything before this number: whether that is news.
     #[inline]
     pub fn acknowledge(&mut self, number: u32) -> bool {
@@ -117,8 +126,10 @@ impl Stream {
             self.begin(number);
         }
         let offset = self.offset(number);
-        let news = offset > self.acked;
-        self.acked = self.acked.max(offset);
+        let news = offset > self.acked && self.may_be_at(offset);
+        if news {
+            self.acked = offset;
+        }
         news
     }
 
@@ -135,7 +146,8 @@ impl Stream {
     }
 
     /// A segment with payload. Nothing but its place is looked at.
-    pub fn place(&mut self, segment: &Segment) -> Placed {
+    /// `began` is where a message begins, the last one of this stream, and when that was.
+    pub fn place(&mut self, segment: &Segment, began: Option<(u64, Time)>) -> Placed {
         if !self.known {
             self.begin(segment.sequence);
         }
@@ -144,7 +156,7 @@ impl Stream {
         }
         let start = self.offset(segment.sequence);
         let end = start.wrapping_add(u64::from(segment.length));
-        let placed = self.place_elsewhere(segment, start, end);
+        let placed = self.place_elsewhere(segment, (start, end), began);
         self.remember(Seen::of(segment));
         placed
     }
@@ -175,6 +187,18 @@ impl Stream {
         self.acked += u64::from(acknowledged);
     }
 
+    /// How soon the same packet comes once more if it is captured twice, and nothing is sent again: well within a round trip.
+    pub fn soon(&self) -> Time {
+        let half = self.round_trip.map_or(SOON_NS, |round| round / 2);
+        half.min(LATE_NS)
+    }
+
+    /// Some packet of the connection came then.
+    pub fn mark(&mut self, time: Time) {
+        let soon = self.soon();
+        self.history.mark(time, soon);
+    }
+
     /// Keep of a segment what tells it from others. It is `seen` where it begins by sequence numbers.
     #[inline(always)]
     pub fn remember(&mut self, seen: Seen) {
@@ -196,7 +220,12 @@ impl Stream {
         });
     }
 
-    fn place_elsewhere(&mut self, segment: &Segment, start: u64, end: u64) -> Placed {
+    fn place_elsewhere(
+        &mut self,
+        segment: &Segment,
+        (start, end): (u64, u64),
+        began: Option<(u64, Time)>,
+    ) -> Placed {
         let unseen = self.ahead.first_unseen(start.max(self.edge), end);
         let fresh = unseen.is_some();
         let (sight, spurious) = match unseen {
@@ -204,7 +233,7 @@ impl Stream {
             Some(offset) if offset < self.top => (self.fills_hole(segment, offset), false),
             // More than was sent before, in one segment with it.
             Some(_) => (Sight::Retransmitted, end <= self.acked),
-            None => self.repeats(segment, start, end),
+            None => self.repeats(segment, (start, end), began),
         };
         if sight == Sight::Retransmitted && !spurious {
             self.await_news(start, end);
@@ -256,19 +285,13 @@ impl Stream {
     }
 
     /// A segment of which every byte was seen before.
-    fn repeats(&mut self, segment: &Segment, start: u64, end: u64) -> (Sight, bool) {
-        let same = self.history.find(|seen| {
-            seen.start == start as u32
-                && seen.length == segment.length
-                && match (seen.id, segment.id) {
-                    // Without identifications, the same checksum over the same timestamps is the best that there is.
-                    (0, 0) => {
-                        seen.checksum == segment.checksum && Some(seen.stamp) == segment.stamp
-                    }
-                    (seen, this) => seen == this,
-                }
-        });
-        if same.is_some() {
+    fn repeats(
+        &mut self,
+        segment: &Segment,
+        (start, end): (u64, u64),
+        began: Option<(u64, Time)>,
+    ) -> (Sight, bool) {
+        if self.is_here_again(segment, start, began) {
             return (Sight::Duplicate, false);
         }
         if segment.length == 1 && end == self.top && end <= self.acked {
@@ -287,6 +310,32 @@ impl Stream {
             return (Sight::Reordered, self.needless(start, end));
         }
         (Sight::Retransmitted, end <= self.acked)
+    }
+
+    /// Whether the same packet was seen before.
+    fn is_here_again(&self, segment: &Segment, start: u64, began: Option<(u64, Time)>) -> bool {
+        let is_at = |seen: &Seen| seen.start == start as u32 && seen.length == segment.length;
+        // Without identifications, the same checksum over the same timestamps is the best that there is.
+        let is_same = |seen: &Seen| match (seen.id, segment.id) {
+            (0, 0) => seen.checksum == segment.checksum,
+            (seen, this) => seen == this,
+        };
+        let fits = |seen: &Seen| is_at(seen) && is_same(seen);
+        if segment.id != 0 {
+            return self.history.find(fits).is_some();
+        }
+        if let Some(stamp) = segment.stamp {
+            let fits = |seen: &Seen| fits(seen) && seen.stamp == stamp;
+            return self.history.find(fits).is_some();
+        }
+        // Without either, only what comes too soon to have been sent again is known to be the same.
+        let (time, soon) = (segment.time, self.soon());
+        let is_of_new = began.is_some_and(|(begin, began)| {
+            start >= begin
+                && time.saturating_sub(began) <= soon
+                && self.history.find(fits).is_some()
+        });
+        is_of_new || self.history.has_recent(time, soon, fits)
     }
 
     /// The other end lacks what it has acknowledged up to and what lies between these blocks beyond that. Where

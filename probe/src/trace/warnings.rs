@@ -1,12 +1,28 @@
 //! What a reader of the document should know before relying on it.
 
 use super::document::Document;
+use super::foreign::Foreign;
 use super::text::counted;
 
 /// The snap length that shows the begin of a payload, whatever headers are before it.
 const FINDS_REQUESTS: u32 = 96;
 /// The one that shows all headers, whatever is in them and before them.
 const HOLDS_OPTIONS: u32 = 128;
+
+/// Packets in which bytes may be that were not found, for it does not show whose they are.
+fn hidden(document: &Document) -> Option<String> {
+    let number = |foreign: Foreign| document.ignored.get(&foreign.name()).copied();
+    let fragments = number(Foreign::Fragment).map(|number| {
+        let fragments = counted(number, "IP fragment");
+        format!("{fragments}, which are not followed")
+    });
+    let cut = number(Foreign::CutHeader).map(|number| {
+        let packets = counted(number, "packet");
+        format!("{packets} whose headers the snap length cut")
+    });
+    let all: Vec<_> = fragments.into_iter().chain(cut).collect();
+    (!all.is_empty()).then(|| all.join(" and "))
+}
 
 pub fn of(document: &Document) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -22,10 +38,21 @@ pub fn of(document: &Document) -> Vec<String> {
         if capture.packets > 1 && capture.last_ns == Some(0) && capture.first_ns == Some(0) {
             warnings.push(format!("{file}: its packets bear no times"));
         }
+        if capture.backward_packets > 0 {
+            warnings.push(format!(
+                "{file}: {} {} earlier than others before them in the file, as where several interfaces were captured or files put together; requests, times and what was sent again may be told wrong. Put the packets in order: reordercap IN OUT (it comes with Wireshark)",
+                counted(capture.backward_packets, "packet"),
+                if capture.backward_packets == 1 { "is" } else { "are" },
+            ));
+        }
         let missed = capture.client.missed_bytes + capture.server.missed_bytes;
         if missed > 0 {
+            let why = match hidden(document) {
+                None => "captured; the capture dropped packets".to_owned(),
+                Some(where_else) => format!("found; they may be in {where_else}"),
+            };
             warnings.push(format!(
-                "{file}: {missed} bytes were acknowledged but not captured; the capture dropped packets, and counts are too low{}",
+                "{file}: {missed} bytes were acknowledged but not {why}, and counts are too low{}",
                 if document.joined.is_some() {
                     "; what it missed counts as lost between the captures, or as never seen leaving"
                 } else {

@@ -334,13 +334,18 @@ fn foreign_packets_are_counted_by_name() {
         ethernet(0x0800, &ip(0, 6)[..30]),
         ethernet(0x0800, &[0; 60]),
         ethernet(0x0800, b""),
+        vec![2; 10],
     ] {
         file.extend(pcap.record(BEGIN, &frame));
     }
+    let short = Pcap { snap: 44, ..pcap };
+    file.extend(short.record(BEGIN, &ethernet(0x0800, &ip(0, 6))));
+    let shorter = Pcap { snap: 10, ..pcap };
+    file.extend(shorter.record(BEGIN, &ethernet(0x0800, &ip(0, 6))));
     let document = trace(&file);
     let expected = json!({
         "ARP": 1, "LLDP": 1, "unknown EtherType 0x1234": 1, "UDP": 1, "IP fragment": 1,
-        "headers cut by the snap length": 2, "neither IPv4 nor IPv6": 1,
+        "headers cut by the snap length": 2, "neither IPv4 nor IPv6": 1, "shorter than its headers": 3,
     });
     assert_eq!(document["ignored"], expected);
     assert_eq!(document["requests"], 2);
@@ -415,4 +420,45 @@ fn a_pipe_into_which_nobody_writes_any_more_can_be_left() {
     let problem = document["captures"][0]["problem"].as_str().unwrap();
     assert!(problem.contains("interrupted, at byte"), "{problem}");
     assert!(numbers(&document, ["packets"])[0] > 0);
+}
+
+/// A packet over IPv4 in pieces of so many bytes.
+fn fragments(packet: &Packet, size: usize) -> Vec<Vec<u8>> {
+    let whole = frame(packet, Link::Ethernet);
+    let (headers, payload) = whole.split_at(34);
+    let count = payload.chunks(size).count();
+    let pieces = payload.chunks(size).enumerate();
+    let fragment = |(number, piece): (usize, &[u8])| {
+        let mut frame = headers.to_vec();
+        frame[16..18].copy_from_slice(&(20 + piece.len() as u16).to_be_bytes());
+        let more = if number + 1 < count { 0x2000 } else { 0 };
+        let place = (number * size / 8) as u16 | more;
+        frame[20..22].copy_from_slice(&place.to_be_bytes());
+        [&frame, piece].concat()
+    };
+    pieces.map(fragment).collect()
+}
+
+#[test]
+fn what_is_there_but_not_followed_was_not_dropped() {
+    let pcap = Pcap::default();
+    let packets = conversation().packets;
+    let (lost, rest) = (&packets[5], [&packets[..5], &packets[6..]].concat());
+    let file = |frames: &[Vec<u8>], snap: usize| {
+        let cut = Pcap { snap, ..pcap };
+        let before = pcap.file(&rest[..5]);
+        let records = frames.iter().flat_map(|frame| cut.record(lost.time, frame));
+        let behind = &pcap.file(&rest[5..])[24..];
+        [before, records.collect(), behind.to_vec()].concat()
+    };
+    let said = warnings(&file(&fragments(lost, 800), 262_144));
+    assert!(said.contains("2 IP fragments"), "{said}");
+    assert!(!said.contains("dropped"), "{said}");
+    let said = warnings(&file(&[frame(lost, Link::Ethernet)], 40));
+    assert!(
+        said.contains("1 packet whose headers the snap length cut"),
+        "{said}"
+    );
+    assert!(!said.contains("dropped"), "{said}");
+    assert!(warnings(&pcap.file(&rest)).contains("the capture dropped packets"));
 }

@@ -126,3 +126,25 @@ fn requests_that_are_given_up_leave_their_responses_to_nobody_else() {
     let wanted: Vec<_> = wanted.chain([reply(1000).len() as u64]).collect();
     assert_eq!(bytes, wanted);
 }
+
+#[test]
+fn responses_to_requests_that_were_given_up_may_come_in_one_segment() {
+    for each in [1, 3, 36] {
+        let mut talk = Talk::begun();
+        for segment in GET.repeat(260).as_bytes().chunks(1448) {
+            talk.ask(segment);
+        }
+        let replies = vec![reply(2); 260];
+        for some in replies.chunks(each) {
+            talk.answer(some.concat());
+        }
+        talk.finish();
+        let document = talk.trace();
+        assert_eq!(
+            numbers(&document, ["requests", "unanswered", "unasked"]),
+            [260, 4, 4],
+            "{each} in a segment"
+        );
+        assert_eq!(document["status"]["2xx"], 256, "{each} in a segment");
+    }
+}

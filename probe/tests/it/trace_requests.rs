@@ -407,3 +407,166 @@ fn a_request_may_come_with_the_syn() {
     assert_eq!(found[0]["status"], 200);
     assert_eq!(document["client"]["retransmitted"], 0);
 }
+
+#[test]
+fn content_that_the_server_did_not_want_is_not_waited_for() {
+    for refusal in [
+        "HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 401 Unauthorized\r\nContent-Length: 4\r\n\r\nnope",
+    ] {
+        for framing in ["Content-Length: 5000", "Transfer-Encoding: chunked"] {
+            let mut talk = Talk::begun();
+            talk.ask(format!(
+                "POST / HTTP/1.1\r\n{framing}\r\nExpect: 100-continue\r\n\r\n"
+            ));
+            talk.answer(refusal);
+            for _ in 0..2 {
+                talk.wait(5_000_000);
+                talk.ask(GET);
+                talk.answer(reply(5));
+                talk.client_acks();
+            }
+            talk.finish();
+            let lines = requests(&talk);
+            let of =
+                |field: &str| -> Vec<_> { lines.iter().map(|line| line[field].clone()).collect() };
+            assert_eq!(of("method"), ["POST", "GET", "GET"], "{framing}");
+            assert_eq!(of("status")[1..], [200, 200]);
+            let refused = &lines[0];
+            assert_eq!(
+                refused["request_last"], refused["request_first"],
+                "{refused}"
+            );
+            assert_eq!(flags(refused), [""; 0]);
+        }
+    }
+}
+
+#[test]
+fn content_that_comes_after_its_reply_is_content() {
+    let mut talk = Talk::begun();
+    talk.ask("POST / HTTP/1.1\r\nContent-Length: 5000\r\n\r\n");
+    talk.answer("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n");
+    for _ in 0..5 {
+        talk.ask([b'z'; 1000]);
+    }
+    talk.ask(GET);
+    talk.answer(reply(5));
+    talk.finish();
+    let lines = requests(&talk);
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0]["status"], 413);
+    assert_eq!(time(&lines[0], "request_last"), talk.packets[9].time);
+    assert_eq!(lines[1]["status"], 200);
+}
+
+#[test]
+fn an_old_packet_does_not_spoil_a_connection_of_the_same_ports() {
+    let mut talk = Talk::begun();
+    talk.ask(GET);
+    talk.answer(reply(100));
+    talk.client_acks();
+    talk.finish();
+    let old = talk.packets[6].clone();
+    assert_eq!(old.flags, FIN | ACK);
+    let mut next = Talk::new();
+    next.client.sequence = 3_000_000_000;
+    next.server.sequence = 2_000_000_000;
+    (next.client.id, next.server.id) = (5_000, 40_000);
+    next.now = talk.now + 100_000_000;
+    next.handshake();
+    next.ask(GET);
+    next.resend(&old);
+    next.answer_in(&reply(3_000), 1448);
+    next.client_acks();
+    next.finish();
+    talk.packets.extend(next.packets);
+    let (document, lines) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    assert_eq!(
+        numbers(
+            &document,
+            ["connections", "requests", "unanswered", "unasked"]
+        ),
+        [2, 2, 0, 0]
+    );
+    for side in ["client", "server"] {
+        assert_eq!(document[side]["missed_bytes"], 0, "{side}");
+        assert_eq!(document[side]["retransmitted"], 0, "{side}");
+    }
+    assert_eq!(lines[1]["response"]["bytes"], reply(3_000).len());
+    assert_eq!(flags(&lines[1]), [""; 0]);
+}
+
+#[test]
+fn no_coding_is_no_coding() {
+    let mut talk = Talk::begun();
+    for _ in 0..2 {
+        talk.ask(GET);
+        talk.answer(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: Identity\r\nContent-Length: 3\r\n\r\nabc",
+        );
+        talk.wait(1_000_000);
+    }
+    talk.finish();
+    for line in requests(&talk) {
+        assert_eq!(flags(&line), [""; 0]);
+        assert_eq!(line["response"]["bytes"], 70);
+    }
+}
+
+#[test]
+fn lines_without_anything_may_stand_between_requests() {
+    for (behind, before) in [
+        ("", "\r\n"),
+        ("", "\n"),
+        ("\r", "\n"),
+        ("\r\n", ""),
+        ("\n", "\n\r\n"),
+    ] {
+        let mut talk = Talk::begun();
+        talk.ask(format!(
+            "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc{behind}"
+        ));
+        talk.answer(reply(5));
+        talk.ask(format!("{before}{GET}"));
+        talk.answer(reply(6));
+        talk.finish();
+        let lines = requests(&talk);
+        assert_eq!(lines.len(), 2, "{behind:?} {before:?}");
+        assert_eq!(lines[1]["response"]["bytes"], reply(6).len());
+        assert_eq!(lines[1]["request"]["bytes"], GET.len());
+    }
+}
+
+#[test]
+fn other_protocols_that_look_like_http_are_others() {
+    for (question, answer) in [
+        ("GET /key\r\n", "$3\r\nabc\r\n"),
+        (
+            "OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n",
+            "RTSP/1.0 200 OK\r\nCSeq: 1\r\n\r\n",
+        ),
+    ] {
+        let mut talk = Talk::begun();
+        for _ in 0..3 {
+            talk.ask(question);
+            talk.answer(answer);
+        }
+        talk.finish();
+        let document = talk.trace();
+        assert_eq!(document["requests"], 0, "{question}");
+        assert_eq!(document["protocols"]["other"], 1, "{question}");
+        // Where the first line is cut, what follows may be a version.
+        let cut = Pcap {
+            snap: 66 + 7,
+            ..Pcap::default()
+        };
+        assert!(trace(&cut.file(&talk.packets))["requests"].as_u64() > Some(0));
+    }
+    // A line that comes in two parts is not whole in the first.
+    let mut talk = Talk::begun();
+    talk.ask("GET /a");
+    talk.ask(" HTTP/1.1\r\n\r\n");
+    talk.answer(reply(5));
+    assert_eq!(talk.trace()["requests"], 1);
+}

@@ -28,11 +28,13 @@ impl Connection {
         while piece.length > 0 {
             let reader = &mut self.ways.of(from).reader;
             let (passed, found) = if reader.begins(kind, &piece) {
-                let ends_another = reader.is_open();
+                let (ends_another, leaves_content) = (reader.is_open(), reader.is_unwanted());
                 let (passed, head) = reader.begin(kind, &piece);
                 heads.begun += 1;
                 if ends_another {
                     self.ended_by_next(from, kind, time);
+                } else if leaves_content {
+                    self.ended_without_content(kind, at);
                 }
                 self.begun(kind, at, time, done);
                 (passed, head.map(Found::Head))
@@ -68,10 +70,12 @@ impl Connection {
         done: &mut Done,
     ) -> Heads {
         let reader = &mut self.ways.of(from).reader;
-        let ends_another = reader.is_open();
+        let (ends_another, leaves_content) = (reader.is_open(), reader.is_unwanted());
         let head = reader.begin_cut(kind, &piece);
         if ends_another {
             self.ended_by_next(from, kind, time);
+        } else if leaves_content {
+            self.ended_without_content(kind, at);
         }
         self.begun(kind, at, time, done);
         let end = at.wrapping_add(piece.length);
@@ -131,7 +135,10 @@ impl Connection {
         let mut body = head.body;
         let mut is_tunnel = false;
         match kind {
-            Kind::Request => exchange.method = head.method,
+            Kind::Request => {
+                exchange.method = head.method;
+                self.asked_at = time;
+            }
             Kind::Response if head.is_interim() => {
                 exchange.interim += 1;
                 // The reply is still to begin.
@@ -171,10 +178,41 @@ impl Connection {
         }
         message.is_complete = true;
         let end = message.end;
+        if kind == Kind::Response && !exchange.request.is_complete {
+            return self.answered_early();
+        }
         if let (Kind::Request, Some(time)) = (kind, time) {
             self.exchanges.await_acknowledgement(end);
             let acked = self.ways.get(from).stream.acked();
             self.exchanges.acknowledged(acked, time);
+        }
+    }
+
+    /// The reply was there before the whole request. If nothing of that but its head has come, the client may leave the
+    /// content out: it asked whether it is wanted (RFC 9110, section 10.1.1).
+    #[cold]
+    fn answered_early(&mut self) {
+        let client = self.client;
+        let (way, current) = (self.ways.of(client), self.exchanges.current(Kind::Request));
+        let Some(exchange) = current.filter(|current| current.response.is_complete) else {
+            return;
+        };
+        let request = &exchange.request;
+        let end_of_head = request.start.saturating_add(u64::from(request.head));
+        if request.head > 0 && way.stream.top() == end_of_head {
+            way.reader.leave_unwanted();
+            self.expect_content(client, Kind::Request);
+        }
+    }
+
+    /// The message ended with its head, for another one begins here instead of its content.
+    #[cold]
+    fn ended_without_content(&mut self, kind: Kind, at: u64) {
+        let asked_at = self.asked_at;
+        if let Some(exchange) = self.exchanges.current(kind) {
+            let message = exchange.message(kind);
+            (message.last, message.end) = (Some(asked_at), at);
+            message.is_complete = true;
         }
     }
 
@@ -193,9 +231,15 @@ impl Connection {
     }
 
     pub(super) fn end(&mut self, from: End, segment: &Segment) {
+        let stream = &self.ways.get(from).stream;
+        let is_reset = segment.has(tcp::RST);
+        if stream.is_known() && !is_reset && !stream.may_be_at(stream.offset(segment.sequence)) {
+            // An old one, sent again, of a connection before.
+            return;
+        }
         self.handshake.fin.get_or_insert(segment.time);
         let way = self.ways.of(from);
-        if segment.has(tcp::RST) {
+        if is_reset {
             self.is_reset = true;
             way.counts.resets += 1;
         } else if way.has_finished {

@@ -26,7 +26,9 @@ impl Connection {
         }
         let stream = &mut self.ways.of(from).stream;
         let before = stream.is_known().then(|| stream.edge());
-        let placed = stream.place(segment);
+        let last = self.exchanges.current(kind).map(|one| *one.message(kind));
+        let began = last.and_then(|message| Some((message.start, message.first?)));
+        let placed = stream.place(segment, began);
         let tally = self.account_for(from, kind, &placed, segment, &mut gathered.shapes);
         if placed.fresh {
             let before = before.unwrap_or(placed.start);

@@ -35,6 +35,7 @@ pub struct Stride {
 /// An acknowledgement with nothing else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bare {
+    pub time: Time,
     pub number: u32,
     pub stamp: Option<u32>,
     pub id: u16,
@@ -47,6 +48,7 @@ impl Bare {
     #[inline(always)]
     pub fn of(segment: &impl Fields) -> Bare {
         Bare {
+            time: segment.time(),
             number: segment.acknowledgement(),
             stamp: segment.stamp(),
             id: segment.id(),
@@ -57,11 +59,17 @@ impl Bare {
     }
 
     /// Whether the same packet is here once more. Without an identification nothing may differ: an end that complains of a
-    /// hole by SACK says something new each time, and without SACK it repeats itself within a tick of the timestamps. The
-    /// checksum alone does not tell: where packets leave, the card has yet to sum up what differs.
-    pub fn is_doubled_by(&self, other: &Bare, is_selective: bool) -> bool {
+    /// hole by SACK says something new each time, and without SACK it repeats itself within a tick of the timestamps. Without
+    /// timestamps, it comes `soon`. The checksum alone does not tell: where packets leave, the card has yet to sum up what
+    /// differs.
+    pub fn is_doubled_by(&self, other: &Bare, is_selective: bool, soon: Time) -> bool {
+        let is_now = self.stamp.is_some() || self.time.saturating_sub(other.time) <= soon;
+        let same = Bare {
+            time: self.time,
+            ..*other
+        };
         match self.id {
-            0 => is_selective && self.stamp.is_some() && self == other,
+            0 => is_selective && is_now && *self == same,
             id => id == other.id && self.number == other.number,
         }
     }
@@ -285,7 +293,7 @@ impl Connection {
 
     /// Tell what content is expected next from an end.
     #[inline(always)]
-    fn expect_content(&mut self, from: End, kind: Kind) {
+    pub(super) fn expect_content(&mut self, from: End, kind: Kind) {
         let (way, stride) = (self.ways.get(from), self.strides.of(from));
         let (edge, acked) = (way.stream.edge(), way.stream.acked());
         stride.expected = way.stream.sequence(edge);

@@ -29,6 +29,17 @@ pub fn sender(bytes: &[u8]) -> Option<Kind> {
     }
 }
 
+/// Whether it may be the first message: other protocols have lines like a request's, without the version at its end.
+pub fn may_begin_first(kind: Kind, bytes: &[u8]) -> bool {
+    const VERSION: &[u8] = b"HTTP/1.";
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    match (kind, end.and_then(|end| bytes.get(..end))) {
+        (Kind::Request, Some(line)) => line.windows(VERSION.len()).any(|part| part == VERSION),
+        // One that goes on may have it yet.
+        (Kind::Request, None) | (Kind::Response, _) => true,
+    }
+}
+
 fn may_begin_request(bytes: &[u8]) -> bool {
     const LONGEST_METHOD: usize = 17;
     let method = bytes

@@ -1,0 +1,74 @@
+//! `trace` of files whose packets do not stand in the order of time.
+
+use serde_json::json;
+
+use crate::support::*;
+use crate::trace_support::*;
+
+fn conversation() -> Talk {
+    let mut talk = Talk::begun();
+    for _ in 0..5 {
+        talk.ask(GET);
+        talk.wait(1_000_000);
+        talk.answer_in(&reply(9_000), 1448);
+        talk.client_acks();
+        talk.wait(1_000_000);
+    }
+    talk.finish();
+    talk
+}
+
+#[test]
+fn parts_that_were_put_together_the_wrong_way_round_are_noticed() {
+    let packets = conversation().packets;
+    let (first, second) = packets.split_at(20);
+    for is_big_endian in [false, true] {
+        let pcap = Pcap {
+            is_big_endian,
+            ..Pcap::default()
+        };
+        let document = trace(&pcap.file(&[second, first].concat()));
+        let capture = &document["captures"][0];
+        assert_eq!(capture["first_ns"], BEGIN);
+        assert_eq!(capture["last_ns"], packets[packets.len() - 1].time);
+        assert_eq!(capture["backward_packets"], 20);
+        let warnings = document["warnings"].to_string();
+        assert!(warnings.contains("reordercap IN OUT"), "{warnings}");
+    }
+}
+
+#[test]
+fn packets_in_order_are_not_complained_of() {
+    let mut packets = conversation().packets;
+    // As two CPUs stamp what they send at once.
+    packets[4].time = packets[3].time - 1_000;
+    let document = trace(&Pcap::default().file(&packets));
+    assert_eq!(document["captures"][0]["backward_packets"], 0);
+    assert_eq!(document["warnings"], json!([]));
+}
+
+#[test]
+fn one_packet_of_an_earlier_time_is_noticed() {
+    let mut packets = conversation().packets;
+    let earliest = packets[3].time - 5_000_000_000;
+    packets[3].time = earliest;
+    let document = trace(&Pcap::default().file(&packets));
+    let capture = &document["captures"][0];
+    assert_eq!(capture["backward_packets"], 1);
+    assert_eq!(capture["first_ns"], earliest);
+    let warnings = document["warnings"].to_string();
+    assert!(warnings.contains("1 packet is earlier"), "{warnings}");
+}
+
+#[test]
+fn people_are_told_how_long_a_file_lasts_whatever_the_order() {
+    let mut packets = conversation().packets;
+    packets.reverse();
+    let directory = Directory::new();
+    let path = directory.join("backward.pcap");
+    std::fs::write(&path, Pcap::default().file(&packets)).unwrap();
+    let output = run(&["trace", path.to_str().unwrap()]);
+    let said = text(&output.stdout);
+    assert!(!said.contains("in 0 ns"), "{said}");
+    assert!(said.contains("reordercap"), "{said}");
+}
