@@ -297,8 +297,13 @@ def _containers(handle: Handle) -> list[str]:
 async def _last_words(engine: Engine, container: str) -> str:
     with contextlib.suppress(Refused):
         said: bytes = await engine.call(engine.client.logs, container, tail=20)
-        return said.decode("utf-8", "replace").strip()[-2000:]
+        return _complaint(said.decode("utf-8", "replace"))[-2000:] or "it said nothing"
     return "it is gone"
+
+
+def _complaint(said: str) -> str:
+    """What a first process had to say, without the document by which it tells that it is ready. Pure."""
+    return "\n".join(line for line in said.strip().splitlines() if not line.startswith('{"schema":"hold.v1"'))
 
 
 async def _remove(engine: Engine, name: str) -> None:
