@@ -101,6 +101,7 @@ class DockerEnvironment:
     async def _check_engine(self, options: Mapping[str, Any], machine: MachineSpec) -> list[Finding]:
         try:
             engine = await self._engine(self.brand.address(options))
+            await engine.refuse_other()
             told = await engine.call(engine.client.info)
         except HostCannot as error:
             return [Finding(what=self.brand.called, ok=False, detail=error.what, remedy=error.remedy)]
@@ -165,6 +166,7 @@ class DockerEnvironment:
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """Have the engine take the image over, which takes some seconds the first time."""
         engine = await self._engine(self.brand.address(spec.options))
+        await engine.refuse_other()
         await engine.call(self._image, engine.client, machine)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
