@@ -233,11 +233,10 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
 
 def _trials(one: runs.Listed) -> str:
     """ "24", "6, none ok", "4 and 2 again, 1 not ok"; of a run that has not come to its end, "17/24"."""
-    again = one.trials - one.planned
-    if again > 0:
-        told = f"{one.planned} and {again} again"
-    else:
-        told = str(one.trials) if one.state == "ended" else f"{one.trials}/{one.planned}"
+    first = one.trials - one.again
+    told = str(first) if one.state == "ended" else f"{first}/{one.planned}"
+    if one.again:
+        told += f" and {one.again} again"
     bad = one.trials - one.ok
     if bad == 0:
         return told
