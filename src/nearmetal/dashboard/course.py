@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -83,8 +83,17 @@ class Now:
     attempt: int
     treatment: Assignment
     since_ns: int
+    """When it began, or its trial before this one ended."""
     trials: tuple[TrialPlan, ...]
     """Those that had no record when it began, in their order."""
+    phases_ns: Mapping[str, int] = field(default_factory=dict)
+    """Of its trial before this one."""
+
+    def after(self, record: TrialRecord) -> "Now":
+        """When this trial of it has ended. A record has no time of its own, but how long each step took: the boot's
+        steps, which the trials that share it all tell to the nanosecond alike, and the trial's."""
+        took = sum(ns for step, ns in record.phases_ns.items() if self.phases_ns.get(step) != ns)
+        return replace(self, since_ns=self.since_ns + took, phases_ns=record.phases_ns)
 
 
 @dataclass
@@ -164,6 +173,8 @@ class Course:
         trial = record.trial
         row = Row(identity(trial.treatment), trial.workload)
         self._ids.add(trial.id)
+        if self.now is not None and any(one.id == trial.id for one in self.now.trials):
+            self.now = self.now.after(record)
         self.counts[record.status] += 1
         self._attempts[trial.block] = max(trial.attempt, self._attempts.get(trial.block, 0))
         seconds = sum(record.phases_ns.values()) / 1e9
