@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from nearmetal import plan as planning
-from nearmetal.analysis.alike import wording
+from nearmetal.analysis.alike import Merging, wording
 from nearmetal.factors import Identity, identity
 from nearmetal.model import Assignment, Plan, Study, TrialPlan, TrialRecord, TrialStatus
 
@@ -64,8 +64,8 @@ class Trouble:
 
     kind: str
     """A trial's status, "withdrawn", "left behind", or a warning."""
-    text: str
-    """As it was said last."""
+    said: Merging
+    """All that was said of it, as a report merges it."""
     rows: dict[Row, None] = field(default_factory=dict)
     """Whom it befell, in the order in which it did."""
     times: int = 0
@@ -187,10 +187,11 @@ class Course:
         self.records.append(lean(record, self.plan.primaries))
 
     def _note(self, kind: str, row: Row | None, text: str, block: int | None) -> None:
-        trouble = self.troubles.setdefault((kind, wording(text)), Trouble(kind, text))
+        trouble = self.troubles.setdefault((kind, wording(text)), Trouble(kind, Merging(text)))
         if row is not None:
             trouble.rows[row] = None
-        trouble.text, trouble.block, trouble.order = text, block, self.lines
+        trouble.said.take(text)
+        trouble.block, trouble.order = block, self.lines
         trouble.times += 1
 
     # ── What it says ──────────────────────────────────────────────────────────────────────────────────────────────
