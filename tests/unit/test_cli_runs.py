@@ -359,5 +359,6 @@ def test_a_list_tells_what_was_planned_what_was_repeated_and_what_came_to_nothin
     assert "  ended  4, none ok\n" in called("ls", str(run)).stdout
     journal.write_bytes(b"".join(others[: others.index(trials[2])]))
     assert "  interrupted  2/4   \n" in called("ls", str(run)).stdout
+    assert f"go on with: nearmetal resume {run}\n" in called("show", str(run)).stdout
     with claimed(journal):
         assert "  running  2/4   \n" in called("ls", str(run)).stdout

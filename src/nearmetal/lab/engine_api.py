@@ -90,6 +90,9 @@ class Engine:
     @classmethod
     async def connect(cls, address: str, brand: Brand = DOCKER) -> "Engine":
         """HostCannot when no engine answers there."""
+        if address.startswith("/"):
+            remedy = f'write engine = "unix://{address}", or set {brand.variable} so'
+            raise HostCannot(f"the {brand.called} is named by its socket's URL, not by its path", address, remedy)
         if not address.startswith("unix://"):
             raise HostCannot(
                 f"the {brand.called} must be on this host, because its containers are put on the lab's switch",
