@@ -43,6 +43,7 @@ until(() => document.querySelector(".state.ended") && squares("to-come") === 0 &
     first,
     ok: squares("ok"),
     title: document.title,
+    foot: document.getElementById("link").textContent,
     width: body.clientWidth,
     scroll: body.scrollWidth,
     pictures: shown.filter((picture) => picture.offsetWidth > 250 && picture.offsetHeight > 60).length,
@@ -154,6 +155,7 @@ def test_what_is_pushed_appears(width: int, name: str, tmp_path: Path, monkeypat
     assert seen["first"]["state"] == "running"
     assert seen["first"]["ok"] < seen["ok"] == 16
     assert seen["title"] == "16 trials, 8 blocks: golden"
+    assert seen["foot"] == "This run has ended."
     assert seen["scroll"] == seen["width"] == width
     assert seen["pictures"] >= 1
     assert "different, worse" in seen["badges"]

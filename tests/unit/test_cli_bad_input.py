@@ -73,7 +73,12 @@ def test_a_file_that_is_no_study(refused: Refused, folder: Path, verb: str, stud
 
 @pytest.mark.parametrize(
     ("study", "told"),
-    [(".", "this is a folder"), ("missing.toml", "there is no such file"), ("quikstart", "did you mean `quickstart`?")],
+    [
+        (".", "this is a folder"),
+        ("missing.toml", "there is no such file"),
+        ("/dev/null", "this is not a regular file"),
+        ("quikstart", "did you mean `quickstart`?"),
+    ],
 )
 def test_what_is_no_file(refused: Refused, folder: Path, study: str, told: str) -> None:
     assert told in refused("plan", str(folder / study) if study != "quikstart" else study)

@@ -259,6 +259,12 @@ def test_too_few_rounds_to_decide_are_told(box: Pretended, run: Run) -> None:
     assert "undecided; 6 rounds are the fewest that can decide" in run("prove", "--rounds", "3")[1]
 
 
+@pytest.mark.parametrize(("rounds", "has_intervals"), [("2", False), ("6", True)])
+def test_brackets_are_told_of_where_there_are_any(box: Pretended, run: Run, rounds: str, has_intervals: bool) -> None:
+    told = run("prove", "--rounds", rounds)[1]
+    assert ("in brackets" in told, " (" in told) == (has_intervals, has_intervals)
+
+
 def test_prove_does_not_touch_what_stands(box: Pretended, run: Run) -> None:
     run("on")
     stands = box.snapshot()

@@ -346,12 +346,19 @@ def test_a_list_tells_what_was_planned_what_was_repeated_and_what_came_to_nothin
     for record in again:
         record["trial"] |= {"attempt": 1, "id": f"again-{record['trial']['id']}"}
     again[0]["status"] = "failed"
-    *others, end = journal.read_bytes().splitlines(keepends=True)
+    *others, end = measured = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([*others, *(json.dumps(one).encode() + b"\n" for one in again), end]))
     assert "  ended  4 and 2 again, 1 not ok\n" in called("ls", str(run)).stdout
+    del others[others.index(trials[2])]
+    journal.write_bytes(b"".join([*others, *(json.dumps(one).encode() + b"\n" for one in again), end]))
+    assert "  ended  3 and 2 again, 1 not ok\n" in called("ls", str(run)).stdout, "withdrawn before its last block"
+    journal.write_bytes(b"".join([*others, *(json.dumps(one).encode() + b"\n" for one in again)]))
+    assert "  interrupted  3/4 and 2 again, 1 not ok\n" in called("ls", str(run)).stdout
+    *others, end = measured
     journal.write_bytes(b"".join([*others, end]).replace(b'"status":"ok"', b'"status":"failed"'))
     assert "  ended  4, none ok\n" in called("ls", str(run)).stdout
     journal.write_bytes(b"".join(others[: others.index(trials[2])]))
     assert "  interrupted  2/4   \n" in called("ls", str(run)).stdout
+    assert f"go on with: nearmetal resume {run}\n" in called("show", str(run)).stdout
     with claimed(journal):
         assert "  running  2/4   \n" in called("ls", str(run)).stdout

@@ -52,6 +52,7 @@ def test_the_token_is_taken_once_and_a_cookie_given_for_it() -> None:
     assert welcome.status == 200
     assert "what is inside" not in welcome.text
     assert 'content="0;url=/runs/1"' in welcome.text, "goes on without the token"
+    assert '<link rel="icon" href="data:,">' in welcome.text, "or the browser asks for an icon that is none"
     cookie, *words = [word.strip() for word in welcome.headers["set-cookie"].split(";")]
     assert cookie == f"nearmetal-8000={TOKEN}"
     assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(words)

@@ -144,6 +144,22 @@ def test_of_several_boots_of_a_treatment_the_one_is_meant_whose_turn_it_is() -> 
     assert course.running() == (row("slow", order[1]), 0)
 
 
+def test_a_trial_in_a_boot_that_others_share_goes_on_since_the_one_before_it_ended() -> None:
+    course = new(TWO_WORKLOADS.replace("[design]", "[design]\nshare_boot = true"))
+    course.take(event("BootStarted", at=100, block=0, attempt=0, treatment={"environment": "slow"}))
+    assert course.now is not None and course.now.since_ns == 100e9
+    mine = [one for one in ended(attempt(course, 0, 0)) if one.trial.treatment == {"environment": "slow"}]
+    boot = {"create": 3_000_000_001, "attach": 2_000_000_002}
+    took = [{**boot, "prepare": 10**9, "measure": 7 * 10**9}, {**boot, "prepare": 2 * 10**9, "measure": 8 * 10**9}]
+    starts = []
+    for record, phases in zip(mine, took, strict=True):
+        course.take(record.model_copy(update={"phases_ns": phases}))
+        starts.append(course.now.since_ns / 1e9)
+    assert starts == [pytest.approx(113), pytest.approx(123)]
+    course.take(event("BootStarted", at=130, block=0, attempt=0, treatment={"environment": "base"}))
+    assert course.now.since_ns == 130e9
+
+
 def test_the_time_left_is_by_the_pace_of_this_session_alone(course: Course) -> None:
     course.take(event("RunStarted", at=0))
     first, second = ended(attempt(course, 0, 0))
@@ -229,5 +245,5 @@ def test_the_same_words_of_many_are_told_once_and_warnings_last(course: Course) 
     told, _ = glance.troubles(course, Labels.of(course.plan.treatments))
     assert [one.kind for one in told] == ["left behind", "invalid", "warning"]
     assert set(told[1].about.split("; ")) == {"base, web", "slow, web"}
-    assert told[2].text == "the host took 3.4 % away"
+    assert told[2].text == "the host took 1.2 to 3.4 % away", "as the report has it"
     assert told[2].where == "2 times, last in block 2"

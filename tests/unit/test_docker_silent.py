@@ -40,6 +40,13 @@ async def test_no_socket(tmp_path: Path) -> None:
     assert await said(tmp_path / "none") == "no Docker engine answers: there is no such socket"
 
 
+async def test_a_path_where_a_url_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(HostCannot) as caught:
+        await Engine.connect(str(tmp_path / "socket"))
+    assert "by its socket's URL, not by its path" in caught.value.what
+    assert f'engine = "unix://{tmp_path}/socket"' in caught.value.remedy
+
+
 async def test_a_socket_of_a_dead_engine(tmp_path: Path) -> None:
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(str(tmp_path / "dead"))

@@ -1,10 +1,13 @@
 """The chapter on sysbench: the published statistics beside the same ones of ours, and what was claimed, tested."""
 
+import json
+import shutil
 import statistics
 from pathlib import Path
 
 import pytest
 
+from nearmetal.report import why_found
 from nearmetal.report.blocks import Chart, Quantity, Section, Statements, Table
 from nearmetal.report.reading import read, sections
 from nearmetal.report.write import write
@@ -131,3 +134,19 @@ def test_it_is_written_to_the_page_and_to_data_files(folder: RunFolder) -> None:
     write(folder)
     assert "System against OS virtualization" in folder.page.read_text()
     assert (folder.report / "statistics-fileio-2g.csv").is_file()
+
+
+def test_what_sysbench_does_are_events_and_no_requests(folder: RunFolder, tmp_path: Path) -> None:
+    observed = RunFolder(Path(shutil.copytree(folder.path, tmp_path / "observed")))
+    lines = [json.loads(line) for line in observed.journal.read_text().splitlines()]
+    for line in lines:
+        if line["schema"] == "record.v1":
+            is_guest = line["trial"]["treatment"]["environment"] == "qemu"
+            usage = {"server-0": {"seconds": 1.0, "interrupts": 900.0 if is_guest else 100.0, "context_switches": 0.0}}
+            line["observers"] = {"usage": usage}
+    observed.journal.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    report = read(observed)
+    contrast = next(one for one in report.analysis.contrasts if one.workload == "cpu" and one.primary)
+    explained = why_found.explain(contrast, report)
+    assert "interrupts in the server for each event" in [one.trait.title for one in explained.found]
+    assert "context switches in the server for each event" in [trait.title for trait in explained.nil]

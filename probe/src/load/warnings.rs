@@ -139,8 +139,13 @@ fn shortages(found: &Recorder) -> Option<String> {
 fn failures(found: &Recorder) -> Option<String> {
     let failed = found.errors.total();
     (failed > 0).then(|| {
+        let latencies = if failed < found.attempted {
+            "the latencies are those of the others"
+        } else {
+            "there are no latencies"
+        };
         format!(
-            "{failed} of {} requests failed ({}); the latencies are those of the others",
+            "{failed} of {} requests failed ({}); {latencies}",
             found.attempted,
             percent(failed as f64 / found.attempted as f64)
         )
@@ -215,6 +220,18 @@ mod tests {
             let warnings = of(&plan, &measured(recorder)).join("\n");
             assert!(warnings.contains(expected), "{expected}: {warnings}");
         }
+    }
+
+    #[test]
+    fn latencies_are_told_of_where_there_are_any() {
+        let plan = plan("http://a/ --mode open --rate 100").unwrap();
+        let failing = |failed: u64| {
+            let mut recorder = good();
+            (0..failed).for_each(|_| recorder.errors.count(Failure::System(libc::ECONNREFUSED)));
+            of(&plan, &measured(recorder)).join("\n")
+        };
+        assert!(failing(10).contains("the latencies are those of the others"));
+        assert!(failing(1000).contains("there are no latencies"));
     }
 
     #[test]

@@ -62,11 +62,36 @@ def merged(texts: Sequence[str]) -> str:
     """
     if all(_OF_ALL.search(text) for text in texts):
         texts = [_OF_ALL.sub(r"in all \1 ", text) for text in texts]
-    if len(set(texts)) == 1:
-        return texts[0]
-    varying = zip(*([match[0] for match in _VARYING.finditer(text)] for text in texts), strict=True)
-    told = map(_range, varying)
-    return _VARYING.sub(lambda _: next(told), texts[0])
+    merging = Merging(texts[0])
+    for text in texts[1:]:
+        merging.take(text)
+    return merging.text
+
+
+class Merging:
+    """Texts of one wording that come one by one, of which is kept what `merged` makes of them and no more."""
+
+    def __init__(self, text: str) -> None:
+        self._first = text
+        self._found = [[one] for one in _varying(text)]
+
+    def take(self, text: str) -> None:
+        for found, one in zip(self._found, _varying(text), strict=True):
+            if one in found:
+                continue
+            if one[0].isdigit():
+                found[:] = [_range([*found, one])]
+            else:
+                found[1:] = [one]
+
+    @property
+    def text(self) -> str:
+        told = map(_range, self._found)
+        return _VARYING.sub(lambda _: next(told), self._first)
+
+
+def _varying(text: str) -> list[str]:
+    return [match[0] for match in _VARYING.finditer(text)]
 
 
 def _range(found: Sequence[str]) -> str:

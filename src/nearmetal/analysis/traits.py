@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nearmetal.analysis.traits_of_packets import (
@@ -37,6 +37,11 @@ class Trait:
     least: float = 0.0
     """A smaller difference, in its unit, is hardly one: the few packets of a connection that are of no request are more
     for each where it carries fewer."""
+
+    @property
+    def of_events(self) -> Trait:
+        """The same where what is served are no requests."""
+        return replace(self, title=self.title.replace("for each request", "for each event"))
 
 
 _SELDOM = 0.1

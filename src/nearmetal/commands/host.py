@@ -47,7 +47,7 @@ def clean(as_json: bool) -> int:
                 click.echo(f"{verb}: {thing}")
         if cleaned.in_use:
             click.echo(f"what {cleaned.in_use} running nearmetal made is not touched")
-        elif not cleaned.ledgers:
+        elif not (cleaned.removed or cleaned.restored or cleaned.left):
             whose = "ours" if os.geteuid() == 0 else "this user's"
             click.echo(f"nothing of {whose} is left")
     return ExitCode.HOST_CANNOT if cleaned.left else ExitCode.DONE

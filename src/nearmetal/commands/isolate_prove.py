@@ -90,6 +90,7 @@ def _show(what: str, pairs: list[proving.Pair], as_json: bool) -> None:
         )
         differ = figures.difference(one.difference, one.interval, one.unit)
         console.print(f"  {name}: {without} without, {isolated} isolated: {differ}", soft_wrap=True)
-    console.print("in brackets the 95 % interval of the difference")
+    if any(one.interval is not None for one in proved.differences.values()):
+        console.print("in brackets the 95 % interval of the difference")
     few = "" if len(pairs) >= proving.DECIDING else f"; {proving.DECIDING} rounds are the fewest that can decide"
     console.print(f"about the time that is lost: {proved.verdict}{few}", soft_wrap=True)

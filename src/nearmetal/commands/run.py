@@ -95,11 +95,15 @@ def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> in
         # Whoever does not wait for all that can ask for it again.
         with suppress(KeyboardInterrupt):
             _tell(folder, took, as_json)
-        command = os.environ.get("NEARMETAL_RESUME_HINT", "nearmetal resume ")
-        click.echo(f"interrupted; go on with: {command}{quote(str(folder.path))}", err=True)
+        click.echo(f"interrupted; {_how_to_go_on(folder)}", err=True)
         return ExitCode.INTERRUPTED
     trials = _tell(folder, took, as_json)
     return ExitCode.SOME_TRIALS_BAD if trials.invalid + trials.failed + trials.lost else ExitCode.DONE
+
+
+def _how_to_go_on(folder: RunFolder) -> str:
+    command = os.environ.get("NEARMETAL_RESUME_HINT", "nearmetal resume ")
+    return f"go on with: {command}{quote(str(folder.path))}"
 
 
 def _tell(folder: RunFolder, took: str, as_json: bool) -> "TrialCounts":
@@ -193,6 +197,8 @@ def show(path: Path, as_json: bool) -> None:
     about = Text(f"{told.manifest.study.name} of {told.manifest.created}, {state}: ")
     console.print(about.append_text(counts_line(told.analysis.trials)))
     _print_verdicts(told)
+    if state == "interrupted":
+        console.print(_how_to_go_on(folder), soft_wrap=True)
 
 
 def list_runs(folder: Path | None, as_json: bool) -> None:
@@ -233,11 +239,10 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
 
 def _trials(one: runs.Listed) -> str:
     """ "24", "6, none ok", "4 and 2 again, 1 not ok"; of a run that has not come to its end, "17/24"."""
-    again = one.trials - one.planned
-    if again > 0:
-        told = f"{one.planned} and {again} again"
-    else:
-        told = str(one.trials) if one.state == "ended" else f"{one.trials}/{one.planned}"
+    first = one.trials - one.again
+    told = str(first) if one.state == "ended" else f"{first}/{one.planned}"
+    if one.again:
+        told += f" and {one.again} again"
     bad = one.trials - one.ok
     if bad == 0:
         return told

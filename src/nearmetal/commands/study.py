@@ -61,6 +61,8 @@ def read_study(
         source = studies.text(study)
     elif study and _is_folder(path):
         raise BadInput("this is a folder, not a study", study, "name the study's file")
+    elif study and _is_there(path):
+        raise BadInput("this is not a regular file", study, "name a study's file")
     else:
         remedy = did_you_mean(study, studies.names(), "give a file, or one of")
         what = "there is no such file, and" if path.suffix == ".toml" or path.name != study else "there is"
@@ -84,6 +86,13 @@ def _is_file(path: Path) -> bool:
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
+    except OSError:
+        return False
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
     except OSError:
         return False
 

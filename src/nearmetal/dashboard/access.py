@@ -23,7 +23,7 @@ _POLICY = (
     b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _PAGE = (
-    '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">{head}'
+    '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><link rel="icon" href="data:,">{head}'
     '<meta name="viewport" content="width=device-width, initial-scale=1">'
     '<meta name="color-scheme" content="light dark">'
     "<title>nearmetal dashboard</title></head><body><h1>{title}</h1><p>{text}</p></body></html>"

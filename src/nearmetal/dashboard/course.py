@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from nearmetal import plan as planning
-from nearmetal.analysis.alike import wording
+from nearmetal.analysis.alike import Merging, wording
 from nearmetal.factors import Identity, identity
 from nearmetal.model import Assignment, Plan, Study, TrialPlan, TrialRecord, TrialStatus
 
@@ -64,8 +64,8 @@ class Trouble:
 
     kind: str
     """A trial's status, "withdrawn", "left behind", or a warning."""
-    text: str
-    """As it was said last."""
+    said: Merging
+    """All that was said of it, as a report merges it."""
     rows: dict[Row, None] = field(default_factory=dict)
     """Whom it befell, in the order in which it did."""
     times: int = 0
@@ -83,8 +83,17 @@ class Now:
     attempt: int
     treatment: Assignment
     since_ns: int
+    """When it began, or its trial before this one ended."""
     trials: tuple[TrialPlan, ...]
     """Those that had no record when it began, in their order."""
+    phases_ns: Mapping[str, int] = field(default_factory=dict)
+    """Of its trial before this one."""
+
+    def after(self, record: TrialRecord) -> "Now":
+        """When this trial of it has ended. A record has no time of its own, but how long each step took: the boot's
+        steps, which the trials that share it all tell to the nanosecond alike, and the trial's."""
+        took = sum(ns for step, ns in record.phases_ns.items() if self.phases_ns.get(step) != ns)
+        return replace(self, since_ns=self.since_ns + took, phases_ns=record.phases_ns)
 
 
 @dataclass
@@ -164,6 +173,8 @@ class Course:
         trial = record.trial
         row = Row(identity(trial.treatment), trial.workload)
         self._ids.add(trial.id)
+        if self.now is not None and any(one.id == trial.id for one in self.now.trials):
+            self.now = self.now.after(record)
         self.counts[record.status] += 1
         self._attempts[trial.block] = max(trial.attempt, self._attempts.get(trial.block, 0))
         seconds = sum(record.phases_ns.values()) / 1e9
@@ -176,10 +187,11 @@ class Course:
         self.records.append(lean(record, self.plan.primaries))
 
     def _note(self, kind: str, row: Row | None, text: str, block: int | None) -> None:
-        trouble = self.troubles.setdefault((kind, wording(text)), Trouble(kind, text))
+        trouble = self.troubles.setdefault((kind, wording(text)), Trouble(kind, Merging(text)))
         if row is not None:
             trouble.rows[row] = None
-        trouble.text, trouble.block, trouble.order = text, block, self.lines
+        trouble.said.take(text)
+        trouble.block, trouble.order = block, self.lines
         trouble.times += 1
 
     # ── What it says ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -209,7 +209,7 @@ def warned(report: ReportInput) -> list[Told]:
 
 def _told(trouble: Trouble, names: Mapping[Identity, str]) -> Told:
     tone = "unknown" if trouble.kind == WARNING else "worse"
-    return Told(trouble.kind, tone, _befallen(trouble, names), words.plain(trouble.text), _where(trouble))
+    return Told(trouble.kind, tone, _befallen(trouble, names), words.plain(trouble.said.text), _where(trouble))
 
 
 def _befallen(trouble: Trouble, names: Mapping[Identity, str]) -> str:

@@ -101,6 +101,7 @@ class DockerEnvironment:
     async def _check_engine(self, options: Mapping[str, Any], machine: MachineSpec) -> list[Finding]:
         try:
             engine = await self._engine(self.brand.address(options))
+            await engine.refuse_other()
             told = await engine.call(engine.client.info)
         except HostCannot as error:
             return [Finding(what=self.brand.called, ok=False, detail=error.what, remedy=error.remedy)]
@@ -165,6 +166,7 @@ class DockerEnvironment:
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """Have the engine take the image over, which takes some seconds the first time."""
         engine = await self._engine(self.brand.address(spec.options))
+        await engine.refuse_other()
         await engine.call(self._image, engine.client, machine)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
@@ -297,8 +299,13 @@ def _containers(handle: Handle) -> list[str]:
 async def _last_words(engine: Engine, container: str) -> str:
     with contextlib.suppress(Refused):
         said: bytes = await engine.call(engine.client.logs, container, tail=20)
-        return said.decode("utf-8", "replace").strip()[-2000:]
+        return _complaint(said.decode("utf-8", "replace"))[-2000:] or "it said nothing"
     return "it is gone"
+
+
+def _complaint(said: str) -> str:
+    """What a first process had to say, without the document by which it tells that it is ready. Pure."""
+    return "\n".join(line for line in said.strip().splitlines() if not line.startswith('{"schema":"hold.v1"'))
 
 
 async def _remove(engine: Engine, name: str) -> None:

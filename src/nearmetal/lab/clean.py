@@ -91,17 +91,12 @@ async def _replay(path: Path) -> Cleaned:
 
 
 async def _undo(token: str, ledger: Ledger) -> Cleaned:
-    restored: list[str] = []
-    left: list[str] = []
     before = ledger.outstanding()
     async with aclosing(opener(before.hosts)) as open_site:
-        lab = Lab(token, ledger, open_site)
-        for undone in await lab.undo():
-            (restored if undone.outcome in ("restored", "already so") else left).append(undone.told)
-        left += await lab.close()
+        cleared = await Lab(token, ledger, open_site).clear()
     after = ledger.outstanding()
     removed = tuple(f"{h.kind} {h.name}" for h in before.handles if h not in after.handles)
-    return Cleaned(ledgers=1, removed=removed, restored=tuple(restored), left=tuple(left))
+    return Cleaned(ledgers=1, removed=removed, restored=cleared.restored, left=cleared.left)
 
 
 def _sum(all_cleaned: Sequence[Cleaned]) -> Cleaned:

@@ -42,7 +42,9 @@ class Brand:
     start: str
     """The command that starts it."""
     client: str
-    """Its program for the command line."""
+    """Its program for the command line, and the kind of its environment."""
+    component: str
+    """What it calls itself among what it is made of."""
     other_runtime: str
     """How it is made to run containers by another runtime."""
 
@@ -61,6 +63,7 @@ DOCKER = Brand(
     usual="unix:///var/run/docker.sock",
     start="systemctl start docker",
     client="docker",
+    component="Engine",
     other_runtime="name one of these, or install it and tell the engine of it in /etc/docker/daemon.json",
 )
 PODMAN = Brand(
@@ -69,8 +72,10 @@ PODMAN = Brand(
     usual="unix:///run/podman/podman.sock",
     start="systemctl start podman.socket",
     client="podman",
+    component="Podman Engine",
     other_runtime="name that, or start a service with the other: podman --runtime NAME system service",
 )
+_BRANDS = (DOCKER, PODMAN)
 
 
 class Engine:
@@ -85,6 +90,9 @@ class Engine:
     @classmethod
     async def connect(cls, address: str, brand: Brand = DOCKER) -> "Engine":
         """HostCannot when no engine answers there."""
+        if address.startswith("/"):
+            remedy = f'write engine = "unix://{address}", or set {brand.variable} so'
+            raise HostCannot(f"the {brand.called} is named by its socket's URL, not by its path", address, remedy)
         if not address.startswith("unix://"):
             raise HostCannot(
                 f"the {brand.called} must be on this host, because its containers are put on the lab's switch",
@@ -92,6 +100,19 @@ class Engine:
                 f'name its socket: engine = "{brand.usual}", or set {brand.variable} so',
             )
         return cls(address, await asyncio.to_thread(_client, address, brand), brand)
+
+    async def refuse_other(self) -> None:
+        """HostCannot where an engine of the other brand answers: much of their API is alike, and not all of it."""
+        told = await self.call(self.client.version)
+        names = {part["Name"] for part in told.get("Components") or ()}
+        answers = next((one for one in _BRANDS if one.component in names), self.brand)
+        if answers != self.brand:
+            raise HostCannot(
+                f"a {answers.called} answers at {self.address}, and no {self.brand.called}",
+                self.address,
+                f'for that one the kind is "{answers.client}"; '
+                f"or name a {self.brand.called}: {self.brand.variable}, or engine in [environments.NAME]",
+            )
 
     async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Ask by a method of `client`. Refused with what the engine said, HostCannot when it says nothing."""

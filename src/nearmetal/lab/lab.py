@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import IO
 
 from nearmetal import hosts, plugins
@@ -18,6 +19,7 @@ from nearmetal.lab.trunk import Trunk, Tunnel
 from nearmetal.model import (
     Change,
     Commands,
+    Elsewhere,
     Environment,
     EnvironmentSpec,
     Handle,
@@ -27,6 +29,7 @@ from nearmetal.model import (
     Order,
     Port,
     Provision,
+    Reached,
     Role,
     SharedNetwork,
     Site,
@@ -35,6 +38,14 @@ from nearmetal.model import (
 _WIRES = (links.KIND, trunks.KIND)
 
 OpenSite = Callable[[str], Awaitable[Site]]
+
+
+@dataclass(frozen=True)
+class Cleared:
+    """What became of what a lab had changed, and of what it had made that is still there; in words."""
+
+    restored: tuple[str, ...]
+    left: tuple[str, ...]
 
 
 class Lab:
@@ -193,19 +204,40 @@ class Lab:
 
     async def close(self) -> list[str]:
         """Put back and remove whatever is still there, machines first; what could not be, in words."""
-        left: list[str] = []
-        left += [one.told for one in await self.undo() if one.outcome in ("left", "failed")]
+        return list((await self.clear()).left)
+
+    async def clear(self) -> Cleared:
+        """As `close`; also what was put back. Each thing is told once, as it is at the end."""
         held = self.ledger.outstanding().handles
-        wires = [handle for handle in held if handle.kind in _WIRES]
-        switches = [handle for handle in held if handle.kind == network.KIND]
-        for some in (wires, self.machines(), switches):
+        undone = await self.undo()
+        left: list[str] = []
+        for some in ([handle for handle in held if handle.kind in _WIRES], self.machines()):
             left += await self.destroy_all(some)
+        # A machine whose values could not be put back has taken them with it, now that it is removed.
+        again = await self.undo()
+        left += await self.destroy_all([handle for handle in held if handle.kind == network.KIND])
         self._switches.clear()
         for image in self._images.values():
             if image is not None:
                 image.close()
         self._images.clear()
-        return left
+        failed = {one.change.on for one in undone if one.outcome == "failed"}
+        kept = {handle.name for handle in held if handle.name in failed and _is_users(handle)}
+        return Cleared(
+            restored=tuple(one.told for one in (*undone, *again) if one.outcome in ("restored", "already so")),
+            left=(
+                *(one.told for one in undone if one.outcome == "left"),
+                *(one.told for one in undone if one.outcome == "failed" and one.change.on in kept),
+                *(one.told for one in again if one.outcome in ("left", "failed") and one.change.on not in kept),
+                *left,
+            ),
+        )
+
+
+def _is_users(handle: Handle) -> bool:
+    """Whether a machine stays when it is given back, and with it what was changed there. Those on a switch are ours."""
+    plugin = plugins.load("environments", handle.kind)
+    return isinstance(plugin, Reached | Elsewhere) and "port" not in handle.data
 
 
 async def remove(handle: Handle, site: Site) -> None:

@@ -6,7 +6,7 @@ who reads nothing else.
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from nearmetal.analysis.attribution import Attributed, attributed, nil
@@ -20,6 +20,8 @@ _LARGEST = 3
 """So many verdicts are told at the head."""
 _UNLIKE = 2
 """So much of what is most unlike is named of each."""
+_EVENTS = "events"
+"""The response by which a workload tells that it counts events, not requests."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,11 @@ def explain(contrast: Contrast, report: ReportInput) -> Explained:
     found = [
         one for one in attributed(pairs, report.manifest.study.design.alpha) if one.trait.name != contrast.response
     ]
-    return Explained(contrast, found, nil(pairs))
+    never = nil(pairs)
+    if any(_EVENTS in record.responses for record in report.records if record.trial.workload == contrast.workload):
+        found = [replace(one, trait=one.trait.of_events) for one in found]
+        never = [trait.of_events for trait in never]
+    return Explained(contrast, found, never)
 
 
 def is_observed(report: ReportInput) -> bool:

@@ -142,8 +142,9 @@ async def _run(folder: RunFolder, open_site: OpenSite, listeners: tuple[Callable
 
 async def _put_right(say: Say) -> None:
     cleaned = await clean.clean()
-    if cleaned.ledgers:
-        say(f"put right what an earlier run left: {len(cleaned.removed)} removed, {len(cleaned.restored)} restored")
+    if cleaned.removed or cleaned.restored:
+        done = "put right what an earlier run left" if not cleaned.left else "put right of what an earlier run left"
+        say(f"{done}: {len(cleaned.removed)} removed, {len(cleaned.restored)} restored")
     for what in cleaned.left:
         say(f"still there: {what}")
     for one in kept.everything():

@@ -25,6 +25,8 @@ class Listed(Frozen):
     created: str
     trials: int
     """Records so far, repeated blocks included."""
+    again: int
+    """Of these, those of blocks that were repeated."""
     ok: int
     """Of these."""
     planned: int
@@ -93,7 +95,7 @@ def _look(path: Path) -> Listed | Unreadable:
     folder = RunFolder(path)
     try:
         manifest = RunFolder.open(path).manifest()
-        statuses = [record.status for record in journal.records(folder.journal)]
+        seen = [(record.status, record.trial.attempt) for record in journal.records(folder.journal)]
         blocks = _blocks_to_run(folder, manifest)
         now = state(folder.journal)
     except (BadInput, OSError) as error:
@@ -102,8 +104,9 @@ def _look(path: Path) -> Listed | Unreadable:
         run=str(path),
         study=manifest.study.name,
         created=manifest.created,
-        trials=len(statuses),
-        ok=statuses.count(TrialStatus.OK),
+        trials=len(seen),
+        again=sum(attempt > 0 for _, attempt in seen),
+        ok=sum(status is TrialStatus.OK for status, _ in seen),
         planned=sum(len(block.trials) for block in blocks),
         state=now,
     )

@@ -25,9 +25,15 @@
     one.textContent = `for ${shown(Math.floor((performance.now() - one.dataset.from) / 1000))}`;
   });
 
-  source.onopen = () => { foot.textContent = "Follows what goes on."; document.body.classList.remove("lost"); };
+  const told = () => {
+    foot.textContent = document.querySelector("#state .state.ended")
+      ? "This run has ended." : "Follows what goes on.";
+  };
+
+  source.onopen = () => { told(); document.body.classList.remove("lost"); };
   source.onmessage = (event) => {
     for (const [id, html] of Object.entries(JSON.parse(event.data))) put(id, html);
+    told();
     const titled = document.querySelector("[data-title]");
     if (titled) document.title = titled.dataset.title;
     received();

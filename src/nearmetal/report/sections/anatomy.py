@@ -81,8 +81,8 @@ def _ladders(found: Sequence[Seen], report: ReportInput) -> Iterator[Chart]:
     )
     caption = (
         "The typical request of each treatment: the median of each event, over all requests and then over trials. Each "
-        "picture has a scale of its own. A slanted line is a message on its way, a thin dark bar the server at work, a "
-        "wide pale one the time from a message's first byte to its last, and a dashed arrow a packet whose time at the "
+        "picture has a scale of its own. A slanted line is a message on its way, a thin bar the server at work, a wide "
+        "pale one the time from a message's first byte to its last, and a dashed arrow a packet whose time at the "
         "other end is not told; the server's times are set to the client's clock by the packets that both captures "
         "have. A virtual machine's end "
         "is its tap, unless its packets were taken inside: what its monitor does then counts as the server's work."

@@ -1,0 +1,103 @@
+"""What `clean` says of what a dead run left: each thing once, and as it is when all is done."""
+
+import pytest
+
+from nearmetal.environments import docker
+from nearmetal.errors import ExitCode
+from nearmetal.lab import clean, lab
+from nearmetal.lab.ledger import Ledger, held
+from nearmetal.lab.mock_world import World
+from nearmetal.model import Change, Handle
+from nearmetal.run import session
+from tests.command_line import called
+
+_SYSCTL = "net.ipv4.tcp_autocorking"
+
+
+def machine(ledger: Ledger, name: str, *, alive: bool = True, kind: str = "mock") -> None:
+    """One that a run made, and whose sysctl it set."""
+    world = World("local")
+    state = world.make(name, world.free_address())
+    world.save({**state, "sysctls": {**state["sysctls"], _SYSCTL: "0"}, "alive": alive})
+    ledger.creating(Handle(kind=kind, name=name, site="local", data={"role": "server", "borrowed": False}))
+    ledger.changing(Change(on=name, kind="sysctl", target=_SYSCTL, before="1", after="0"))
+
+
+def ledger_of_a_dead_run() -> Ledger:
+    folder = clean.ledgers_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    return Ledger(folder / "abc123.jsonl")
+
+
+async def test_values_of_what_is_gone_are_owed_to_nobody() -> None:
+    """The first process of a killed run's machine is dead, and a switch that is gone took its links' offloads along."""
+    ledger = ledger_of_a_dead_run()
+    machine(ledger, "nm-abc123-1", alive=False)
+    ledger.changing(Change(on="site:local", kind="ethtool", target="nm-abc123/port2 tso", before="tso=on", after="off"))
+    ledger.close()
+    cleaned = await clean.clean()
+    assert cleaned == clean.Cleaned(ledgers=1, removed=("mock nm-abc123-1",))
+    assert not list(clean.ledgers_folder().iterdir())
+
+
+async def test_what_is_really_left_is_told_once() -> None:
+    ledger = ledger_of_a_dead_run()
+    machine(ledger, "nm-abc123-1")
+    ledger.changing(Change(on="site:local", kind="sysctl", target="no.such", before="1", after="0"))
+    ledger.changing(Change(on="site:far", kind="sysctl", target="a", before="1", after="0"))
+    ledger.close()
+    cleaned = await clean.clean()
+    assert cleaned.removed == ("mock nm-abc123-1",)
+    assert cleaned.restored == (f"nm-abc123-1: sysctl {_SYSCTL}",)
+    assert [what.rpartition(": ")[0].partition(": sysctl ")[0] for what in cleaned.left] == ["site:local", "site:far"]
+    with held(clean.ledgers_folder() / "abc123.jsonl") as ledger:
+        assert [change.on for _, change in ledger.outstanding().changes] == ["site:far"], "it is tried again"
+
+
+def test_one_clean_suffices() -> None:
+    ledger = ledger_of_a_dead_run()
+    machine(ledger, "nm-abc123-1", alive=False)
+    ledger.close()
+    first, second = called("clean"), called("clean")
+    assert (first.returncode, first.stdout) == (ExitCode.DONE, "removed: mock nm-abc123-1\n")
+    assert (second.returncode, second.stdout.partition(" of ")[0]) == (ExitCode.DONE, "nothing")
+
+
+def test_where_nothing_was_left_to_do_that_is_said() -> None:
+    ledger = ledger_of_a_dead_run()
+    ledger.changing(Change(on="nm-abc123-1", kind="sysctl", target=_SYSCTL, before="1", after="0"))
+    ledger.close()
+    ended = called("clean")
+    assert (ended.returncode, ended.stdout.partition(" of ")[0]) == (ExitCode.DONE, "nothing")
+
+
+async def test_a_run_does_not_begin_by_contradicting_itself() -> None:
+    ledger = ledger_of_a_dead_run()
+    ledger.changing(Change(on="nm-abc123-1", kind="sysctl", target=_SYSCTL, before="1", after="0"))
+    ledger.close()
+    (clean.ledgers_folder() / "damaged.jsonl").write_text("rubbish\n")
+    said: list[str] = []
+    await session._put_right(said.append)
+    assert [what.partition(": ")[0] for what in said] == ["still there"]
+
+
+async def test_what_could_not_be_put_back_on_a_machine_of_the_users_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given back, not removed, and what was changed there stays with it."""
+    ledger = ledger_of_a_dead_run()
+    machine(ledger, "lab3", alive=False)
+    ledger.close()
+    monkeypatch.setattr(lab, "_is_users", lambda handle: True)
+    (told,) = (await clean.clean()).left
+    assert told.startswith(f"lab3: sysctl {_SYSCTL}: ") and "the machine is gone" in told
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        ('{"schema":"hold.v1","pid":1}\n', ""),
+        ('{"schema":"hold.v1","pid":1}\nno space left\n', "no space left"),
+        ("exec format error", "exec format error"),
+    ],
+)
+def test_of_a_container_that_has_ended_only_its_complaint_is_told(said: str, complaint: str) -> None:
+    assert docker._complaint(said) == complaint

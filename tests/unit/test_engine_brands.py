@@ -1,0 +1,90 @@
+"""Docker's API where Podman is, as the package podman-docker has it, and the other way round.
+
+Both answer to most of it, so that without a look nothing is amiss before machines are made.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from nearmetal import plugins
+from nearmetal.errors import HostCannot
+from nearmetal.lab.site import LocalSite
+from nearmetal.model import Environment, EnvironmentSpec, Finding, MachineSpec
+
+_INFO = {
+    "ServerVersion": "1",
+    "Driver": "overlay",
+    "DefaultRuntime": "runc",
+    "Runtimes": {"runc": {}},
+    "MemoryLimit": True,
+    "CPUSet": True,
+}
+
+
+@contextlib.asynccontextmanager
+async def answering(socket: Path, component: str) -> AsyncIterator[str]:
+    """An engine that tells what it is, as far as is asked before machines are made; its address."""
+    version = {"Version": "1", "ApiVersion": "1.41", "Components": [{"Name": component, "Version": "1"}]}
+
+    async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1]
+        body = json.dumps(_INFO if asked.endswith(b"/info") else version).encode()
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
+        writer.close()
+
+    async with await asyncio.start_unix_server(reply, socket):
+        yield f"unix://{socket}"
+
+
+async def found(kind: str, address: str) -> Finding:
+    """What is said of the engine itself."""
+    environment: Environment = plugins.load("environments", kind)
+    spec = EnvironmentSpec.model_validate({"kind": kind, "engine": address})
+    return (await environment.check(spec, MachineSpec(), LocalSite()))[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "component"), [("docker", "Engine"), ("podman", "Podman Engine"), ("docker", "other")]
+)
+async def test_the_right_one_will_do_and_so_will_one_that_nobody_knows(
+    tmp_path: Path, kind: str, component: str
+) -> None:
+    async with answering(tmp_path / "s", component) as address:
+        assert (await found(kind, address)).ok
+
+
+@pytest.mark.parametrize(
+    ("kind", "component", "detail", "remedy"),
+    [
+        (
+            "docker",
+            "Podman Engine",
+            "a Podman service answers at {}, and no Docker engine",
+            'for that one the kind is "podman"; or name a Docker engine: DOCKER_HOST, or engine in [environments.NAME]',
+        ),
+        (
+            "podman",
+            "Engine",
+            "a Docker engine answers at {}, and no Podman service",
+            'for that one the kind is "docker"; '
+            "or name a Podman service: CONTAINER_HOST, or engine in [environments.NAME]",
+        ),
+    ],
+)
+async def test_the_other_one_is_told_before_anything_is_made(
+    tmp_path: Path, kind: str, component: str, detail: str, remedy: str
+) -> None:
+    async with answering(tmp_path / "s", component) as address:
+        finding = await found(kind, address)
+        assert (finding.ok, finding.fatal) == (False, True)
+        assert (finding.detail, finding.remedy) == (detail.format(address), remedy)
+        environment: Environment = plugins.load("environments", kind)
+        spec = EnvironmentSpec.model_validate({"kind": kind, "engine": address})
+        with pytest.raises(HostCannot, match="answers at"):  # a run that goes on is not checked again
+            await environment.prepare(spec, MachineSpec(), LocalSite())
