@@ -162,8 +162,10 @@ def test_a_study_of_fixed_blocks_says_nothing_before_its_end() -> None:
     """Who looks at each block and stops when the interval looks good is wrong far more often than at the level."""
     of = manifest()
     records = whole_run(of, lambda block, arm, _: (2.0 if arm == "docker" else 1.0) + block / 1000)
-    began, broken_off = {"event": "RunStarted"}, {"event": "RunEnded", "interrupted": True}
-    for events in ([began], [began, broken_off], [began, broken_off, {"event": "RunResumed", "finished": 3}]):
+    began: dict[str, Any] = {"event": "RunStarted"}
+    broken_off: dict[str, Any] = {"event": "RunEnded", "interrupted": True}
+    resumed: dict[str, Any] = {"event": "RunResumed", "finished": 3}
+    for events in ([began], [began, broken_off], [began, broken_off, resumed]):
         analysis = analyse(of, records, events, PRIMARIES)
         assert {(one.verdict, one.reason) for one in analysis.contrasts} == {(Verdict.UNDECIDED, "not-ended-yet")}
         assert all(one.interval is not None for one in analysis.contrasts)

@@ -339,7 +339,7 @@ def test_the_beginning_is_what_had_begun_when_a_row_was_full() -> None:
 def test_connections_one_after_the_other_share_a_row() -> None:
     nothing = dict.fromkeys(("syn", "ack", "request_first", "request_last", "response_first", "response_last"))
     spans = [(0, 10), (5, 30), (11, 20), (12, 40), (31, 50)]
-    lines = [
+    lines: list[dict[str, Any]] = [
         {**nothing, "connection": number, "number": 0, "request_first": begin, "response_last": end, "flags": []}
         for number, (begin, end) in enumerate(spans)
     ]
