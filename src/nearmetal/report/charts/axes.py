@@ -56,7 +56,10 @@ def ratio_axis(ends: Iterable[float], margin: float | None) -> Axis:
 
 
 def difference_axis(ends: Iterable[float], unit: str) -> tuple[Axis, float]:
-    """A linear axis of differences around 0, and what the values must be divided by to stand on it."""
+    """A linear axis of differences around 0, and what the values must be divided by to stand on it.
+
+    It shows every end. A margin is a share of a reference, so each row has its own and the axis has no band.
+    """
     finite = [end for end in ends if math.isfinite(end)]
     divisor, name = figures.axis(unit, finite)
     low, high, ticks = linear_ticks([0.0, *(end / divisor for end in finite)])

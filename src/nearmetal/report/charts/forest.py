@@ -24,6 +24,8 @@ class Arm:
     low: float | None = None
     high: float | None = None
     verdict: str = ""
+    margin: tuple[float, float] | None = None
+    """Its own, where the axis has none that all rows share."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Group:
 
 
 def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
-    """Estimates as points on their intervals, the reference as a line, the margin as a band behind them.
+    """Estimates as points on their intervals, the reference as a line, the margin as a band behind all or each of them.
 
     A filled point was told from the reference, a diamond lies within the margin, a hollow one is undecided.
     """
@@ -47,6 +49,7 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
     rows: list[Row] = []
     heads: list[Row] = []
     tracks: list[Row] = []
+    bands: list[Row] = []
     y = 0.0
     for group in groups:
         y += 12 if heads else 8
@@ -62,6 +65,7 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
         for arm in group.arms:
             place, more = places.place(arm.label, arm.figure, y)
             rows.append({**_arm(arm, axis), **place})
+            bands += _own_band(arm, place["y"], axis)
             y += pitch + more
         if beside:
             tracks.append({"top": first - 12, "bottom": y - pitch + 12})
@@ -75,7 +79,7 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
     layers = [
         *([grid(tracks, axis.ticks, x, y_of)] if beside else []),
         layer(
-            [{**track, "low": axis.band[0], "high": axis.band[1]} for track in tracks if axis.band],
+            [*({**track, "low": axis.band[0], "high": axis.band[1]} for track in tracks if axis.band), *bands],
             {"type": "rect", "color": palette.BAND},
             x=same_scale(x, "low"),
             x2={"field": "high"},
@@ -116,6 +120,14 @@ def _direction(group: Group, beside: bool) -> str:
     if beside:
         return f"{group.better} is better"
     return "↑ better" if group.better == "higher" else "↓ better"
+
+
+def _own_band(arm: Arm, y: float, axis: Axis) -> list[Row]:
+    """The margin of a row that has its own, as far as the axis goes; apart from its neighbours', which are others."""
+    if arm.margin is None:
+        return []
+    (least, most), (low, high) = axis.domain, arm.margin
+    return [{"top": y - 10, "bottom": y + 10, "low": max(low, least), "high": min(high, most)}]
 
 
 def _arm(arm: Arm, axis: Axis) -> Row:
