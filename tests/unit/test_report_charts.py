@@ -98,19 +98,32 @@ def test_a_forest_keeps_what_lies_beyond_a_close_up_as_an_arrow() -> None:
         charts.Arm("docker", "0.97", "#111111", 0.97, 0.95, 0.99, "different"),
         charts.Arm("qemu", "0.1", "#222222", 0.1, 0.09, 0.11, "different"),
         charts.Arm("podman", "1.5", "#333333", 1.5, 0.8, 2.0, "undecided"),
+        charts.Arm("gvisor", "1.02", "#444444", 1.02, 0.97, 1.3, "undecided"),
     )
     axis = charts.ratio_axis([0.95, 1.05], 0.02)
     spec = charts.forest("t", [charts.Group("web", "higher", arms)], axis, charts.WIDE)
-    shapes = {
-        layer["mark"]["shape"]: [row["label"] for row in layer["data"]["values"]]
-        for layer in spec["layer"]
-        if layer["mark"]["type"] == "point"
-    }
-    assert shapes == {"circle": ["docker"], "triangle-left": ["qemu"], "triangle-right": ["podman"]}
+    points = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
+    marks = [
+        (layer["mark"]["shape"], layer["mark"]["size"] < 80, row["label"])
+        for layer in points
+        for row in layer["data"]["values"]
+    ]
+    assert marks == [
+        ("circle", False, "docker"),
+        ("circle", False, "gvisor"),
+        # Beyond on one side the point, and on another an end of the interval, by a smaller one.
+        ("triangle-left", False, "qemu"),
+        ("triangle-left", True, "podman"),
+        ("triangle-right", False, "podman"),
+        ("triangle-right", True, "gvisor"),
+    ]
+    triangles = [layer for layer in points if layer["mark"]["shape"].startswith("triangle")]
+    ends = {row["estimate"] for layer in triangles for row in layer["data"]["values"]}
+    assert ends == set(axis.domain)
     intervals = {
         row["label"]: (row["low"], row["high"]) for rows in data(spec, "rule") for row in rows if "label" in row
     }
-    assert intervals == {"docker": (0.95, 0.99), "podman": axis.domain}
+    assert intervals == {"docker": (0.95, 0.99), "podman": axis.domain, "gvisor": (0.97, axis.domain[1])}
 
 
 def test_an_arm_without_an_interval_is_a_point_alone() -> None:

@@ -1,7 +1,6 @@
 """The chapter of the verdicts: what its picture shows, what the caption says of that, and what the table has."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,32 +93,53 @@ def test_an_axis_of_differences_reaches_as_far_as_their_margins(report: ReportIn
         for layer in chart.panels[0].spec["layer"]
         if "scale" in layer["encoding"].get("x", {}) and layer["encoding"]["x"].get("field")
     }
-    assert domain[0] < -100 and 100 < domain[1]
+    assert domain[0] < -100 and domain[1] > 100
 
 
 @pytest.mark.parametrize(
     ("contrasts", "said"),
     [
-        ([contrast()], "Shaded: the margin of 2 % that the study calls equivalent. "),
+        ([contrast()], "Shaded: the margin of 2 % that the study calls equivalent."),
         (
             [contrast(), difference("one", 0.002, 0.004)],
-            "Shaded: the margin of 2 % that the study calls equivalent, of a difference 2 % of its reference's median. ",
+            "Shaded: the margin of 2 % that the study calls equivalent, of a difference 2 % of its reference's median.",
         ),
         (
             [difference("one", 0.002, 0.004), difference("none", 0.001, None)],
             "Shaded: of each row the margin that the study calls equivalent, 2 % of its reference's median; none where "
-            "that is 0. ",
+            "that is 0.",
         ),
         (
             [contrast(), difference("none", 0.001, None)],
-            "Shaded: the margin of 2 % that the study calls equivalent; a difference has none where its reference is 0. ",
+            "Shaded: the margin of 2 % that the study calls equivalent; a difference has none where its reference is "
+            "0.",
         ),
-        ([difference("none", 0.001, None)], "No margin is shaded: the references are 0, and 2 % of that means nothing. "),
+        (
+            [difference("none", 0.001, None)],
+            "No margin is shaded: the references are 0, and 2 % of that means nothing.",
+        ),
     ],
 )
 def test_the_caption_tells_what_is_shaded(report: ReportInput, contrasts: list[Contrast], said: str) -> None:
     chart, _ = chapter(report, *contrasts)
-    assert chart.caption.startswith(f"Dashed line: the reference. {said}Bar: the interval.")
+    assert chart.caption.startswith(f"Dashed line: the reference. {said} Bar: the interval.")
+
+
+@pytest.mark.parametrize(
+    ("contrasts", "is_told"),
+    [
+        ([contrast()], False),
+        ([contrast(), contrast(ratio=0.1, interval=(0.09, 0.11))], True),
+        ([contrast(ratio=0.97, interval=(0.5, float("inf")))], True),
+    ],
+)
+def test_the_caption_tells_of_triangles_where_something_is_cut(
+    report: ReportInput, contrasts: list[Contrast], is_told: bool
+) -> None:
+    chart, _ = chapter(report, *contrasts)
+    drawn = [layer["mark"].get("shape", "") for panel in chart.panels for layer in panel.spec["layer"]]
+    assert any(shape.startswith("triangle") for shape in drawn) is is_told
+    assert ("; triangle: beyond the picture, a small one: only an end of the interval." in chart.caption) is is_told
 
 
 def test_the_margin_of_a_ratio_is_told_as_the_study_has_it(report: ReportInput) -> None:

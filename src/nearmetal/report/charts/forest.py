@@ -133,14 +133,11 @@ def _own_band(arm: Arm, y: float, axis: Axis) -> list[Row]:
 def _arm(arm: Arm, axis: Axis) -> Row:
     """A row as data, cut where it leaves the axis."""
     least, most = axis.domain
-    inside = arm.low is not None and arm.high is not None and arm.high >= least and arm.low <= most
-    return {
-        "colour": arm.colour,
-        "estimate": arm.estimate,
-        "low": max(arm.low, least) if inside and arm.low is not None else None,
-        "high": min(arm.high, most) if inside and arm.high is not None else None,
-        "verdict": arm.verdict,
-    }
+    row: Row = {"colour": arm.colour, "estimate": arm.estimate, "verdict": arm.verdict}
+    if arm.low is None or arm.high is None or arm.high < least or arm.low > most:
+        return {**row, "low": None, "high": None, "cut": ()}
+    cut = tuple(side for side, is_cut in (("left", arm.low < least), ("right", arm.high > most)) if is_cut)
+    return {**row, "low": max(arm.low, least), "high": min(arm.high, most), "cut": cut}
 
 
 def _points(rows: Sequence[Mapping[str, Any]], x: Spec, y: Spec) -> Iterable[Spec]:
@@ -156,16 +153,19 @@ def _points(rows: Sequence[Mapping[str, Any]], x: Spec, y: Spec) -> Iterable[Spe
 
 
 def _beyond(rows: Sequence[Mapping[str, Any]], axis: Axis, x: Spec, y: Spec) -> Iterable[Spec]:
-    """Arrows for what lies outside a close-up."""
+    """Arrows for points outside a close-up, and smaller ones where no more than an interval goes on beyond it."""
     least, most = axis.domain
-    for shape, end, chosen in (
-        ("triangle-left", least, [row for row in rows if row["estimate"] < least]),
-        ("triangle-right", most, [row for row in rows if row["estimate"] > most]),
+    for side, end, outside in (
+        ("left", least, [row["estimate"] < least for row in rows]),
+        ("right", most, [row["estimate"] > most for row in rows]),
     ):
-        yield layer(
-            [{**row, "estimate": end} for row in chosen],
-            {"type": "point", "shape": shape, "filled": True, "size": 90},
-            x=x,
-            y=y,
-            color=own_colour(),
-        )
+        points = [row for row, is_outside in zip(rows, outside, strict=True) if is_outside]
+        ends = [row for row, is_outside in zip(rows, outside, strict=True) if side in row["cut"] and not is_outside]
+        for chosen, size in ((points, 90), (ends, 45)):
+            yield layer(
+                [{**row, "estimate": end} for row in chosen],
+                {"type": "point", "shape": f"triangle-{side}", "filled": True, "size": size},
+                x=x,
+                y=y,
+                color=own_colour(),
+            )

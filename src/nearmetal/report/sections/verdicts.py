@@ -101,13 +101,16 @@ def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
     ratios = [contrast for contrast in primary if contrast.ratio is not None and contrast.ratio > 0]
     margin = report.manifest.study.design.margin
     panels = []
+    is_cut = False
     if ratios:
         axis = charts.ratio_axis([end for contrast in ratios for end in _ends(contrast)], margin)
-        panels.append(ratio_panel("ratios", "Against the reference", ratios, report))
+        panels.append(_panel("ratios", "Against the reference", ratios, axis, report))
+        is_cut = _leaves(axis, ratios)
         close = [contrast for contrast in ratios if all(1 / _CLOSE_UP < end < _CLOSE_UP for end in _ends(contrast))]
         if close and axis.domain[1] / axis.domain[0] > 3 and len(ratios) <= _IN_SENTENCES:
             near = charts.ratio_axis([end for contrast in close for end in _ends(contrast)], margin)
             panels.append(_panel("close-up", "The same, close to the reference", ratios, near, report))
+            is_cut = is_cut or _leaves(near, ratios)
     differences = [contrast for contrast in primary if contrast.difference is not None]
     for unit in dict.fromkeys(contrast.unit for contrast in differences):
         chosen = [contrast for contrast in differences if contrast.unit == unit]
@@ -119,7 +122,7 @@ def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
         name="verdicts",
         caption=f"Dashed line: the reference. {_shaded(bool(ratios), differences, figures.percent(margin))} "
         "Bar: the interval. Filled point: different; diamond: equivalent; hollow: undecided"
-        f"{'; triangle: beyond the close-up' if any(panel.name == 'close-up' for panel in panels) else ''}.",
+        f"{'; triangle: beyond the picture, a small one: only an end of the interval' if is_cut else ''}.",
         description="; ".join(
             f"{words.plain(c.workload)}: {words.sentence(c, report.labels)}: {c.verdict}"
             for c in primary[:_IN_SENTENCES]
@@ -151,6 +154,12 @@ def _ends(contrast: Contrast, divisor: float = 1.0) -> tuple[float, ...]:
     """The estimate, and the interval's ends where there is one."""
     estimate = contrast.ratio if contrast.ratio is not None else contrast.difference
     return tuple(end / divisor for end in (estimate or 0.0, *(contrast.interval or ())))
+
+
+def _leaves(axis: charts.Axis, contrasts: Iterable[Contrast]) -> bool:
+    """Whether an estimate or an end of an interval lies beyond the axis."""
+    least, most = axis.domain
+    return any(end < least or end > most for contrast in contrasts for end in _ends(contrast))
 
 
 def _panel(
