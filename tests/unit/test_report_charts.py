@@ -72,6 +72,28 @@ def test_a_ratio_axis_shows_every_end_the_reference_and_the_margin(ends: list[fl
     assert all(low <= tick <= high for tick in axis.ticks)
 
 
+@pytest.mark.parametrize(
+    "ends", [[0.83, 2.67], [0.27, 0.66], [0.32, 1.0], [0.3, 1.3], [0.99, 3.3], [0.6, 9.0], [0.2, 5.0], [1e-4, 1.0]]
+)
+def test_a_ratio_axis_has_ticks_enough_to_read_a_value_by(ends: list[float]) -> None:
+    axis = charts.ratio_axis(ends, 0.02)
+    assert 3 <= len(axis.ticks) <= 11
+    assert 1.0 in axis.ticks
+
+
+@pytest.mark.parametrize(
+    ("ends", "ticks"),
+    [
+        ([0.83, 2.67], (1.0, 1.5, 2.0)),
+        ([0.27, 0.66], (0.3, 0.5, 0.7, 1.0)),
+        ([0.98, 4.5], (1.0, 1.5, 2.0, 3.0)),
+        ([0.6, 9.0], (1.0, 2.0, 5.0, 10.0)),
+    ],
+)
+def test_ticks_of_a_ratio_axis_stand_closer_where_it_is_short(ends: list[float], ticks: tuple[float, ...]) -> None:
+    assert charts.ratio_axis(ends, 0.02).ticks == ticks
+
+
 def test_a_ratio_axis_is_not_stretched_by_what_lies_out_of_all_proportion() -> None:
     assert charts.ratio_axis([1e-320, 1e308, 0.9], 0.02) == charts.ratio_axis([0.9], 0.02)
 
