@@ -264,7 +264,7 @@ def test_a_difference_is_slight_when_the_far_end_of_its_interval_is(
     assert not (one.is_slight and one.differs)
 
 
-def test_with_too_few_blocks_nothing_surely_differs(tmp_path: Path) -> None:
+def test_with_too_few_blocks_nothing_differs(tmp_path: Path) -> None:
     told = read(plausible_captures.make(tmp_path / "run", 3))
     rows = table(why.render(told), "why").rows
     assert rows
@@ -286,7 +286,14 @@ def test_each_verdict_is_told_with_what_goes_along(report: ReportInput) -> None:
     assert said.items[0].text.startswith("qemu carries 0.10")
     named = said.items[0].text.partition("; most unlike: ")[2].split("; ")
     assert len(named) == 2 and " × the interrupts in the server for each request (" in named[0]
-    assert said.items[0].detail.endswith(" that were observed surely differ")
+    # Each by an interval of its own, so that it has to be said how many would where nothing differs.
+    number, _, rest = said.items[0].detail.partition(" figures of ")
+    assert int(number) > 5
+    among = int(rest.partition(" ")[0])
+    assert rest == (
+        f"{among} that were observed differ, each by its own interval; "
+        f"by chance alone {0.05 * among:.2g} would on average, at most"
+    )
     assert "; most unlike: " in said.items[1].text and said.items[1].text.startswith("docker carries 0.968")
 
 
@@ -313,6 +320,21 @@ def test_the_three_largest_differences_stand_at_the_head_and_the_others_below(
     said = in_terminal(told)
     assert said.splitlines()[1].startswith("  web, qemu vs host: most unlike: ")
     assert said.splitlines()[-1].rstrip() == "5 more are different: see the report"
+    chance = "Each has an interval of its own: where nothing differs, up to 5 % of the figures look as if they did"
+    assert said.splitlines()[-2].rstrip() == chance
+    assert "surely" not in said
+
+
+def test_of_what_goes_along_nothing_is_called_sure(report: ReportInput) -> None:
+    """Thirty intervals that are not corrected for their number have one beside 0 more often than not."""
+    section = why.render(report)
+    assert section is not None
+    (how,) = [block.text for block in section.blocks if isinstance(block, Paragraph) and "corrected" in block.text]
+    chance = "where nothing differs, up to 5 % of the figures look as if they did, so that a long table often has one"
+    assert f"not corrected for how many they are: {chance}" in how
+    said = [item for block in section.blocks if isinstance(block, Statements) for item in block.items]
+    for text in (section.lead, how, *(item.text for item in said), *(item.detail for item in said)):
+        assert "sure" not in text
 
 
 def in_terminal(report: ReportInput, width: int = 1000) -> str:
@@ -394,8 +416,9 @@ def test_a_treatment_like_its_reference_is_said_not_to_differ(tmp_path: Path, mo
     assert section is not None
     head, said = [block for block in section.blocks if isinstance(block, Statements)]
     assert [item.text.split(" ")[0] for item in head.items] == ["qemu"]
-    assert said.items[0].text == "nothing that was observed surely differs between docker and host"
-    assert said.items[0].detail.startswith("0 figures of ")
+    assert said.items[0].text == "no difference between docker and host shows in what was observed"
+    number, _, rest = said.items[0].detail.partition(" figures of ")
+    assert number == "0" and rest.endswith(" that were observed differ, each by its own interval")
 
 
 def test_time_of_cpus_is_not_called_the_servers_where_others_run_on_them(tmp_path: Path) -> None:

@@ -72,6 +72,28 @@ def test_a_ratio_axis_shows_every_end_the_reference_and_the_margin(ends: list[fl
     assert all(low <= tick <= high for tick in axis.ticks)
 
 
+@pytest.mark.parametrize(
+    "ends", [[0.83, 2.67], [0.27, 0.66], [0.32, 1.0], [0.3, 1.3], [0.99, 3.3], [0.6, 9.0], [0.2, 5.0], [1e-4, 1.0]]
+)
+def test_a_ratio_axis_has_ticks_enough_to_read_a_value_by(ends: list[float]) -> None:
+    axis = charts.ratio_axis(ends, 0.02)
+    assert 3 <= len(axis.ticks) <= 11
+    assert 1.0 in axis.ticks
+
+
+@pytest.mark.parametrize(
+    ("ends", "ticks"),
+    [
+        ([0.83, 2.67], (1.0, 1.5, 2.0)),
+        ([0.27, 0.66], (0.3, 0.5, 0.7, 1.0)),
+        ([0.98, 4.5], (1.0, 1.5, 2.0, 3.0)),
+        ([0.6, 9.0], (1.0, 2.0, 5.0, 10.0)),
+    ],
+)
+def test_ticks_of_a_ratio_axis_stand_closer_where_it_is_short(ends: list[float], ticks: tuple[float, ...]) -> None:
+    assert charts.ratio_axis(ends, 0.02).ticks == ticks
+
+
 def test_a_ratio_axis_is_not_stretched_by_what_lies_out_of_all_proportion() -> None:
     assert charts.ratio_axis([1e-320, 1e308, 0.9], 0.02) == charts.ratio_axis([0.9], 0.02)
 
@@ -98,19 +120,32 @@ def test_a_forest_keeps_what_lies_beyond_a_close_up_as_an_arrow() -> None:
         charts.Arm("docker", "0.97", "#111111", 0.97, 0.95, 0.99, "different"),
         charts.Arm("qemu", "0.1", "#222222", 0.1, 0.09, 0.11, "different"),
         charts.Arm("podman", "1.5", "#333333", 1.5, 0.8, 2.0, "undecided"),
+        charts.Arm("gvisor", "1.02", "#444444", 1.02, 0.97, 1.3, "undecided"),
     )
     axis = charts.ratio_axis([0.95, 1.05], 0.02)
     spec = charts.forest("t", [charts.Group("web", "higher", arms)], axis, charts.WIDE)
-    shapes = {
-        layer["mark"]["shape"]: [row["label"] for row in layer["data"]["values"]]
-        for layer in spec["layer"]
-        if layer["mark"]["type"] == "point"
-    }
-    assert shapes == {"circle": ["docker"], "triangle-left": ["qemu"], "triangle-right": ["podman"]}
+    points = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
+    marks = [
+        (layer["mark"]["shape"], layer["mark"]["size"] < 80, row["label"])
+        for layer in points
+        for row in layer["data"]["values"]
+    ]
+    assert marks == [
+        ("circle", False, "docker"),
+        ("circle", False, "gvisor"),
+        # Beyond on one side the point, and on another an end of the interval, by a smaller one.
+        ("triangle-left", False, "qemu"),
+        ("triangle-left", True, "podman"),
+        ("triangle-right", False, "podman"),
+        ("triangle-right", True, "gvisor"),
+    ]
+    triangles = [layer for layer in points if layer["mark"]["shape"].startswith("triangle")]
+    ends = {row["estimate"] for layer in triangles for row in layer["data"]["values"]}
+    assert ends == set(axis.domain)
     intervals = {
         row["label"]: (row["low"], row["high"]) for rows in data(spec, "rule") for row in rows if "label" in row
     }
-    assert intervals == {"docker": (0.95, 0.99), "podman": axis.domain}
+    assert intervals == {"docker": (0.95, 0.99), "podman": axis.domain, "gvisor": (0.97, axis.domain[1])}
 
 
 def test_an_arm_without_an_interval_is_a_point_alone() -> None:

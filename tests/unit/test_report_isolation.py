@@ -173,6 +173,8 @@ def test_percentiles_are_of_our_generator_and_noise_is_by_level(folder: RunFolde
     noise = {row["treatment"]: row["mean"] for row in table(chapter(folder), "isolation-noise")}
     assert noise["qemu, isolation kernel+user"] == Quantity(2.0, "1/s")
     assert noise["qemu, isolation none"] == Quantity(500.0, "1/s")
+    titles = list(table(chapter(folder), "isolation-noise")[0])
+    assert titles[-4:] == ["mean", "centre", "from", "to"]
 
 
 def test_the_report_is_written_with_it(folder: RunFolder) -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import re
 import shutil
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from nearmetal.analysis.results import Cell
 from nearmetal.model import Level
 from nearmetal.report.blocks import Chart, Notice, Paragraph, Quantity, Section, Table, Terms
 from nearmetal.report.cells import for_people
-from nearmetal.report.reading import read, sections
+from nearmetal.report.reading import ReportInput, read, sections
 from nearmetal.report.settings import settings, without_clients
 from nearmetal.report.write import write
 from nearmetal.store.folder import Manifest, RunFolder
@@ -94,6 +95,49 @@ def test_transactions_have_a_column_for_each_number_of_workers(counted: RunFolde
     low, high = host["4 workers: low"], host["4 workers: high"]
     assert isinstance(low, float) and isinstance(high, float)
     assert low < 200_000 * 1.01 and high > 200_000 * 0.99
+
+
+def with_a_wild_block(folder: RunFolder) -> ReportInput:
+    """A run of which the last block carried next to nothing with any treatment."""
+    records = [json.loads(line) for line in folder.journal.read_text().splitlines()]
+    last = max(record["trial"]["block"] for record in records)
+    for record in records:
+        for response in record["responses"].values():
+            if record["trial"]["block"] == last and response["scale"] == "ratio":
+                response["value"] *= 0.01
+    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return read(folder)
+
+
+def number(value: object) -> float:
+    return value.value if isinstance(value, Quantity) else float(str(value))
+
+
+def test_what_stands_before_an_interval_lies_in_it_whatever_one_block_did(tmp_path: Path) -> None:
+    report = with_a_wild_block(plausible_networks.transactions(tmp_path / "counted", blocks=12))
+    (section,) = [one for one in sections(report) if one.name == "transactions"]
+    row = table(section, "transactions")[0]
+    of = {name: number(row[f"4 workers: {name}"]) for name in ("mean", "centre", "low", "high")}
+    assert of["mean"] < of["low"] < of["centre"] < of["high"]
+    assert str(row["4 workers"]).startswith(f"{of['centre']:,.0f} ({of['low']:,.0f} – ")
+
+    report = with_a_wild_block(plausible_networks.shared(tmp_path / "shared", blocks=12))
+    chosen = {one.name: one for one in sections(report)}
+    for name in ("network", "saturation"):
+        rows = [row for row in table(chosen[name], name) if row.get("response") not in ("loss", "jitter")]
+        assert rows
+        for row in rows:
+            mean, centre, low, high = (number(row[title]) for title in ("mean", "centre", "from", "to"))
+            assert mean < low <= centre <= high
+    charts = [block for name in ("network", "saturation") for block in chosen[name].blocks if isinstance(block, Chart)]
+    points = [
+        row
+        for chart in charts
+        if chart.name in ("network", "saturation")
+        for panel in chart.panels
+        for row in drawn(panel.spec, "point")
+    ]
+    assert points and all(row["low"] <= row["y"] <= row["high"] for row in points)
 
 
 def test_ratios_stand_beside_those_of_the_published_counts(counted: RunFolder) -> None:
@@ -291,13 +335,15 @@ def test_the_interval_of_a_centre_covers_it_as_often_as_it_says() -> None:
     noise = np.random.default_rng(3)
     covered = 0
     for _ in range(400):
-        interval = centre.interval(cell(noise.lognormal(0, 0.2, size=8).tolist(), "ratio"), 0.05)
+        interval = centre.of(cell(noise.lognormal(0, 0.2, size=8).tolist(), "ratio"), 0.05).interval
         assert interval is not None
         covered += interval[0] <= 1.0 <= interval[1]
     assert covered / 400 >= 0.93
-    assert centre.interval(cell([1.0, 2.0, 3.0], "ratio"), 0.05) is None
-    zeros = centre.interval(cell([0.0] * 8, "difference"), 0.05)
-    assert zeros == (0.0, 0.0)
+    few = centre.of(cell([1.0, 2.0, 4.0], "ratio"), 0.05)
+    assert few.estimate == pytest.approx(2.0) and few.interval is None
+    zeros = centre.of(cell([0.0] * 8, "difference"), 0.05)
+    assert (zeros.estimate, zeros.interval) == (0.0, (0.0, 0.0))
+    assert math.isnan(centre.of(cell([1.0, math.inf], "ratio"), 0.05).estimate)
 
 
 def test_no_name_beside_the_verdicts_is_cut_however_many_factors_it_tells_of(

@@ -36,6 +36,30 @@ def test_few_responses_are_all_shown(tmp_path: Path) -> None:
     assert name == "responses" and len(panels) > 1 and not is_folded
 
 
+@pytest.mark.parametrize(("blocks", "are_dots"), [(60, True), (61, False)])
+def test_the_caption_tells_what_the_rows_show(blocks: int, are_dots: bool, tmp_path: Path) -> None:
+    """More values than a reader can tell apart are drawn by their quartiles."""
+    found = sections(read(plausible_run.make(tmp_path / "run", blocks=blocks, faults=False)))
+    for name in ("responses", "cost"):
+        (chart,) = [b for one in found if one.name == name for b in one.blocks if isinstance(b, Chart)]
+        dots = "Each dot is one block's value, later blocks higher up."
+        bars = "The thick bar is the middle half of a row's values, the thin one 5 to 95 %; the two dots are the"
+        assert (dots in chart.caption, bars in chart.caption) == (are_dots, not are_dots), name
+        assert chart.caption.endswith("The stroke is the median, written at the right.")
+
+
+def test_rows_of_which_only_some_have_many_values_are_told_both_ways(tmp_path: Path) -> None:
+    folder = plausible_run.make(tmp_path / "run", blocks=61, faults=False)
+    lines = [json.loads(line) for line in folder.journal.read_text().splitlines()]
+    kept = [line for line in lines if line["trial"]["treatment"]["environment"] != "qemu" or line["trial"]["block"] < 9]
+    folder.journal.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    (section,) = [section for section in sections(read(folder)) if section.name == "responses"]
+    (chart,) = [block for block in section.blocks if isinstance(block, Chart)]
+    assert chart.caption.startswith(
+        "Each dot is one block's value, later blocks higher up. Of more than 60 values, the thick bar is the middle "
+    )
+
+
 @pytest.mark.usefixtures("one_engine")
 @pytest.mark.parametrize(
     ("values", "is_drawn"),

@@ -122,6 +122,11 @@ def test_true_and_one_are_different_levels() -> None:
         (1.0000002, (1.0000001, 1.0000004), "1.000 × (1.000 to 1.000)"),
         (0.3, (0.04, 2.0), "0.30 × (0.04 to 2.00)"),
         (1.0, (1.0, 1.0), "1.000 × (1.000 to 1.000)"),
+        # Nor where the interval spans more than anyone can write with one number of decimals.
+        (0.4623, (0.0314, 2589.4), "0.46 × (0.031 to 2,589)"),
+        (0.06, (4.9e-9, 17.44), "0.06 × (4.9e-09 to 17.44)"),
+        (3e-7, (2e-8, 50000.0), "3e-07 × (2e-08 to 50,000)"),
+        (0.5, (0.0, 17.44), "0.50 × (0 to 17)"),
         (0.5, None, "0.50 ×"),
         (2.834, None, "2.83 ×"),
         (60.52, None, "60.5 ×"),
@@ -170,9 +175,11 @@ def test_an_interval_has_two_digits_of_its_width_at_most_unless_it_ends_beside_0
 ) -> None:
     low, high = value * below, value * above
     said = figures.interval(value, (low, high))
-    decimals = {len(end.partition(".")[2]) for end in said.split(" to ")}
-    assert len(decimals) == 1
-    (places,) = decimals
+    written = said.split(" to ")
+    assert not {end for end in written if not float(end.replace(",", ""))}
+    # An end that is small beyond all proportion has two digits, whatever the other has.
+    places = len(written[1].partition(".")[2])
+    assert len(written[0].partition(".")[2]) == places or round(low, places) == 0
     width = (high - low) * 10**places
     coarser = [round(end, places - 1) for end in (low, high)]
     assert places == 0 or width < 100 * (1 + 1e-9) or {0.0, 1.0} & set(coarser)
@@ -226,6 +233,9 @@ def test_quantities_have_a_unit_that_fits(value: float, unit: str, text: str) ->
         (0.0, (-0.00025, 0.0005), "", "0 (−0.0003 to +0.0005)"),
         (-1.0, (-1.0, -1.0), "", "−1 (−1 to −1)"),
         (-3.8e-6, (-2.76e-5, 3.5e-5), "share", "−0.0004 points (−0.0028 to +0.0035)"),
+        (0.4623, (0.0314, 2589.4), "", "+0.46 (+0.031 to +2,589)"),
+        (-6.0, (-17.4, -4.9e-9), "", "−6.0 (−17.4 to −4.9e−09)"),
+        (1e-9, (-17.4, 17.4), "", "0 (−17 to +17)"),
         (float("nan"), None, "", "+nan"),
     ],
 )

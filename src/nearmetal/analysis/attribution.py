@@ -45,7 +45,7 @@ class Attributed:
 
     @property
     def is_slight(self) -> bool:
-        """Whether there surely is a difference, and as surely one that is hardly any."""
+        """Whether the interval excludes that there is no difference, and that it is more than hardly any."""
         return self._is_apart and self._most < self.trait.least
 
     @property
@@ -73,7 +73,7 @@ class Attributed:
 
 
 def attributed(pairs: Pairs, level: float) -> list[Attributed]:
-    """Every trait that both sides have: what surely differs first, what hardly does last, and by how far apart."""
+    """Every trait that both sides have: what differs first, what hardly does last, and by how far apart."""
     compared = (_compared(trait, pairs, level) for trait in TRAITS)
     found = [one for one in compared if one is not None]
     return sorted(found, key=lambda one: (one.is_slight, not one.differs, -one.distance))

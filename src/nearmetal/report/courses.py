@@ -25,8 +25,9 @@ def courses(cells: Iterable[Cell], report: ReportInput) -> list[Course]:
             colour=report.colour(members[0][1].treatment),
             dashed=protocol(members[0][1], report) == "udp",
             points=tuple(
-                Point(clients, cell.mean, centre.interval(cell, study.design.alpha))
+                Point(clients, found.estimate, found.interval)
                 for clients, cell in sorted(members, key=lambda member: member[0])
+                for found in (centre.of(cell, study.design.alpha),)
             ),
         )
         for (workload, name), members in along.items()

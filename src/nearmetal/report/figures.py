@@ -41,11 +41,19 @@ def ratio(value: float, spread: tuple[float, float] | None = None, bounds: Seque
 
 
 def _plainly(value: float, decimals: int) -> str:
-    """With so many decimals, unless nobody would count its zeros: 3e+300."""
+    """With so many decimals, or as many as it takes not to be 0, unless nobody would count its zeros: 3e+300."""
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else "without limit"
     is_usual = not value or _SMALLEST <= abs(value) < _LARGEST
-    return f"{value:,.{decimals}f}" if is_usual else f"{value:.3g}"
+    return _never_0(value, decimals) if is_usual else f"{value:.3g}"
+
+
+def _never_0(value: float, decimals: int, sign: str = "") -> str:
+    """With so many decimals; what would be 0 and is not has two digits of its own: 0.031, or 4.9e-09."""
+    if not value or round(value, decimals):
+        return f"{value:{sign},.{decimals}f}"
+    own = 1 - _magnitude(value)
+    return f"{value:{sign}.{own}f}" if own <= _FINEST else f"{value:{sign}.2g}"
 
 
 _SMALLEST, _LARGEST = 1e-24, 1e24
@@ -62,9 +70,10 @@ def _decimals(value: float, spread: tuple[float, float] | None, beside: Sequence
     """Those of an estimate and of both ends of its interval, whose width is 2 to 20 units of the last place.
 
     They are more where that would not tell the estimate, as long as the width has two digits at most. Nobody needs more
-    than four digits of the largest, three below 1, and one less without an interval. But no end is written as 0, or as
-    one of those `beside`, that is not: an interval tells on which side of them both ends lie, and one decimal more is
-    given for it, or three where the interval is that narrow; for the first of them as many as it takes, up to six.
+    than four digits of the largest, three below 1, and one less without an interval. But no end is written as one of
+    those `beside` that is not: an interval tells on which side of them both ends lie, and one decimal more is given for
+    it, or three where the interval is that narrow; for the first of them as many as it takes, up to six. The same holds
+    of 0, unless an end is small beyond all proportion: that one is then written with decimals of its own.
     """
     if not spread or not all(map(math.isfinite, (value, *spread))):
         return max(0, _most(value) - 1)
@@ -129,7 +138,9 @@ def _signed(value: float, *ends: float) -> list[str]:
         return [f"{number:+.3g}".replace("-", "−") for number in numbers]
     most = _decimals(value, (ends[0], ends[1]) if ends else None)
     decimals = next(few for few in range(most + 1) if all(round(n, few) == round(n, most) for n in numbers))
-    return [f"{n:+,.{decimals}f}".replace("-", "−") if round(n, decimals) else "0" for n in numbers]
+    # A change that is next to none within an interval on both sides of 0 may be 0; what tells a side may not.
+    is_none = ends and min(ends) < 0 < max(ends) and not round(value, decimals)
+    return [_never_0(n, decimals, "+").replace("-", "−") if n else "0" for n in (0.0 if is_none else value, *ends)]
 
 
 def probability(p: float) -> str:

@@ -11,6 +11,7 @@ from nearmetal.analysis.results import Analysis, Contrast, TrialCounts
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Tone
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.why_figures import by_chance
 from nearmetal.report.why_found import largest_of, more_different
 from nearmetal.report.why_implausible import is_implausible
 from nearmetal.report.words import Labels
@@ -67,10 +68,13 @@ def why_lines(report: ReportInput) -> RenderableType | None:
         about = f"{words.workload(one.contrast.workload)}, {report.labels.versus(one.contrast)}"
         doubt = "; not plausible by itself: see the report" if is_implausible(one.contrast, report) else ""
         table.add_row("", Text(f"{about}: {one.most_unlike}{doubt}"))
+    alpha = report.manifest.study.design.alpha
+    chance = f"Each has an interval of its own: {by_chance(alpha)}"
     more = more_different(len(head), report)
     return Group(
         Text("Why? What goes along with the largest differences", style="bold"),
         table,
+        *([Text(chance, style="dim")] if any(found.differs for one in head for found in one.found) else []),
         *([Text(f"{more}: see the report", style="dim")] if more else []),
     )
 

@@ -29,6 +29,11 @@ def plainly(one: Attributed) -> tuple[Value, ...]:
     return one.estimate, low, high, one.scale, one.trait.unit, one.blocks
 
 
+def by_chance(level: float) -> str:
+    """What intervals that are not corrected for their number do to a table of many."""
+    return f"where nothing differs, up to {figures.percent(level)} of the figures look as if they did"
+
+
 def verdict(one: Attributed) -> Badge:
     if one.interval is None:
         return Badge("too few blocks")

@@ -40,7 +40,7 @@ class Explained:
     def most_unlike(self) -> str:
         """ "most unlike: 9.5 × the packets for each request (9.2 to 9.8); 3.1 × the interrupts …"."""
         named = [clause(one) for one in self.found if one.differs][:_UNLIKE]
-        return f"most unlike: {'; '.join(named)}" if named else "nothing that was observed surely differs"
+        return f"most unlike: {'; '.join(named)}" if named else "no difference shows in what was observed"
 
 
 def explain(contrast: Contrast, report: ReportInput) -> Explained:

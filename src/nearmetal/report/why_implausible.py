@@ -75,8 +75,8 @@ def _checks(contrast: Contrast, found: Sequence[Attributed], report: ReportInput
         " ".join(text for code, text in warned if code in _OTHERS)
         or "no trial warns of it; “What else is not the same” has the disks",
     )
-    sure = [f"{one.trait.title}, {told(one)}" for one in found if one.differs][:_TOLD]
-    yield "What differs most?", "; ".join(sure) or "nothing that was observed surely differs"
+    differing = [f"{one.trait.title}, {told(one)}" for one in found if one.differs][:_TOLD]
+    yield "What differs most?", "; ".join(differing) or "no difference shows in what was observed"
 
 
 def _packets(found: Sequence[Attributed], sides: tuple[str, ...]) -> str:

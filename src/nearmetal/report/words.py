@@ -154,6 +154,16 @@ def estimate(contrast: Contrast) -> str:
     return size(value, contrast.interval, contrast.scale, contrast.unit, contrast.equivalence or ())
 
 
+def margin(contrast: Contrast) -> str | None:
+    """ "2 %", "±0.4 ms": within what it is equivalent; None where a margin means nothing."""
+    if contrast.equivalence is None:
+        return None
+    most = contrast.equivalence[1]
+    if contrast.scale == "ratio":
+        return figures.percent(most - 1)
+    return f"±{figures.difference(most, None, contrast.unit).removeprefix('+')}"
+
+
 def sentence(contrast: Contrast, labels: Labels) -> str:
     """A contrast in plain words, without its verdict: "docker carries 0.97 × the requests of host (0.95 to 0.99)"."""
     treatment, reference, shared = labels.sides(contrast)

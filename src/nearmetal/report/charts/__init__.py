@@ -9,7 +9,7 @@ from nearmetal.report.charts.axes import Axis, difference_axis, ratio_axis
 from nearmetal.report.charts.forest import Arm, Group, forest
 from nearmetal.report.charts.grammar import HALF, NARROW, WIDE, Spec
 from nearmetal.report.charts.lines import Line, lines, thinned
-from nearmetal.report.charts.strips import ROOMY, Strip, strips
+from nearmetal.report.charts.strips import ROOMY, Strip, strips, told
 
 __all__ = [
     "HALF",
@@ -28,4 +28,5 @@ __all__ = [
     "ratio_axis",
     "strips",
     "thinned",
+    "told",
 ]

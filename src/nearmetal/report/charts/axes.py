@@ -11,6 +11,12 @@ from nearmetal.report import figures
 
 ROUND = tuple(float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 2, 5))
 
+_CLOSER = tuple(float(f"{digit}e{power}") for power in range(-2, 2) for digit in (1, 1.5, 2, 3, 5, 7))
+"""Ticks for an axis around 1 that is too short for three of the others: where it spans a factor of 3 it has three."""
+
+_FEW = 3
+"""Ticks without which nobody reads a value from a logarithmic axis."""
+
 _FARTHEST = 1e150
 """Beyond this, and nearer to 0 than one over it, no float holds how many times the one is of the other."""
 
@@ -38,6 +44,8 @@ def ratio_axis(ends: Iterable[float], margin: float | None) -> Axis:
     low, high = low / room, high * room
     if high / low > 3:
         ticks = [tick for tick in ROUND if low <= tick <= high]
+        if len(ticks) < _FEW:
+            ticks = [tick for tick in _CLOSER if low <= tick <= high]
     else:
         step = next(step for step in (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if (high - low) / step <= 7)
         ticks = [round(index * step, 4) for index in range(math.ceil(low / step), math.floor(high / step) + 1)]
@@ -56,7 +64,10 @@ def ratio_axis(ends: Iterable[float], margin: float | None) -> Axis:
 
 
 def difference_axis(ends: Iterable[float], unit: str) -> tuple[Axis, float]:
-    """A linear axis of differences around 0, and what the values must be divided by to stand on it."""
+    """A linear axis of differences around 0, and what the values must be divided by to stand on it.
+
+    It shows every end. A margin is a share of a reference, so each row has its own and the axis has no band.
+    """
     finite = [end for end in ends if math.isfinite(end)]
     divisor, name = figures.axis(unit, finite)
     low, high, ticks = linear_ticks([0.0, *(end / divisor for end in finite)])

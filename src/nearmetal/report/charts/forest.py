@@ -24,6 +24,8 @@ class Arm:
     low: float | None = None
     high: float | None = None
     verdict: str = ""
+    margin: tuple[float, float] | None = None
+    """Its own, where the axis has none that all rows share."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Group:
 
 
 def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
-    """Estimates as points on their intervals, the reference as a line, the margin as a band behind them.
+    """Estimates as points on their intervals, the reference as a line, the margin as a band behind all or each of them.
 
     A filled point was told from the reference, a diamond lies within the margin, a hollow one is undecided.
     """
@@ -47,6 +49,7 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
     rows: list[Row] = []
     heads: list[Row] = []
     tracks: list[Row] = []
+    bands: list[Row] = []
     y = 0.0
     for group in groups:
         y += 12 if heads else 8
@@ -62,6 +65,7 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
         for arm in group.arms:
             place, more = places.place(arm.label, arm.figure, y)
             rows.append({**_arm(arm, axis), **place})
+            bands += _own_band(arm, place["y"], axis)
             y += pitch + more
         if beside:
             tracks.append({"top": first - 12, "bottom": y - pitch + 12})
@@ -75,7 +79,7 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
     layers = [
         *([grid(tracks, axis.ticks, x, y_of)] if beside else []),
         layer(
-            [{**track, "low": axis.band[0], "high": axis.band[1]} for track in tracks if axis.band],
+            [*({**track, "low": axis.band[0], "high": axis.band[1]} for track in tracks if axis.band), *bands],
             {"type": "rect", "color": palette.BAND},
             x=same_scale(x, "low"),
             x2={"field": "high"},
@@ -118,17 +122,22 @@ def _direction(group: Group, beside: bool) -> str:
     return "↑ better" if group.better == "higher" else "↓ better"
 
 
+def _own_band(arm: Arm, y: float, axis: Axis) -> list[Row]:
+    """The margin of a row that has its own, as far as the axis goes; apart from its neighbours', which are others."""
+    if arm.margin is None:
+        return []
+    (least, most), (low, high) = axis.domain, arm.margin
+    return [{"top": y - 10, "bottom": y + 10, "low": max(low, least), "high": min(high, most)}]
+
+
 def _arm(arm: Arm, axis: Axis) -> Row:
     """A row as data, cut where it leaves the axis."""
     least, most = axis.domain
-    inside = arm.low is not None and arm.high is not None and arm.high >= least and arm.low <= most
-    return {
-        "colour": arm.colour,
-        "estimate": arm.estimate,
-        "low": max(arm.low, least) if inside and arm.low is not None else None,
-        "high": min(arm.high, most) if inside and arm.high is not None else None,
-        "verdict": arm.verdict,
-    }
+    row: Row = {"colour": arm.colour, "estimate": arm.estimate, "verdict": arm.verdict}
+    if arm.low is None or arm.high is None or arm.high < least or arm.low > most:
+        return {**row, "low": None, "high": None, "cut": ()}
+    cut = tuple(side for side, is_cut in (("left", arm.low < least), ("right", arm.high > most)) if is_cut)
+    return {**row, "low": max(arm.low, least), "high": min(arm.high, most), "cut": cut}
 
 
 def _points(rows: Sequence[Mapping[str, Any]], x: Spec, y: Spec) -> Iterable[Spec]:
@@ -144,16 +153,19 @@ def _points(rows: Sequence[Mapping[str, Any]], x: Spec, y: Spec) -> Iterable[Spe
 
 
 def _beyond(rows: Sequence[Mapping[str, Any]], axis: Axis, x: Spec, y: Spec) -> Iterable[Spec]:
-    """Arrows for what lies outside a close-up."""
+    """Arrows for points outside a close-up, and smaller ones where no more than an interval goes on beyond it."""
     least, most = axis.domain
-    for shape, end, chosen in (
-        ("triangle-left", least, [row for row in rows if row["estimate"] < least]),
-        ("triangle-right", most, [row for row in rows if row["estimate"] > most]),
+    for side, end, outside in (
+        ("left", least, [row["estimate"] < least for row in rows]),
+        ("right", most, [row["estimate"] > most for row in rows]),
     ):
-        yield layer(
-            [{**row, "estimate": end} for row in chosen],
-            {"type": "point", "shape": shape, "filled": True, "size": 90},
-            x=x,
-            y=y,
-            color=own_colour(),
-        )
+        points = [row for row, is_outside in zip(rows, outside, strict=True) if is_outside]
+        ends = [row for row, is_outside in zip(rows, outside, strict=True) if side in row["cut"] and not is_outside]
+        for chosen, size in ((points, 90), (ends, 45)):
+            yield layer(
+                [{**row, "estimate": end} for row in chosen],
+                {"type": "point", "shape": f"triangle-{side}", "filled": True, "size": size},
+                x=x,
+                y=y,
+                color=own_colour(),
+            )

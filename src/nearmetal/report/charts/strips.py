@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,18 @@ def _quantiles(values: NDArray[np.float64], shares: Sequence[float]) -> list[flo
     """Between neighbours in proportion, as numpy.quantile, which takes fifty times as long for a few of them."""
     ordered = np.sort(values)
     return [float(one) for one in np.interp(np.asarray(shares) * (len(ordered) - 1), np.arange(len(ordered)), ordered)]
+
+
+def told(sizes: Iterable[int], dot: str) -> str:
+    """What strips of so many values show, in words for a caption; `dot` says what each value is."""
+    are_many = [size > _DRAWN_ONE_BY_ONE for size in sizes]
+    bars = "thick bar is the middle half of a row's values, the thin one 5 to 95 %; the two dots are the extremes."
+    stroke = "The stroke is the median, written at the right."
+    if are_many and all(are_many):
+        return f"The {bars} {stroke}"
+    if any(are_many):
+        return f"Each dot is {dot}. Of more than {_DRAWN_ONE_BY_ONE} values, the {bars} {stroke}"
+    return f"Each dot is {dot}. {stroke}"
 
 
 def strips(title: str, subtitle: str, unit: str, groups: Sequence[Strip], width: int = HALF) -> Spec:

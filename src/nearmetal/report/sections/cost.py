@@ -6,7 +6,7 @@ from nearmetal.analysis.results import Cell
 from nearmetal.model import COSTS
 from nearmetal.report.blocks import Block, Chart, Paragraph, Section
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.sections.responses import cell_table, in_words, panel
+from nearmetal.report.sections.responses import cell_table, how_drawn, in_words, panel
 
 _LEAD = (
     "What the host spends, the virtual machine monitor included: CPU seconds for each request or event, memory that it "
@@ -25,12 +25,11 @@ class Cost:
             return None
         workloads = dict.fromkeys(cell.workload for cell in cells)
         each = [chosen for response in COSTS for workload in workloads if (chosen := _of(cells, workload, response))]
-        panels = tuple(panel(chosen, report) for chosen in each if in_words(chosen) is None)
+        drawn = [chosen for chosen in each if in_words(chosen) is None]
+        panels = tuple(panel(chosen, report) for chosen in drawn)
         blocks: list[Block] = []
         if panels:
-            caption = (
-                "Each dot is one block's value, later blocks higher up. The stroke is the median, written at the right."
-            )
+            caption = how_drawn(cell for chosen in drawn for cell in chosen)
             described = "Costs of every treatment by workload; the table below has the same figures."
             blocks.append(Chart("cost", caption, described, panels))
         blocks += [Paragraph(said) for chosen in each if (said := in_words(chosen)) is not None]

@@ -162,6 +162,7 @@ def _noise(report: ReportInput) -> Table | None:
         Column("noise"),
         Column("blocks", numeric=True),
         Column("mean", numeric=True),
+        Column("centre", numeric=True),
         Column("from", numeric=True),
         Column("to", numeric=True),
     )
@@ -169,18 +170,21 @@ def _noise(report: ReportInput) -> Table | None:
     rows = tuple(_noise_row(cell, alpha, report) for cell in sorted(cells, key=lambda one: _NOISE.index(one.response)))
     caption = (
         "Noise on the CPU that is isolated, or would be: its timer's ticks and all interrupts, the share of time lost "
-        f"to a program that wants it, gaps, the longest; with the {figures.percent(1 - alpha)} interval of the centre"
+        "to a program that wants it, gaps, the longest: mean over blocks, and the centre of the blocks with its "
+        f"{figures.percent(1 - alpha)} interval"
     )
     return Table("isolation-noise", caption, columns, rows)
 
 
 def _noise_row(cell: Cell, alpha: float, report: ReportInput) -> tuple[Value, ...]:
-    low, high = centre.interval(cell, alpha) or (None, None)
+    found = centre.of(cell, alpha)
+    low, high = found.interval or (None, None)
     return (
         report.labels.treatment(cell.treatment),
         cell.response,
         len(cell.values),
         Quantity(cell.mean, cell.unit),
+        Quantity(found.estimate, cell.unit),
         None if low is None else Quantity(low, cell.unit),
         None if high is None else Quantity(high, cell.unit),
     )

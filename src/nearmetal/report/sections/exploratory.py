@@ -1,6 +1,7 @@
 """Everything else that was compared: labelled as what it is, a source of questions and no answer."""
 
 from nearmetal.analysis.results import Contrast
+from nearmetal.report import figures
 from nearmetal.report.blocks import Block, Chart, Section
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.sections.verdicts import contrast_table, ratio_panel
@@ -35,7 +36,11 @@ class Exploratory:
         ratios = [contrast for contrast in contrasts if contrast.ratio is not None and contrast.ratio > 0]
         blocks: list[Block] = []
         if 0 < len(ratios) <= _DRAWN:
-            caption = "As above. The intervals are at the study's whole level, not shared among comparisons."
+            margin = figures.percent(report.manifest.study.design.margin)
+            caption = (
+                f"As above; shaded: the margin of {margin}. The intervals are at the study's whole level, not shared "
+                "among comparisons."
+            )
             description = "Ratios of the exploratory responses to the reference; the table has the same figures."
             blocks.append(Chart(self.name, caption, description, (ratio_panel("ratios", "", ratios, report),)))
         blocks.append(contrast_table(self.name, "All exploratory comparisons", contrasts, report, folded=bool(blocks)))

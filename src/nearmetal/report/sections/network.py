@@ -36,9 +36,8 @@ class Network:
         panels = tuple(_panel(response, chosen, report) for response in _RESPONSES if (chosen := _of(cells, response)))
         alpha = study.design.alpha
         caption = (
-            "Each point is the mean over blocks on the "
-            f"{figures.percent(1 - alpha)} interval of its centre, where there are blocks enough. Solid lines and "
-            "filled points are TCP, dashed lines and hollow points UDP."
+            f"Each point is the centre of the blocks on its {figures.percent(1 - alpha)} interval, where there are "
+            "blocks enough. Solid lines and filled points are TCP, dashed lines and hollow points UDP."
         )
         description = "Bandwidth, transfer, jitter and loss against the number of clients; the table has the figures."
         blocks: list[Block] = [Chart("network", caption, description, panels), _table(cells, report)]
@@ -69,14 +68,16 @@ def _table(cells: Sequence[Cell], report: ReportInput) -> Table:
         Column("clients", numeric=True),
         Column("blocks", numeric=True),
         Column("mean", numeric=True),
+        Column("each client", numeric=True),
+        Column("centre", numeric=True),
         Column("from", numeric=True),
         Column("to", numeric=True),
-        Column("each client", numeric=True),
     )
     rows: list[tuple[Value, ...]] = []
     for cell in cells:
         clients = settings(study, cell.treatment).clients
-        low, high = centre.interval(cell, study.design.alpha) or (None, None)
+        found = centre.of(cell, study.design.alpha)
+        low, high = found.interval or (None, None)
         rows.append(
             (
                 words.workload(cell.workload),
@@ -86,14 +87,15 @@ def _table(cells: Sequence[Cell], report: ReportInput) -> Table:
                 clients,
                 len(cell.values),
                 Quantity(cell.mean, cell.unit),
+                Quantity(cell.mean / clients, cell.unit) if cell.response in _SUMS else None,
+                Quantity(found.estimate, cell.unit),
                 None if low is None else Quantity(low, cell.unit),
                 None if high is None else Quantity(high, cell.unit),
-                Quantity(cell.mean / clients, cell.unit) if cell.response in _SUMS else None,
             )
         )
     caption = (
-        "Against the number of clients: mean over blocks, and the "
-        f"{figures.percent(1 - study.design.alpha)} interval of the centre"
+        "Against the number of clients: mean over blocks, in all and of each client, and the centre of the blocks with "
+        f"its {figures.percent(1 - study.design.alpha)} interval"
     )
     return Table("network", caption, columns, tuple(rows), folded=len(rows) > 12)
 

@@ -65,13 +65,13 @@ def _lost(report: ReportInput) -> Chart:
     ]
 
     def drawn(width: int) -> charts.Spec:
-        subtitle = "lower is better; a dot is a second of listening"
-        return charts.strips("Time lost on each CPU", subtitle, "share", strips, width)
+        return charts.strips("Time lost on each CPU", "lower is better", "share", strips, width)
 
+    shown = charts.told((len(strip.values) for strip in strips), "a second of listening, later ones higher up")
     description = "; ".join(f"{strip.label}: {strip.figure}" for strip in strips)
     return Chart(
         "noise-lost",
-        "How much of its time each CPU was away from a program that wanted it, with the median",
+        f"How much of its time each CPU was away from a program that wanted it. {shown}",
         f"The share of the time that each CPU of the servers lost, medians: {description}",
         (
             Panel("noise-lost", drawn(charts.WIDE), drawn(charts.NARROW))

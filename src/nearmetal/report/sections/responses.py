@@ -35,10 +35,8 @@ class Responses:
         first, rest = _at_first_sight(panels, report)
         blocks: list[Block] = []
         if first:
-            caption = (
-                "Each dot is one block's value, later blocks higher up. The stroke is the median, written at the right."
-            )
-            blocks.append(Chart("responses", caption, _described(cells), first))
+            shown = [cell for cell in cells if (cell.workload, cell.response) in panels]
+            blocks.append(Chart("responses", how_drawn(shown), _described(cells), first))
         if rest:
             caption = "Responses that no comparison was fixed for beforehand"
             blocks.append(Chart("responses-more", caption, f"{caption}; the table has them.", rest, folded=True))
@@ -74,6 +72,11 @@ def in_words(cells: Sequence[Cell]) -> str | None:
     if len(values) == 1:
         return f"{named}: {figures.quantity(first.median, first.unit)} in every trial."
     return None if _drawable(values) else f"{named}: no value can be drawn; the table has them."
+
+
+def how_drawn(cells: Iterable[Cell]) -> str:
+    """What `panel` draws of them, as a caption."""
+    return charts.told((len(_drawable(cell.values)) for cell in cells), "one block's value, later blocks higher up")
 
 
 def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:

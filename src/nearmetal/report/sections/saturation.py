@@ -60,7 +60,7 @@ def _against_clients(cells: Sequence[Cell], report: ReportInput) -> list[Block]:
         Panel("each", by_number("Saturation, each client", better, "clients", "1/s", of_each(together))),
     )
     caption = (
-        f"Each point is the mean over blocks on the {figures.percent(1 - study.design.alpha)} interval of its centre. "
+        f"Each point is the centre of the blocks on its {figures.percent(1 - study.design.alpha)} interval. "
         "A server that only its own work limits answers as much in total however many clients share it."
     )
     return [Chart("saturation", caption, "Saturation against the number of clients; the table has it.", panels)]
@@ -74,16 +74,18 @@ def _points(cells: Sequence[Cell], report: ReportInput) -> Table:
         Column("treatment"),
         Column("blocks", numeric=True),
         Column("mean", numeric=True),
+        Column("each client", numeric=True),
+        Column("centre", numeric=True),
         Column("from", numeric=True),
         Column("to", numeric=True),
-        Column("each client", numeric=True),
         Column("only a bound", numeric=True),
         *([Column("published for each")] if found else []),
     )
     bounds = _bounds(report)
     rows: list[tuple[Value, ...]] = []
     for cell in cells:
-        low, high = centre.interval(cell, study.design.alpha) or (None, None)
+        middle = centre.of(cell, study.design.alpha)
+        low, high = middle.interval or (None, None)
         clients = settings(study, cell.treatment).clients
         rows.append(
             (
@@ -91,16 +93,17 @@ def _points(cells: Sequence[Cell], report: ReportInput) -> Table:
                 report.labels.treatment(cell.treatment),
                 len(cell.values),
                 Quantity(cell.mean, cell.unit),
+                Quantity(cell.mean / clients, cell.unit),
+                Quantity(middle.estimate, cell.unit),
                 None if low is None else Quantity(low, cell.unit),
                 None if high is None else Quantity(high, cell.unit),
-                Quantity(cell.mean / clients, cell.unit),
                 bounds.get((key_of(cell.treatment), cell.workload), 0),
                 *([_published(found, cell, report)] if found else []),
             )
         )
     caption = (
-        "Saturation of all clients together: mean over blocks, and the "
-        f"{figures.percent(1 - study.design.alpha)} interval of the centre; “only a bound” counts blocks in which the "
+        "Saturation of all clients together: mean over blocks, in all and of each client, and the centre of the blocks "
+        f"with its {figures.percent(1 - study.design.alpha)} interval; “only a bound” counts blocks in which the "
         "ramp's first rate was too much or its last was not"
     )
     return Table("saturation", caption, columns, alike(rows), folded=len(rows) > LONG)

@@ -63,8 +63,8 @@ def _measured(cells: Sequence[Cell], report: ReportInput) -> Table:
     )
     alpha = study.design.alpha
     caption = (
-        f"Transactions {_length(cells, report)}: mean over blocks, and in brackets the {figures.percent(1 - alpha)} "
-        "interval of the centre"
+        f"Transactions {_length(cells, report)}: the centre of the blocks, and in brackets its "
+        f"{figures.percent(1 - alpha)} interval"
     )
     filled = tuple(
         (
@@ -77,16 +77,18 @@ def _measured(cells: Sequence[Cell], report: ReportInput) -> Table:
     return Table("transactions", caption, columns, filled, folded=len(filled) > LONG)
 
 
-_FIGURES = ("mean", "stddev", "low", "high", "blocks")
+_FIGURES = ("mean", "stddev", "centre", "low", "high", "blocks")
 
 
 def _values(cell: Cell | None, alpha: float) -> tuple[Value, ...]:
     """The page's text, then what `_FIGURES` names."""
     if cell is None:
         return (None,) * (1 + len(_FIGURES))
-    low, high = centre.interval(cell, alpha) or (None, None)
+    found = centre.of(cell, alpha)
+    low, high = found.interval or (None, None)
     spread = "" if low is None or high is None else f" ({low:,.0f} – {high:,.0f})"
-    return (f"{cell.mean:,.0f}{spread}", cell.mean, cell.stddev, low, high, len(cell.values))
+    text = f"{found.estimate:,.0f}{spread}"
+    return (text, cell.mean, cell.stddev, found.estimate, low, high, len(cell.values))
 
 
 def _workers(number: object) -> str:

@@ -101,27 +101,28 @@ def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
     ratios = [contrast for contrast in primary if contrast.ratio is not None and contrast.ratio > 0]
     margin = report.manifest.study.design.margin
     panels = []
+    is_cut = False
     if ratios:
         axis = charts.ratio_axis([end for contrast in ratios for end in _ends(contrast)], margin)
-        panels.append(ratio_panel("ratios", "Against the reference", ratios, report))
+        panels.append(_panel("ratios", "Against the reference", ratios, axis, report))
+        is_cut = _leaves(axis, ratios)
         close = [contrast for contrast in ratios if all(1 / _CLOSE_UP < end < _CLOSE_UP for end in _ends(contrast))]
         if close and axis.domain[1] / axis.domain[0] > 3 and len(ratios) <= _IN_SENTENCES:
             near = charts.ratio_axis([end for contrast in close for end in _ends(contrast)], margin)
-            panels.append(_panel("close-up", "The same, close to the reference", ratios, near, report, _ends))
-    for unit in dict.fromkeys(contrast.unit for contrast in primary if contrast.difference is not None):
-        chosen = [contrast for contrast in primary if contrast.difference is not None and contrast.unit == unit]
-        axis, divisor = charts.difference_axis([end for contrast in chosen for end in _ends(contrast)], unit)
-
-        def scaled(contrast: Contrast, divisor: float = divisor) -> tuple[float, ...]:
-            return tuple(end / divisor for end in _ends(contrast))
-
-        panels.append(_panel(f"differences-{len(panels)}", "", chosen, axis, report, scaled))
-    margin_text = figures.percent(margin)
+            panels.append(_panel("close-up", "The same, close to the reference", ratios, near, report))
+            is_cut = is_cut or _leaves(near, ratios)
+    differences = [contrast for contrast in primary if contrast.difference is not None]
+    for unit in dict.fromkeys(contrast.unit for contrast in differences):
+        chosen = [contrast for contrast in differences if contrast.unit == unit]
+        shown = [end for contrast in chosen for end in (*_ends(contrast), *(contrast.equivalence or ()))]
+        axis, divisor = charts.difference_axis(shown, unit)
+        title = "Against the reference, as differences"
+        panels.append(_panel(f"differences-{len(panels)}", title, chosen, axis, report, divisor))
     return Chart(
         name="verdicts",
-        caption=f"Dashed line: the reference. Shaded: the margin of {margin_text} that the study calls equivalent. "
+        caption=f"Dashed line: the reference. {_shaded(bool(ratios), differences, figures.percent(margin))} "
         "Bar: the interval. Filled point: different; diamond: equivalent; hollow: undecided"
-        f"{'; triangle: beyond the close-up' if any(panel.name == 'close-up' for panel in panels) else ''}.",
+        f"{'; triangle: beyond the picture, a small one: only an end of the interval' if is_cut else ''}.",
         description="; ".join(
             f"{words.plain(c.workload)}: {words.sentence(c, report.labels)}: {c.verdict}"
             for c in primary[:_IN_SENTENCES]
@@ -130,16 +131,35 @@ def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
     )
 
 
+def _shaded(has_ratios: bool, differences: Sequence[Contrast], margin: str) -> str:
+    """What is shaded in the pictures: of ratios one margin, of differences each its own, if its reference is not 0."""
+    own = [contrast.equivalence is not None for contrast in differences]
+    if has_ratios:
+        text = f"Shaded: the margin of {margin} that the study calls equivalent"
+        text += f", of a difference {margin} of its reference's median" if any(own) else ""
+        return text + ("." if all(own) else "; a difference has none where its reference is 0.")
+    if not any(own):
+        return f"No margin is shaded: the references are 0, and {margin} of that means nothing."
+    text = f"Shaded: of each row the margin that the study calls equivalent, {margin} of its reference's median"
+    return text + ("." if all(own) else "; none where that is 0.")
+
+
 def ratio_panel(name: str, title: str, contrasts: Sequence[Contrast], report: ReportInput) -> Panel:
     """Contrasts on a ratio scale, on an axis that shows them all."""
     ends = [end for contrast in contrasts for end in _ends(contrast)]
-    return _panel(name, title, contrasts, charts.ratio_axis(ends, report.manifest.study.design.margin), report, _ends)
+    return _panel(name, title, contrasts, charts.ratio_axis(ends, report.manifest.study.design.margin), report)
 
 
-def _ends(contrast: Contrast) -> tuple[float, ...]:
+def _ends(contrast: Contrast, divisor: float = 1.0) -> tuple[float, ...]:
     """The estimate, and the interval's ends where there is one."""
     estimate = contrast.ratio if contrast.ratio is not None else contrast.difference
-    return (estimate or 0.0, *(contrast.interval or ()))
+    return tuple(end / divisor for end in (estimate or 0.0, *(contrast.interval or ())))
+
+
+def _leaves(axis: charts.Axis, contrasts: Iterable[Contrast]) -> bool:
+    """Whether an estimate or an end of an interval lies beyond the axis."""
+    least, most = axis.domain
+    return any(end < least or end > most for contrast in contrasts for end in _ends(contrast))
 
 
 def _panel(
@@ -148,9 +168,9 @@ def _panel(
     contrasts: Sequence[Contrast],
     axis: charts.Axis,
     report: ReportInput,
-    ends: Callable[[Contrast], tuple[float, ...]],
+    divisor: float = 1.0,
 ) -> Panel:
-    groups = _grouped(contrasts, report, ends)
+    groups = _grouped(contrasts, report, divisor)
     return Panel(
         name,
         charts.forest(title, groups, axis, charts.WIDE),
@@ -158,21 +178,19 @@ def _panel(
     )
 
 
-def _grouped(
-    contrasts: Sequence[Contrast], report: ReportInput, ends: Callable[[Contrast], tuple[float, ...]]
-) -> list[charts.Group]:
+def _grouped(contrasts: Sequence[Contrast], report: ReportInput, divisor: float) -> list[charts.Group]:
     """By response; and where names would be long, by what treatment and reference share, said once in a heading."""
     groups: list[charts.Group] = []
     for (workload, response), of_response in _by(contrasts, lambda one: (one.workload, one.response)).items():
         heading, better = f"{words.workload(workload)}: {words.response(response)}", of_response[0].better
         names = {id(one): report.labels.versus(one) for one in of_response}
         if max(map(len, names.values())) <= _SHORT:
-            arms = tuple(_arm(one, names[id(one)], report, ends(one)) for one in of_response)
+            arms = tuple(_arm(one, names[id(one)], report, divisor) for one in of_response)
             groups.append(charts.Group(heading, better, arms))
             continue
         groups.append(charts.Group(heading, better, ()))
         for (shared,), members in _by(of_response, lambda one: report.labels.sides(one)[2:]).items():
-            arms = tuple(_arm(one, " vs ".join(report.labels.sides(one)[:2]), report, ends(one)) for one in members)
+            arms = tuple(_arm(one, " vs ".join(report.labels.sides(one)[:2]), report, divisor) for one in members)
             groups.append(charts.Group(shared, None, arms))
     return groups
 
@@ -187,8 +205,11 @@ def _by(
     return of
 
 
-def _arm(contrast: Contrast, label: str, report: ReportInput, ends: tuple[float, ...]) -> charts.Arm:
+def _arm(contrast: Contrast, label: str, report: ReportInput, divisor: float) -> charts.Arm:
+    ends = _ends(contrast, divisor)
     low, high = ends[1:] if len(ends) == 3 else (None, None)
+    # All ratios of a study have one margin, which is the axis's.
+    margin = None if contrast.scale == "ratio" else contrast.equivalence
     return charts.Arm(
         label=label,
         figure=words.estimate(contrast),
@@ -197,6 +218,7 @@ def _arm(contrast: Contrast, label: str, report: ReportInput, ends: tuple[float,
         low=low,
         high=high,
         verdict=str(contrast.verdict),
+        margin=None if margin is None else (margin[0] / divisor, margin[1] / divisor),
     )
 
 
@@ -214,12 +236,15 @@ def contrast_table(
         Column("treatment", where="data"),
         Column("reference", where="data"),
         Column("estimate", where="page"),
+        Column("margin", numeric=True, where="page"),
         Column("scale", where="data"),
         Column("ratio", numeric=True, where="data"),
         Column("difference", numeric=True, where="data"),
         Column("unit", where="data"),
         Column("low", numeric=True, where="data"),
         Column("high", numeric=True, where="data"),
+        Column("margin_low", numeric=True, where="data"),
+        Column("margin_high", numeric=True, where="data"),
         Column("level", numeric=True, where="data"),
         Column("p", numeric=True),
         Column("blocks", numeric=True),
@@ -234,6 +259,7 @@ def contrast_table(
 
 def _row(contrast: Contrast, report: ReportInput) -> tuple[Value, ...]:
     low, high = contrast.interval or (None, None)
+    margin_low, margin_high = contrast.equivalence or (None, None)
     naive_low, naive_high = contrast.naive or (None, None)
     return (
         words.workload(contrast.workload),
@@ -242,12 +268,15 @@ def _row(contrast: Contrast, report: ReportInput) -> tuple[Value, ...]:
         report.labels.treatment(contrast.treatment),
         report.labels.treatment(contrast.reference),
         words.estimate(contrast),
+        words.margin(contrast),
         contrast.scale,
         contrast.ratio,
         contrast.difference,
         contrast.unit,
         low,
         high,
+        margin_low,
+        margin_high,
         contrast.level,
         None if contrast.p is None else Quantity(contrast.p, "p"),
         contrast.blocks,

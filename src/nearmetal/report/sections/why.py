@@ -22,7 +22,7 @@ from nearmetal.report.blocks import (
 )
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.why_captures import not_whole
-from nearmetal.report.why_figures import plainly, told, verdict
+from nearmetal.report.why_figures import by_chance, plainly, told, verdict
 from nearmetal.report.why_found import Explained, different, explain, is_observed, largest, more_different
 from nearmetal.report.why_implausible import GUESTS, box, is_implausible, kind
 from nearmetal.report.why_machines import clocks, foreign_time, unobserved, untold_exits, untold_steal
@@ -33,8 +33,8 @@ _OPEN = 3
 """Of more verdicts than this the tables are closed until asked for."""
 
 _LEAD = (
-    "What else differs where a verdict was asked for, by what observers and captures recorded: ranked, what surely "
-    "differs first. These go along with a verdict; none of them is a proof of its cause."
+    "What else differs where a verdict was asked for, by what observers and captures recorded: ranked, what differs by "
+    "its own interval first. These go along with a verdict; none of them is a proof of its cause."
 )
 
 
@@ -82,43 +82,47 @@ def _largest(one: Explained, report: ReportInput) -> Statement:
     text = f"{words.sentence(one.contrast, report.labels)}; {one.most_unlike}"
     doubt = "not plausible by itself, see below; " if is_implausible(one.contrast, report) else ""
     about = words.workload(one.contrast.workload)
-    return Statement(about, text, words.verdict(one.contrast), f"{doubt}{_detail(one.found)}")
+    return Statement(about, text, words.verdict(one.contrast), f"{doubt}{_detail(one.found, report)}")
 
 
 def _statement(one: Explained, report: ReportInput) -> Statement:
-    sure = [found for found in one.found if found.differs]
-    named = [f"{found.trait.title}, {told(found)}" for found in sure[:_TOLD]]
+    differing = [found for found in one.found if found.differs]
+    named = [f"{found.trait.title}, {told(found)}" for found in differing[:_TOLD]]
     treatment, reference, _ = report.labels.sides(one.contrast)
     if named:
         text = f"what differs most from {reference}: {'; '.join(named)}"
     elif any(found.interval for found in one.found):
-        text = f"nothing that was observed surely differs between {treatment} and {reference}"
+        text = f"no difference between {treatment} and {reference} shows in what was observed"
     else:
         blocks = figures.count(max(found.blocks for found in one.found), "block")
         text = (
             f"{blocks}: too few to tell whether anything that was observed differs between {treatment} and {reference}"
         )
     about = f"{words.workload(one.contrast.workload)}, {report.labels.versus(one.contrast)}"
-    return Statement(about, text, words.verdict(one.contrast), _detail(one.found))
+    return Statement(about, text, words.verdict(one.contrast), _detail(one.found, report))
 
 
-def _detail(found: Sequence[Attributed]) -> str:
+def _detail(found: Sequence[Attributed], report: ReportInput) -> str:
+    """How many figures differ, and how many would if none did: no interval is corrected for how many there are."""
     told = [one for one in found if one.interval is not None]
     if not told:
         return f"{figures.count(len(found), 'figure that was', 'figures that were')} observed, without intervals"
     differing, untold = sum(one.differs for one in told), len(found) - len(told)
-    sure = f"{figures.count(differing, 'figure')} of {len(found)} that were observed surely "
-    few = f"; {figures.count(untold, 'has', 'have')} too few blocks" if untold else ""
-    return f"{sure}{'differs' if differing == 1 else 'differ'}{few}"
+    text = f"{figures.count(differing, 'figure')} of {len(found)} that were observed "
+    text += f"{'differs, by' if differing == 1 else 'differ, each by'} its own interval"
+    if differing:
+        chance = len(told) * report.manifest.study.design.alpha
+        text += f"; by chance alone {chance:.2g} would on average, at most"
+    return text + (f"; {figures.count(untold, 'has', 'have')} too few blocks" if untold else "")
 
 
 def _how(report: ReportInput) -> Paragraph:
-    level = figures.percent(1 - report.manifest.study.design.alpha)
+    alpha = report.manifest.study.design.alpha
     return Paragraph(
-        f"In the tables each figure is compared block by block, with {level} intervals by the statistic of the "
-        "verdicts, not corrected for how many they are: of twenty that do not differ, one is expected to look as if it "
-        "did. Both sides are medians over blocks; the change is what is typical within a block, and need not be that "
-        "between medians. Packets, segments and ACKs hardly differ when they do by less than one in a hundred "
+        f"In the tables each figure is compared block by block, with {figures.percent(1 - alpha)} intervals by the "
+        f"statistic of the verdicts, not corrected for how many they are: {by_chance(alpha)}, so that a long table "
+        "often has one. Both sides are medians over blocks; the change is what is typical within a block, and need not "
+        "be that between medians. Packets, segments and ACKs hardly differ when they do by less than one in a hundred "
         "requests, or in ten MiB, and bytes by less than one for each: such rows stand below the others, and above "
         "what did not happen on either side."
     )

@@ -1,0 +1,151 @@
+"""The chapter of the verdicts: what its picture shows, what the caption says of that, and what the table has."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.report.blocks import Chart, Table
+from nearmetal.report.formats import comma_separated
+from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.sections import verdicts
+from tests import plausible_run
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:
+    return read(plausible_run.make(tmp_path_factory.mktemp("run") / "run", blocks=2))
+
+
+def contrast(**changes: Any) -> Contrast:
+    plain: dict[str, Any] = {
+        "workload": "web",
+        "response": "throughput",
+        "unit": "1/s",
+        "scale": "ratio",
+        "better": "higher",
+        "primary": True,
+        "treatment": {"environment": "docker"},
+        "reference": {"environment": "host"},
+        "blocks": 8,
+        "level": 0.05,
+        "ratio": 0.97,
+        "interval": (0.95, 0.99),
+        "equivalence": (1 / 1.02, 1.02),
+        "p": 0.0078,
+        "verdict": Verdict.DIFFERENT,
+    }
+    return Contrast.model_validate({**plain, **changes})
+
+
+def difference(response: str, estimate: float, within: float | None, **changes: Any) -> Contrast:
+    """In seconds, on an interval of a tenth of it either side; equivalent within so many seconds of the reference."""
+    given: dict[str, Any] = {
+        "response": response,
+        "unit": "s",
+        "scale": "difference",
+        "ratio": None,
+        "difference": estimate,
+        "interval": (0.9 * estimate, 1.1 * estimate),
+        "equivalence": None if within is None else (-within, within),
+        "verdict": Verdict.EQUIVALENT if within is not None and 1.1 * estimate < within else Verdict.DIFFERENT,
+    }
+    return contrast(**{**given, **changes})
+
+
+def chapter(report: ReportInput, *contrasts: Contrast) -> tuple[Chart, Table]:
+    section = verdicts.plugin.render(
+        replace(report, analysis=report.analysis.model_copy(update={"contrasts": contrasts}))
+    )
+    (chart,) = [block for block in section.blocks if isinstance(block, Chart)]
+    (table,) = [block for block in section.blocks if isinstance(block, Table)]
+    return chart, table
+
+
+def bands(spec: Any) -> list[tuple[float, float]]:
+    return [
+        (row["low"], row["high"])
+        for layer in spec["layer"]
+        if layer["mark"]["type"] == "rect"
+        for row in layer["data"]["values"]
+    ]
+
+
+def test_each_difference_stands_on_the_margin_of_its_own_reference(report: ReportInput) -> None:
+    chart, table = chapter(report, difference("one", 0.002, 0.004), difference("other", 0.005, 0.003))
+    (panel,) = chart.panels
+    for spec in (panel.spec, panel.narrow):
+        assert spec is not None and " ".join(spec["title"]["text"]) == "Against the reference, as differences"
+        assert [end for band in bands(spec) for end in band] == pytest.approx([-4, 4, -3, 3])
+    assert "Shaded: of each row the margin that the study calls equivalent, 2 % of its reference's median. " in (
+        chart.caption
+    )
+    margins = [dict(zip([c.title for c in table.columns], row, strict=True))["margin"] for row in table.rows]
+    assert margins == ["±4 ms", "±3 ms"]
+    assert "margin_low,margin_high" in comma_separated(table)
+
+
+def test_an_axis_of_differences_reaches_as_far_as_their_margins(report: ReportInput) -> None:
+    chart, _ = chapter(report, difference("one", 0.002, 0.1))
+    (domain,) = {
+        tuple(layer["encoding"]["x"]["scale"]["domain"])
+        for layer in chart.panels[0].spec["layer"]
+        if "scale" in layer["encoding"].get("x", {}) and layer["encoding"]["x"].get("field")
+    }
+    assert domain[0] < -100 and domain[1] > 100
+
+
+@pytest.mark.parametrize(
+    ("contrasts", "said"),
+    [
+        ([contrast()], "Shaded: the margin of 2 % that the study calls equivalent."),
+        (
+            [contrast(), difference("one", 0.002, 0.004)],
+            "Shaded: the margin of 2 % that the study calls equivalent, of a difference 2 % of its reference's median.",
+        ),
+        (
+            [difference("one", 0.002, 0.004), difference("none", 0.001, None)],
+            "Shaded: of each row the margin that the study calls equivalent, 2 % of its reference's median; none where "
+            "that is 0.",
+        ),
+        (
+            [contrast(), difference("none", 0.001, None)],
+            "Shaded: the margin of 2 % that the study calls equivalent; a difference has none where its reference is "
+            "0.",
+        ),
+        (
+            [difference("none", 0.001, None)],
+            "No margin is shaded: the references are 0, and 2 % of that means nothing.",
+        ),
+    ],
+)
+def test_the_caption_tells_what_is_shaded(report: ReportInput, contrasts: list[Contrast], said: str) -> None:
+    chart, _ = chapter(report, *contrasts)
+    assert chart.caption.startswith(f"Dashed line: the reference. {said} Bar: the interval.")
+
+
+@pytest.mark.parametrize(
+    ("contrasts", "is_told"),
+    [
+        ([contrast()], False),
+        ([contrast(), contrast(ratio=0.1, interval=(0.09, 0.11))], True),
+        ([contrast(ratio=0.97, interval=(0.5, float("inf")))], True),
+    ],
+)
+def test_the_caption_tells_of_triangles_where_something_is_cut(
+    report: ReportInput, contrasts: list[Contrast], is_told: bool
+) -> None:
+    chart, _ = chapter(report, *contrasts)
+    drawn = [layer["mark"].get("shape", "") for panel in chart.panels for layer in panel.spec["layer"]]
+    assert any(shape.startswith("triangle") for shape in drawn) is is_told
+    assert ("; triangle: beyond the picture, a small one: only an end of the interval." in chart.caption) is is_told
+
+
+def test_the_margin_of_a_ratio_is_told_as_the_study_has_it(report: ReportInput) -> None:
+    _, table = chapter(report, contrast())
+    row = dict(zip([column.title for column in table.columns], table.rows[0], strict=True))
+    assert (row["margin"], row["margin_low"], row["margin_high"]) == ("2 %", 1 / 1.02, 1.02)
+    _, table = chapter(report, difference("none", 0.001, None))
+    row = dict(zip([column.title for column in table.columns], table.rows[0], strict=True))
+    assert (row["margin"], row["margin_low"], row["margin_high"]) == (None, None, None)
