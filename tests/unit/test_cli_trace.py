@@ -89,6 +89,14 @@ def test_requests_are_printed_where_they_are_piped_on(trace: Run) -> None:
     status, out, err = trace(CLIENT, "--requests", "-", "--json")
     assert (status, out) == (2, "")
     assert "leave one of them out" in err
+    assert trace(CLIENT, "--requests", "-", "--request", "1")[:2] == (2, "")
+    # What is to be known before relying on them goes where it does not mix with them.
+    short = Path(CLIENT).read_bytes()
+    Path("cut.pcap").write_bytes(short[: len(short) - 5])
+    status, out, err = trace("cut.pcap", "--requests", "-")
+    assert status == 0
+    assert "warning: cut.pcap:" in err
+    assert all(line.startswith("{") for line in out.splitlines())
 
 
 def test_the_clock_that_is_ahead_is_named_and_stamps_in_microseconds_leave_one_open(trace: Run) -> None:

@@ -97,6 +97,9 @@ impl Gain {
     }
 }
 
+/// Nanoseconds by which stamps of one machine may be apart.
+const STAMPED_APART: i64 = 10_000;
+
 /// Of so many windows, one may hold a packet that bears a wrong time.
 const FEW: usize = 4;
 
@@ -195,12 +198,17 @@ pub fn estimate(windows: &[Window], packets: u64) -> Option<Clocks> {
         true => within(client),
         false => within(Place::First).max(within(Place::Second)),
     };
+    // A window's bounds are of different times in it, between which clocks drift; and CPUs stamp a little apart.
+    let width = match windows {
+        [first, second, ..] => second.time.saturating_sub(first.time),
+        _ => 0,
+    };
+    let slack = STAMPED_APART.saturating_add((width as f64 * slope.abs()) as i64);
     let is_possible = |window: &&Window| {
         let (above, below) = bounds(client, window);
         let here = offset.saturating_add((elapsed(window) * drift) as i64);
-        // What is cut off of a drift's nanoseconds.
-        above.is_none_or(|above| here <= above.saturating_add(1))
-            && below.is_none_or(|below| below <= here.saturating_add(1))
+        above.is_none_or(|above| here <= above.saturating_add(slack))
+            && below.is_none_or(|below| below <= here.saturating_add(slack))
     };
     let compared = || windows.iter().filter(seen);
     let odd = compared().count() - compared().filter(is_possible).count();

@@ -34,6 +34,7 @@ struct Sent {
     piece: u32,
     /// How many packets had come the other way before, where it left.
     heard: u32,
+    window: u16,
     order: u32,
     /// Bytes of it that arrived, and behind the last of them.
     arrived: u32,
@@ -160,6 +161,7 @@ impl Lane {
             mark,
             piece: left.piece,
             heard: left.heard,
+            window: segment.window,
             order,
             arrived: 0,
             reached: 0,
@@ -188,7 +190,9 @@ impl Lane {
         let mut lately = self.sent.iter().rev().take(LATELY);
         lately.any(|sent| {
             let waited = left.segment.time.saturating_sub(sent.time);
-            let is_at_once = sent.heard == left.heard && waited < AT_ONCE;
+            // An end may say at once that it takes more.
+            let is_same = sent.heard == left.heard && sent.window == left.segment.window;
+            let is_at_once = is_same && waited < AT_ONCE;
             sent.mark == *mark && (mark.is_unique() || is_at_once)
         })
     }

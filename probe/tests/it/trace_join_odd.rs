@@ -89,6 +89,28 @@ fn what_is_captured_twice_where_it_leaves_is_not_lost() {
     }
 }
 
+/// An end that takes more says so at once, in an acknowledgement that differs by its window alone.
+#[test]
+fn a_window_that_opens_at_once_is_no_copy() {
+    let talk = Talk::between("[2001:db8::2]:40000", "[2001:db8::1]:80");
+    let mut talk = conversation_of(talk, 5, 4000, 1428);
+    let opened = talk.packets.iter().flat_map(|packet| {
+        let is_bare = packet.payload.is_empty() && packet.flags == ACK;
+        let opened = Packet {
+            time: packet.time + 20_000,
+            window: packet.window + 100,
+            ..packet.clone()
+        };
+        std::iter::once(packet.clone()).chain(is_bare.then_some(opened))
+    });
+    talk.packets = opened.collect();
+    let (document, _) = joined(&ends(&talk, PLAIN));
+    let there = &document["joined"]["there"];
+    let told = numbers(there, ["left", "arrived", "duplicated", "lost_bare"]);
+    // The handshake, the requests, and twice the acknowledgements.
+    assert_eq!(told, [18, 18, 0, 0]);
+}
+
 /// One of the captures holds less of each packet, so that timestamps are in one of them alone.
 #[test]
 fn captures_of_unlike_snap_lengths_are_joined() {
@@ -127,6 +149,25 @@ fn a_clock_that_was_set_is_said_not_to_go_steadily() {
     assert_eq!(told(&|time| time), (true, false));
     // One that gains always the same is only counted otherwise.
     assert_eq!(told(&|time| time + (time - BEGIN) / 200), (true, false));
+    // A conversation of ten minutes on a short way, by a quartz that nobody puts right.
+    let mut long = conversation(400, 4000, 1448);
+    for packet in &mut long.packets {
+        packet.time = BEGIN + (packet.time - BEGIN) * 100;
+    }
+    let mut drifting = ends(
+        &long,
+        Network {
+            delay: 100_000,
+            ..PLAIN
+        },
+    );
+    for packet in &mut drifting[1] {
+        packet.time += (packet.time - BEGIN) / 50_000;
+    }
+    let (document, _) = joined(&drifting);
+    assert_eq!(document["joined"]["is_steady"], true, "{document}");
+    let drift = document["joined"]["drift_ppm"].as_f64().unwrap();
+    assert!((drift - 20.0).abs() < 0.5, "{drift}");
     for step in [-200_000_000, -30_000_000, 200_000_000] {
         let set = |time: u64| match time > middle {
             true => time.wrapping_add_signed(step),

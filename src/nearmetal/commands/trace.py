@@ -31,6 +31,8 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
     captures = [analyser.STDIN if str(capture) == "-" else capture for capture in captures]
     if requests == _STDOUT and as_json:
         raise BadInput("--json and the requests both go to standard output", "--requests -", "leave one of them out")
+    if requests == _STDOUT and number is not None:
+        raise BadInput("--requests - prints all of them", "--request", "leave one of the two out")
     _check(captures, html, requests)
     with _lines(requests) as lines:
         with console_for(as_json).status("reading " + " and ".join(words.plain(one.name) for one in captures)):
@@ -52,6 +54,8 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
         if requests == _STDOUT:
             with lines.open(encoding="utf-8") as each:
                 shutil.copyfileobj(each, sys.stdout)
+            for warning in document["warnings"]:
+                click.echo(f"warning: {words.plain(warning)}", err=True)
             return ExitCode.DONE
     if as_json:
         wanted = picked.line if number is not None and picked is not None else document

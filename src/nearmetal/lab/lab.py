@@ -235,8 +235,14 @@ class Lab:
 
 
 def _is_users(handle: Handle) -> bool:
-    """Whether a machine stays when it is given back, and with it what was changed there. Those on a switch are ours."""
-    plugin = plugins.load("environments", handle.kind)
+    """Whether a machine stays when it is given back, and with it what was changed there. Those on a switch are ours.
+
+    One whose plugin cannot be loaded was not given back by it.
+    """
+    try:
+        plugin = plugins.load("environments", handle.kind)
+    except NearmetalError:
+        return True
     return isinstance(plugin, Reached | Elsewhere) and "port" not in handle.data
 
 
