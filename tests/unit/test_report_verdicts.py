@@ -10,7 +10,7 @@ from nearmetal.report.blocks import Chart, Table
 from nearmetal.report.formats import comma_separated
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections import verdicts
-from tests import plausible_run
+from tests import contrasted, plausible_run
 
 
 @pytest.fixture(scope="module")
@@ -19,24 +19,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:
 
 
 def contrast(**changes: Any) -> Contrast:
-    plain: dict[str, Any] = {
-        "workload": "web",
-        "response": "throughput",
-        "unit": "1/s",
-        "scale": "ratio",
-        "better": "higher",
-        "primary": True,
-        "treatment": {"environment": "docker"},
-        "reference": {"environment": "host"},
-        "blocks": 8,
-        "level": 0.05,
-        "ratio": 0.97,
-        "interval": (0.95, 0.99),
-        "equivalence": (1 / 1.02, 1.02),
-        "p": 0.0078,
-        "verdict": Verdict.DIFFERENT,
-    }
-    return Contrast.model_validate({**plain, **changes})
+    return contrasted.contrast(**{"level": 0.05, "equivalence": (1 / 1.02, 1.02), **changes})
 
 
 def difference(response: str, estimate: float, within: float | None, **changes: Any) -> Contrast:

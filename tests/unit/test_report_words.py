@@ -4,31 +4,11 @@ import pytest
 from hypothesis import given, strategies
 from rich.console import Console
 
-from nearmetal.analysis.results import Analysis, Contrast, TrialCounts, Verdict
+from nearmetal.analysis.results import Analysis, TrialCounts, Verdict
 from nearmetal.model import Level, Warned
 from nearmetal.report import cells, figures, terminal, words
 from nearmetal.report.words import Labels
-
-
-def contrast(**changes: object) -> Contrast:
-    plain: dict[str, object] = {
-        "workload": "web",
-        "response": "throughput",
-        "unit": "1/s",
-        "scale": "ratio",
-        "better": "higher",
-        "primary": True,
-        "treatment": {"environment": "docker"},
-        "reference": {"environment": "host"},
-        "blocks": 8,
-        "level": 0.0125,
-        "ratio": 0.97,
-        "interval": (0.95, 0.99),
-        "p": 0.0078,
-        "verdict": Verdict.DIFFERENT,
-    }
-    return Contrast.model_validate({**plain, **changes})
-
+from tests.contrasted import contrast
 
 LABELS = Labels.of([{"environment": "host"}, {"environment": "docker"}])
 
