@@ -34,12 +34,12 @@ pub struct History {
     ring: Vec<Seen>,
     /// How many were pushed, modulo 256.
     pushed: u8,
-    marks: [Mark; 2],
+    milestones: [Milestone; 2],
 }
 
 /// What was pushed from here on came at this time or later. Those that go on as expected are pushed without a time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Mark {
+struct Milestone {
     pushed: u8,
     time: Time,
 }
@@ -72,22 +72,22 @@ impl History {
 
     /// It is this time. A mark is made when the last one is half as old as what is asked for, or all that is here is newer.
     pub fn mark(&mut self, time: Time, within: Time) {
-        let [_, newer] = self.marks;
+        let [_, newer] = self.milestones;
         let is_old = time.saturating_sub(newer.time) > within / 2;
         if is_old || self.since(&newer) >= MOST {
             let pushed = self.pushed;
-            self.marks = [newer, Mark { pushed, time }];
+            self.milestones = [newer, Milestone { pushed, time }];
         }
     }
 
     /// How many came since, unless there were very many: then fewer, and what is asked is not known.
-    fn since(&self, mark: &Mark) -> u8 {
+    fn since(&self, mark: &Milestone) -> u8 {
         self.pushed.wrapping_sub(mark.pushed)
     }
 
     /// Whether the how many-th newest is known to have come within so long before this time.
     fn is_recent(&self, age: usize, time: Time, within: Time) -> bool {
-        self.marks.iter().any(|mark| {
+        self.milestones.iter().any(|mark| {
             time.saturating_sub(mark.time) <= within && age < usize::from(self.since(mark))
         })
     }
