@@ -1,4 +1,5 @@
-from nearmetal.lab.bystanders import in_short, still_there
+from nearmetal.in_short import in_short
+from nearmetal.lab.bystanders import NAMED, still_there
 
 
 def listed(**named: str) -> dict[str, object]:
@@ -9,7 +10,7 @@ def test_programs_are_named_before_the_many_interrupt_lines_of_a_large_host() ->
     lines = {f"irq_{number}": f"PCI-MSIX queue {number:02}" for number in range(40)}
     names = still_there(listed(**lines, irq_default="interrupts to come", task_7="sleep", task_8="sleep"))
     assert names[:3] == ["interrupts to come", "sleep", "PCI-MSIX queue 00"]
-    assert in_short(names).endswith("queue 07 and 32 more")
+    assert in_short(names, NAMED).endswith("queue 07, and 32 more")
 
 
 def test_a_line_that_is_served_elsewhere_is_in_nobodys_way() -> None:

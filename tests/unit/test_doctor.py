@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab import doctor
+from nearmetal.lab import clean, doctor
 from nearmetal.lab.image import Image
+from nearmetal.lab.ledger import held
+from nearmetal.model import Change, Handle
 
 
 async def test_a_host_without_qemu_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -21,6 +23,22 @@ def test_a_host_without_tcpdump_is_told_what_that_means(monkeypatch: pytest.Monk
     assert (found.what, found.ok, found.fatal) == ("captures: tcpdump", False, False)
     assert "studies that capture" in found.detail
     assert found.remedy == "apt-get install tcpdump"
+
+
+def test_what_a_dead_run_left_is_told_and_not_touched() -> None:
+    assert doctor._leftovers().ok
+    folder = clean.ledgers_folder()
+    folder.mkdir(parents=True)
+    with held(folder / "abc123.jsonl") as ledger:
+        for name in ("nm-abc123-1", "nm-abc123-2", "nm-abc123-3"):
+            ledger.creating(Handle(kind="mock", name=name, site="local", data={}))
+        ledger.changing(Change(on="site:local", kind="sysctl", target="net.a", before="1", after="0"))
+        assert doctor._leftovers().ok, "its owner lives"
+    (folder / "def456.jsonl").write_text('{"op": "create"}\n')
+    found = doctor._leftovers()
+    assert (found.ok, found.fatal, found.remedy) == (False, False, "nearmetal clean")
+    assert "left 5: mock nm-abc123-3, mock nm-abc123-2, mock nm-abc123-1, and 2 more" in found.detail
+    assert len(clean.left_behind()) == 5
 
 
 def test_free_space_is_told_in_either_case() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from nearmetal.analysis.alike import grouped
 from nearmetal.dashboard.course import WARNING, Course, Ended, Fate, Place, Row, Trouble
 from nearmetal.factors import Identity, identity
+from nearmetal.in_short import in_short
 from nearmetal.model import TrialStatus
 from nearmetal.report import figures, words
 from nearmetal.report.reading import ReportInput
@@ -203,7 +204,7 @@ def warned(report: ReportInput) -> list[Told]:
         about = list(dict.fromkeys(group.about))
         of = figures.count(len(primary), "comparison")
         where = f"{len(about)} of {of}" if len(primary) > 1 else ""
-        found.append(Told(WARNING, "unknown", _few(about), words.plain(group.text), where))
+        found.append(Told(WARNING, "unknown", in_short(about, _NAMED, "; "), words.plain(group.text), where))
     return found
 
 
@@ -214,17 +215,11 @@ def _told(trouble: Trouble, names: Mapping[Identity, str]) -> Told:
 
 def _befallen(trouble: Trouble, names: Mapping[Identity, str]) -> str:
     """ "qemu, workers 1, web; docker, workers 1, web; and 4 more"."""
-    return _few(
-        [
-            ", ".join(filter(None, (names.get(row.treatment, "a treatment"), words.plain(row.workload))))
-            for row in trouble.rows
-        ]
-    )
-
-
-def _few(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return "; ".join([*names[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
+    whose = [
+        ", ".join(filter(None, (names.get(row.treatment, "a treatment"), words.plain(row.workload))))
+        for row in trouble.rows
+    ]
+    return in_short(whose, _NAMED, "; ")
 
 
 def _where(trouble: Trouble) -> str:

@@ -5,15 +5,16 @@ What the probe lists, moves away and moves back. A `target` is "PROBE CPUS", the
 
 import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
+from nearmetal.in_short import in_short
 from nearmetal.lab.site import must
 from nearmetal.model import Change, Commands
 
 CLEAR = "clear"
 """Nothing that could be moved runs there."""
-_NAMED = 10
+NAMED = 10
+"""Of those that may run there, so many are told by name."""
 _LINE = re.compile(r"irq:\d+")
 """The key of an interrupt line."""
 
@@ -57,13 +58,7 @@ async def put_back(commands: Commands, change: Change) -> str:
 def shown(value: str | None) -> str:
     if value is None or value == CLEAR:
         return repr(value)
-    return f"not clear of {in_short(still_there(json.loads(value)))}"
-
-
-def in_short(names: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
+    return f"not clear of {in_short(still_there(json.loads(value)), NAMED)}"
 
 
 def unmet(change: Change) -> str:

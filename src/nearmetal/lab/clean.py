@@ -62,6 +62,27 @@ async def clean() -> Cleaned:
     return cleaned.model_copy(update={"in_use": len(living), "alive": tuple(alive)})
 
 
+def left_behind() -> list[str]:
+    """What `clean` would put right: what the ledgers of dead owners still hold. Nothing is touched.
+
+    Also a ledger that cannot be read, by its path.
+    """
+    folder = ledgers_folder()
+    return [what for path in (ownerless(folder) if folder.exists() else ()) for what in _left_in(path)]
+
+
+def _left_in(path: Path) -> Iterator[str]:
+    try:
+        still = outstanding(path)
+    except FileNotFoundError:  # put right meanwhile
+        return
+    except BadInput:
+        yield str(path)
+        return
+    yield from (f"{handle.kind} {handle.name}" for handle in still.handles)
+    yield from (f"{change.on}: {change.kind} {change.target}" for _, change in still.changes)
+
+
 def _holds(path: Path) -> Iterator[str]:
     """Nothing of one whose owner has ended meanwhile; one that cannot be read is its owner's to tell."""
     with suppress(FileNotFoundError, BadInput):

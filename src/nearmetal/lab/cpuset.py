@@ -8,7 +8,8 @@ undo it.
 import json
 from typing import Any
 
-from nearmetal.lab.bystanders import in_short
+from nearmetal.in_short import in_short
+from nearmetal.lab.bystanders import NAMED
 from nearmetal.lab.site import must
 from nearmetal.model import Change, Commands
 
@@ -56,7 +57,7 @@ async def put_back(commands: Commands, change: Change) -> str:
 def shown(value: str | None) -> str:
     if value is None or value == APART:
         return repr(value)
-    return f"not apart: {in_short(_lacking(json.loads(value)))}"
+    return f"not apart: {in_short(_lacking(json.loads(value)), NAMED)}"
 
 
 def unmet(change: Change) -> str:

@@ -12,6 +12,7 @@ from pydantic import Field
 from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import NearmetalError
+from nearmetal.in_short import in_short
 from nearmetal.lab import clean, image, probe
 from nearmetal.lab.findings import finding, program, provided
 from nearmetal.lab.image import Image
@@ -25,6 +26,8 @@ from nearmetal.units import show_size
 DISK_NEEDED = 4 * 2**30
 """The image in its three forms, a copy-on-write disk for a machine or two, and room for a run."""
 
+_NAMED = 3
+"""Of what was left behind, so much is told by name."""
 _BUILD_TOOLS = {"mmdebstrap": "mmdebstrap", "mkfs.ext4": "e2fsprogs", "qemu-img": "qemu-utils"}
 
 
@@ -53,6 +56,7 @@ async def _findings() -> list[Finding]:
         provided("probe", probe.path),
         await _namespaces(site),
         _space(),
+        _leftovers(),
         *await _what_the_host_is(),
         _captures(),
     ]
@@ -108,6 +112,13 @@ def _space() -> Finding:
         detail=f"{show_size(free)} free below {there}",
         remedy=f"free {show_size(DISK_NEEDED)}",
     )
+
+
+def _leftovers() -> Finding:
+    """Nothing that keeps from measuring: a run puts it right before it begins."""
+    left = clean.left_behind()
+    detail = f"a nearmetal that died left {len(left)}: {in_short(left, _NAMED)}"
+    return finding("nothing left behind", not left, detail, "nearmetal clean").model_copy(update={"fatal": False})
 
 
 async def _what_the_host_is() -> list[Finding]:

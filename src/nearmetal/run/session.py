@@ -2,7 +2,7 @@
 
 import datetime
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from nearmetal import plan as planning
 from nearmetal.by_hand import kept
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.in_short import in_short
 from nearmetal.isolate import standing
 from nearmetal.lab import clean
 from nearmetal.lab.lab import Lab, OpenSite
@@ -174,18 +175,13 @@ def _refusal(study: Study, missing: Missing) -> HostCannot:
     of_each: dict[Finding, list[str]] = {}
     for treatment, lacking in missing:
         of_each.setdefault(lacking, []).append(words.key(treatment))
-    lines = [f"  {one.what}: {one.detail}: {_some(treatments)}" for one, treatments in of_each.items()]
+    lines = [f"  {one.what}: {one.detail}: {in_short(treatments, _NAMED, '; ')}" for one, treatments in of_each.items()]
     remedies = dict.fromkeys(lacking.remedy for lacking in of_each if lacking.remedy)
     return HostCannot(
         f"{len(missing)} treatment{'s' * (len(missing) > 1)} cannot run here:\n" + "\n".join(lines),
         study.name,
         "; ".join([*remedies, *(["or leave them out with --available"] if others_can else [])]),
     )
-
-
-def _some(treatments: Sequence[str]) -> str:
-    named, more = "; ".join(treatments[:_NAMED]), len(treatments) - _NAMED
-    return f"{named}; and {more} more" if more > 0 else named
 
 
 def _makes_machines(study: Study) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from nearmetal.errors import BadInput
+from nearmetal.in_short import in_short
 from nearmetal.lab import kernel
 from nearmetal.lab.bystanders import still_there
 from nearmetal.model import Change, Commands, Level, Machine, MachineSpec, Readback, Stage, Warned
@@ -122,8 +123,7 @@ async def _stayed(commands: Commands, probe: str, cpu: str) -> list[str]:
 def _told(server: Machine, cpu: str, stayed: list[str]) -> list[Warned]:
     if not stayed:
         return []
-    more = f" and {len(stayed) - NAMED} more" if len(stayed) > NAMED else ""
-    text = f"{server.name}: these may still run on CPU {cpu}: {', '.join(stayed[:NAMED])}{more}"
+    text = f"{server.name}: these may still run on CPU {cpu}: {in_short(stayed, NAMED)}"
     return [Warned(code="isolation-stayed", text=text)]
 
 

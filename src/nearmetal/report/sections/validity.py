@@ -8,6 +8,7 @@ from typing import Any
 from nearmetal.analysis.alike import Alike, grouped
 from nearmetal.analysis.results import Cell
 from nearmetal.factors import key
+from nearmetal.in_short import in_short
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.report import charts, figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Section, Table, Value
@@ -126,8 +127,8 @@ def _told(group: Alike[Any], times: int, of: int, what: str, about: Counter[str]
 
 def _where(about: Counter[str]) -> str:
     """The few that have it most, each with how often where it is more than once."""
-    named = [name if times == 1 else f"{name} ({times:,})" for name, times in about.most_common(_NAMED)]
-    return "; ".join(named) + (f"; and {len(about) - _NAMED} more" if len(about) > _NAMED else "")
+    named = [name if times == 1 else f"{name} ({times:,})" for name, times in about.most_common()]
+    return in_short(named, _NAMED, "; ")
 
 
 def _over_blocks(report: ReportInput) -> Iterable[Panel]:
