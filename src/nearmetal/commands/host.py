@@ -2,13 +2,16 @@
 
 import asyncio
 import os
+import textwrap
 
 import click
-from rich.table import Table
 from rich.text import Text
 
 from nearmetal.errors import ExitCode
 from nearmetal.printing import console_for, print_json
+
+_HANGING = 4
+"""Columns of the mark before what was found."""
 
 
 def doctor(as_json: bool) -> int:
@@ -23,10 +26,10 @@ def doctor(as_json: bool) -> int:
         for finding in found.findings:
             mark, style = ("ok", "green") if finding.ok else (("no", "red") if finding.fatal else ("--", "yellow"))
             told = f"{finding.what}: {finding.detail}" if finding.detail else finding.what
-            remedy = f"\nremedy: {finding.remedy}" if finding.remedy and not finding.ok else ""
-            line = Table.grid(padding=(0, 2, 0, 0))
-            line.add_row(Text(mark, style=style), Text(told + remedy, overflow="fold"))
-            console.print(line)
+            lines = [told, *([f"remedy: {finding.remedy}"] if finding.remedy and not finding.ok else [])]
+            wrapped = [part for line in lines for part in textwrap.wrap(line, max(console.width - _HANGING, 1))]
+            for number, part in enumerate(wrapped):
+                console.print(Text.assemble((f"{'' if number else mark:{_HANGING}}", style), part), soft_wrap=True)
     return ExitCode.DONE if found.able else ExitCode.HOST_CANNOT
 
 
