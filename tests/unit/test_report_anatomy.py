@@ -571,6 +571,27 @@ def test_a_guest_ahead_of_a_container_gets_a_box_where_that_has_the_hosts_kernel
     assert not [text for text in notes(read(plausible_captures.make(tmp_path / "b"))) if "ahead" in text]
 
 
+def test_segments_that_are_all_of_one_size_are_told_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in plausible_captures.SIZES:
+        monkeypatch.setitem(plausible_captures.SIZES, name, ((1024, 90),))
+    section = anatomy.render(read(plausible_captures.make(tmp_path / "run")))
+    assert section is not None
+    assert "anatomy-sizes" not in [block.name for block in section.blocks if isinstance(block, Chart)]
+    told = [block.text for block in section.blocks if isinstance(block, Paragraph)]
+    assert "All segments of servers carry 1,024 to 2,047 bytes, in one typical trial of each treatment." in told
+
+
+def test_a_mean_over_trials_is_called_one_where_medians_stand_elsewhere(report: ReportInput) -> None:
+    section = anatomy.render(report)
+    captions = [table(section, name).caption for name in ("anatomy-packets", "anatomy-mishaps")]
+    assert captions == [
+        "What each request took, means over trials",
+        "What became of it, for each thousand requests, means over trials",
+    ]
+
+
 def test_the_report_is_written_with_them(report: ReportInput) -> None:
     write(report.folder)
     names = {file.name for file in report.folder.report.iterdir()}

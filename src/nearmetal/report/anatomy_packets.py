@@ -35,17 +35,19 @@ _MISHAPS = (
 _WORDS = (
     "Packets are counted as they leave, both ways; bytes with all headers, at the client's end; segments are the "
     "server's, ACKs the client's bare ones. A super-segment is longer than a packet of the wire. Joined are small "
-    "writes that left in another's segment, by the captures; corked is how often the server's kernel says that it held "
-    "one back. Sent again and late are segments by the captures, and beside them by both kernels' counters: the "
-    "client's kernel queues all that comes behind a hole. A super-segment is one segment to captures, and to kernels "
-    "as many as it becomes. Lost and overtaken are packets, between both ends: one that is not cut on the way is one."
+    "writes that left in another's segment, by the captures, also where a card then cut that into packets of the wire; "
+    "corked is how often the server's kernel says that it held one back. Sent again and late are segments by the "
+    "captures, and beside them by both kernels' counters: the client's kernel queues all that comes behind a hole. A "
+    "super-segment is one segment to captures, and to kernels as many as it becomes. Lost and overtaken are packets, "
+    "between both ends: one that is not cut on the way is one."
 )
 
 
 def packets(found: Sequence[Seen], report: ReportInput) -> Iterator[Block]:
     yield Paragraph(_WORDS)
-    yield _table("anatomy-packets", "What each request took", _EACH, 1, found, report)
-    yield _table("anatomy-mishaps", "What became of it, for each thousand requests", _MISHAPS, 1000, found, report)
+    yield _table("anatomy-packets", "What each request took, means over trials", _EACH, 1, found, report)
+    mishaps = "What became of it, for each thousand requests, means over trials"
+    yield _table("anatomy-mishaps", mishaps, _MISHAPS, 1000, found, report)
 
 
 def _table(
