@@ -403,6 +403,9 @@ def test_what_a_capture_that_is_not_whole_counts_is_not_compared_and_a_note_says
     assert "web with qemu (8 of 8 trials)" in note and "not compared" in note
 
 
+OF_CLIENTS = ("Was the client at its limit?", "Do both sides carry the same packets?")
+
+
 def notes(report: ReportInput) -> list[str]:
     section = why.render(report)
     assert section is not None
@@ -506,10 +509,11 @@ def test_a_guest_ahead_of_its_host_gets_a_box(tmp_path: Path, monkeypatch: pytes
     assert seen["Do both sides carry the same packets?"].startswith("packets for each request, 8.98")
     assert seen["Was the client at its limit?"] == "no trial warns of it"
     assert seen["What differs most?"].count("×") == 3
-    # Nobody looked at the packets of the other workload.
-    assert dict(boxes[1].items)["Do both sides carry the same packets?"].startswith("not observed: capture = true")
+    # The other workload sends nothing.
+    assert [question for question, _ in boxes[1].items] == [question for question in seen if question not in OF_CLIENTS]
     for text in (str(render(told.folder, "html")), str(render(told.folder, "md"))):
-        assert text.count("Was the client at its limit?") == 2
+        assert text.count("Was the client at its limit?") == 1
+        assert text.count("Does the guest") == 2
 
 
 def uncaptured(path: Path, *environments: str) -> ReportInput:
@@ -542,6 +546,17 @@ def test_a_box_says_which_side_lacks_what_another_treatment_has(
     (partly,) = [text for text in notes(told) if "compared with nothing" in text]
     assert partly.startswith("Not observed with ") and partly.endswith(": packets, and what became of them.")
     assert all(name in partly for name in lacking)
+
+
+def test_a_box_says_how_packets_are_observed_where_they_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(plausible_run.SPEED, "qemu", 1.3)
+    section = why.render(uncaptured(tmp_path / "run", "host", "docker", "qemu"))
+    assert section is not None
+    box = next(block for block in section.blocks if isinstance(block, Notice) and block.tone == "warning")
+    told = dict(box.items)["Do both sides carry the same packets?"]
+    assert told.startswith("not observed: capture = true in [observe] tells")
 
 
 def test_a_box_says_that_captures_do_not_hold_what_they_would_tell(
