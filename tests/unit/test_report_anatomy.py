@@ -607,6 +607,21 @@ def test_a_mean_over_trials_is_called_one_where_medians_stand_elsewhere(report: 
     ]
 
 
+def test_of_several_clients_it_is_said_what_is_a_mean_over_them_and_what_is_of_one(tmp_path: Path) -> None:
+    folder = plausible_captures.make(tmp_path / "run")
+    told = [json.loads(line) for line in folder.journal.read_text().splitlines()]
+    for capture in (record["observers"]["capture"] for record in told if "capture" in record["observers"]):
+        capture["trace-1"] = capture["trace-0"]
+    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in told))
+    section = anatomy.render(read(folder))
+    assert table(section, "anatomy-packets").caption == "What each request took, means over trials and clients"
+    for name in ("anatomy-segments", "anatomy-phases"):
+        assert table(section, name).caption.endswith("of one typical trial of each treatment, its first client's alone")
+    assert section is not None
+    (sizes,) = [block for block in section.blocks if isinstance(block, Chart) and block.name == "anatomy-sizes"]
+    assert sizes.caption.endswith("in one typical trial of each treatment, to its first client alone.")
+
+
 def test_the_report_is_written_with_them(report: ReportInput) -> None:
     write(report.folder)
     names = {file.name for file in report.folder.report.iterdir()}

@@ -8,7 +8,7 @@ from nearmetal.analysis.attribution import attributed
 from nearmetal.analysis.responses import pairs_of
 from nearmetal.analysis.traits import OF_PACKETS
 from nearmetal.report import figures, words
-from nearmetal.report.anatomy import Seen
+from nearmetal.report.anatomy import Seen, has_several_clients
 from nearmetal.report.blocks import LONG, Block, Column, Paragraph, Quantity, Table, Value
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.why_figures import plainly, told, verdict
@@ -44,9 +44,10 @@ _WORDS = (
 
 
 def packets(found: Sequence[Seen], report: ReportInput) -> Iterator[Block]:
+    means = "means over trials and clients" if has_several_clients(found) else "means over trials"
     yield Paragraph(_WORDS)
-    yield _table("anatomy-packets", "What each request took, means over trials", _EACH, 1, found, report)
-    mishaps = "What became of it, for each thousand requests, means over trials"
+    yield _table("anatomy-packets", f"What each request took, {means}", _EACH, 1, found, report)
+    mishaps = f"What became of it, for each thousand requests, {means}"
     yield _table("anatomy-mishaps", mishaps, _MISHAPS, 1000, found, report)
 
 

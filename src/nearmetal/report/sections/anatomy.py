@@ -4,7 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nearmetal.report import figures, words
-from nearmetal.report.anatomy import Seen, document, is_observed, problems, seen, streams, without_requests
+from nearmetal.report.anatomy import (
+    Seen,
+    document,
+    has_several_clients,
+    is_observed,
+    problems,
+    seen,
+    streams,
+    without_requests,
+)
 from nearmetal.report.anatomy_injected import injected
 from nearmetal.report.anatomy_packets import contrasts, packets
 from nearmetal.report.blocks import (
@@ -39,7 +48,7 @@ _COUNTS = (
 )
 _COUNTED = "Segments and acknowledgements of a request, at the client's end"
 _TIMED = "Time of each phase of a request"
-_TYPICAL = "in one typical trial of each treatment"
+_TYPICAL = "one typical trial of each treatment"
 _PHASES = (
     ("connecting", "each_request", "connect_ns"),
     ("sending the request", "each_request", "send_ns"),
@@ -130,8 +139,9 @@ def _sizes(told: Sequence[tuple[Seen, Mapping[str, Any]]], report: ReportInput) 
     if not spans:
         return
     (first, last), (largest, _) = spans[0], spans[-1]
+    which = _TYPICAL + (", to its first client alone" if has_several_clients([one for one, _ in told]) else "")
     if first == largest:
-        yield Paragraph(f"All segments of servers carry {first:,} to {last:,} bytes, {_TYPICAL}.")
+        yield Paragraph(f"All segments of servers carry {first:,} to {last:,} bytes, in {which}.")
         return
     domain = [2**power for power in range(20) if first <= 2**power <= largest]
     panels = tuple(
@@ -148,7 +158,7 @@ def _sizes(told: Sequence[tuple[Seen, Mapping[str, Any]]], report: ReportInput) 
         for one, some in buckets
         if some
     )
-    caption = f"Segments of servers by the bytes that they carry, {_TYPICAL}."
+    caption = f"Segments of servers by the bytes that they carry, in {which}."
     yield Chart("anatomy-sizes", caption, "Shares of segments by size; each treatment has a picture.", panels)
 
 
@@ -176,7 +186,8 @@ def _spreads(
             if spread and spread["count"]:
                 values = (_value(spread[at], key) for at in ("median", "p90", "p99", "max"))
                 rows.append((*_named(one, report), title, *values, spread["count"]))
-    caption = f"{caption}, over the requests of one typical trial of each treatment"
+    alone = ", its first client's alone" if has_several_clients([one for one, _ in told]) else ""
+    caption = f"{caption}, over the requests of {_TYPICAL}{alone}"
     return Table(name, caption, columns, tuple(rows), folded=len(rows) > LONG)
 
 
