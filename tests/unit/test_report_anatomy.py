@@ -78,6 +78,9 @@ def test_what_the_kernels_of_a_full_capture_counted_is_not_told(tmp_path: Path) 
     titles = [one.title for name in ("packets", "mishaps") for one in table(section, f"anatomy-{name}").columns]
     assert not {"by kernels", "queued", "corked"} & set(titles)
     assert {"sent again", "packets"} < set(titles)
+    assert section is not None
+    (warned,) = [block.text for block in section.blocks if isinstance(block, Notice)]
+    assert warned.endswith("What kernels counted of host, docker and qemu is not told: they went on counting")
 
 
 def test_packets_of_treatments_are_compared_with_intervals(report: ReportInput) -> None:
@@ -170,7 +173,7 @@ def test_a_ring_that_went_round_says_that_it_holds_the_last(tmp_path: Path) -> N
     section = anatomy.render(told)
     assert section is not None
     (notice,) = [block for block in section.blocks if isinstance(block, Notice)]
-    assert notice.text.endswith("the capture reached its limit, and holds no more than the last 4,000 packets")
+    assert "the capture reached its limit, and holds no more than the last 4,000 packets. " in notice.text
 
 
 def test_a_capture_that_is_not_whole_is_told(tmp_path: Path) -> None:

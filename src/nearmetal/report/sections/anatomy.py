@@ -76,6 +76,11 @@ class Anatomy:
             return None
         if missing:
             text = f"{figures.count(len(missing), 'capture is', 'captures are')} not whole, for example: {missing[0]}"
+            untold = dict.fromkeys(
+                report.labels.treatment(one.treatment) for one in found if "corked" not in one.figures
+            )
+            if untold:
+                text += f". What kernels counted of {figures.listing(untold)} is not told: they went on counting"
             blocks.append(Notice(words.plain(text), "warning"))
         if found:
             blocks += [*_ladders(found, report), *packets(found, report)]
