@@ -78,6 +78,9 @@ def test_what_the_kernels_of_a_full_capture_counted_is_not_told(tmp_path: Path) 
     titles = [one.title for name in ("packets", "mishaps") for one in table(section, f"anatomy-{name}").columns]
     assert not {"by kernels", "queued", "corked"} & set(titles)
     assert {"sent again", "packets"} < set(titles)
+    assert section is not None
+    (warned,) = [block.text for block in section.blocks if isinstance(block, Notice)]
+    assert warned.endswith("What kernels counted of host, docker and qemu is not told: they went on counting")
 
 
 def test_packets_of_treatments_are_compared_with_intervals(report: ReportInput) -> None:
@@ -170,7 +173,7 @@ def test_a_ring_that_went_round_says_that_it_holds_the_last(tmp_path: Path) -> N
     section = anatomy.render(told)
     assert section is not None
     (notice,) = [block for block in section.blocks if isinstance(block, Notice)]
-    assert notice.text.endswith("the capture reached its limit, and holds no more than the last 4,000 packets")
+    assert "the capture reached its limit, and holds no more than the last 4,000 packets. " in notice.text
 
 
 def test_a_capture_that_is_not_whole_is_told(tmp_path: Path) -> None:
@@ -403,6 +406,9 @@ def test_what_a_capture_that_is_not_whole_counts_is_not_compared_and_a_note_says
     assert "web with qemu (8 of 8 trials)" in note and "not compared" in note
 
 
+OF_CLIENTS = ("Was the client at its limit?", "Do both sides carry the same packets?")
+
+
 def notes(report: ReportInput) -> list[str]:
     section = why.render(report)
     assert section is not None
@@ -506,10 +512,11 @@ def test_a_guest_ahead_of_its_host_gets_a_box(tmp_path: Path, monkeypatch: pytes
     assert seen["Do both sides carry the same packets?"].startswith("packets for each request, 8.98")
     assert seen["Was the client at its limit?"] == "no trial warns of it"
     assert seen["What differs most?"].count("×") == 3
-    # Nobody looked at the packets of the other workload.
-    assert dict(boxes[1].items)["Do both sides carry the same packets?"].startswith("not observed: capture = true")
+    # The other workload sends nothing.
+    assert [question for question, _ in boxes[1].items] == [question for question in seen if question not in OF_CLIENTS]
     for text in (str(render(told.folder, "html")), str(render(told.folder, "md"))):
-        assert text.count("Was the client at its limit?") == 2
+        assert text.count("Was the client at its limit?") == 1
+        assert text.count("Does the guest") == 2
 
 
 def uncaptured(path: Path, *environments: str) -> ReportInput:
@@ -544,6 +551,17 @@ def test_a_box_says_which_side_lacks_what_another_treatment_has(
     assert all(name in partly for name in lacking)
 
 
+def test_a_box_says_how_packets_are_observed_where_they_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(plausible_run.SPEED, "qemu", 1.3)
+    section = why.render(uncaptured(tmp_path / "run", "host", "docker", "qemu"))
+    assert section is not None
+    box = next(block for block in section.blocks if isinstance(block, Notice) and block.tone == "warning")
+    told = dict(box.items)["Do both sides carry the same packets?"]
+    assert told.startswith("not observed: capture = true in [observe] tells")
+
+
 def test_a_box_says_that_captures_do_not_hold_what_they_would_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -569,6 +587,42 @@ def test_a_guest_ahead_of_a_container_gets_a_box_where_that_has_the_hosts_kernel
     sandboxed = '[environments.docker]\nkind = "docker"\nruntime = "runsc"\n[machine]'
     monkeypatch.setattr(plausible_run, "SOURCE", source.replace("[machine]", sandboxed))
     assert not [text for text in notes(read(plausible_captures.make(tmp_path / "b"))) if "ahead" in text]
+
+
+def test_segments_that_are_all_of_one_size_are_told_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in plausible_captures.SIZES:
+        monkeypatch.setitem(plausible_captures.SIZES, name, ((1024, 90),))
+    section = anatomy.render(read(plausible_captures.make(tmp_path / "run")))
+    assert section is not None
+    assert "anatomy-sizes" not in [block.name for block in section.blocks if isinstance(block, Chart)]
+    told = [block.text for block in section.blocks if isinstance(block, Paragraph)]
+    assert "All segments of servers carry 1,024 to 2,047 bytes, in one typical trial of each treatment." in told
+
+
+def test_a_mean_over_trials_is_called_one_where_medians_stand_elsewhere(report: ReportInput) -> None:
+    section = anatomy.render(report)
+    captions = [table(section, name).caption for name in ("anatomy-packets", "anatomy-mishaps")]
+    assert captions == [
+        "What each request took, means over trials",
+        "What became of it, for each thousand requests, means over trials",
+    ]
+
+
+def test_of_several_clients_it_is_said_what_is_a_mean_over_them_and_what_is_of_one(tmp_path: Path) -> None:
+    folder = plausible_captures.make(tmp_path / "run")
+    told = [json.loads(line) for line in folder.journal.read_text().splitlines()]
+    for capture in (record["observers"]["capture"] for record in told if "capture" in record["observers"]):
+        capture["trace-1"] = capture["trace-0"]
+    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in told))
+    section = anatomy.render(read(folder))
+    assert table(section, "anatomy-packets").caption == "What each request took, means over trials and clients"
+    for name in ("anatomy-segments", "anatomy-phases"):
+        assert table(section, name).caption.endswith("of one typical trial of each treatment, its first client's alone")
+    assert section is not None
+    (sizes,) = [block for block in section.blocks if isinstance(block, Chart) and block.name == "anatomy-sizes"]
+    assert sizes.caption.endswith("in one typical trial of each treatment, to its first client alone.")
 
 
 def test_the_report_is_written_with_them(report: ReportInput) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from nearmetal.report import charts, palette
+from nearmetal.report.charts.axes import log_ticks
 from nearmetal.report.charts.beside import Pair, beside
 from nearmetal.report.charts.by_number import Course, Point, by_number
 from nearmetal.report.charts.climb import Rates, climb
@@ -56,6 +57,24 @@ def test_the_axis_is_logarithmic_only_for_wide_positive_values(values: tuple[flo
     spec = charts.strips("t", "", "1/s", [charts.Strip("host", "1", "#111111", values)])
     scales = {layer["encoding"]["x"]["scale"]["type"] for layer in spec["layer"] if "scale" in layer["encoding"]["x"]}
     assert scales == {scale}
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ((22.0, 88.8), [30, 50, 70]),
+        ((103.0, 460.0), [100, 200, 500]),
+        ((17_740.0, 78_613.0), [20_000, 30_000, 50_000, 70_000]),
+        ((0.4, 3.0), [0.5, 1, 2]),
+        ((0.024, 5.0), [0.03, 0.1, 0.3, 1, 3]),
+        ((0.5, 2e5), [1, 10, 100, 1e3, 1e4, 1e5]),
+        ((1e-3, 1e9), [1e-3, 0.1, 10, 1e3, 1e5, 1e7, 1e9]),
+    ],
+)
+def test_a_logarithmic_axis_has_ticks_enough_to_read_a_value_by(values: tuple[float, ...], ticks: list[float]) -> None:
+    low, high, found = log_ticks(values)
+    assert found == ticks
+    assert low < min(values) and max(values) < high
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,9 @@ from .workloads_stage import golden
 DOCUMENT: dict[str, Any] = json.loads(golden("trace/trace-0.json"))
 LINES = [json.loads(line) for line in golden("trace/requests.jsonl").splitlines()]
 
+WITHOUT_REPLY = {"response_first": None, "response_last": None, "flags": ["unanswered"]}
+UNANSWERED = LINES[1] | WITHOUT_REPLY | {"fin": LINES[1]["request_last"] + 10**9}
+
 
 def test_a_record_keeps_what_each_request_took() -> None:
     told = figures(DOCUMENT)
@@ -340,7 +343,15 @@ def test_connections_one_after_the_other_share_a_row() -> None:
     nothing = dict.fromkeys(("syn", "ack", "request_first", "request_last", "response_first", "response_last"))
     spans = [(0, 10), (5, 30), (11, 20), (12, 40), (31, 50)]
     lines: list[dict[str, Any]] = [
-        {**nothing, "connection": number, "number": 0, "request_first": begin, "response_last": end, "flags": []}
+        {
+            **nothing,
+            "connection": number,
+            "number": 0,
+            "request_first": begin,
+            "response_last": end,
+            "fin": None,
+            "flags": [],
+        }
         for number, (begin, end) in enumerate(spans)
     ]
     assert page.rows_of(lines) == {0: 0, 1: 1, 2: 0, 3: 2, 4: 0}
@@ -375,10 +386,39 @@ def test_a_phase_that_took_no_time_is_not_drawn() -> None:
 
 
 def test_a_request_that_was_not_answered_has_a_mark() -> None:
-    line = {**LINES[1], "response_first": None, "response_last": None, "flags": ["unanswered"]}
+    line = {**UNANSWERED, "fin": None}
     (mark,) = [bar for bar in page.bars([line], {line["connection"]: 0}) if bar.phase == "unanswered"]
     assert mark.begin == mark.end == (line["request_last"] - line["syn"]) / 1e9
     assert "unanswered" in page.html(["a.pcap"], summary(DOCUMENT), None, [line], 1)
+
+
+def test_a_request_that_was_not_answered_goes_on_until_its_connection_closed() -> None:
+    later = {
+        **UNANSWERED,
+        "connection": 7,
+        "request_first": UNANSWERED["fin"] - 1,
+        "request_last": UNANSWERED["fin"] - 1,
+    }
+    rows = page.rows_of([UNANSWERED, later])
+    assert rows[UNANSWERED["connection"]] != rows[7]
+    (bar,) = [bar for bar in page.bars([UNANSWERED], rows) if bar.phase == "unanswered"]
+    assert bar.end - bar.begin == pytest.approx(1.0)
+    # What a server closed before the request came to it was not waited for until then.
+    early = {**UNANSWERED, "fin": UNANSWERED["request_first"] - 5}
+    (bar,) = [bar for bar in page.bars([early], rows) if bar.phase == "unanswered"]
+    assert bar.begin == bar.end
+    assert "fin" not in events.of(early, None)
+
+
+def test_a_ladder_tells_when_a_request_without_a_reply_was_given_up() -> None:
+    told = events.of(UNANSWERED, Clocks.of(DOCUMENT))
+    assert told["fin"] == pytest.approx((UNANSWERED["fin"] - UNANSWERED["request_first"]) / 1e9)
+    # Which side closed it is not told: no arrow.
+    (line,) = [line for line in ladder(told) if line.endswith("closed")]
+    assert not set("▶◀●") & set(line)
+    only = {name: told[name] for name in ("request_first", "server.request_first", "fin")}
+    assert not [layer for layer in drawn("host", "", "#000000", only)["layer"] if "shape" in layer["mark"]]
+    assert "fin" not in events.of({**LINES[1], "fin": LINES[1]["response_last"] + 1}, None)
 
 
 def test_requests_that_took_no_time_have_no_picture() -> None:

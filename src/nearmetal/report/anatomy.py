@@ -45,6 +45,11 @@ class Seen:
     """Of how many captures it is known what crossed."""
 
 
+def has_several_clients(found: Sequence[Seen]) -> bool:
+    captures = [one.typical.observers[OBSERVER] for one in found]
+    return any(sum(name.startswith(TRACE) for name in capture) > 1 for capture in captures)
+
+
 def is_observed(report: ReportInput) -> bool:
     return any(OBSERVER in record.observers for record in report.records)
 

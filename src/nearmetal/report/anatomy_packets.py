@@ -8,7 +8,7 @@ from nearmetal.analysis.attribution import attributed
 from nearmetal.analysis.responses import pairs_of
 from nearmetal.analysis.traits import OF_PACKETS
 from nearmetal.report import figures, words
-from nearmetal.report.anatomy import Seen
+from nearmetal.report.anatomy import Seen, has_several_clients
 from nearmetal.report.blocks import LONG, Block, Column, Paragraph, Quantity, Table, Value
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.why_figures import plainly, told, verdict
@@ -35,17 +35,20 @@ _MISHAPS = (
 _WORDS = (
     "Packets are counted as they leave, both ways; bytes with all headers, at the client's end; segments are the "
     "server's, ACKs the client's bare ones. A super-segment is longer than a packet of the wire. Joined are small "
-    "writes that left in another's segment, by the captures; corked is how often the server's kernel says that it held "
-    "one back. Sent again and late are segments by the captures, and beside them by both kernels' counters: the "
-    "client's kernel queues all that comes behind a hole. A super-segment is one segment to captures, and to kernels "
-    "as many as it becomes. Lost and overtaken are packets, between both ends: one that is not cut on the way is one."
+    "writes that left in another's segment, by the captures, also where a card then cut that into packets of the wire; "
+    "corked is how often the server's kernel says that it held one back. Sent again and late are segments by the "
+    "captures, and beside them by both kernels' counters: the client's kernel queues all that comes behind a hole. A "
+    "super-segment is one segment to captures, and to kernels as many as it becomes. Lost and overtaken are packets, "
+    "between both ends: one that is not cut on the way is one."
 )
 
 
 def packets(found: Sequence[Seen], report: ReportInput) -> Iterator[Block]:
+    means = "means over trials and clients" if has_several_clients(found) else "means over trials"
     yield Paragraph(_WORDS)
-    yield _table("anatomy-packets", "What each request took", _EACH, 1, found, report)
-    yield _table("anatomy-mishaps", "What became of it, for each thousand requests", _MISHAPS, 1000, found, report)
+    yield _table("anatomy-packets", f"What each request took, {means}", _EACH, 1, found, report)
+    mishaps = f"What became of it, for each thousand requests, {means}"
+    yield _table("anatomy-mishaps", mishaps, _MISHAPS, 1000, found, report)
 
 
 def _table(

@@ -10,6 +10,7 @@ from nearmetal.model import Assignment
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Notice
 from nearmetal.report.reading import ReportInput
+from nearmetal.report.settings import settings
 from nearmetal.report.why_captures import is_seen
 from nearmetal.report.why_figures import told
 from nearmetal.report.why_machines import clocks
@@ -20,6 +21,8 @@ _METAL = frozenset({"host", "ssh"})
 _CONTAINERS = frozenset({"docker", "podman"})
 _HOSTS_KERNEL = frozenset({None, "runc", "crun"})
 """Containers' runtimes that leave the work to the host's kernel."""
+_SEND_NOTHING = frozenset({"sysbench", "noise"})
+"""Kinds of workloads that have no client; so has a command on the server."""
 _PACKETS = ("packets", "super_segments", "acks", "autocorked", "retransmitted")
 _TOLD = 3
 _AT_ITS_LIMIT = frozenset({"client-limited", "generator-late", "cpus-shared"})
@@ -61,11 +64,12 @@ def _checks(contrast: Contrast, found: Sequence[Attributed], report: ReportInput
     """Each question and its answer, as far as there is one."""
     sides = report.labels.sides(contrast)[:2]
     warned = [(one.code, one.text) for one in contrast.warnings]
-    yield (
-        "Was the client at its limit?",
-        " ".join(text for code, text in warned if code in _AT_ITS_LIMIT) or "no trial warns of it",
-    )
-    yield "Do both sides carry the same packets?", _packets(found, sides) or _unseen(contrast, report)
+    if not _sends_nothing(contrast, report):
+        yield (
+            "Was the client at its limit?",
+            " ".join(text for code, text in warned if code in _AT_ITS_LIMIT) or "no trial warns of it",
+        )
+        yield "Do both sides carry the same packets?", _packets(found, sides) or _unseen(contrast, report)
     yield (
         "Does the guest's clock keep time?",
         clocks(contrast, report) or "no difference is known between the clocks that both kernels read",
@@ -77,6 +81,12 @@ def _checks(contrast: Contrast, found: Sequence[Attributed], report: ReportInput
     )
     differing = [f"{one.trait.title}, {told(one)}" for one in found if one.differs][:_TOLD]
     yield "What differs most?", "; ".join(differing) or "no difference shows in what was observed"
+
+
+def _sends_nothing(contrast: Contrast, report: ReportInput) -> bool:
+    asked = settings(report.manifest.study, contrast.treatment)
+    kind = asked.kind_of(contrast.workload)
+    return kind in _SEND_NOTHING or (kind == "command" and asked.parameter(contrast.workload, "on") in (None, "server"))
 
 
 def _packets(found: Sequence[Attributed], sides: tuple[str, ...]) -> str:

@@ -19,6 +19,7 @@ Events = Mapping[str, float]
 HANDSHAKE = ("syn", "synack", "ack")
 AT_CLIENT = ("request_first", "request_last", "request_acked", "response_first", "response_last")
 AT_SERVER = ("request_first", "request_last", "response_first", "response_last")
+CLOSED = "fin"
 SERVER = "server."
 
 
@@ -61,6 +62,12 @@ class Clocks:
         return time + self.offset + round(self.drift * (time - self.since))
 
 
+def given_up(line: Line) -> int | None:
+    """When the connection of a request without a reply closed, if that was seen, and seen after the request."""
+    asked, closed = line["request_last"] or line["request_first"], line[CLOSED]
+    return closed if "unanswered" in line["flags"] and asked and closed and closed > asked else None
+
+
 def of(line: Line, clocks: Clocks | None) -> dict[str, float]:
     """What was seen of a request, by the clock of the client's end. Nothing when its beginning was not seen."""
     began = line["request_first"]
@@ -68,6 +75,9 @@ def of(line: Line, clocks: Clocks | None) -> dict[str, float]:
         return {}
     names = (*(HANDSHAKE if line["number"] == 0 else ()), *AT_CLIENT)
     found = {name: (line[name] - began) / 1e9 for name in names if line[name] is not None}
+    closed = given_up(line)
+    if closed is not None:
+        found[CLOSED] = (closed - began) / 1e9
     joined = line.get("joined")
     if joined is not None and clocks is not None:
         for name in AT_SERVER:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from nearmetal.report import figures
 from nearmetal.report.charts.ladder import TO_SERVER, WORDS, shown
-from nearmetal.trace.events import SERVER, Line
+from nearmetal.trace.events import CLOSED, SERVER, Line
 
 _GAP = 24
 """Characters between the two lifelines, where there is room for them."""
@@ -32,6 +32,8 @@ def _time(time: float) -> str:
 
 def _drawn(name: str, told: Mapping[str, float], gap: int) -> str:
     line = "─" * (gap - 2)
+    if name == CLOSED:
+        return f"├{line}─┤"
     if name.startswith(SERVER):
         return f"◀{line}─●" if "response" in name else f"│{' ' * (gap - 1)}●"
     if name in TO_SERVER:

@@ -12,7 +12,7 @@ from nearmetal.report.drawing import draw
 from nearmetal.report.page import style
 from nearmetal.trace import ladder as text
 from nearmetal.trace.chosen import Chosen
-from nearmetal.trace.events import SERVER, Events, Line
+from nearmetal.trace.events import SERVER, Events, Line, given_up
 from nearmetal.trace.summary import Summary
 
 MOST = 2000
@@ -41,7 +41,8 @@ def rows_of(requests: Sequence[Line]) -> dict[int, int]:
     """A row for each connection: the first one that is free from its first event to its last."""
     spans: dict[int, tuple[int, int]] = {}
     for line in requests:
-        seen = [line[name] for phase in _PHASES for name in phase[1:] if line[name] is not None]
+        times = (*(line[name] for phase in _PHASES for name in phase[1:]), given_up(line))
+        seen = [time for time in times if time is not None]
         begin, end = spans.get(line["connection"], (min(seen), max(seen)))
         spans[line["connection"]] = min(begin, *seen), max(end, *seen)
     rows: dict[int, int] = {}
@@ -81,7 +82,7 @@ def bars(requests: Sequence[Line], rows: Mapping[int, int]) -> list[Bar]:
             found.append(Bar(row, phase, (line[first] - began) / 1e9, (line[last] - began) / 1e9))
         asked = line["request_last"] or line["request_first"]
         if "unanswered" in line["flags"] and asked is not None:
-            found.append(Bar(row, UNANSWERED, (asked - began) / 1e9, (asked - began) / 1e9))
+            found.append(Bar(row, UNANSWERED, (asked - began) / 1e9, ((given_up(line) or asked) - began) / 1e9))
     return found
 
 

@@ -11,11 +11,19 @@ from nearmetal.report import figures
 
 ROUND = tuple(float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 2, 5))
 
-_CLOSER = tuple(float(f"{digit}e{power}") for power in range(-2, 2) for digit in (1, 1.5, 2, 3, 5, 7))
-"""Ticks for an axis around 1 that is too short for three of the others: where it spans a factor of 3 it has three."""
+_CLOSER = tuple(float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 1.5, 2, 3, 5, 7))
+"""Ticks for an axis that is too short for three of the others: where it spans a factor of 3.5 it has three."""
+
+_WIDER = tuple(float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 3))
+"""Ticks for an axis that is too long for the others, and too short for its powers of ten alone."""
+
+_DECADES = tuple(float(f"1e{power}") for power in range(-9, 10))
 
 _FEW = 3
 """Ticks without which nobody reads a value from a logarithmic axis."""
+
+_MANY = 7
+"""Ticks that a logarithmic axis has room for."""
 
 _FARTHEST = 1e150
 """Beyond this, and nearer to 0 than one over it, no float holds how many times the one is of the other."""
@@ -77,12 +85,13 @@ def difference_axis(ends: Iterable[float], unit: str) -> tuple[Axis, float]:
 
 
 def log_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:
-    """A domain around the values, and 1, 2, 5, 10, … within it: at most seven."""
+    """A domain around the values, which span a factor of 4, and round numbers within it: from three to seven."""
     room = (max(values) / min(values)) ** 0.06
     low, high = min(values) / room, max(values) * room
-    inside = [tick for tick in ROUND if low <= tick <= high]
-    decades = [tick for tick in inside if math.isclose(math.log10(tick) % 1, 0, abs_tol=1e-9)]
-    return low, high, inside if len(inside) <= 7 else decades[:: math.ceil(len(decades) / 7)]
+    inside = [[tick for tick in ticks if low <= tick <= high] for ticks in (ROUND, _CLOSER, _WIDER, _DECADES)]
+    decades = inside[-1]
+    fitting = (ticks for ticks in inside if _FEW <= len(ticks) <= _MANY)
+    return low, high, next(fitting, decades[:: math.ceil(len(decades) / _MANY) or 1])
 
 
 def linear_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:

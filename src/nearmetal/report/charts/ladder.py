@@ -22,6 +22,8 @@ _BESIDE = 16.0
 _TOP = 24.0
 _APART = 15.0
 """Pixels between the lines of two labels."""
+_CLOSED = "fin"
+"""No packet of which it is known who sent it."""
 WORDS = {
     "syn": "SYN leaves",
     "synack": "SYN-ACK",
@@ -35,6 +37,7 @@ WORDS = {
     "response_first": "reply arrives",
     "server.response_last": "last byte",
     "response_last": "last byte",
+    _CLOSED: "closed",
 }
 """What is said of each event; in the order in which they follow each other, where nothing is in the way."""
 _ORDER = {name: place for place, name in enumerate(WORDS)}
@@ -115,7 +118,7 @@ def _across(y: Mapping[str, float], colour: str, on: _Layer) -> Iterator[Spec]:
     crossings = [
         {"x": _x(a), "y": y[a], "x2": _x(b), "y2": y[b], "colour": colour} for a, b in _MESSAGES if a in y and b in y
     ]
-    alone = [name for name in y if _x(name) == _CLIENT and f"server.{name}" not in y]
+    alone = [name for name in y if _x(name) == _CLIENT and f"server.{name}" not in y and name != _CLOSED]
     halfway = (_CLIENT + _SERVER) / 2
     ways = [{"x": _CLIENT, "y": y[name], "x2": halfway, "colour": colour} for name in alone]
     to = {"field": "x2"}

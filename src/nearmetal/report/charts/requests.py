@@ -9,7 +9,7 @@ from nearmetal.report import figures, palette
 from nearmetal.report.charts.grammar import WIDE, Spec, chart, field, layer
 
 UNANSWERED = "unanswered"
-"""No phase but a mark: nothing tells how long it was waited for."""
+"""Until the connection closed; where that was not seen, a mark: nothing tells how long it was waited for."""
 PHASES = ("connecting", "sending", "waiting", "receiving", UNANSWERED)
 _COLOURS = (palette.MUTED, "#dd9a25", "#4a6fc9", "#12936c", "#c2313a")
 _ROW = 14

@@ -4,10 +4,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nearmetal.report import figures, words
-from nearmetal.report.anatomy import Seen, document, is_observed, problems, seen, streams, without_requests
+from nearmetal.report.anatomy import (
+    Seen,
+    document,
+    has_several_clients,
+    is_observed,
+    problems,
+    seen,
+    streams,
+    without_requests,
+)
 from nearmetal.report.anatomy_injected import injected
 from nearmetal.report.anatomy_packets import contrasts, packets
-from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
+from nearmetal.report.blocks import (
+    LONG,
+    Block,
+    Chart,
+    Column,
+    Notice,
+    Panel,
+    Paragraph,
+    Quantity,
+    Section,
+    Table,
+    Value,
+)
 from nearmetal.report.charts.ladder import ladder
 from nearmetal.report.charts.sizes import Bucket, sizes
 from nearmetal.report.reading import ReportInput
@@ -27,6 +48,7 @@ _COUNTS = (
 )
 _COUNTED = "Segments and acknowledgements of a request, at the client's end"
 _TIMED = "Time of each phase of a request"
+_TYPICAL = "one typical trial of each treatment"
 _PHASES = (
     ("connecting", "each_request", "connect_ns"),
     ("sending the request", "each_request", "send_ns"),
@@ -54,6 +76,11 @@ class Anatomy:
             return None
         if missing:
             text = f"{figures.count(len(missing), 'capture is', 'captures are')} not whole, for example: {missing[0]}"
+            untold = dict.fromkeys(
+                report.labels.treatment(one.treatment) for one in found if "corked" not in one.figures
+            )
+            if untold:
+                text += f". What kernels counted of {figures.listing(untold)} is not told: they went on counting"
             blocks.append(Notice(words.plain(text), "warning"))
         if found:
             blocks += [*_ladders(found, report), *packets(found, report)]
@@ -105,30 +132,39 @@ def _distributions(found: Sequence[Seen], report: ReportInput) -> Iterator[Block
     if not told:
         return
     if len(found) <= _DRAWN:
-        buckets = [
-            (one, [Bucket(b["from"], b["to"], b["count"]) for b in told["server"]["sizes"]]) for one, told in told
-        ]
-        firsts = {bucket.first for _, some in buckets for bucket in some}
-        domain = [2**power for power in range(20) if min(firsts, default=1) <= 2**power <= max(firsts, default=1)]
-        panels = tuple(
-            Panel(
-                f"{one.workload}-{report.labels.treatment(one.treatment)}",
-                sizes(
-                    report.labels.treatment(one.treatment),
-                    words.workload(one.workload),
-                    report.colour(one.treatment),
-                    some,
-                    domain,
-                ),
-            )
-            for one, some in buckets
-            if some
-        )
-        if panels:
-            caption = "Segments of servers by the bytes that they carry, in one typical trial of each treatment."
-            yield Chart("anatomy-sizes", caption, "Shares of segments by size; each treatment has a picture.", panels)
+        yield from _sizes(told, report)
     yield _spreads("anatomy-segments", "what", "most", _COUNTS, _COUNTED, told, report)
     yield _spreads("anatomy-phases", "phase", "longest", _PHASES, _TIMED, told, report)
+
+
+def _sizes(told: Sequence[tuple[Seen, Mapping[str, Any]]], report: ReportInput) -> Iterator[Block]:
+    """Segments by size; where all are of one, a sentence: a picture would be a single bar."""
+    buckets = [(one, [Bucket(b["from"], b["to"], b["count"]) for b in trace["server"]["sizes"]]) for one, trace in told]
+    spans = sorted({(bucket.first, bucket.last) for _, some in buckets for bucket in some})
+    if not spans:
+        return
+    (first, last), (largest, _) = spans[0], spans[-1]
+    which = _TYPICAL + (", to its first client alone" if has_several_clients([one for one, _ in told]) else "")
+    if first == largest:
+        yield Paragraph(f"All segments of servers carry {first:,} to {last:,} bytes, in {which}.")
+        return
+    domain = [2**power for power in range(20) if first <= 2**power <= largest]
+    panels = tuple(
+        Panel(
+            f"{one.workload}-{report.labels.treatment(one.treatment)}",
+            sizes(
+                report.labels.treatment(one.treatment),
+                words.workload(one.workload),
+                report.colour(one.treatment),
+                some,
+                domain,
+            ),
+        )
+        for one, some in buckets
+        if some
+    )
+    caption = f"Segments of servers by the bytes that they carry, in {which}."
+    yield Chart("anatomy-sizes", caption, "Shares of segments by size; each treatment has a picture.", panels)
 
 
 def _spreads(
@@ -155,7 +191,8 @@ def _spreads(
             if spread and spread["count"]:
                 values = (_value(spread[at], key) for at in ("median", "p90", "p99", "max"))
                 rows.append((*_named(one, report), title, *values, spread["count"]))
-    caption = f"{caption}, over the requests of one typical trial of each treatment"
+    alone = ", its first client's alone" if has_several_clients([one for one, _ in told]) else ""
+    caption = f"{caption}, over the requests of {_TYPICAL}{alone}"
     return Table(name, caption, columns, tuple(rows), folded=len(rows) > LONG)
 
 

@@ -123,8 +123,8 @@ def _how(report: ReportInput) -> Paragraph:
         f"statistic of the verdicts, not corrected for how many they are: {by_chance(alpha)}, so that a long table "
         "often has one. Both sides are medians over blocks; the change is what is typical within a block, and need not "
         "be that between medians. Packets, segments and ACKs hardly differ when they do by less than one in a hundred "
-        "requests, or in ten MiB, and bytes by less than one for each: such rows stand below the others, and above "
-        "what did not happen on either side."
+        "requests, or in ten MiB, and bytes by less than one for each, by either end of the interval: such rows stand "
+        "below the others, and above what did not happen on either side."
     )
 
 
