@@ -525,7 +525,7 @@ def image_rm(name: str) -> None:
 @cli.command()
 @click.argument("captures", metavar="PCAP...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--request", "number", type=int, help="Draw this request, from 1, or print it (--json).")
-@click.option("--html", type=click.Path(path_type=Path), help="Write a page with the requests over time.")
+@click.option("--html", type=click.Path(path_type=Path), help="Write a page with the requests over time (- prints it).")
 @click.option(
     "--requests",
     type=click.Path(path_type=Path),

@@ -99,6 +99,25 @@ def test_requests_are_printed_where_they_are_piped_on(trace: Run) -> None:
     assert all(line.startswith("{") for line in out.splitlines())
 
 
+def test_the_page_is_printed_where_it_is_piped_on(trace: Run) -> None:
+    status, out, err = trace(CLIENT, "--html", "-")
+    assert (status, err) == (0, "")
+    assert out.startswith("<!doctype html>") and out.endswith("</html>\n")
+    assert not Path("-").exists()
+    for other in (("--json",), ("--requests", "-")):
+        status, out, err = trace(CLIENT, "--html", "-", *other)
+        assert (status, out) == (2, "")
+        assert f"{' '.join(other)}" in err and "standard output can hold one of them" in err
+
+
+def test_a_name_promises_nothing_that_is_not_written(trace: Run) -> None:
+    status, _, err = trace(CLIENT, "--requests", "lines.csv")
+    assert status == 2
+    assert "lines.csv: requests are written as JSON lines or Parquet" in err
+    assert "lines.jsonl or lines.parquet" in err
+    assert not Path("lines.csv").exists()
+
+
 def test_the_clock_that_is_ahead_is_named_and_stamps_in_microseconds_leave_one_open(trace: Run) -> None:
     document = json.loads(trace(CLIENT, SERVER, "--json")[1])
     # Seven microseconds each way, and up to one more by the stamps.

@@ -217,9 +217,10 @@ async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.Monke
 
 async def test_a_page_that_is_not_there_is_not_waited_for() -> None:
     loader = answering(lambda argv: changed(one_reply(argv), status={"2xx": 0, "4xx": 1}, status_codes={"404": 1}))
-    with pytest.raises(ToolFailed, match=r"/nope answers 404 instead of 200"):
+    with pytest.raises(ToolFailed, match=r"/nope answers 404 instead of 200") as refused:
         await workload(path="/nope").prepare(ScriptedStage([server()], [loader]))
     assert len(loader.ran) == 1
+    assert refused.value.remedy.endswith("has /, /1k, /100k, /1m and /heavy.php")
 
 
 async def test_of_several_pages_it_is_told_that_one_is_not_there() -> None:

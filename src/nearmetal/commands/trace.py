@@ -24,13 +24,17 @@ from nearmetal.trace.summary import are_strangers, summary
 _WORDS = ("", "problem")
 """Titles of columns with words, which may be broken into lines: what a row tells of, and what went wrong."""
 _STDOUT = Path("-")
+_OTHERS = (".csv", ".tsv", ".xlsx")
+"""Of files whose names promise what is not written."""
 
 
 def trace(captures: Sequence[Path], number: int | None, html: Path | None, requests: Path | None, as_json: bool) -> int:
     """The exit code. BadInput for what cannot be opened, or is no capture."""
     captures = [analyser.STDIN if str(capture) == "-" else capture for capture in captures]
-    if requests == _STDOUT and as_json:
-        raise BadInput("--json and the requests both go to standard output", "--requests -", "leave one of them out")
+    printed = {"--json": as_json, "--html -": html == _STDOUT, "--requests -": requests == _STDOUT}
+    if sum(printed.values()) > 1:
+        both = " and ".join(option for option, is_given in printed.items() if is_given)
+        raise BadInput("standard output can hold one of them", both, "leave one of them out, or write it to a file")
     if requests == _STDOUT and number is not None:
         raise BadInput("--requests - prints all of them", "--request", "leave one of the two out")
     _check(captures, html, requests)
@@ -54,10 +58,10 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
         if requests == _STDOUT:
             with lines.open(encoding="utf-8") as each:
                 shutil.copyfileobj(each, sys.stdout)
-            for warning in document["warnings"]:
-                click.echo(f"warning: {words.plain(warning)}", err=True)
-            return ExitCode.DONE
-    if as_json:
+    if _STDOUT in (html, requests):
+        for warning in document["warnings"]:
+            click.echo(f"warning: {words.plain(warning)}", err=True)
+    elif as_json:
         wanted = picked.line if number is not None and picked is not None else document
         click.echo(analyser.as_text(wanted), nl=False)
     else:
@@ -85,6 +89,9 @@ def _check(captures: Sequence[Path], html: Path | None, requests: Path | None) -
         )
     if _is_parquet(requests):
         parquet.require()
+    elif requests is not None and requests.suffix in _OTHERS:
+        remedy = f"name it {requests.stem}.jsonl or {requests.stem}{parquet.SUFFIX}"
+        raise BadInput("requests are written as JSON lines or Parquet", str(requests), remedy)
     written = [file for file in (html, requests) if file is not None and file != _STDOUT]
     for file in written:
         try:
@@ -111,6 +118,9 @@ def _check_place(written: Path, captures: Sequence[Path]) -> None:
 
 
 def _write(html: Path, page: str) -> None:
+    if html == _STDOUT:
+        click.echo(page, nl=False)
+        return
     try:
         write_whole(html, page.encode())
     except OSError as error:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 
 from nearmetal.errors import ToolFailed
+from nearmetal.lab.image import pages
 from nearmetal.lab.stage import facing
 from nearmetal.model import Machine, Stage
 from nearmetal.workloads._load_document import LoadDocument, parse, printed
@@ -27,7 +28,13 @@ _WITH_PHP = "/etc/nearmetal/lighttpd-php.conf"
 PORTS = {"lighttpd": 80, "probe": 9001}
 """Where each server listens."""
 
-_LOOK_AT_PATH = "look at `path`, `paths` or `url` of this workload"
+_OTHER_PATHS = ", ".join(f"/{name}" for name in pages.SIZES)
+_REMEDIES = {
+    "lighttpd": f"look at `path` or `paths`: lighttpd of the image has /, {_OTHER_PATHS} and /heavy.php",
+    "probe": "look at `path` or `paths` of this workload",
+    None: "look at `url` of this workload",
+}
+"""By the server, when an answer says that the request is wrong."""
 
 
 class Servers:
@@ -90,7 +97,8 @@ class Servers:
                 return
             if any(document.status.get(name, 0) for name in ("1xx", "3xx", "4xx")):
                 asked = url if paths == 1 else f"one of {url} and {', '.join(self._paths[1:])}"
-                raise ToolFailed(f"{asked} answers {_seen(document)} instead of 200", client.name, _LOOK_AT_PATH)
+                what = f"{asked} answers {_seen(document)} instead of 200"
+                raise ToolFailed(what, client.name, _REMEDIES[self._parameters.server])
             await self._still_starting(index)
             if time.monotonic() > until:
                 raise ToolFailed(
