@@ -170,15 +170,7 @@ class _Trial:
         return result
 
     def keep(self, artifacts: Mapping[str, bytes]) -> None:
-        """Write files of the trial into the run's folder."""
-        for name, content in artifacts.items():
-            path = self._task.artifacts / self._task.address.id / name
-            write_whole(path, content)
-            self._artifacts.append(
-                Artifact(
-                    path=str(path.relative_to(self._task.artifacts.parent)), sha256=hashlib.sha256(content).hexdigest()
-                )
-            )
+        self._artifacts += kept(self._task.artifacts, self._task.address.id, artifacts)
 
     def ended(self, status: TrialStatus, reason: str | None) -> TrialRecord:
         return self._task.record.model_copy(
@@ -192,3 +184,14 @@ class _Trial:
                 "artifacts": tuple(self._artifacts),
             }
         )
+
+
+def kept(folder: Path, trial: str, artifacts: Mapping[str, bytes]) -> tuple[Artifact, ...]:
+    """Files of a trial, by its id, written into the run's folder of artifacts; what its record says of them."""
+    found = []
+    for name, content in artifacts.items():
+        path = folder / trial / name
+        write_whole(path, content)
+        sha256 = hashlib.sha256(content).hexdigest()
+        found.append(Artifact(path=str(path.relative_to(folder.parent)), sha256=sha256))
+    return tuple(found)
