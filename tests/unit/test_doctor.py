@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal import plugins
+from nearmetal.environments.mock import Mock
+from nearmetal.errors import HostCannot
 from nearmetal.lab import doctor
 from nearmetal.lab.image import Image
+from nearmetal.lab.site import LocalSite
 
 
 async def test_a_host_without_qemu_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -21,6 +25,21 @@ def test_a_host_without_tcpdump_is_told_what_that_means(monkeypatch: pytest.Monk
     assert (found.what, found.ok, found.fatal) == ("captures: tcpdump", False, False)
     assert "studies that capture" in found.detail
     assert found.remedy == "apt-get install tcpdump"
+
+
+async def test_an_environment_that_cannot_be_loaded_keeps_it_from_none_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def load(group: str, name: str) -> object:
+        if name == "lame":
+            raise HostCannot("'lame' in environments cannot be loaded: No module named 'lame'", remedy="install it")
+        return Mock()
+
+    monkeypatch.setattr(plugins, "names", lambda group: ("lame", "mock"))
+    monkeypatch.setattr(plugins, "load", load)
+    lame, mock = await doctor._environments(LocalSite())
+    assert (lame.what, lame.ok, lame.fatal, lame.remedy) == ("environment lame", False, False, "install it")
+    assert (mock.what, mock.ok) == ("environment mock", True)
 
 
 def test_free_space_is_told_in_either_case() -> None:
