@@ -95,7 +95,8 @@ async def stage(booted: Booted, lab: Lab, servers: list[Machine], client_handles
             await machine.reboot()
     machines = [*servers, *clients]
     await asyncio.gather(*(probe.ensure(machine) for machine in machines))
-    # Only commands on several machines have to start together; those of one machine need no clock but their own.
+    # Several clients begin together, and no trial is to pay for comparing their clocks. Whoever else is to begin with
+    # another is looked at when that is asked for.
     timed = machines if len(clients) > 1 else ()
     return LabStage(
         servers=tuple(servers),
