@@ -174,7 +174,10 @@ async def test_a_treatment_that_fails_three_attempts_running_is_withdrawn_and_th
         'kind = "mock"\nspeed = 0.5', 'kind = "mock"\nlabel = "s"\nfault = "attach"\nfault_on = [1, 2, 3, 4, 5, 6]'
     )
     events, records = await mock_run.run(tmp_path / "run", text)
-    assert [event.treatment for event in events if isinstance(event, Withdrawn)] == [{"environment": "slow"}]
+    (withdrawn,) = [event for event in events if isinstance(event, Withdrawn)]
+    assert withdrawn.treatment == {"environment": "slow"}
+    failed = [e for e in events if isinstance(e, TrialEnded) and e.record.status is not TrialStatus.OK]
+    assert events.index(failed[2]) < events.index(withdrawn), "why is told before that there is no other chance"
     assert sum(record.trial.treatment["environment"] == "slow" for record in records) == 3
     last = [record for record in records if record.trial.block == 1]
     assert [(record.trial.treatment["environment"], record.status) for record in last] == [("base", TrialStatus.OK)]
