@@ -28,6 +28,14 @@ async def cannot_run(study: Study, open_site: OpenSite) -> Missing:
     return missing
 
 
+def by_finding(missing: Missing) -> dict[Finding, list[str]]:
+    """What is lacking, each thing once, with the treatments that lack it."""
+    found: dict[Finding, list[str]] = {}
+    for treatment, lacking in missing:
+        found.setdefault(lacking, []).append(words.key(treatment))
+    return found
+
+
 @dataclass(frozen=True)
 class _Host:
     """A host that was reached, with the CPUs that our processes may use there, and its memory in bytes."""
