@@ -1,4 +1,5 @@
-"""Virtual machines made by QEMU: the image as a copy-on-write disk, its kernel booted directly, reached by SSH.
+"""Virtual machines made by QEMU: the image as a copy-on-write disk, its kernel booted directly, and commands go to the
+probe's agent in it. A disk image of the user's own is booted by its own loader, and reached by SSH.
 
 What "boot" means here: a fresh overlay over the image's disk, a fresh QEMU, a boot of the guest's kernel. "restore": a
 fresh overlay over a snapshot's disk, a fresh QEMU, the snapshot's memory; docs/adr/restored-guests.md says how. QEMU
