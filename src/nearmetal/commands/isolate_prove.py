@@ -3,6 +3,7 @@
 import statistics
 from functools import partial
 
+from nearmetal import cpu_lists
 from nearmetal.commands.isolate import must_be_root
 from nearmetal.errors import HostCannot, Interrupted
 from nearmetal.interrupts import until_interrupted
@@ -10,7 +11,6 @@ from nearmetal.isolate import host as hosts
 from nearmetal.isolate import prove as proving
 from nearmetal.isolate import standing, tiers
 from nearmetal.isolate.proof import proof
-from nearmetal.lab import cpus as cpu_lists
 from nearmetal.lab.bound import Bound
 from nearmetal.lab.hearing import Heard
 from nearmetal.lab.lock import measuring

@@ -18,9 +18,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from nearmetal import cpu_lists
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned
-from nearmetal.lab import cgroup, cpus, network
+from nearmetal.lab import cgroup, network
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.image import Image, placed
@@ -141,7 +142,7 @@ class QemuEnvironment:
                 "cpu_model": asdict(await qemu.cpu_model()),
                 "disk": asdict(await qemu.disk()),
                 **await qemu.forwarded(),
-                "pinned": await monitor.pin(site, await qemu.threads(), cpus.parse(order.cpus)),
+                "pinned": await monitor.pin(site, await qemu.threads(), cpu_lists.parse(order.cpus)),
             }
             if saved:
                 snapshot.touch(saved)

@@ -10,9 +10,10 @@ from typing import TypeVar
 
 import asyncssh
 
+from nearmetal import cpu_lists
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, Unreachable
-from nearmetal.lab import borrowed, cpus
+from nearmetal.lab import borrowed
 from nearmetal.lab.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, address_found, borrowing, measured
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.site import available_cpus
@@ -100,7 +101,7 @@ class BehindSsh:
             if lacking:
                 raise HostCannot(f"{lacking.what}: {lacking.detail}", there.where, lacking.remedy)
             await borrowed.hold(there)
-            own = borrowing(order, await measured(there), cpus.show(range(order.spec.vcpus)))
+            own = borrowing(order, await measured(there), cpu_lists.show(range(order.spec.vcpus)))
             entered = handle.knowing(**own, way=way.model_dump(mode="json"))
             ledger.creating(entered)
             whole = await self._borrowing.confined(entered, there)
