@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nearmetal.by_hand import kept
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import orphans
@@ -56,7 +55,6 @@ async def clean() -> Cleaned:
     living = sorted(set(folder.glob("*.jsonl")) - set(dead))
     alive = [what for path in living for what in _holds(path)]
     cleaned = await put_right(dead)
-    await kept.forget_dead()
     await asyncio.to_thread(snapshot.sweep)
     await asyncio.to_thread(accelerator.sweep, Paths.default().state)
     return cleaned.model_copy(update={"in_use": len(living) + cleaned.in_use, "alive": tuple(alive)})
