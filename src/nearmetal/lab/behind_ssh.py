@@ -8,8 +8,6 @@ import asyncio
 import contextlib
 from typing import TypeVar
 
-import asyncssh
-
 from nearmetal import cpu_lists
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, Unreachable
@@ -149,10 +147,9 @@ class BehindSsh:
         while name not in self._there:
             try:
                 self._there[name] = await SshSite.open(name, way, lambda text: None)
-            except (Unreachable, MachineLost, asyncssh.Error, OSError) as error:
+            except (Unreachable, MachineLost) as error:
                 if asyncio.get_running_loop().time() > until:
-                    told = str(error) if isinstance(error, asyncssh.Error | OSError) else error.what
-                    raise NotProvisioned(told, name, "look at its console") from None
+                    raise NotProvisioned(error.what, name, "look at its console") from None
                 await asyncio.sleep(_PAUSE)
             except HostCannot as error:
                 raise NotProvisioned(error.what, error.where, error.remedy) from None
