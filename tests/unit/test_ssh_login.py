@@ -12,7 +12,8 @@ import pytest
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.ssh_login import log_in, refuse_unusable
 from nearmetal.model import HostSpec
-from tests.ssh_server import CLIENT, HOST, OTHER, free_port, serving
+from tests.ports import free_port
+from tests.ssh_server import CLIENT, HOST, OTHER, serving
 
 WHERE = "the host far"
 
