@@ -40,7 +40,8 @@ async def main(address: str | None, rounds: int) -> None:
     with contextlib.ExitStack() as standing:
         if address is None:
             from tests.live.far_host import far_host, user
-            from tests.live.two_hosts import FAR_CACHE, free_port
+            from tests.live.two_hosts import FAR_CACHE
+            from tests.ports import free_port
 
             folder = Path(standing.enter_context(tempfile.TemporaryDirectory(prefix="nearmetal-")))
             someone, key = user(folder / "user")

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 
 import asyncssh
@@ -88,9 +87,3 @@ def machine_at(port: int) -> ssh.SshMachine:
     )
     machine.probe = str(probe.path())
     return machine
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

@@ -295,9 +295,17 @@ def up(environment: str, name: str | None, overrides: tuple[str, ...], as_json: 
     by_hand.up(environment, name, overrides, as_json)
 
 
+def _words(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
+    """A program's, without what may part them from ours."""
+    own = words[1:] if words[:1] == ("--",) else words
+    if parameter.required and not own:
+        raise click.MissingParameter(ctx=context, param=parameter)
+    return own
+
+
 @cli.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("name")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, callback=_words)
 def execute(name: str, command: tuple[str, ...]) -> int:
     """Run a COMMAND in a machine that is up.
 
@@ -307,12 +315,12 @@ def execute(name: str, command: tuple[str, ...]) -> int:
     """
     from nearmetal.commands import by_hand
 
-    return by_hand.execute(name, command[1:] if command[0] == "--" else command)
+    return by_hand.execute(name, command)
 
 
 @cli.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("name")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, callback=_words)
 def ssh(name: str, command: tuple[str, ...]) -> int:
     """Open a shell in a machine that is up.
 
@@ -320,7 +328,7 @@ def ssh(name: str, command: tuple[str, ...]) -> int:
     """
     from nearmetal.commands import by_hand
 
-    return by_hand.shell(name, command[1:] if command[:1] == ("--",) else command)
+    return by_hand.shell(name, command)
 
 
 @cli.command("cp")
@@ -436,7 +444,7 @@ def isolate_status(as_json: bool) -> int:
 
 
 @isolate.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, callback=_words)
 def isolate_exec(program: tuple[str, ...]) -> int:
     """Become a PROGRAM on the isolated CPUs.
 
@@ -446,7 +454,7 @@ def isolate_exec(program: tuple[str, ...]) -> int:
     """
     from nearmetal.commands import isolate_exec
 
-    return isolate_exec.become(program[1:] if program[0] == "--" else program)
+    return isolate_exec.become(program)
 
 
 @isolate.command("prove")

@@ -15,12 +15,10 @@ from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
 from nearmetal.model import Study
 from nearmetal.study_checks import check
+from nearmetal.study_checks.treatments import PRETENDED
 from nearmetal.study_checks.workloads import workload_of
 from nearmetal.study_text import StudyText, did_you_mean, explained, parse, refuse_what_nothing_takes, shown
 from nearmetal.units import AS_WRITTEN
-
-_PRETENDED = "mock"
-"""The kind of environment whose machines are none."""
 
 __all__ = ["digest", "primaries", "read", "workload_of"]
 
@@ -181,7 +179,7 @@ def _checked(raw: dict[str, Any], where: StudyText) -> Study:
     except ValidationError as error:
         raise explained(error, raw, where) from None
     if "environment" not in study.clients.model_fields_set and _is_pretended(study):
-        study = study.model_copy(update={"clients": study.clients.model_copy(update={"environment": _PRETENDED})})
+        study = study.model_copy(update={"clients": study.clients.model_copy(update={"environment": PRETENDED})})
     check(study, where)
     return study
 
@@ -195,4 +193,4 @@ def _name_kinds(environments: object) -> None:
 
 def _is_pretended(study: Study) -> bool:
     """Whether none of its machines under test is real: then a real client has nobody to talk to."""
-    return all(study.environment(str(level)).kind == _PRETENDED for level in study.factors["environment"].levels)
+    return all(study.environment(str(level)).kind == PRETENDED for level in study.factors["environment"].levels)

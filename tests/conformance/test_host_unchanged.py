@@ -8,7 +8,8 @@ import os
 
 import pytest
 
-from nearmetal.lab import cpus, kernel, probe
+from nearmetal import cpu_lists
+from nearmetal.lab import kernel, probe
 from nearmetal.lab.lab import Lab
 from nearmetal.model import Environment, EnvironmentSpec, Level, Machine, MachineSpec, Provision
 from nearmetal.treatments.isolation import plugin
@@ -43,7 +44,7 @@ async def test_a_cpu_is_kept_free_and_given_back(
                 assert refusal.detail and refusal.remedy
                 assert lab.machines() == []
                 continue
-            handle, machine = await maker(lab, spec, environment, provision)(shaped, cpus.show(HOST_CPUS))
+            handle, machine = await maker(lab, spec, environment, provision)(shaped, cpu_lists.show(HOST_CPUS))
             if await _kept_free_and_given_back(lab, machine, shaped, level):
                 break
             await lab.destroy(handle)

@@ -16,10 +16,11 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Environment, Handle, Machine, MachineSpec, Order
 from tests.conftest import OWN_CPU
+from tests.ports import free_port
 
 from .far_host import FarHost, far_host, user
 from .remains import stays
-from .two_hosts import FAR_CACHE, Login, Pair, free_port, joined
+from .two_hosts import FAR_CACHE, Login, Pair, joined
 
 Make = Callable[..., Awaitable[Machine]]
 

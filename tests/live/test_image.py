@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tarfile
@@ -21,6 +20,7 @@ import pytest_asyncio
 
 from nearmetal.lab import probe
 from nearmetal.lab.image import Image, Recipe, build, ls, seed_initrd, store
+from tests.ports import free_port
 
 pytestmark = [
     pytest.mark.live,
@@ -113,13 +113,6 @@ def command(image: Image, initrd: Path, console: Path, kernel_words: str, nic: s
         "-serial", f"file:{console}",
         "-netdev", "user,id=data,net=10.9.0.0/24,restrict=on", "-device", f"{nic},netdev=data,mac={DATA},romfile=",
     ]  # fmt: skip
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab.cpus import show
+from nearmetal.cpu_lists import show
 
 from .isolating import CPU, CPUS, OTHER, State, cpus, given_back, nearmetal, way
 from .test_isolate_forking import FORKING

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab import probe
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.live, pytest.mark.long]
 
@@ -23,12 +23,6 @@ def resident(pid: int) -> int:
     """A running process's memory, in bytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @pytest.mark.parametrize("options", [[], ["--new-connections"]], ids=["kept", "new"])

@@ -16,9 +16,10 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh_site import SshSite
 from nearmetal.model import HostSpec, Site
+from tests.ports import free_port
 
 from .far_host import FarHost
-from .two_hosts import Login, free_port
+from .two_hosts import Login
 
 pytestmark = pytest.mark.live
 

@@ -24,9 +24,10 @@ from nearmetal.lab.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, HostSpec, Machine, MachineSpec, TrialRecord, TrialStatus
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
+from tests.ports import free_port
 
 from .far_host import FarHost, far_host
-from .two_hosts import FAR_CACHE, Login, Pair, free_port, ip, left_there
+from .two_hosts import FAR_CACHE, Login, Pair, ip, left_there
 
 pytestmark = pytest.mark.live
 

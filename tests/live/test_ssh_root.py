@@ -16,9 +16,10 @@ from nearmetal.lab.ledger import held
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, HostSpec, MachineSpec
+from tests.ports import free_port
 
 from .far_host import FarHost, far_host
-from .two_hosts import FAR_CACHE, Login, free_port
+from .two_hosts import FAR_CACHE, Login
 
 pytestmark = pytest.mark.live
 

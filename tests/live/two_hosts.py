@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,12 +22,6 @@ Login = tuple[User, asyncssh.SSHKey]
 
 FAR_CACHE = SHARED_CACHE / f"far-host-of-tests-{WORKER}"
 """Kept, so that the image is sent once and not in each test."""
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @dataclass(frozen=True)

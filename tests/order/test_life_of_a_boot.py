@@ -1,5 +1,6 @@
 """The order of a boot's life: provision, treat, verify, measure, undo, destroy; also when something goes wrong."""
 
+import errno
 import hashlib
 from collections import Counter
 from pathlib import Path
@@ -8,8 +9,11 @@ import pytest
 
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.mock_world import World
-from nearmetal.model import Stage, TrialStatus
+from nearmetal.model import Level, Readback, Stage, TrialStatus
 from nearmetal.run.events import BlockEnded, BootEnded, BootStarted, Event, Step, TrialEnded, Withdrawn
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import records as records_of
+from nearmetal.treatments.offload import Offload
 from nearmetal.workloads import http
 from tests.order import mock_run
 
@@ -129,12 +133,51 @@ async def test_what_a_tool_said_is_kept_with_the_trial_that_failed(
         assert hashlib.sha256(b'{"half": ').hexdigest() == kept.sha256
 
 
+def break_offload(monkeypatch: pytest.MonkeyPatch, error: Exception) -> str:
+    """A treatment that breaks at one of its levels; a study of it."""
+
+    async def verify(self: object, stage: Stage, level: Level) -> Readback:
+        if level is True:
+            raise error
+        return Readback()
+
+    monkeypatch.setattr(Offload, "verify", verify)
+    return mock_run.STUDY.replace('["base", "slow"]', '["base"]\noffload = [true, "tx"]')
+
+
+@pytest.mark.parametrize("error", [KeyError("level"), FileNotFoundError(errno.ENOENT, "No such file or directory")])
+async def test_a_plugin_that_breaks_takes_its_trials_and_not_the_run(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, records = await mock_run.run(tmp_path / "run", break_offload(monkeypatch, error))
+    broken = [record for record in records if record.trial.treatment["offload"] is True]
+    assert [record.status for record in broken] == [TrialStatus.FAILED] * 3
+    for record in broken:
+        assert record.reason == f"its boot broke: {type(error).__name__}: {error}"
+        (kept,) = record.artifacts
+        assert b"in verify" in (tmp_path / "run" / kept.path).read_bytes()
+    others = {(record.trial.block, record.status) for record in records if record not in broken}
+    assert others == {(0, TrialStatus.OK), (1, TrialStatus.OK)}
+    assert await mock_run.left_over() == []
+
+
+async def test_a_full_disk_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = break_offload(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
+    with pytest.raises(OSError, match="No space left"):
+        await mock_run.run(tmp_path / "run", text)
+    assert all(record.status is TrialStatus.OK for record in records_of(RunFolder(tmp_path / "run").journal))
+    assert await mock_run.left_over() == []
+
+
 async def test_a_treatment_that_fails_three_attempts_running_is_withdrawn_and_the_others_go_on(tmp_path: Path) -> None:
     text = mock_run.STUDY.replace(
         'kind = "mock"\nspeed = 0.5', 'kind = "mock"\nlabel = "s"\nfault = "attach"\nfault_on = [1, 2, 3, 4, 5, 6]'
     )
     events, records = await mock_run.run(tmp_path / "run", text)
-    assert [event.treatment for event in events if isinstance(event, Withdrawn)] == [{"environment": "slow"}]
+    (withdrawn,) = [event for event in events if isinstance(event, Withdrawn)]
+    assert withdrawn.treatment == {"environment": "slow"}
+    failed = [e for e in events if isinstance(e, TrialEnded) and e.record.status is not TrialStatus.OK]
+    assert events.index(failed[2]) < events.index(withdrawn), "why is told before that there is no other chance"
     assert sum(record.trial.treatment["environment"] == "slow" for record in records) == 3
     last = [record for record in records if record.trial.block == 1]
     assert [(record.trial.treatment["environment"], record.status) for record in last] == [("base", TrialStatus.OK)]

@@ -55,3 +55,23 @@ async def test_what_was_started_is_stopped_when_another_observer_does_not_start(
     _, records = await mock_run.run(tmp_path / "run", STUDY.replace("usage = true", "usage = true\ncapture = true"))
     assert {(record.status, record.reason) for record in records} == {("failed", "here: no sampler today")}
     assert len(stopped) == len(records)
+
+
+async def test_each_observer_is_stopped_though_another_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[CaptureWatch] = []
+
+    async def fail(self: UsageWatch) -> Observation:
+        raise ToolFailed("its samples are gone", "here")
+
+    async def stop(self: CaptureWatch) -> Observation:
+        stopped.append(self)
+        return Observation(counters={"packets": 3})
+
+    monkeypatch.setattr(UsageWatch, "stop", fail)
+    monkeypatch.setattr(CaptureWatch, "stop", stop)
+    _, records = await mock_run.run(tmp_path / "run", STUDY.replace("usage = true", "usage = true\ncapture = true"))
+    assert {(record.status, record.reason) for record in records} == {("failed", "here: its samples are gone")}
+    assert len(stopped) == len(records)
+    assert all(record.observers["capture"] == {"packets": 3} for record in records)

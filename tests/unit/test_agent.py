@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nearmetal.errors import BadInput, MachineLost, NotProvisioned
 from nearmetal.lab import agent, probe
 from tests.agent_server import agent_machine, agent_process, agent_serving, needs_probe
-from tests.ssh_server import free_port
+from tests.ports import free_port
 from tests.unit.test_remote import gone, written
 
 pytestmark = needs_probe

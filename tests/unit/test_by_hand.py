@@ -14,11 +14,11 @@ import jsonschema
 import pytest
 
 from nearmetal import schemas
-from nearmetal.by_hand import kept
+from nearmetal.by_hand import kept, up
 from nearmetal.by_hand.copying import Remote, place
 from nearmetal.by_hand.wanted import wanted
 from nearmetal.commands import by_hand as by_hand_commands
-from nearmetal.config import Paths
+from nearmetal.config import Limits, Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab.image import Recipe
 from tests.command_line import called, started
@@ -133,6 +133,16 @@ def test_what_a_host_lacks_and_a_machine_that_does_not_come_up() -> None:
     second = ("--set", "environments.mock.fault_on=[2]")
     assert "did not answer" in refused(3, "up", "mock", "--set", "environments.mock.fault=attach", *second)
     assert listed() == []
+
+
+def test_a_keeper_that_does_not_come_to_its_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper = tmp_path / "keeper"
+    keeper.write_text('#!/bin/sh\ntrap \'\' TERM\necho \'{"error": "no wings", "code": 3}\'\nexec sleep 2\n')
+    keeper.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(keeper))
+    monkeypatch.setattr(up, "LIMITS", Limits(boot=0.2))
+    said = refused(3, "up", "mock")
+    assert "did not end within" in said and "kill -9" in said
 
 
 def test_a_command_s_own_status_is_passed_on_and_ours_is_125() -> None:

@@ -1,5 +1,6 @@
 """The engine of changes: written down, made, read back, put back, and never somebody else's undone."""
 
+import errno
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -27,6 +28,8 @@ class Box:
         self.grub = 0
         """The status of its update-grub."""
         self.lost = False
+        self.refuses: OSError | None = None
+        """What its kernel says to whoever writes a file."""
         self.wrote: list[str] = []
 
     async def exec(
@@ -95,6 +98,8 @@ class Box:
         raise AssertionError("nothing is spawned")
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
+        if self.refuses:
+            raise self.refuses
         self.files[path] = content
 
     async def get(self, path: str) -> bytes:
@@ -201,6 +206,30 @@ async def test_a_file_that_was_there_is_as_before(bench: Bench) -> None:
     await bench.apply(Change(on="box", kind="file", target="/x", after="new"))
     assert await bench.undo() == ["restored"]
     assert bench.box.files == {"/x": b"old\n"}
+
+
+async def test_a_file_that_the_kernel_does_not_take_is_refused_or_only_warned_of(bench: Bench) -> None:
+    bench.box.files["/sys/governor"] = b"powersave\n"
+    bench.box.refuses = OSError(errno.EINVAL, "Invalid argument")
+    wanted = Change(on="box", kind="file", target="/sys/governor", after="performance\n", required=False)
+    applied = await bench.apply(wanted, sysctl("a", "5"))
+    assert [warning.text for warning in applied.warnings] == [
+        "box: file /sys/governor could not be set to 'performance\\n': Invalid argument"
+    ]
+    assert bench.box.sysctls["a"] == "5"
+
+
+async def test_what_cannot_be_written_keeps_nothing_else_from_being_put_back(bench: Bench) -> None:
+    bench.box.files["/sys/governor"] = b"powersave\n"
+    await bench.apply(
+        sysctl("a", "5"), Change(on="box", kind="file", target="/sys/governor", after="performance\n"), sysctl("b", "5")
+    )
+    bench.box.refuses = OSError(errno.EBUSY, "Device or resource busy")
+    assert await bench.undo() == ["restored", "failed", "restored"]
+    assert bench.box.sysctls == {"a": "1", "b": "2"}
+    bench.box.refuses = None
+    assert await bench.undo() == ["restored"]
+    assert bench.box.files["/sys/governor"] == b"powersave\n"
 
 
 async def test_offloads_affinities_and_interrupts_are_read_as_the_tools_tell_them(bench: Bench) -> None:

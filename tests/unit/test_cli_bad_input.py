@@ -98,7 +98,7 @@ def test_a_study_comes_through_a_pipe_or_with_a_mark_at_its_begin(tmp_path: Path
 def test_a_built_in_study_is_printed_as_it_is(refused: Refused) -> None:
     assert called("studies", "quickstart").stdout == studies.text("quickstart")
     assert "leave it out: nearmetal studies quickstart" in refused("studies", "quickstart", "--json")
-    assert "did you mean 'quickstart'?" in refused("studies", "quikstart")
+    assert "did you mean `quickstart`?" in refused("studies", "quikstart")
 
 
 def test_a_name_that_is_too_long_for_a_file(refused: Refused) -> None:

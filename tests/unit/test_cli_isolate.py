@@ -1,10 +1,13 @@
 """The commands of `isolate`: on this host those that change nothing, and all of them on a pretended one."""
 
+import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +15,7 @@ from nearmetal import cli
 from nearmetal.commands import isolate as isolate_commands
 from nearmetal.commands import isolate_exec as isolate_exec_commands
 from nearmetal.commands import isolate_prove as isolate_prove_commands
-from nearmetal.isolate import standing, tiers
+from nearmetal.isolate import prove, standing, tiers
 from nearmetal.lab.ledger import held
 from nearmetal.model import Change
 from tests.command_line import Ended, called, started
@@ -241,6 +244,26 @@ def test_prove_listens_before_and_after_and_leaves_nothing(box: Pretended, run: 
     assert (status, found["verdict"], len(found["rounds"])) == (0, "quieter", 8)
     low, high = found["differences"]["lost"]["interval"]
     assert low < -0.02 < high + 0.02 and high < 0
+    assert box.snapshot() == before
+    assert not standing.ledger_path().exists()
+
+
+def test_prove_that_is_told_to_end_leaves_nothing(box: Pretended, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, listen = box.snapshot(), prove.hear
+    came = 0
+
+    async def hear(*arguments: Any) -> Any:
+        nonlocal came
+        came += 1
+        if came == 2:  # isolated by now
+            assert box.snapshot() != before
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(60)
+        return await listen(*arguments)
+
+    monkeypatch.setattr(prove, "hear", hear)
+    status, told, said = run("prove")
+    assert (status, told) == (4, "") and "interrupted" in said
     assert box.snapshot() == before
     assert not standing.ledger_path().exists()
 

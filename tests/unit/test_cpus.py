@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nearmetal import cpu_lists
 from nearmetal.lab import cpus
 
 
@@ -12,7 +13,7 @@ from nearmetal.lab import cpus
     [("", []), ("0", [0]), ("0-2,4", [0, 1, 2, 4]), (" 3\n", [3]), ("4,0-1,1", [0, 1, 4]), ("8191", [8191])],
 )
 def test_the_kernels_notation(text: str, expected: list[int]) -> None:
-    assert cpus.parse(text) == expected
+    assert cpu_lists.parse(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -21,12 +22,12 @@ def test_the_kernels_notation(text: str, expected: list[int]) -> None:
 )
 def test_what_is_no_list_is_refused_at_once(text: str) -> None:
     with pytest.raises(ValueError, match="CPUs"):
-        cpus.parse(text)
+        cpu_lists.parse(text)
 
 
 @given(st.sets(st.integers(0, 300)))
 def test_showing_and_reading_are_inverse(numbers: set[int]) -> None:
-    assert cpus.parse(cpus.show(numbers)) == sorted(numbers)
+    assert cpu_lists.parse(cpu_lists.show(numbers)) == sorted(numbers)
 
 
 def test_servers_get_the_highest_cpus_and_clients_the_rest() -> None:
@@ -48,8 +49,8 @@ def test_nobody_is_given_a_cpu_that_is_not_there(available: set[int], vcpus: int
     share = cpus.share(sorted(available), vcpus, servers, None, None)
     assert len(share.servers) == servers
     for text in (*share.servers, share.clients):
-        assert cpus.parse(text)
-        assert set(cpus.parse(text)) <= available
+        assert cpu_lists.parse(text)
+        assert set(cpu_lists.parse(text)) <= available
     if len(available) > vcpus * servers:
-        taken = {cpu for text in share.servers for cpu in cpus.parse(text)}
-        assert not taken & set(cpus.parse(share.clients))
+        taken = {cpu for text in share.servers for cpu in cpu_lists.parse(text)}
+        assert not taken & set(cpu_lists.parse(share.clients))

@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal import plugins
+from nearmetal.environments.mock import Mock
+from nearmetal.errors import HostCannot
 from nearmetal.lab import clean, doctor
 from nearmetal.lab.image import Image
 from nearmetal.lab.ledger import held
+from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change, Handle
 
 
@@ -39,6 +43,21 @@ def test_what_a_dead_run_left_is_told_and_not_touched() -> None:
     assert (found.ok, found.fatal, found.remedy) == (False, False, "nearmetal clean")
     assert "left 5: mock nm-abc123-3, mock nm-abc123-2, mock nm-abc123-1, and 2 more" in found.detail
     assert len(clean.left_behind()) == 5
+
+
+async def test_an_environment_that_cannot_be_loaded_keeps_it_from_none_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def load(group: str, name: str) -> object:
+        if name == "lame":
+            raise HostCannot("'lame' in environments cannot be loaded: No module named 'lame'", remedy="install it")
+        return Mock()
+
+    monkeypatch.setattr(plugins, "names", lambda group: ("lame", "mock"))
+    monkeypatch.setattr(plugins, "load", load)
+    lame, mock = await doctor._environments(LocalSite())
+    assert (lame.what, lame.ok, lame.fatal, lame.remedy) == ("environment lame", False, False, "install it")
+    assert (mock.what, mock.ok) == ("environment mock", True)
 
 
 def test_free_space_is_told_in_either_case() -> None:

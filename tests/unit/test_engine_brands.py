@@ -14,7 +14,7 @@ import pytest
 from nearmetal import plugins
 from nearmetal.errors import HostCannot
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import Environment, EnvironmentSpec, Finding, MachineSpec
+from nearmetal.model import Environment, EnvironmentSpec, Finding, HostSpec, MachineSpec
 
 _INFO = {
     "ServerVersion": "1",
@@ -88,3 +88,11 @@ async def test_the_other_one_is_told_before_anything_is_made(
         spec = EnvironmentSpec.model_validate({"kind": kind, "engine": address})
         with pytest.raises(HostCannot, match="answers at"):  # a run that goes on is not checked again
             await environment.prepare(spec, MachineSpec(), LocalSite())
+
+
+@pytest.mark.parametrize("kind", ["docker", "podman"])
+async def test_on_another_host_it_is_called_by_its_own_name(kind: str) -> None:
+    far = LocalSite()
+    far.name, far.spec = "far", HostSpec(ssh="root@far")
+    (found,) = await plugins.load("environments", kind).check(EnvironmentSpec(kind=kind), MachineSpec(), far)
+    assert (found.what, found.ok) == (f"{kind} on far", False)

@@ -120,6 +120,38 @@ async def test_what_a_living_nearmetal_has_is_named_and_left_alone() -> None:
         assert [one.name for one in outstanding(ledger.path).handles] == ["m"]
 
 
+async def test_one_that_is_taken_at_that_moment_keeps_clean_from_none_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = clean.ledgers_folder()
+    folder.mkdir(parents=True)
+    with held(folder / "b.jsonl") as dead:
+        dead.creating(Handle(kind="mock", name="m", site="local", data={"borrowed": True}))
+    with held(folder / "a.jsonl") as taken:
+        taken.creating(handle("mine"))
+        monkeypatch.setattr(clean, "ownerless", lambda folder: [folder / "a.jsonl", folder / "b.jsonl"])
+        cleaned = await clean.clean()
+        assert (cleaned.in_use, cleaned.removed, cleaned.left) == (1, ("mock m",), ())
+        assert [one.name for one in outstanding(taken.path).handles] == ["mine"]
+
+
+def test_one_whose_owner_ends_at_that_moment_is_none(tmp_path: Path) -> None:
+    (tmp_path / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+    assert list(ownerless(tmp_path)) == []
+
+
+async def test_an_environment_that_breaks_keeps_clean_from_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = clean.ledgers_folder()
+    folder.mkdir(parents=True)
+    with held(folder / "a.jsonl") as dead:
+        for name, data in (("first", {"borrowed": True}), ("broken", {}), ("last", {"borrowed": True})):
+            dead.creating(Handle(kind="mock", name=name, site="local", data=data))
+    cleaned = await clean.clean()
+    assert sorted(cleaned.removed) == ["mock first", "mock last"]
+    assert cleaned.left == ("mock broken on local: KeyError: 'borrowed'",)
+    assert [one.name for one in outstanding(folder / "a.jsonl").handles] == ["broken"]
+
+
 def test_a_line_is_on_disk_before_the_call_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "l.jsonl"
     synced: list[int] = []

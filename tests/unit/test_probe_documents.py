@@ -22,6 +22,7 @@ from nearmetal.lab.stage import LabStage
 from nearmetal.model import Completed, LinkSpec, MachineSpec
 from nearmetal.workloads._load_document import LoadDocument, parse
 from tests import captures
+from tests.ports import free_port
 from tests.unit.test_workloads_live import ThisHost
 from tests.unit.workloads_stage import GOLDEN
 
@@ -87,15 +88,9 @@ class Service:
         return self._process.communicate(timeout=LIMIT)[0]
 
 
-def free_port(kind: socket.SocketKind) -> int:
-    with socket.socket(socket.AF_INET, kind) as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 @pytest.fixture
 def served() -> Iterator[tuple[Service, str]]:
-    address = f"127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+    address = f"127.0.0.1:{free_port()}"
     service = Service("serve", "--json", "--arrivals", "--stall", "10ms/500ms", "--listen", address)
     try:
         assert b"listening" in service.warned()
@@ -162,7 +157,7 @@ def test_load_of_nobody() -> None:
     argv = [
         str(probe.path()),
         "load",
-        f"http://127.0.0.1:{free_port(socket.SOCK_STREAM)}/",
+        f"http://127.0.0.1:{free_port()}/",
         "--requests",
         "3",
         "--json",
@@ -182,7 +177,7 @@ def test_the_progress_of_a_load(served: tuple[Service, str]) -> None:
 
 
 def test_what_a_server_saw_until_its_end() -> None:
-    service = Service("serve", "--json", "--listen", f"127.0.0.1:{free_port(socket.SOCK_STREAM)}")
+    service = Service("serve", "--json", "--listen", f"127.0.0.1:{free_port()}")
     assert b"listening" in service.warned()
     (document,) = documents(service.end())
     assert valid(document) == "serve.v1"

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from nearmetal.errors import BadInput, MachineLost, NotProvisioned
 from nearmetal.lab import answering, ssh, ssh_commands
 from tests.agent_server import needs_probe
-from tests.ssh_server import OTHER, endpoint, free_port, machine_at, serving
+from tests.ports import free_port
+from tests.ssh_server import OTHER, endpoint, machine_at, serving
 
 
 @pytest_asyncio.fixture

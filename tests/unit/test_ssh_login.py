@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.ssh_login import log_in, refuse_unusable
 from nearmetal.model import HostSpec
-from tests.ssh_server import CLIENT, HOST, OTHER, free_port, serving
+from tests.ports import free_port
+from tests.ssh_server import CLIENT, HOST, OTHER, serving
 
 WHERE = "the host far"
 
@@ -128,6 +130,22 @@ async def test_a_jump_host_of_the_configuration_is_gone_through(home: Path) -> N
         )
         told = await refused(HostSpec(ssh="metal"))
     assert told.where == f"the jump host {jump} of {WHERE}" and "Connection refused" in told.what
+
+
+async def test_a_jump_host_behind_which_nobody_answers_is_let_go(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    CLIENT.write_private_key(str(home / "id_ed25519"))
+    made, connect = [], asyncssh.connect
+
+    async def connected(*arguments: Any, **options: Any) -> asyncssh.SSHClientConnection:
+        made.append(await connect(*arguments, **options))
+        return made[-1]
+
+    monkeypatch.setattr(asyncssh, "connect", connected)
+    async with far(home) as jump:
+        told = await refused(HostSpec(ssh=f"root@127.0.0.1:{free_port()}", jump=jump.ssh))
+        assert told.where == WHERE
+        (left,) = made
+        await asyncio.wait_for(left.wait_closed(), 10)
 
 
 async def test_a_jump_host_that_cannot_be_read_is_told(home: Path) -> None:

@@ -14,7 +14,7 @@ AROUND = 3.0
 
 def test_a_study_that_is_not_there_is_told_with_what_is() -> None:
     assert "quickstart" in studies.names()
-    with pytest.raises(BadInput, match="did you mean 'quickstart'"):
+    with pytest.raises(BadInput, match="did you mean `quickstart`"):
         studies.text("quikstart")
     with pytest.raises(BadInput, match=r"choose one of: .*quickstart"):
         studies.text("../../etc/passwd")

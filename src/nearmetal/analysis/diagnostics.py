@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearmetal import factors
+from nearmetal import cpu_lists, factors
 from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import Matched
 from nearmetal.analysis.responses import Arm, Arms, Replicate
@@ -294,16 +294,7 @@ def _overlap(places: Places) -> bool:
         return False
     if "" in servers | clients:  # unrestricted: anywhere
         return True
-    return not set().union(*map(_cpus, servers)).isdisjoint(set().union(*map(_cpus, clients)))
-
-
-def _cpus(text: str) -> set[int]:
-    """CPU numbers of the cpuset notation "0-2,5"."""
-    numbers: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        numbers.update(range(int(first), int(last or first) + 1))
-    return numbers
+    return not set().union(*map(cpu_lists.parse, servers)).isdisjoint(set().union(*map(cpu_lists.parse, clients)))
 
 
 # ── The run as a whole ────────────────────────────────────────────────────────────────────────────────────────────

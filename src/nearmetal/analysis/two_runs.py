@@ -257,7 +257,7 @@ def _change(one: _Samples, level: float, margin: float, planned: tuple[int, int]
             equivalence = equivalence_of_differences(margin, one.typical)
         verdict, reason = judge(found.interval, equivalence, neutral=1.0 if is_ratio else 0.0)
         if found.interval is None:
-            because_of = _short(len(one.before), len(one.after), planned, level)
+            because_of = _short(len(one.before), planned, level)
     estimate = found.estimate if found else None
     return Change(
         of=one.of,
@@ -284,7 +284,7 @@ def _change(one: _Samples, level: float, margin: float, planned: tuple[int, int]
     )
 
 
-def _short(before: int, after: int, planned: tuple[int, int], level: float) -> When | None:
+def _short(before: int, planned: tuple[int, int], level: float) -> When | None:
     """The run whose missing blocks are why there are too few; None where all that were planned are too few as well."""
     if are_enough(before, planned[1], level):
         return "after"

@@ -34,12 +34,14 @@ def _end(kept: Kept, *, asking: bool) -> None:
     try:
         signal.pidfd_send_signal(keeper, signal.SIGTERM)
         if not select.select([keeper], [], [], LIMITS.boot)[0]:
-            raise HostCannot(
-                f"its keeper (process {kept.keeper}) did not end within {LIMITS.boot:g} s",
-                kept.name,
-                f"kill -9 {kept.keeper}, then: nearmetal clean",
-            )
+            raise stuck(kept.keeper, kept.name)
     except ProcessLookupError:
         pass
     finally:
         os.close(keeper)
+
+
+def stuck(keeper: int, where: str) -> HostCannot:
+    """What is said of a keeper that was told to end and does not."""
+    what = f"the keeper (process {keeper}) did not end within {LIMITS.boot:g} s"
+    return HostCannot(what, where, f"kill -9 {keeper}, then: nearmetal clean")

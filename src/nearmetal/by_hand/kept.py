@@ -157,9 +157,8 @@ def _claim(kept: Kept) -> bool:
     return True
 
 
-async def forget_dead() -> list[str]:
-    """Forget the machines whose keeper is dead; their names. For after what they left has been removed."""
-    dead = [one.name for one in everything() if not await one.has_keeper()]
-    for name in dead:
-        forget(name)
-    return dead
+async def forget_dead() -> None:
+    """Forget the machines whose keeper is dead. For after what they left has been removed."""
+    for one in everything():
+        if not await one.has_keeper():
+            forget(one.name)

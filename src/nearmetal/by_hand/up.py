@@ -22,7 +22,10 @@ class KeeperSaid(NearmetalError):
 
 
 def up(environment: str, name: str | None, overrides: Sequence[str], say: Callable[[str], None]) -> "Kept":
-    """Start a keeper and wait until its machine answers. KeeperSaid; interrupted, it takes down what it began."""
+    """Start a keeper and wait until its machine answers. KeeperSaid; interrupted, it takes down what it began.
+
+    HostCannot when the keeper does not come to its end.
+    """
     keeper = subprocess.Popen(
         [sys.executable, "-P", "-m", "nearmetal.by_hand.keeper"],
         stdin=subprocess.PIPE,
@@ -44,11 +47,21 @@ def up(environment: str, name: str | None, overrides: Sequence[str], say: Callab
                 keeper.returncode = 0  # it goes on without us: that it still runs is no oversight
                 return Kept.model_validate(answer["up"])
             else:
-                keeper.wait(LIMITS.boot)
+                _end_of(keeper)
                 raise KeeperSaid(answer["error"], answer["code"])
     except BaseException:
         if keeper.returncode is None:
             keeper.terminate()
-            keeper.wait(LIMITS.boot)
+            _end_of(keeper)
         raise
-    raise ToolFailed(f"the keeper ended with status {keeper.wait(LIMITS.boot)} and said nothing")
+    raise ToolFailed(f"the keeper ended with status {_end_of(keeper)} and said nothing")
+
+
+def _end_of(keeper: "subprocess.Popen[str]") -> int:
+    """Its status. HostCannot when it does not come to its end."""
+    try:
+        return keeper.wait(LIMITS.boot)
+    except subprocess.TimeoutExpired:
+        from nearmetal.by_hand.down import stuck
+
+        raise stuck(keeper.pid, "up") from None

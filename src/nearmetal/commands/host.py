@@ -34,9 +34,15 @@ def doctor(as_json: bool) -> int:
 
 
 def clean(as_json: bool) -> int:
-    from nearmetal.lab import clean as cleaning
+    from nearmetal.by_hand import kept
+    from nearmetal.lab.clean import Cleaned, clean_everything
 
-    cleaned = asyncio.run(cleaning.clean_everything())
+    async def put_right() -> Cleaned:
+        done = await clean_everything()
+        await kept.forget_dead()
+        return done
+
+    cleaned = asyncio.run(put_right())
     if as_json:
         print_json(cleaned)
     else:

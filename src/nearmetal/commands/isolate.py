@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
+from nearmetal import cpu_lists
 from nearmetal.errors import ExitCode, HostCannot
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import standing, tiers
@@ -24,7 +25,6 @@ from nearmetal.isolate.documents import (
 )
 from nearmetal.isolate.host import Bystanders, Cpusets, Host
 from nearmetal.isolate.standing import Standing
-from nearmetal.lab import cpus as cpu_lists
 from nearmetal.lab import cpuset
 from nearmetal.lab.bound import Bound
 from nearmetal.lab.changes import Undone

@@ -1,16 +1,16 @@
 """What `nearmetal isolate prove` does."""
 
-import asyncio
 import statistics
 from functools import partial
 
+from nearmetal import cpu_lists
 from nearmetal.commands.isolate import must_be_root
-from nearmetal.errors import HostCannot
+from nearmetal.errors import HostCannot, Interrupted
+from nearmetal.interrupts import until_interrupted
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import prove as proving
 from nearmetal.isolate import standing, tiers
 from nearmetal.isolate.proof import proof
-from nearmetal.lab import cpus as cpu_lists
 from nearmetal.lab.bound import Bound
 from nearmetal.lab.hearing import Heard
 from nearmetal.lab.lock import measuring
@@ -23,7 +23,8 @@ from nearmetal.workloads.noise import values
 
 def prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
     with measuring():
-        asyncio.run(_prove(LocalSite(), cpus, rounds, seconds, as_json))
+        if not until_interrupted(_prove(LocalSite(), cpus, rounds, seconds, as_json)):
+            raise Interrupted("it was interrupted, and the CPU is as it was", remedy="run it again")
 
 
 async def _prove(site: LocalSite, cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:

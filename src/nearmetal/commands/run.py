@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from nearmetal import pipes
 from nearmetal import plan as planning
 from nearmetal.commands.study import Opened, say_missing
 from nearmetal.config import Paths
@@ -178,7 +179,8 @@ def report(path: Path, form: "Format", output: Path | None) -> None:
     elif form == "png" and sys.stdout.isatty():
         raise BadInput("a picture is no text for a terminal", remedy="name a file by -o, or send it to one by >")
     else:
-        sys.stdout.buffer.write(data)
+        with suppress(BrokenPipeError):  # whoever reads it has had enough
+            pipes.write_whole(sys.stdout.buffer, data)
 
 
 def show(path: Path, as_json: bool) -> None:

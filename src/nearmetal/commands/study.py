@@ -13,12 +13,12 @@ from rich.text import Text
 from nearmetal import factors, hosts, plan_sight, plugins, studies
 from nearmetal import plan as planning
 from nearmetal.errors import BadInput, ExitCode
-from nearmetal.model import Finding, Plan, Study, WorkloadSpec
+from nearmetal.model import Plan, Study, WorkloadSpec
 from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
-from nearmetal.run.missing import Missing
+from nearmetal.run.missing import Missing, by_finding
 from nearmetal.study import read
 from nearmetal.study_text import did_you_mean
 from nearmetal.tables import Column, fitted
@@ -217,10 +217,7 @@ def _about(seconds: float, plan: Plan) -> str:
 
 def say_missing(missing: Missing, heading: str, console: Console) -> None:
     """Each thing that is missing once, with the treatments that lack it, and what mends it."""
-    lacking: dict[Finding, list[str]] = {}
-    for treatment, finding in missing:
-        lacking.setdefault(finding, []).append(factors.key(treatment))
-    for finding, treatments in lacking.items():
+    for finding, treatments in by_finding(missing).items():
         detail = f": {finding.detail}" if finding.detail else ""
         console.print(Text.assemble((heading, "yellow"), f": {finding.what}{detail}"))
         for name in treatments[:_NAMED]:

@@ -85,7 +85,7 @@ class DockerEnvironment:
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         if site.spec is not None:
-            return [_only_here(site)]
+            return [_only_here(self.kind, site)]
         return [
             *await self._check_engine(spec.options, machine),
             finding("root", os.geteuid() == 0, "putting a container on the switch takes root", "run nearmetal as root"),
@@ -327,9 +327,9 @@ async def _remove(engine: Engine, name: str) -> None:
     raise HostCannot(f"the container could not be removed: {said}", name, f"{engine.brand.client} rm --force {name}")
 
 
-def _only_here(site: Site) -> Finding:
+def _only_here(kind: str, site: Site) -> Finding:
     return Finding(
-        what=f"docker on {site.name}",
+        what=f"{kind} on {site.name}",
         ok=False,
         detail="containers are made on the host that nearmetal runs on, so far",
         remedy='place them with host = "local", or run nearmetal there',

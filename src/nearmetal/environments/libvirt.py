@@ -12,7 +12,6 @@ of the kind `ssh`. _existing_domain.py has those; what follows here is about our
 import asyncio
 import contextlib
 import hashlib
-import json
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping
@@ -291,7 +290,6 @@ async def _found(connection: Connection, name: str, accel: str, site: Site) -> M
         **await monitor.forwarded(),
         "first": asdict(first),
         "group": asdict(await cgroup.of_process(pid, site)),
-        "command": json.dumps({"uri": connection.uri}),
     }
 
 

@@ -1,4 +1,5 @@
-"""Virtual machines made by QEMU: the image as a copy-on-write disk, its kernel booted directly, reached by SSH.
+"""Virtual machines made by QEMU: the image as a copy-on-write disk, its kernel booted directly, and commands go to the
+probe's agent in it. A disk image of the user's own is booted by its own loader, and reached by SSH.
 
 What "boot" means here: a fresh overlay over the image's disk, a fresh QEMU, a boot of the guest's kernel. "restore": a
 fresh overlay over a snapshot's disk, a fresh QEMU, the snapshot's memory; docs/adr/restored-guests.md says how. QEMU
@@ -17,9 +18,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from nearmetal import cpu_lists
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned
-from nearmetal.lab import cgroup, cpus, network
+from nearmetal.lab import cgroup, network
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.image import Image, placed
@@ -140,7 +142,7 @@ class QemuEnvironment:
                 "cpu_model": asdict(await qemu.cpu_model()),
                 "disk": asdict(await qemu.disk()),
                 **await qemu.forwarded(),
-                "pinned": await monitor.pin(site, await qemu.threads(), cpus.parse(order.cpus)),
+                "pinned": await monitor.pin(site, await qemu.threads(), cpu_lists.parse(order.cpus)),
             }
             if saved:
                 snapshot.touch(saved)

@@ -5,8 +5,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from nearmetal import cpu_lists
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab import cpus as cpu_lists
 from nearmetal.lab import cpuset
 from nearmetal.lab.change_kinds import KINDS
 from nearmetal.lab.site import must

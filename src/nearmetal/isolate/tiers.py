@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from nearmetal import cpu_lists
 from nearmetal.isolate.host import KNOBS, Bystanders, Cpu, Cpusets, Host
-from nearmetal.lab import cpus as cpu_lists
 from nearmetal.model import Change
 from nearmetal.treatments.isolation import kernel_arguments
 

@@ -8,11 +8,10 @@ import asyncio
 import contextlib
 from typing import TypeVar
 
-import asyncssh
-
+from nearmetal import cpu_lists
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, Unreachable
-from nearmetal.lab import borrowed, cpus
+from nearmetal.lab import borrowed
 from nearmetal.lab.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, address_found, borrowing, measured
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.site import available_cpus
@@ -100,7 +99,7 @@ class BehindSsh:
             if lacking:
                 raise HostCannot(f"{lacking.what}: {lacking.detail}", there.where, lacking.remedy)
             await borrowed.hold(there)
-            own = borrowing(order, await measured(there), cpus.show(range(order.spec.vcpus)))
+            own = borrowing(order, await measured(there), cpu_lists.show(range(order.spec.vcpus)))
             entered = handle.knowing(**own, way=way.model_dump(mode="json"))
             ledger.creating(entered)
             whole = await self._borrowing.confined(entered, there)
@@ -148,10 +147,9 @@ class BehindSsh:
         while name not in self._there:
             try:
                 self._there[name] = await SshSite.open(name, way, lambda text: None)
-            except (Unreachable, MachineLost, asyncssh.Error, OSError) as error:
+            except (Unreachable, MachineLost) as error:
                 if asyncio.get_running_loop().time() > until:
-                    told = str(error) if isinstance(error, asyncssh.Error | OSError) else error.what
-                    raise NotProvisioned(told, name, "look at its console") from None
+                    raise NotProvisioned(error.what, name, "look at its console") from None
                 await asyncio.sleep(_PAUSE)
             except HostCannot as error:
                 raise NotProvisioned(error.what, error.where, error.remedy) from None

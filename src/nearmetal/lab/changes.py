@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from nearmetal.errors import HostCannot, MachineGone, NearmetalError
+from nearmetal.errors import HostCannot, MachineGone, told
 from nearmetal.lab.change_kinds import KINDS
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.site import must
@@ -82,6 +82,8 @@ async def _write(change: Change, commands: Commands) -> str:
         await kind.write(commands, change.target, change.after)
     except HostCannot as error:
         return error.what
+    except OSError as error:  # what this host's kernel says to a file of its own
+        return error.strerror or str(error)
     actual = await kind.read(commands, change.target)
     return "" if kind.holds(actual, change.after) else f"it reads back as {kind.shown(actual)}"
 
@@ -89,8 +91,9 @@ async def _write(change: Change, commands: Commands) -> str:
 async def undo(ledger: Ledger, reach: Reach, *, but: Collection[int] = ()) -> list[Undone]:
     """Put back everything the ledger still holds `but` these numbers, newest first. Idempotent.
 
-    What could not be put back stays in the ledger, for `clean` to try again. What somebody else has changed since is
-    theirs, and what was on a machine that is gone went with it: both are told, and forgotten.
+    What could not be put back, for whatever reason, keeps none of the others from it, and stays in the ledger for
+    `clean` to try again. What somebody else has changed since is theirs, and what was on a machine that is gone went
+    with it: both are told, and forgotten.
     """
     outcomes: list[Undone] = []
     for number, change in ledger.outstanding().changes:
@@ -100,8 +103,8 @@ async def undo(ledger: Ledger, reach: Reach, *, but: Collection[int] = ()) -> li
             outcome = await _put_back(change, await reach(change.on))
         except MachineGone as error:
             outcome = Undone(change, "gone", str(error))
-        except NearmetalError as error:
-            outcome = Undone(change, "failed", str(error))
+        except Exception as error:
+            outcome = Undone(change, "failed", told(error))
         if outcome.outcome != "failed":
             ledger.undone(number)
         outcomes.append(outcome)

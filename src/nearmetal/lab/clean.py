@@ -9,9 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nearmetal.by_hand import kept
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput
+from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import orphans
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger, held, outstanding, ownerless
@@ -56,10 +55,9 @@ async def clean() -> Cleaned:
     living = sorted(set(folder.glob("*.jsonl")) - set(dead))
     alive = [what for path in living for what in _holds(path)]
     cleaned = await put_right(dead)
-    await kept.forget_dead()
     await asyncio.to_thread(snapshot.sweep)
     await asyncio.to_thread(accelerator.sweep, Paths.default().state)
-    return cleaned.model_copy(update={"in_use": len(living), "alive": tuple(alive)})
+    return cleaned.model_copy(update={"in_use": len(living) + cleaned.in_use, "alive": tuple(alive)})
 
 
 def left_behind() -> list[str]:
@@ -109,6 +107,8 @@ async def _replay(path: Path) -> Cleaned:
             return await _undo(path.stem, ledger)
     except BadInput as error:
         return Cleaned(ledgers=1, left=(str(error),))
+    except HostCannot:
+        return Cleaned(in_use=1)  # somebody has taken it since: who owns it, or who cleans as well
 
 
 async def _undo(token: str, ledger: Ledger) -> Cleaned:

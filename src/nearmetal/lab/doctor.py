@@ -163,8 +163,13 @@ async def _environments(site: Site) -> list[Finding]:
     """Each environment of this host: what it lacks, or that a machine of it was made and ran a command."""
     findings: list[Finding] = []
     for name in plugins.names("environments"):
-        environment: Environment = plugins.load("environments", name)
         if name == "qemu":  # guests are booted below, on each accelerator
+            continue
+        try:
+            environment: Environment = plugins.load("environments", name)
+        except NearmetalError as error:
+            what = f"environment {name}"
+            findings.append(Finding(what=what, ok=False, detail=error.what, remedy=error.remedy, fatal=False))
             continue
         if asked := [key for key, field in environment.Options.model_fields.items() if field.is_required()]:
             keys = " and ".join(f"`{key}`" for key in asked)

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nearmetal import cpu_lists
 from nearmetal.errors import ToolFailed
-from nearmetal.lab import cpus as cpu_lists
 from nearmetal.model import Completed, Machine
 
 SLACK = 20.0

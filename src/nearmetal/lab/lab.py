@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from nearmetal import hosts, plugins
-from nearmetal.errors import MachineGone, NearmetalError
+from nearmetal.errors import MachineGone, NearmetalError, told
 from nearmetal.lab import changes, network, orphans
 from nearmetal.lab import link as links
 from nearmetal.lab import machine as lab_machine
@@ -162,8 +162,8 @@ class Lab:
         left: list[str] = []
         ended = await asyncio.gather(*(self.destroy(handle) for handle in handles), return_exceptions=True)
         for handle, error in zip(handles, ended, strict=True):
-            if isinstance(error, NearmetalError | OSError):
-                left.append(f"{handle.kind} {handle.name} on {handle.site}: {error}")
+            if isinstance(error, Exception):
+                left.append(f"{handle.kind} {handle.name} on {handle.site}: {told(error)}")
             elif error is not None:
                 raise error
         return left

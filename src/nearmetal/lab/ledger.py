@@ -161,7 +161,10 @@ def outstanding(path: Path) -> Outstanding:
 def ownerless(folder: Path) -> Iterator[Path]:
     """Ledgers whose owner is dead."""
     for path in sorted(folder.glob("*.jsonl")):
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # its owner has ended just now, and left nothing
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

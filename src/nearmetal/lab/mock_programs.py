@@ -13,9 +13,9 @@ from statistics import NormalDist
 from urllib.parse import urlsplit
 
 from nearmetal import units
+from nearmetal.cpu_lists import show
 from nearmetal.lab import mock_load, mock_samples, probe
 from nearmetal.lab.change_kinds import GRUB_DROP_IN, arguments_in
-from nearmetal.lab.cpus import show
 from nearmetal.lab.ethtool import FEATURES
 from nearmetal.lab.mock_world import State, World, read, write
 from nearmetal.model import Completed

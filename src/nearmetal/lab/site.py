@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from nearmetal import cpu_lists
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
-from nearmetal.lab import cpus, probe, process
+from nearmetal.lab import probe, process
 from nearmetal.model import Commands, Completed, HostSpec, SiteRunning
 
 _SAID = 500
@@ -104,7 +105,7 @@ async def available_cpus(commands: Commands) -> list[int]:
     """The CPUs that our processes may use there."""
     status = (await must(commands, "cat", "/proc/self/status")).decode()
     allowed = next(line for line in status.splitlines() if line.startswith("Cpus_allowed_list:"))
-    return cpus.parse(allowed.partition(":")[2])
+    return cpu_lists.parse(allowed.partition(":")[2])
 
 
 async def memory(commands: Commands, name: str) -> int:

@@ -70,11 +70,16 @@ async def _log_in(spec: HostSpec, where: str) -> asyncssh.SSHClientConnection:
     """By way of its jump hosts, one after the other; what the configuration says of a jump host's own is not heard."""
     host, options = _options(spec, where)
     through: asyncssh.SSHClientConnection | None = None
-    for jump in filter(None, str(spec.jump or options.tunnel or "").split(",")):
-        at = f"the jump host {jump.strip()} of {where}"
-        by = _jump_host(jump.strip(), at)
-        through = await _connect(by, at, *_options(by, at), through)
-    return await _connect(spec, where, host, options, through)
+    try:
+        for jump in filter(None, str(spec.jump or options.tunnel or "").split(",")):
+            at = f"the jump host {jump.strip()} of {where}"
+            by = _jump_host(jump.strip(), at)
+            through = await _connect(by, at, *_options(by, at), through)
+        return await _connect(spec, where, host, options, through)
+    except BaseException:
+        if through is not None:
+            through.abort()  # with those below it: who waits for a machine to boot comes by again and again
+        raise
 
 
 def _jump_host(jump: str, where: str) -> HostSpec:

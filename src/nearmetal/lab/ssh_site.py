@@ -17,7 +17,8 @@ from pathlib import Path, PurePosixPath
 
 import asyncssh
 
-from nearmetal.errors import HostCannot
+from nearmetal.config import LIMITS
+from nearmetal.errors import HostCannot, Unreachable
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
 from nearmetal.lab.site import must
@@ -97,7 +98,12 @@ class SshSite(SshCommands):
     # ── Reach ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _identify(self) -> None:
-        told = await self.connection.run(_IDENTITY, stdin=asyncssh.DEVNULL)
+        try:
+            async with asyncio.timeout(LIMITS.command):
+                told = await self.connection.run(_IDENTITY, stdin=asyncssh.DEVNULL)
+        except (asyncssh.Error, OSError, TimeoutError) as error:
+            said = str(error) or f"no answer within {LIMITS.command:g} s"
+            raise Unreachable(f"it lets us in, and runs no command: {said}", self.where) from None
         words = str(told.stdout).split()
         if len(words) != 4 or words[0] != "Linux":
             raise HostCannot(f"this is no Linux: {str(told.stdout)[:100]!r} {str(told.stderr)[:200]!r}", self.where)
@@ -120,13 +126,13 @@ class SshSite(SshCommands):
                 raise asyncssh.ChannelOpenError(asyncssh.OPEN_RESOURCE_SHORTAGE, "too many commands at once")
             try:
                 connection = await log_in_as_root(self.spec, self.where)
+                if self.connection.is_closed():
+                    self._connection = connection
+                    await self._identify()
+                else:
+                    self._more.append(connection)
             except HostCannot as error:
                 raise asyncssh.ConnectionLost(error.what) from None
-            if self.connection.is_closed():
-                self._connection = connection
-                await self._identify()
-            else:
-                self._more.append(connection)
             return connection
 
     async def log_in_again(self) -> None:

@@ -34,8 +34,8 @@ class LabStage:
     spec: MachineSpec
     link: LinkSpec
     connect: str
-    offsets: Mapping[str, int]
-    """How far each machine's clock is ahead of the controller's, in ns; 0 where they share it."""
+    offsets: dict[str, int]
+    """How far a machine's clock is ahead of the controller's, in ns; 0 where they share it. Of those asked so far."""
     cpus: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     async def together(self, commands: Sequence[tuple[Machine, Sequence[str]]], limit: float) -> list[Completed]:
@@ -46,6 +46,7 @@ class LabStage:
         if len(commands) == 1:
             machine, argv = commands[0]
             return [await self._at(machine, "now", argv, limit)]
+        self.offsets.update(await offsets([one for one, _ in commands if one.name not in self.offsets]))
         near = not any(self.offsets[machine.name] for machine, _ in commands)
         instant = time.time_ns() + int((LEAD if near else SLOW_LEAD) * 1e9)
         return list(
@@ -96,6 +97,9 @@ async def _offset(machine: Machine | Site, ours: str) -> int:
         asked = time.time_ns()
         ended = await machine.exec([machine.probe, "at", "now", "--json", "--", "true"])
         answered = time.time_ns()
-        there = int(json.loads(ended.stdout)["started_ns"])
+        try:
+            there = int(json.loads(ended.stdout)["started_ns"])
+        except (ValueError, KeyError, TypeError):
+            raise ToolFailed(f"the probe does not tell the time: {ended.complaint[-500:]}", machine.name) from None
         exchanges.append((answered - asked, there - (asked + answered) // 2))
     return min(exchanges)[1]

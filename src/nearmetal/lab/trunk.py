@@ -130,7 +130,7 @@ async def _kernel_has(tunnel: Tunnel, site: Site) -> bool:
 
 
 class Trunk:
-    """A trunk that lies, until `remove`."""
+    """A trunk that lies, until both of its ends are removed."""
 
     def __init__(self, tunnel: Tunnel, both: tuple[End, End], handles: tuple[Handle, Handle], bridge: str) -> None:
         self.handles = handles
@@ -154,10 +154,6 @@ class Trunk:
             if "UP" not in told["flags"] or told["mtu"] != DATA_MTU or told.get("master") != self._bridge:
                 return Readback(values=values, ok=False, reason=f"its end on {end.site.name} was changed: {told}")
         return Readback(values=values)
-
-    async def remove(self) -> None:
-        for end, handle in zip(self._both, self.handles, strict=True):
-            await remove(handle, end.site)
 
 
 async def lay(

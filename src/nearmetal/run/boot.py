@@ -4,7 +4,9 @@ Whatever happens, each of its trials gets a record: with its figures, or with th
 """
 
 import asyncio
+import errno
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,7 +31,10 @@ from nearmetal.model import (
 from nearmetal.run import looking, making, shape
 from nearmetal.run.booted import Booted, BootTask, Invalid
 from nearmetal.run.events import BootEnded, BootStarted, LeftBehind, Step, Stream, TrialEnded
-from nearmetal.run.trial import TrialTask, run_trial
+from nearmetal.run.trial import TrialTask, kept, run_trial
+
+_NO_MORE_IS_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+"""Errors of a disk that end the run: what it has recorded stands, and it can go on once that is mended."""
 
 
 async def run_boot(task: BootTask, lab: Lab, stream: Stream) -> None:
@@ -43,7 +48,9 @@ async def run_boot(task: BootTask, lab: Lab, stream: Stream) -> None:
             heed_cancellation()
             stream.emit(TrialEnded(record=await run_trial(_trial_task(task, booted, left[0]), stream)))
             left.pop(0)
-    except NearmetalError as error:
+    except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept
+        if isinstance(error, OSError) and error.errno in _NO_MORE_IS_WRITTEN:
+            raise
         for trial in left:
             stream.emit(TrialEnded(record=_without_figures(task, booted, trial, error)))
     finally:
@@ -213,10 +220,14 @@ def _boot(booted: Booted, server: Machine) -> BootRecord:
     return BootRecord(id=server.boot_id, how=booted.provision, snapshot=booted.told(server).get("snapshot"))
 
 
-def _without_figures(task: BootTask, booted: Booted, trial: TrialPlan, error: NearmetalError) -> TrialRecord:
+def _without_figures(task: BootTask, booted: Booted, trial: TrialPlan, error: Exception) -> TrialRecord:
+    status, reason, said = TrialStatus.FAILED, str(error), {}
     if isinstance(error, Invalid):
         status = TrialStatus.INVALID
-    else:
-        status = TrialStatus.LOST if isinstance(error, MachineError) else TrialStatus.FAILED
-    record = _record(task, booted, trial, status, str(error))
-    return record.model_copy(update={"responses": {}})
+    elif isinstance(error, MachineError):
+        status = TrialStatus.LOST
+    elif not isinstance(error, NearmetalError):
+        reason = f"its boot broke: {type(error).__name__}: {error}"
+        said = {"traceback.txt": "".join(traceback.format_exception(error)).encode()}
+    record = _record(task, booted, trial, status, reason)
+    return record.model_copy(update={"responses": {}, "artifacts": kept(task.artifacts, trial.id, said)})

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nearmetal import cpu_lists
 from nearmetal.errors import NearmetalError
-from nearmetal.lab import cpus
 from nearmetal.model import Cost, Machine, Site, Stage, Warned
 from nearmetal.units import show_share
 
@@ -122,7 +122,7 @@ def found(before: Accounts, after: Accounts, where: Sequence[tuple[str, str]], c
     told: dict[str, Any] = {}
     for site in before.sites.keys() & after.sites.keys():
         mine = [index for index, (place, _) in enumerate(where) if place == site]
-        sets = [cpus.parse(where[index][1]) for index in mine]
+        sets = [cpu_lists.parse(where[index][1]) for index in mine]
         known = before.sites[site].ticks.keys() & after.sites[site].ticks.keys()
         used = known & set().union(*sets) if all(sets) else known
         ours = None if crowded else spent(before.machines, after.machines, mine)
@@ -139,7 +139,7 @@ def _of_site(before: Reading, after: Reading, used: Sequence[int], ours: float |
     waited = None if before.pressure is None or after.pressure is None else after.pressure - before.pressure
     return {
         "seconds": round(seconds, 3),
-        "cpus": cpus.show(used),
+        "cpus": cpu_lists.show(used),
         "stolen": _share(stolen, total),
         "others": None if ours is None else _share(busy - ours * _HUNDREDTHS, total),
         "pressure": None if waited is None else _share(waited, seconds),

@@ -5,15 +5,13 @@ from typing import Any
 
 from nearmetal.lab import kernel
 from nearmetal.lab import share as shares
+from nearmetal.lab.image.build import BINARIES
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Machine, Response
 from nearmetal.run import placement, verify
 from nearmetal.run.booted import Booted, BootTask, Invalid
 from nearmetal.run.events import FactsSeen, Stream
-
-HASHED = ("/usr/sbin/lighttpd", "/usr/bin/iperf3", "/usr/bin/sysbench", "/usr/bin/php-cgi", "/usr/sbin/sshd")
-"""The programs under test: their hashes show in the fairness diff that they are the same everywhere."""
 
 
 async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, stream: Stream) -> None:
@@ -49,7 +47,8 @@ async def _locate(booted: Booted, lab: Lab) -> None:
 
 
 async def _facts(machine: Machine) -> dict[str, Any]:
-    hashed = [word for path in HASHED for word in ("--hash", path)]
+    # Of the programs under test: in the fairness diff their hashes show that they are the same everywhere.
+    hashed = [word for path in BINARIES for word in ("--hash", path)]
     ended = await machine.exec([machine.probe, "facts", "--json", *hashed])
     if ended.status != 0:
         raise Invalid(f"the probe cannot tell its facts: {ended.complaint[-300:]}", machine.name)

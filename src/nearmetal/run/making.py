@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from nearmetal import hosts
+from nearmetal import cpu_lists, hosts
 from nearmetal.lab import cpus, kernel, link, network, probe
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import available_cpus
@@ -70,7 +70,7 @@ async def neighbours(task: BootTask, booted: Booted, share: cpus.Share, lab: Lab
     kind = task.study.environment(NEIGHBOURHOOD)
     for cpuset in share.servers:
         for argv in booted.spec.neighbours:
-            spec = MachineSpec(image=shape.image_beside(booted.spec), vcpus=len(cpus.parse(cpuset)), memory=2**30)
+            spec = MachineSpec(image=shape.image_beside(booted.spec), vcpus=len(cpu_lists.parse(cpuset)), memory=2**30)
             (handle,) = await _all(booted, [cpuset], [lab.create(kind, spec, "neighbour", "boot", cpuset, site, None)])
             neighbour = await lab.attach(handle)
             booted.surroundings.neighbours.append(Neighbour(argv, await neighbour.spawn(argv)))
@@ -95,7 +95,8 @@ async def stage(booted: Booted, lab: Lab, servers: list[Machine], client_handles
             await machine.reboot()
     machines = [*servers, *clients]
     await asyncio.gather(*(probe.ensure(machine) for machine in machines))
-    # Only commands on several machines have to start together; those of one machine need no clock but their own.
+    # Several clients begin together, and no trial is to pay for comparing their clocks. Whoever else is to begin with
+    # another is looked at when that is asked for.
     timed = machines if len(clients) > 1 else ()
     return LabStage(
         servers=tuple(servers),
@@ -111,7 +112,7 @@ async def stage(booted: Booted, lab: Lab, servers: list[Machine], client_handles
 
 def _numbered(machine: Machine, booted: Booted) -> list[int]:
     """A machine's CPUs by its own numbers: with a kernel of its own it counts from 0, else as the host does."""
-    given = cpus.parse(booted.cpusets[machine.name])
+    given = cpu_lists.parse(booted.cpusets[machine.name])
     if given and kernel.is_its_hosts(machine):
         return given
     return list(range(booted.spec.vcpus if machine.role == "server" else len(given)))

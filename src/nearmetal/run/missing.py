@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from nearmetal import cpu_lists, hosts, plugins
 from nearmetal import factors as words
-from nearmetal import hosts, plugins
 from nearmetal.errors import HostCannot
 from nearmetal.factors import Asked, treatments_of
-from nearmetal.lab import cpus, trunk
+from nearmetal.lab import trunk
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.site import available_cpus, memory
@@ -26,6 +26,14 @@ async def cannot_run(study: Study, open_site: OpenSite) -> Missing:
         if lacking is not None:
             missing.append((treatment, lacking))
     return missing
+
+
+def by_finding(missing: Missing) -> dict[Finding, list[str]]:
+    """What is lacking, each thing once, with the treatments that lack it."""
+    found: dict[Finding, list[str]] = {}
+    for treatment, lacking in missing:
+        found.setdefault(lacking, []).append(words.key(treatment))
+    return found
 
 
 @dataclass(frozen=True)
@@ -176,8 +184,8 @@ def _first(findings: list[Finding]) -> Finding | None:
 def _cpus(named: str | None, host: _Host, key: str) -> Finding:
     return finding(
         f"CPUs {named}",
-        set(cpus.parse(named or "")) <= set(host.available),
-        f"this host has {cpus.show(host.available)}",
+        set(cpu_lists.parse(named or "")) <= set(host.available),
+        f"this host has {cpu_lists.show(host.available)}",
         f"name CPUs of this host in {key}",
     )
 

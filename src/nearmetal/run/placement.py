@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nearmetal.lab import cgroup, cpus
+from nearmetal import cpu_lists
+from nearmetal.lab import cgroup
 from nearmetal.lab.site import must
 from nearmetal.model import Handle, Readback, Site
 
@@ -55,12 +56,14 @@ def _task(line: str) -> Task:
 
 def judged(tasks: Sequence[Task], cpuset: str, pinned: Mapping[Any, Any] | None) -> Readback:
     """Pure. `pinned` has the CPU of each vCPU by its number; None or empty where none has one of its own."""
-    allowed = set(cpus.parse(cpuset))
-    used = set().union(*(cpus.parse(task.cpus) for task in tasks))
-    values: dict[str, Any] = {"asked": cpuset, "cpus": cpus.show(used)}
-    problems = [f"{task.name} may run on {task.cpus}" for task in tasks if not set(cpus.parse(task.cpus)) <= allowed]
+    allowed = set(cpu_lists.parse(cpuset))
+    used = set().union(*(cpu_lists.parse(task.cpus) for task in tasks))
+    values: dict[str, Any] = {"asked": cpuset, "cpus": cpu_lists.show(used)}
+    problems = [
+        f"{task.name} may run on {task.cpus}" for task in tasks if not set(cpu_lists.parse(task.cpus)) <= allowed
+    ]
     if used != allowed and not problems:
-        problems.append(f"nothing of it may run on {cpus.show(allowed - used)}")
+        problems.append(f"nothing of it may run on {cpu_lists.show(allowed - used)}")
     if pinned:
         found = {vcpu[1]: task.cpus for task in tasks if (vcpu := _VCPU.match(task.name))}
         wanted = {str(vcpu): str(cpu) for vcpu, cpu in pinned.items()}

@@ -43,7 +43,8 @@ async def run(folder: RunFolder, lab: Lab, listeners: tuple[Callable[[Event], No
                 reason = f"{record.trial.workload}: {record.reason or record.status}"
                 stream.emit(Withdrawn(treatment=treatment, reason=reason))
 
-    stream = Stream(journal, (follow, keeper.see, *listeners))
+    # Last, so that all hear first of a trial, and then that it was its treatment's last.
+    stream = Stream(journal, (keeper.see, *listeners, follow))
     interrupted = True
     try:
         stream.emit(_beginning(folder, manifest.plan, before))

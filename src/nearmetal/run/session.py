@@ -22,10 +22,10 @@ from nearmetal.lab.ledger import held
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite, host_facts
 from nearmetal.lab.sites import opener
-from nearmetal.model import Environment, Finding, MachineSpec, Plan, Study
+from nearmetal.model import Environment, MachineSpec, Plan, Study
 from nearmetal.run import runner, shape
 from nearmetal.run.events import Event
-from nearmetal.run.missing import Missing, cannot_run
+from nearmetal.run.missing import Missing, by_finding, cannot_run
 from nearmetal.run.progress import Progress
 from nearmetal.run.versions import versions
 from nearmetal.store import runs
@@ -143,6 +143,7 @@ async def _run(folder: RunFolder, open_site: OpenSite, listeners: tuple[Callable
 
 async def _put_right(say: Say) -> None:
     cleaned = await clean.clean()
+    await kept.forget_dead()
     if cleaned.removed or cleaned.restored:
         done = "put right what an earlier run left" if not cleaned.left else "put right of what an earlier run left"
         say(f"{done}: {len(cleaned.removed)} removed, {len(cleaned.restored)} restored")
@@ -172,9 +173,7 @@ def _refusal(study: Study, missing: Missing) -> HostCannot:
     """What cannot run here, and that the rest can, if there is any."""
     lacking_something = {words.identity(treatment) for treatment, _ in missing}
     others_can = any(words.identity(one) not in lacking_something for one in words.treatments_of(study))
-    of_each: dict[Finding, list[str]] = {}
-    for treatment, lacking in missing:
-        of_each.setdefault(lacking, []).append(words.key(treatment))
+    of_each = by_finding(missing)
     lines = [f"  {one.what}: {one.detail}: {in_short(treatments, _NAMED, '; ')}" for one, treatments in of_each.items()]
     remedies = dict.fromkeys(lacking.remedy for lacking in of_each if lacking.remedy)
     return HostCannot(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nearmetal import plugins
+from nearmetal import cpu_lists, plugins
 from nearmetal.factors import Asked, target
 from nearmetal.lab import cpus, network, trunk
 from nearmetal.model import EnvironmentSpec, Level, MachineSpec, Provision, Study, Treatment
@@ -32,12 +32,12 @@ def server(asked: Asked) -> MachineSpec:
 def share(asked: Asked, spec: MachineSpec, available: list[int], elsewhere: list[int] | None) -> cpus.Share:
     """Who gets which of a site's CPUs; `elsewhere` has the CPUs of the clients' site where that is another."""
     shared = cpus.share(available, spec.vcpus, _servers(asked), spec.cpus, asked.clients.cpus)
-    return shared if elsewhere is None else cpus.Share(shared.servers, asked.clients.cpus or cpus.show(elsewhere))
+    return shared if elsewhere is None else cpus.Share(shared.servers, asked.clients.cpus or cpu_lists.show(elsewhere))
 
 
 def share_without_servers(asked: Asked, available: list[int]) -> cpus.Share:
     """The same where the servers are on none of our hosts: the clients' site is theirs alone."""
-    return cpus.Share(("",) * _servers(asked), asked.clients.cpus or cpus.show(available))
+    return cpus.Share(("",) * _servers(asked), asked.clients.cpus or cpu_lists.show(available))
 
 
 def _servers(asked: Asked) -> int:
@@ -67,4 +67,4 @@ def image_beside(spec: MachineSpec) -> str:
 
 def client(spec: MachineSpec, shared: cpus.Share) -> MachineSpec:
     """A client beside machines under test of this spec: of the same image, on the CPUs that they leave."""
-    return MachineSpec(image=image_beside(spec), vcpus=len(cpus.parse(shared.clients)), memory=_CLIENT_MEMORY)
+    return MachineSpec(image=image_beside(spec), vcpus=len(cpu_lists.parse(shared.clients)), memory=_CLIENT_MEMORY)

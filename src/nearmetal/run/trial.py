@@ -5,6 +5,7 @@ import hashlib
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,27 +110,27 @@ class _Trial:
         """The measurement, and the host's CPU seconds meanwhile: of servers only, None where it cannot tell."""
         observers = [plugins.load("observers", name)(setting) for name, setting in self._task.observe.chosen.items()]
         await self._listen([observer for observer in observers if observer.around], "before")
-        watches: dict[str, Watch] = {}
         limit = workload.limit + LIMITS.trial_slack
-        try:
-            # One within the other, so that none observes how another starts or stops; `usage`, the first, is innermost.
+        # One within the other, so that none observes how another starts or stops; `usage`, the first, is innermost.
+        async with AsyncExitStack() as listening:
             for observer in reversed([observer for observer in observers if not observer.around]):
-                watches[observer.name] = await observer.start(stage)
+                listening.push_async_callback(self._stop, observer.name, await observer.start(stage))
             before = await contention.accounts(stage)
-            measurement: Measurement = await asyncio.wait_for(workload.run(stage), limit)
+            try:
+                measurement: Measurement = await asyncio.wait_for(workload.run(stage), limit)
+            except TimeoutError:
+                raise NearmetalError(f"the workload did not end within {limit:g} s") from None
             after = await contention.accounts(stage)
-        except TimeoutError:
-            raise NearmetalError(f"the workload did not end within {limit:g} s") from None
-        finally:
-            for name, watch in reversed(watches.items()):
-                observation = await watch.stop()
-                self.keep(observation.artifacts)
-                self._observed[name] = dict(observation.counters)
         # Not while they listen: where no account tells of a machine, it is asked.
         await contention.must_be_there(stage, after)
         await self._listen([observer for observer in observers if observer.around], "after")
         self._note_contention(before, after)
         return measurement, contention.spent(before.machines, after.machines, range(len(stage.servers)))
+
+    async def _stop(self, name: str, watch: Watch) -> None:
+        observation = await watch.stop()
+        self.keep(observation.artifacts)
+        self._observed[name] = dict(observation.counters)
 
     def _note_contention(self, before: Accounts, after: Accounts) -> None:
         machines = (*self._task.stage.servers, *self._task.stage.clients)
@@ -169,15 +170,7 @@ class _Trial:
         return result
 
     def keep(self, artifacts: Mapping[str, bytes]) -> None:
-        """Write files of the trial into the run's folder."""
-        for name, content in artifacts.items():
-            path = self._task.artifacts / self._task.address.id / name
-            write_whole(path, content)
-            self._artifacts.append(
-                Artifact(
-                    path=str(path.relative_to(self._task.artifacts.parent)), sha256=hashlib.sha256(content).hexdigest()
-                )
-            )
+        self._artifacts += kept(self._task.artifacts, self._task.address.id, artifacts)
 
     def ended(self, status: TrialStatus, reason: str | None) -> TrialRecord:
         return self._task.record.model_copy(
@@ -191,3 +184,14 @@ class _Trial:
                 "artifacts": tuple(self._artifacts),
             }
         )
+
+
+def kept(folder: Path, trial: str, artifacts: Mapping[str, bytes]) -> tuple[Artifact, ...]:
+    """Files of a trial, by its id, written into the run's folder of artifacts; what its record says of them."""
+    found = []
+    for name, content in artifacts.items():
+        path = folder / trial / name
+        write_whole(path, content)
+        sha256 = hashlib.sha256(content).hexdigest()
+        found.append(Artifact(path=str(path.relative_to(folder.parent)), sha256=sha256))
+    return tuple(found)

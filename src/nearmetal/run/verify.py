@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from nearmetal.lab import cpus as cpu_lists
+from nearmetal import cpu_lists
 from nearmetal.lab.network import INSIDE
 from nearmetal.model import MachineSpec, Readback, Warned
 

@@ -1,9 +1,9 @@
 """The studies that come with nearmetal: one TOML file each, run by name."""
 
-import difflib
 from importlib import resources
 
 from nearmetal.errors import BadInput
+from nearmetal.study_text import did_you_mean
 
 _FOLDER = resources.files(__package__)
 
@@ -16,9 +16,5 @@ def names() -> tuple[str, ...]:
 def text(name: str) -> str:
     """A study's file. BadInput when there is none of that name."""
     if name not in names():
-        near = difflib.get_close_matches(name, names(), n=1)
-        raise BadInput(
-            f"there is no built-in study {name!r}",
-            remedy=f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(names())}",
-        )
+        raise BadInput(f"there is no built-in study {name!r}", remedy=did_you_mean(name, names(), "choose one of"))
     return (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from nearmetal import hosts, plugins
-from nearmetal.lab import cpus
+from nearmetal import cpu_lists, hosts, plugins
 from nearmetal.lines import KeyPath
 from nearmetal.model import EnvironmentSpec, Level, Provision, Reached, Study
 from nearmetal.study_text import StudyText, did_you_mean, keys_of, shown, told
@@ -65,7 +64,7 @@ def is_cpus(path: KeyPath, level: Level | None, where: StudyText) -> None:
     if level is None:
         return
     try:
-        named = cpus.parse(str(level))
+        named = cpu_lists.parse(str(level))
     except ValueError as error:
         raise where.wrong(path, str(error), 'name CPUs of the host, like "0-2,4"') from None
     if not named:

@@ -32,7 +32,7 @@ def check_places(study: Study, where: StudyText) -> None:
                 raise where.wrong((table, "host"), what, "leave it out, or give the factor a `when`")
 
 
-_PRETENDED = "mock"
+PRETENDED = "mock"
 """The kind of environment whose machines are none."""
 
 
@@ -42,13 +42,13 @@ def check_reality(study: Study, where: StudyText) -> None:
     clients: dict[bool, str] = {}
     for _, asked in _tried(study, words.as_written):
         for levels, level in ((servers, asked.environment), (clients, asked.clients.environment)):
-            levels.setdefault(study.environment(level).kind == _PRETENDED, level)
+            levels.setdefault(study.environment(level).kind == PRETENDED, level)
     both = clients | servers
     if len(both) > 1:
         raise where.wrong(
             ("factors" if len(servers) > 1 else "clients", "environment"),
             f"{shown(both[True])} is a pretended machine (mock), whose figures say nothing beside {shown(both[False])}",
-            f'leave it out, or let all be pretended, clients too: [environments.{both[False]}] kind = "{_PRETENDED}"',
+            f'leave it out, or let all be pretended, clients too: [environments.{both[False]}] kind = "{PRETENDED}"',
         )
 
 

@@ -83,7 +83,7 @@ class Isolation:
                 reason = f"CPU {cpu} is not isolated by the kernel; that takes a kernel of the machine's own"
                 return Readback(values=values, ok=False, reason=f"{server.name}: {reason}")
             if _by_user(level):
-                stayed = found["stayed"] = await _stayed(*_where(stage, server), cpu)
+                stayed = found["stayed"] = await _stayed(*_where(server), cpu)
                 warnings += _told(server, cpu, stayed)
         return Readback(values=values, warnings=tuple(warnings))
 
@@ -95,14 +95,14 @@ def _changes(stage: Stage, server: Machine, level: Level) -> Iterator[Change]:
         yield Change(on=server.name, kind="boot", target="kernel arguments", after=arguments)
     if not _by_user(level):
         return
-    commands, probe = _where(stage, server)
+    commands, probe = _where(server)
     on = server.name if commands is server else f"site:{server.site.name}"
     for name, value in SYSCTLS.items():
         yield Change(on=on, kind="sysctl", target=name, after=value, required=False)
     yield Change(on=on, kind="bystanders", target=f"{probe} {cpu}", after="clear", required=False)
 
 
-def _where(stage: Stage, server: Machine) -> tuple[Commands, str]:
+def _where(server: Machine) -> tuple[Commands, str]:
     """What bystanders are moved on, and the probe there: the host of a machine that shares its kernel."""
     if kernel.is_its_hosts(server):
         return server.site, server.site.probe

@@ -39,7 +39,6 @@ FILES = resources.files(__package__) / "files"
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
 _SUITE = re.compile(r"[a-z][a-z0-9-]*")
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)

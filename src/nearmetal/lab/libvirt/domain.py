@@ -4,7 +4,7 @@ from typing import Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from nearmetal.lab import cpus as cpu_lists
+from nearmetal import cpu_lists
 from nearmetal.lab.qemu import arguments, disk_trouble
 from nearmetal.lab.qemu.arguments import Guest, withheld
 from nearmetal.model import Port, SharedFolder
