@@ -22,8 +22,8 @@ from nearmetal.config import Paths
 from nearmetal.environments.docker import plugin
 from nearmetal.errors import HostCannot, NearmetalError
 from nearmetal.lab import ledger, network
-from nearmetal.lab.engine import own_engine
-from nearmetal.lab.engine_api import DOCKER, Engine
+from nearmetal.lab.containers.api import DOCKER, Engine
+from nearmetal.lab.containers.engine import own_engine
 from nearmetal.lab.lab import remove
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.site import LocalSite, must

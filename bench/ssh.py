@@ -27,7 +27,7 @@ from nearmetal.lab.image import Recipe, build
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import held
 from nearmetal.lab.sites import opener
-from nearmetal.lab.ssh_site import SshSite
+from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec, Reached
 
 Step = Callable[[], Awaitable[object]]

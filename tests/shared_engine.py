@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nearmetal.config import Paths
 from nearmetal.environments.docker import DockerEnvironment
-from nearmetal.lab.engine import own_engine
+from nearmetal.lab.containers.engine import own_engine
 from nearmetal.lab.image import Recipe, build
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 
 import asyncssh
 
-from nearmetal.lab import probe, ssh
+from nearmetal.lab import probe
 from nearmetal.lab.site import LocalSite
+from nearmetal.lab.ssh import machine as ssh
 
 CLIENT = asyncssh.generate_private_key("ssh-ed25519")
 HOST = asyncssh.generate_private_key("ssh-ed25519")

@@ -25,8 +25,8 @@ from dataclasses import asdict, dataclass
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, NearmetalError
 from nearmetal.lab import clean, cpus, probe
-from nearmetal.lab.engine import own_engine
-from nearmetal.lab.engine_api import DOCKER, Engine
+from nearmetal.lab.containers.api import DOCKER, Engine
+from nearmetal.lab.containers.engine import own_engine
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.site import available_cpus

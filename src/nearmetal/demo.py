@@ -19,8 +19,8 @@ _HINT = {"NEARMETAL_RESUME_HINT": "make demo RESUME="}
 
 
 async def main(command: Sequence[str]) -> int:
-    from nearmetal.lab.engine import own_engine
-    from nearmetal.lab.engine_api import DOCKER, Engine
+    from nearmetal.lab.containers.api import DOCKER, Engine
+    from nearmetal.lab.containers.engine import own_engine
 
     try:
         await Engine.connect(DOCKER.address({}))

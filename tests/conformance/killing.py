@@ -12,7 +12,7 @@ import pytest
 
 from nearmetal.errors import MachineLost
 from nearmetal.lab.borrowed_machine import BorrowedMachine
-from nearmetal.lab.mock_world import World
+from nearmetal.lab.mock.world import World
 from nearmetal.lab.qemu import arguments
 from nearmetal.lab.qemu.guest import Guest
 from nearmetal.lab.shared_kernel import SharedKernelMachine

@@ -16,9 +16,9 @@ from nearmetal.config import LIMITS
 from nearmetal.environments.docker import DockerEnvironment
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab.clean import clean, ledgers_folder
-from nearmetal.lab.container import Container
-from nearmetal.lab.engine import own_engine
-from nearmetal.lab.engine_api import Engine
+from nearmetal.lab.containers.api import Engine
+from nearmetal.lab.containers.engine import own_engine
+from nearmetal.lab.containers.machine import Container
 from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import Image
 from nearmetal.lab.ledger import outstanding
@@ -277,7 +277,7 @@ async def _on_an_own_engine(folder: Path, name: str) -> tuple[asyncio.subprocess
     ).model_dump_json()
     script = textwrap.dedent("""
         from pathlib import Path
-        from nearmetal.lab.engine import own_engine
+        from nearmetal.lab.containers.engine import own_engine
 
         async def main():
             async with own_engine(Path(sys.argv[2])):

@@ -17,7 +17,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.site import LocalSite, available_cpus
 from nearmetal.lab.sites import opener
-from nearmetal.lab.ssh_site import SshSite
+from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import EnvironmentSpec, Handle, HostSpec, Machine, MachineSpec, TrialRecord, TrialStatus
 from nearmetal.run import verify
 from nearmetal.store.folder import RunFolder

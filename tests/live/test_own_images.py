@@ -10,7 +10,7 @@ import pytest
 
 from nearmetal.environments.docker import DockerEnvironment
 from nearmetal.lab import probe
-from nearmetal.lab.engine_api import Engine
+from nearmetal.lab.containers.api import Engine
 from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec

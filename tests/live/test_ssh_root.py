@@ -14,7 +14,7 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import held
 from nearmetal.lab.sites import opener
-from nearmetal.lab.ssh_site import SshSite
+from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import EnvironmentSpec, HostSpec, MachineSpec
 from tests.ports import free_port
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from nearmetal.lab.container import Container
+from nearmetal.lab.containers.machine import Container
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import Observation
 from nearmetal.observers._usage_samples import STATES, Own, Sampled, Span, averages, parsed

@@ -55,7 +55,7 @@ async def resume(folder: Path) -> tuple[list[Event], list[TrialRecord]]:
 async def left_over() -> list[str]:
     """What a ledger still holds, or the mock world still has, of machines that are not borrowed."""
     from nearmetal.config import Paths
-    from nearmetal.lab.mock_world import World
+    from nearmetal.lab.mock.world import World
 
     ledgers = [str(path) for path in clean.ledgers_folder().glob("*.jsonl")]
     sites = (Paths.default().state / "mock").glob("*")

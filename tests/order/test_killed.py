@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab.mock_world import World
+from nearmetal.lab.mock.world import World
 from nearmetal.model import TrialStatus
 from nearmetal.run.events import Event
 from nearmetal.store.folder import RunFolder

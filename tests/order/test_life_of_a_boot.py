@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import ToolFailed
-from nearmetal.lab.mock_world import World
+from nearmetal.lab.mock.world import World
 from nearmetal.model import Level, Readback, Stage, TrialStatus
 from nearmetal.run.events import BlockEnded, BootEnded, BootStarted, Event, Step, TrialEnded, Withdrawn
 from nearmetal.store.folder import RunFolder

@@ -9,7 +9,7 @@ from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.lab import clean
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.ledger import held
-from nearmetal.lab.mock_world import World
+from nearmetal.lab.mock.world import World
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site, TrialRecord, TrialStatus
 from nearmetal.run import runner, session

@@ -6,7 +6,7 @@ from nearmetal.environments import docker
 from nearmetal.errors import ExitCode
 from nearmetal.lab import clean, lab
 from nearmetal.lab.ledger import Ledger, held
-from nearmetal.lab.mock_world import World
+from nearmetal.lab.mock.world import World
 from nearmetal.model import Change, Handle
 from nearmetal.run import session
 from tests.command_line import called

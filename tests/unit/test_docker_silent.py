@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.engine_api import Engine
+from nearmetal.lab.containers.api import Engine
 
 LIBRARIES = re.compile(r"urllib3|requests|Connection(Error|Pool)|Errno|Exception|[a-z]Error|docker://|object at")
 

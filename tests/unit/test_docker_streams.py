@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.engine_api import DOCKER, Engine, Refused, demultiplex
+from nearmetal.lab.containers.api import DOCKER, Engine, Refused, demultiplex
 
 
 class Client:

@@ -12,7 +12,8 @@ import asyncssh
 import pytest
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab import container_image, machine
+from nearmetal.lab import machine
+from nearmetal.lab.containers import image as container_image
 from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.qemu import own_disk

@@ -13,9 +13,10 @@ import pytest_asyncio
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, TimedOut, ToolFailed
-from nearmetal.lab import gathering, ssh_commands
+from nearmetal.lab import gathering
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.reached import ReachedMachine
+from nearmetal.lab.ssh import commands as ssh_commands
 from tests.agent_server import agent_machine, agent_serving, needs_probe
 from tests.ssh_server import machine_at, serving
 

@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearmetal.errors import BadInput, MachineLost, NotProvisioned
-from nearmetal.lab import answering, ssh, ssh_commands
+from nearmetal.lab import answering
+from nearmetal.lab.ssh import commands as ssh_commands
+from nearmetal.lab.ssh import machine as ssh
 from tests.agent_server import needs_probe
 from tests.ports import free_port
 from tests.ssh_server import OTHER, endpoint, machine_at, serving

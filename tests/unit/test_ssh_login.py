@@ -10,7 +10,7 @@ import asyncssh
 import pytest
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.ssh_login import log_in, refuse_unusable
+from nearmetal.lab.ssh.login import log_in, refuse_unusable
 from nearmetal.model import HostSpec
 from tests.ports import free_port
 from tests.ssh_server import CLIENT, HOST, OTHER, serving

@@ -23,13 +23,15 @@ from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, NotProvisioned
-from nearmetal.lab import container_config, container_image, network, probe
 from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import network, probe
 from nearmetal.lab import share as shares
-from nearmetal.lab.container import Container
-from nearmetal.lab.container_sandboxed import SandboxedContainer, is_sandboxed
-from nearmetal.lab.engine import bury, is_own
-from nearmetal.lab.engine_api import DOCKER, Brand, Engine, Refused
+from nearmetal.lab.containers import config as container_config
+from nearmetal.lab.containers import image as container_image
+from nearmetal.lab.containers.api import DOCKER, Brand, Engine, Refused
+from nearmetal.lab.containers.engine import bury, is_own
+from nearmetal.lab.containers.machine import Container
+from nearmetal.lab.containers.sandboxed import SandboxedContainer, is_sandboxed
 from nearmetal.lab.findings import enough_cpus, finding, program, provided
 from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import Image

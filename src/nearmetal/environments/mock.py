@@ -15,8 +15,9 @@ from pydantic import Field, StrictBool
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut, ToolFailed
-from nearmetal.lab import mock_programs, probe
-from nearmetal.lab.mock_world import State, World, read, write
+from nearmetal.lab import probe
+from nearmetal.lab.mock import programs as mock_programs
+from nearmetal.lab.mock.world import State, World, read, write
 from nearmetal.model import (
     Completed,
     Cost,

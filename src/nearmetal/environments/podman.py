@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nearmetal.environments.docker import DockerEnvironment
-from nearmetal.lab.engine_api import PODMAN, Brand, Engine
+from nearmetal.lab.containers.api import PODMAN, Brand, Engine
 from nearmetal.model import Handle, Site
 
 

@@ -33,7 +33,7 @@ from nearmetal.lab.borrowed_machine import (
     measured,
 )
 from nearmetal.lab.findings import finding, programs
-from nearmetal.lab.ssh_site import SshSite
+from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
     Environment,

@@ -19,9 +19,9 @@ from nearmetal.lab import borrowed, cgroup, network
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.site import must
-from nearmetal.lab.ssh_commands import SshCommands
-from nearmetal.lab.ssh_root import log_in_as_root
-from nearmetal.lab.ssh_site import SshSite
+from nearmetal.lab.ssh.commands import SshCommands
+from nearmetal.lab.ssh.root import log_in_as_root
+from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import Cost, Finding, Handle, MachineSpec, Order, SharedNetwork, Site, SiteRunning
 
 TOOLS = {"ip": "iproute2", "flock": "util-linux", "ethtool": "ethtool"}

@@ -255,7 +255,7 @@ async def remove(handle: Handle, site: Site) -> None:
     elif handle.kind == trunks.KIND:
         await trunks.remove(handle, site)
     elif handle.kind == "engine":
-        from nearmetal.lab import engine  # with Docker's SDK, which most that is removed has no need of
+        from nearmetal.lab.containers import engine  # with Docker's SDK, which most that is removed has no need of
 
         await engine.remove(handle)
     else:

@@ -9,7 +9,7 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import HostSpec, Site
 
 if TYPE_CHECKING:
-    from nearmetal.lab.ssh_site import SshSite
+    from nearmetal.lab.ssh.site import SshSite
 
 
 class Sites:
@@ -34,7 +34,7 @@ class Sites:
     async def _reach(self, name: str) -> "SshSite":
         if name not in self._hosts:
             raise BadInput(f"there is no host {name!r}", remedy=f'declare it: [hosts.{name}] ssh = "user@address"')
-        from nearmetal.lab.ssh_site import SshSite
+        from nearmetal.lab.ssh.site import SshSite
 
         return await SshSite.open(name, self._hosts[name], self._say)
 

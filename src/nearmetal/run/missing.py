@@ -154,7 +154,7 @@ class _Here:
         spec = hosts.of(self._study).get(name)
         if spec is None:
             return
-        from nearmetal.lab.ssh_login import refuse_unusable  # for a study of this host alone it would load in vain
+        from nearmetal.lab.ssh.login import refuse_unusable  # for a study of this host alone it would load in vain
 
         if name in self._study.environments:
             refuse_unusable(spec, f"[environments.{name}]", "address")

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab import probe, ssh
+from nearmetal.lab import probe
 from nearmetal.lab.keys import lab_keys
+from nearmetal.lab.ssh import machine as ssh
 from nearmetal.model import Handle, Running, Site
 
 from . import own_disk

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, ToolFailed
-from nearmetal.lab.ssh_login import log_in
+from nearmetal.lab.ssh.login import log_in
 from nearmetal.lab.vagrant.output import Login
 from nearmetal.model import HostSpec
 

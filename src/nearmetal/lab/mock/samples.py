@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from nearmetal.lab.mock_world import State
+from nearmetal.lab.mock.world import State
 
 _BUSY = {"usr": 40.0, "sys": 10.0, "idle": 50.0}
 _STATES = ("usr", "nice", "sys", "iowait", "irq", "soft", "steal", "guest", "gnice", "idle")

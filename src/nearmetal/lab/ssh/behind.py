@@ -15,7 +15,7 @@ from nearmetal.lab import borrowed
 from nearmetal.lab.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, address_found, borrowing, measured
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.site import available_cpus
-from nearmetal.lab.ssh_site import SshSite
+from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import Cost, Finding, Handle, HostSpec, MachineSpec, Order, Provision, Recorder, Site
 
 _PARTING = 3.0

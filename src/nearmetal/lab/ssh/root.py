@@ -17,7 +17,7 @@ import asyncssh
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, Unreachable
-from nearmetal.lab.ssh_login import log_in
+from nearmetal.lab.ssh.login import log_in
 from nearmetal.model import HostSpec
 
 _ROOT = "root"

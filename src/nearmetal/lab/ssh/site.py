@@ -22,8 +22,8 @@ from nearmetal.errors import HostCannot, Unreachable
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
 from nearmetal.lab.site import must
-from nearmetal.lab.ssh_commands import SshCommands
-from nearmetal.lab.ssh_root import log_in_as_root
+from nearmetal.lab.ssh.commands import SshCommands
+from nearmetal.lab.ssh.root import log_in_as_root
 from nearmetal.model import HostSpec
 from nearmetal.units import show_size
 

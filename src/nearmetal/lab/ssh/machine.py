@@ -11,7 +11,7 @@ from nearmetal.errors import NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.answering import AGAIN, Ready, first_to_speak
 from nearmetal.lab.reached import ReachedMachine
-from nearmetal.lab.ssh_commands import SshCommands
+from nearmetal.lab.ssh.commands import SshCommands
 from nearmetal.model import Site
 
 _IDENTITY = "cat /proc/sys/kernel/random/boot_id /proc/sys/kernel/arch 2>/dev/null || uname -m"

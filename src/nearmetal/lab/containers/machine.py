@@ -10,7 +10,7 @@ from nearmetal.errors import HostCannot, MachineLost, TimedOut
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
-from nearmetal.lab.engine_api import Engine, Refused, demultiplex, feed
+from nearmetal.lab.containers.api import Engine, Refused, demultiplex, feed
 from nearmetal.lab.shared_kernel import SharedKernelMachine
 from nearmetal.model import Completed, Handle, Running, Site
 
