@@ -337,6 +337,14 @@ def test_a_plan_tells_which_workload_is_measured_at_levels_that_it_does_not_use(
     assert "primes does not use" not in said
 
 
+def test_a_plan_tells_of_a_factor_whose_levels_are_not_compared(study: Path) -> None:
+    whole = " ".join(called("plan", str(study)).stdout.split())
+    assert "not compared with each other" not in whole
+    study.write_text(study.read_text().replace("[factors]", "[factors]\nusage = [false, true]"))
+    said = " ".join(called("plan", str(study)).stdout.split())
+    assert "[reference] does not name usage: its 2 levels are not compared with each other" in said
+
+
 def test_a_list_tells_what_was_planned_what_was_repeated_and_what_came_to_nothing(study: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert called("run", str(study), "-o", str(run)).returncode == 0

@@ -13,7 +13,7 @@ from nearmetal import factors, plan
 from nearmetal.analysis.sequential import looks
 from nearmetal.errors import BadInput
 from nearmetal.model import BlockPlan, Plan, Study
-from nearmetal.run.estimate import estimate
+from nearmetal.run.estimate import estimate, most_captured
 from nearmetal.study import read
 from tests.unit.study_text import GOOD
 
@@ -238,6 +238,21 @@ def test_what_observers_add_is_in_the_estimate() -> None:
 
     trials = made().trials
     assert seconds("observe.noise=true") - seconds() >= 2 * trials > 0
+    # As a factor, in half of the trials.
+    without, with_half = seconds("factors.capture=[false]"), seconds("factors.capture=[false, true]")
+    assert with_half - 2 * without >= trials
+
+
+def test_what_captures_take_at_most_is_told_by_their_limit() -> None:
+    def most(*overrides: str) -> int:
+        return most_captured(read(GOOD, "s.toml", overrides), made(GOOD, *overrides))
+
+    trials, each = made().trials, "observe.capture={ limit = '1MiB' }"
+    assert most("factors.capture=[false]") == 0
+    assert most(each) == 2 * trials * 2**20
+    assert most("factors.capture=[false, true]") == 2 * trials * 2**26
+    assert most(each, "clients={ count = 3 }") == 4 * trials * 2**20
+    assert most(each, "clients={ count = 3, connect = 'pairs' }") == 6 * trials * 2**20
 
 
 def test_files_that_are_prepared_are_in_the_estimate() -> None:

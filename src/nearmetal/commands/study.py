@@ -17,12 +17,12 @@ from nearmetal.model import Plan, Study, WorkloadSpec
 from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures
 from nearmetal.run import session
-from nearmetal.run.estimate import estimate
+from nearmetal.run.estimate import estimate, most_captured
 from nearmetal.run.missing import Missing, by_finding
 from nearmetal.study import read
 from nearmetal.study_text import did_you_mean
 from nearmetal.tables import Column, fitted
-from nearmetal.units import show_elapsed
+from nearmetal.units import show_elapsed, show_size
 
 if TYPE_CHECKING:
     from nearmetal.analysis.calibration import Sight
@@ -175,6 +175,9 @@ def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], 
     for workload, name in _unused(study):
         levels = figures.count(len(study.factors[name].levels), "level")
         console.print(f"{workload.name} does not use {name}, and is measured at each of its {levels} all the same")
+    for name in _apart(study):
+        levels = figures.count(len(study.factors[name].levels), "level")
+        console.print(f"[reference] does not name {name}: its {levels} are not compared with each other")
     for contrast in plan.contrasts:
         compared = f"{contrast.workload}: {factors.key(contrast.treatment)} against {factors.key(contrast.reference)}"
         console.print(Padding(compared, (0, 0, 0, 2), expand=False))
@@ -187,6 +190,14 @@ def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], 
     for seeing in seen:
         console.print(Padding(plan_sight.sentence(seeing, study.design.margin), (0, 0, 0, 2), expand=False))
     console.print(f"the whole takes {_about(estimate(study, plan), plan)}")
+    if captured := most_captured(study, plan):
+        console.print(f"captures take at most {show_size(captured)} in the run's folder")
+
+
+def _apart(study: Study) -> list[str]:
+    """Factors at whose every level the rest is compared, and they themselves are not."""
+    reference = factors.reference_of(study)
+    return [name for name, factor in study.factors.items() if len(factor.levels) > 1 and name not in reference]
 
 
 def _first(study: Study) -> int:

@@ -31,16 +31,16 @@ def server(asked: Asked) -> MachineSpec:
 
 def share(asked: Asked, spec: MachineSpec, available: list[int], elsewhere: list[int] | None) -> cpus.Share:
     """Who gets which of a site's CPUs; `elsewhere` has the CPUs of the clients' site where that is another."""
-    shared = cpus.share(available, spec.vcpus, _servers(asked), spec.cpus, asked.clients.cpus)
+    shared = cpus.share(available, spec.vcpus, number_of_servers(asked), spec.cpus, asked.clients.cpus)
     return shared if elsewhere is None else cpus.Share(shared.servers, asked.clients.cpus or cpu_lists.show(elsewhere))
 
 
 def share_without_servers(asked: Asked, available: list[int]) -> cpus.Share:
     """The same where the servers are on none of our hosts: the clients' site is theirs alone."""
-    return cpus.Share(("",) * _servers(asked), asked.clients.cpus or cpu_lists.show(available))
+    return cpus.Share(("",) * number_of_servers(asked), asked.clients.cpus or cpu_lists.show(available))
 
 
-def _servers(asked: Asked) -> int:
+def number_of_servers(asked: Asked) -> int:
     return asked.clients.count if asked.clients.connect == "pairs" else 1
 
 
