@@ -344,7 +344,7 @@ impl Connection {
         let is_selective = self.agreed().is_none_or(|agreed| agreed.selective);
         let (way, other) = self.ways.from(from);
         let (bare, last) = (Bare::of(segment), &mut self.strides.of(from).last_bare);
-        if bare.is_doubled_by(last, is_selective, way.stream.soon()) {
+        if bare.doubles(last, is_selective, way) {
             way.counts.duplicates += 1;
             return true;
         }

@@ -51,6 +51,12 @@ impl Counts {
         }
     }
 
+    /// Whether so many packets are here twice that the capture seems to see each of them so: half are copies then, and of the
+    /// first few hardly less.
+    pub fn come_in_pairs(&self) -> bool {
+        self.duplicates.saturating_mul(4) >= self.packets
+    }
+
     pub fn add(&mut self, other: &Counts) {
         let pairs = [
             (&mut self.packets, other.packets),

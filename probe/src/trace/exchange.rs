@@ -55,6 +55,16 @@ impl Message {
     pub fn bytes(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
+
+    /// Where its head ends, if that was captured whole.
+    pub fn end_of_head(&self) -> Option<u64> {
+        let end = self.start.saturating_add(u64::from(self.head));
+        (self.head > 0).then_some(end)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_complete || self.is_guessed
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,7 +77,7 @@ pub struct Exchange {
     pub interim: u32,
     pub request: Message,
     pub response: Message,
-    /// When the server had acknowledged the whole request.
+    /// When the server had acknowledged the whole request; until that is over, its head.
     pub acked: Option<Time>,
     /// Up to here the client had heard the server when it asked.
     pub heard: u64,
@@ -87,14 +97,18 @@ impl Exchange {
     #[inline(always)]
     fn acknowledge(&mut self, up_to: u64, time: Time) -> Option<u64> {
         let request = &self.request;
-        if self.acked.is_some() || !(request.is_complete || request.is_guessed) {
+        if self.acked.is_some() {
             return None;
         }
-        let is_awaited = request.end > up_to;
+        let end = match request.is_over() {
+            true => request.end,
+            false => request.end_of_head()?,
+        };
+        let is_awaited = end > up_to;
         if !is_awaited {
             self.acked = Some(time);
         }
-        is_awaited.then_some(request.end)
+        is_awaited.then_some(end)
     }
 
     /// Whether the capture holds its request: a response alone tells only that something was asked before.
@@ -265,7 +279,7 @@ impl Exchanges {
         are_lost
     }
 
-    /// The request ends here, and its acknowledgement is awaited.
+    /// The request ends here, or its head with which it may end, and its acknowledgement is awaited.
     pub fn await_acknowledgement(&mut self, end: u64) {
         self.awaited.get_or_insert(end);
     }
@@ -375,6 +389,7 @@ impl Exchanges {
         };
         oldest.request.end_at_least(|| edge(Kind::Request));
         oldest.response.end_at_least(|| edge(Kind::Response));
+        oldest.acked = oldest.acked.filter(|_| oldest.request.is_over());
         // A response whose head was cut shows its end by the next one: now it is known whether this was asked before it.
         let asked = oldest.request.first;
         oldest.is_pipelined |= asked.is_some_and(|asked| asked < self.answered);

@@ -136,6 +136,7 @@ impl Join {
             piece: piece(path.mss, segment.option_bytes),
             heard: path.lanes.get(dissected.from.other()).heard(),
         };
+        let answered = path.lanes.get(dissected.from.other()).left();
         let is_from_client = dissected.from == path.client;
         let lane = path.lanes.of(dissected.from);
         let (fates, delays) = match is_from_client {
@@ -145,7 +146,7 @@ impl Join {
         let before = lane.size();
         match is_from_client == is_at_client {
             true => lane.leaves(left, self.common.leaving(time), delays),
-            false => lane.arrives(&segment, self.common.arriving(time), delays),
+            false => lane.arrives(&segment, answered, self.common.arriving(time), delays),
         }
         fates.add(&std::mem::take(&mut lane.fates));
         self.kept = (self.kept + lane.size()).saturating_sub(before);

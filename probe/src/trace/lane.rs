@@ -11,6 +11,9 @@ use super::fates::Fates;
 use super::mark::Mark;
 use super::tcp::Segment;
 use crate::load::statistics::Durations;
+use came::{Arrival, Came};
+
+mod came;
 
 /// What it means of a packet that it has no counterpart at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +52,17 @@ impl Sent {
         let bytes = self.mark.length.saturating_sub(self.arrived);
         bytes.div_ceil(self.piece.max(1))
     }
+
+    /// Whether all before this byte has arrived of it.
+    fn goes_on_at(&self, at: u32) -> bool {
+        at.wrapping_sub(self.mark.sequence) == self.reached
+    }
 }
 
 /// A packet that was seen arriving, of which not all was seen leaving yet.
 #[derive(Clone, Copy, Debug)]
 struct Arrived {
-    /// By the clock of where it left.
-    time: Time,
-    mark: Mark,
+    arrival: Arrival,
     alone: Alone,
     /// Its first byte that was not seen leaving.
     at: u32,
@@ -87,6 +93,7 @@ pub struct Lane {
     newest: Option<u32>,
     /// What arrived and is not told yet, in the order of arrival: the first one waits for what has not left.
     waiting: VecDeque<Arrived>,
+    came: Came,
     /// How many packets have arrived.
     heard: u32,
     pub fates: Fates,
@@ -98,7 +105,7 @@ const LONGEST_WAY: Time = 2_000_000_000;
 const MOST_ON_THE_WAY: usize = 1 << 13;
 /// What has arrived is remembered for a while, to know it when it arrives again. With the next one they fill a power of two.
 const MOST_HERE: usize = 255;
-/// A packet that is captured twice where it leaves is so with few others between.
+/// A packet that is captured twice at one end is so with few others between.
 const LATELY: usize = 8;
 /// No sender waits less for an answer before it sends something again.
 pub const AT_ONCE: Time = 1_000_000;
@@ -126,11 +133,17 @@ impl Lane {
         self.heard
     }
 
+    /// How many packets have left.
+    pub fn left(&self) -> u32 {
+        self.next_order
+    }
+
     /// Memory that is taken.
     pub fn size(&self) -> usize {
         self.sent.capacity() * size_of::<Sent>()
             + self.waiting.capacity() * size_of::<Arrived>()
             + self.mishaps.capacity() * size_of::<(u32, Mishap)>()
+            + self.came.size()
     }
 
     /// Keep less of what is over: mishaps, and what has arrived.
@@ -143,6 +156,7 @@ impl Lane {
         self.sent.shrink_to_fit();
         self.waiting.shrink_to_fit();
         self.mishaps.shrink_to_fit();
+        self.came.forget();
     }
 
     /// A packet leaves.
@@ -199,18 +213,22 @@ impl Lane {
 
     fn is_awaited(&self, mark: &Mark) -> bool {
         let mut waiting = self.waiting.iter();
-        waiting.any(|arrived| mark.is_brought_by(&arrived.mark, arrived.at))
+        waiting.any(|arrived| mark.is_brought_by(&arrived.arrival.mark, arrived.at))
     }
 
-    /// A packet arrives, at a time by the clock of where it left.
-    pub fn arrives(&mut self, segment: &Segment, alone: Alone, delays: &mut Durations) {
+    /// A packet arrives, at a time by the clock of where it left. `answered` is how many have left the other way.
+    pub fn arrives(
+        &mut self,
+        segment: &Segment,
+        answered: u32,
+        alone: Alone,
+        delays: &mut Durations,
+    ) {
         self.heard = self.heard.wrapping_add(1);
-        let mark = Mark::of(segment);
         self.waiting.push_back(Arrived {
-            time: segment.time,
-            mark,
+            arrival: Arrival::of(segment, answered),
             alone,
-            at: mark.sequence,
+            at: segment.sequence,
             searched: None,
             known: None,
         });
@@ -220,12 +238,15 @@ impl Lane {
     /// Tell what has arrived, one after the other, up to what is still to be seen leaving.
     fn meet(&mut self, now: Time, delays: &mut Durations) {
         while let Some(mut arrived) = self.waiting.pop_front() {
-            let is_patient =
-                now.saturating_sub(arrived.time) <= PATIENCE && self.waiting.len() < MOST_WAITING;
-            let is_first_look = arrived.searched.is_none();
-            let is_whole = self.find_all(&mut arrived);
+            let is_patient = now.saturating_sub(arrived.arrival.time) <= PATIENCE
+                && self.waiting.len() < MOST_WAITING;
             // While it waits, nothing that comes after it is here.
-            let is_again = is_first_look && arrived.known.is_none() && self.was_here(&arrived);
+            let is_first_look = arrived.searched.is_none();
+            // Before what left is searched: what was lost may look the same.
+            let has_just_come = is_first_look && self.came.has(&arrived.arrival);
+            let is_whole = !has_just_come && self.find_all(&mut arrived);
+            let is_again = has_just_come
+                || (is_first_look && arrived.known.is_none() && self.was_here(&arrived));
             if is_patient && !is_whole && !is_again {
                 self.waiting.push_front(arrived);
                 break;
@@ -237,7 +258,7 @@ impl Lane {
 
     /// Find what left of it: whether that is all.
     fn find_all(&mut self, arrived: &mut Arrived) -> bool {
-        let Arrived { mark, .. } = *arrived;
+        let Arrival { mark, time, .. } = arrived.arrival;
         while let Some(index) = self.find(arrived) {
             let Some(sent) = self.sent.get_mut(index) else {
                 break;
@@ -254,7 +275,7 @@ impl Lane {
             sent.arrived = sent.arrived.saturating_add(taken);
             sent.reached = sent.reached.max(offset.saturating_add(taken));
             sent.is_here = sent.arrived >= sent.mark.length;
-            let delay = arrived.time.saturating_sub(sent.time);
+            let delay = time.saturating_sub(sent.time);
             arrived.known.get_or_insert(Known { delay, is_late });
             if !is_late {
                 self.newest = Some(sent.order);
@@ -269,14 +290,23 @@ impl Lane {
         false
     }
 
-    /// The first packet on the way of which the next byte of this may be.
+    /// The packet on the way of which the next byte of this may be: the newest here if that goes on with it, or the one behind
+    /// that, or the first.
     fn find(&self, arrived: &Arrived) -> Option<usize> {
-        let fits =
-            |sent: &Sent| !sent.is_here && sent.mark.is_brought_by(&arrived.mark, arrived.at);
-        // Orders count up one by one, so that the packet behind the newest here has its place by number.
+        let mark = &arrived.arrival.mark;
+        let fits = |sent: &Sent| !sent.is_here && sent.mark.is_brought_by(mark, arrived.at);
+        // Orders count up one by one, so that the newest here and the one behind it have their places by number.
         let oldest = self.sent.front()?.order;
         let next = self.newest.map_or(oldest, |newest| newest.wrapping_add(1));
         let next = next.wrapping_sub(oldest) as usize;
+        let newest = next.wrapping_sub(1);
+        if self
+            .sent
+            .get(newest)
+            .is_some_and(|sent| sent.goes_on_at(arrived.at) && fits(sent))
+        {
+            return Some(newest);
+        }
         if self.sent.get(next).is_some_and(fits) {
             return Some(next);
         }
@@ -290,7 +320,7 @@ impl Lane {
     }
 
     fn was_here(&self, arrived: &Arrived) -> bool {
-        let Arrived { mark, .. } = arrived;
+        let mark = &arrived.arrival.mark;
         let mut sent = self.sent.iter();
         sent.any(|sent| sent.is_here && sent.mark.is_brought_by(mark, mark.sequence))
     }
@@ -308,13 +338,14 @@ impl Lane {
                 Alone::Telling => fates.unsent += 1,
             },
             Some(Known { is_late: false, .. }) => {}
-            Some(_) if arrived.mark.length == 0 => fates.reordered_bare += 1,
+            Some(_) if arrived.arrival.mark.length == 0 => fates.reordered_bare += 1,
             Some(_) => {
                 fates.reordered += 1;
-                self.remember(arrived.mark.sequence, Mishap::Reordered);
+                self.remember(arrived.arrival.mark.sequence, Mishap::Reordered);
             }
         }
         self.fates.arrived += 1;
+        self.came.note(&arrived.arrival);
     }
 
     fn remember(&mut self, sequence: u32, mishap: Mishap) {

@@ -194,9 +194,9 @@ impl Reader {
         let may_begin = match self.state {
             // Behind others, it is known what is spoken.
             State::Idle => self.messages > 0 || head::may_begin_first(kind, piece.bytes),
-            State::Lost | State::Unwanted(_) => {
-                piece.begins && piece.bytes.len() > 3 && head::may_begin_first(kind, piece.bytes)
-            }
+            // Behind an empty line as well.
+            State::Unwanted(_) => is_begin(kind, piece.bytes),
+            State::Lost => piece.begins && is_begin(kind, piece.bytes),
             State::Cut => piece.begins,
             _ => false,
         };
@@ -299,9 +299,17 @@ impl Reader {
                     (0, None)
                 }
             },
-            State::Unwanted(_) => {
-                self.want();
-                (0, None)
+            State::Unwanted(sized) => {
+                // An empty line, or how content begins: that is then so much shorter.
+                let passed = match (empty_line(&piece), &sized) {
+                    (length, Some(content)) if length >= *content => 0,
+                    (length, _) => length,
+                };
+                *sized = sized.map(|content| content - passed);
+                if passed == 0 {
+                    self.want();
+                }
+                (passed, None)
             }
             State::Sized(_) => (0, None),
             State::Lost | State::Cut | State::Open | State::Tunnel => (piece.length, None),
@@ -360,6 +368,11 @@ impl Reader {
     pub fn tunnel(&mut self) {
         self.state = State::Tunnel;
     }
+}
+
+/// Whether a message begins with such bytes where none need begin.
+fn is_begin(kind: Kind, bytes: &[u8]) -> bool {
+    bytes.len() > 3 && head::may_begin_first(kind, bytes)
 }
 
 /// How much of an empty line a piece begins with, such as may stand between messages (RFC 9112, section 2.2): it may end

@@ -46,6 +46,8 @@ const SOON_NS: Time = 300_000;
 const ORDERLY: u8 = 3;
 /// Between two packets of a connection, a super-segment's share included.
 const ORDERLY_STEP: u16 = 256;
+/// What comes late or again is captured twice within so many of its like.
+const MOST_LATELY: usize = 4;
 /// Repeats of which it is still to be learnt whether they were needless.
 const MOST_REPEATS: usize = 16;
 
@@ -64,6 +66,8 @@ pub struct Stream {
     orderly: u8,
     pub ahead: Ahead,
     history: History,
+    /// The last segments that came late or again, and when: the newest last.
+    lately: Vec<(Seen, Time)>,
     repeats: Vec<(u64, u64)>,
     /// Acknowledgements of the other end that tell of a hole.
     pub complaints: u32,
@@ -158,7 +162,22 @@ impl Stream {
         let end = start.wrapping_add(u64::from(segment.length));
         let placed = self.place_elsewhere(segment, (start, end), began);
         self.remember(Seen::of(segment));
+        if matches!(placed.sight, Sight::Retransmitted | Sight::Reordered) {
+            self.note_lately(segment, start);
+        }
         placed
+    }
+
+    fn note_lately(&mut self, segment: &Segment, start: u64) {
+        if self.lately.len() >= MOST_LATELY {
+            self.lately.remove(0);
+        }
+        let start = start as u32;
+        let seen = Seen {
+            start,
+            ..Seen::of(segment)
+        };
+        self.lately.push((seen, segment.time));
     }
 
     /// The same of a segment with which the stream goes on.
@@ -324,12 +343,18 @@ impl Stream {
         if segment.id != 0 {
             return self.history.find(fits).is_some();
         }
-        if let Some(stamp) = segment.stamp {
-            let fits = |seen: &Seen| fits(seen) && seen.stamp == stamp;
+        let (time, soon) = (segment.time, self.soon());
+        let stamp = segment.stamp.unwrap_or_default();
+        let fits = |seen: &Seen| fits(seen) && seen.stamp == stamp;
+        // Whatever the other end says that it lacks: it may not have heard of the first sight yet.
+        let mut lately = self.lately.iter();
+        if lately.any(|(seen, came)| fits(seen) && time.saturating_sub(*came) <= soon) {
+            return true;
+        }
+        if segment.stamp.is_some() {
             return self.history.find(fits).is_some();
         }
         // Without either, only what comes too soon to have been sent again is known to be the same.
-        let (time, soon) = (segment.time, self.soon());
         let is_of_new = began.is_some_and(|(begin, began)| {
             start >= begin
                 && time.saturating_sub(began) <= soon

@@ -89,6 +89,66 @@ fn what_is_captured_twice_where_it_leaves_is_not_lost() {
     }
 }
 
+/// What is captured twice where it arrives, and was lost and sent again within one tick of the timestamps: the second sight of
+/// the repeat is none of what was lost. Cut segments are doubled one by one.
+#[test]
+fn what_is_captured_twice_where_it_arrives_is_not_what_was_lost() {
+    for piece in [1428, 2 * 1428] {
+        for (client, server) in [
+            ("[2001:db8::2]:40000", "[2001:db8::1]:80"),
+            ("10.0.0.2:40000", "10.0.0.1:80"),
+        ] {
+            let mut talk = conversation_of(Talk::between(client, server), 5, 9000, piece);
+            talk.now = talk.packets[FIRST].time + 4_500_000;
+            let first = talk.packets[FIRST].clone();
+            talk.resend(&first).stamp = first.stamp;
+            talk.packets.sort_by_key(|packet| packet.time);
+            let lost = &[FIRST];
+            let mut ends = ends(&talk, Network { lost, ..PLAIN });
+            for (end, own) in ends
+                .iter_mut()
+                .zip([talk.client.address, talk.server.address])
+            {
+                let seen = std::mem::take(end).into_iter();
+                end.extend(seen.flat_map(|packet| match packet.source == own {
+                    true => vec![packet],
+                    false => cut(&packet, 1428).into_iter().flat_map(twice).collect(),
+                }));
+            }
+            let (document, requests) = joined(&ends);
+            let back = &document["joined"]["back"];
+            let [lost, overtaken, doubled, arrived] =
+                numbers(back, ["lost", "reordered", "duplicated", "arrived"]);
+            let pieces = piece as u64 / 1428;
+            assert_eq!((lost, overtaken), (pieces, 0), "{client} {piece}: {back}");
+            assert_eq!(doubled * 2, arrived, "{client} {piece}");
+            assert_eq!(requests[0]["joined"]["response_lost"], pieces);
+        }
+    }
+}
+
+/// As a card cuts it.
+fn cut(packet: &Packet, size: usize) -> Vec<Packet> {
+    if packet.payload.is_empty() {
+        return vec![packet.clone()];
+    }
+    let piece = |(number, payload): (usize, &[u8])| Packet {
+        time: packet.time + number as u64 * 10_000,
+        sequence: packet.sequence + (number * size) as u32,
+        id: packet.id + if packet.id == 0 { 0 } else { number as u16 },
+        payload: payload.to_vec(),
+        ..packet.clone()
+    };
+    let pieces = packet.payload.chunks(size).enumerate();
+    pieces.map(piece).collect()
+}
+
+/// As two interfaces of one path see it.
+fn twice(packet: Packet) -> [Packet; 2] {
+    let time = packet.time + 3000;
+    [packet.clone(), Packet { time, ..packet }]
+}
+
 /// An end that takes more says so at once, in an acknowledgement that differs by its window alone.
 #[test]
 fn a_window_that_opens_at_once_is_no_copy() {

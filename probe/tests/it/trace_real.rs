@@ -285,6 +285,28 @@ fn acknowledgements_that_are_captured_twice_count_once() {
         (ack.acknowledgement, ack.stamp) = (acknowledged, Some(7));
     }
     assert_eq!(acks(&plain), [4, 3, 0]);
+    // All the more so where each is captured twice; and what says something new complains of nothing.
+    plain.wait(1_000_000);
+    for number in [1, 2, 3] {
+        let ack = plain.client_acks();
+        ack.acknowledgement = acknowledged + number * 1440;
+    }
+    assert_eq!(acks(&plain), [7, 3, 0]);
+    for later in [0, 3_000] {
+        let copies = plain.packets.iter().map(|one| Packet {
+            time: one.time + later,
+            ..one.clone()
+        });
+        let mut twice = between();
+        twice.packets = plain
+            .packets
+            .iter()
+            .cloned()
+            .zip(copies)
+            .flat_map(|(one, copy)| [one, copy])
+            .collect();
+        assert_eq!(acks(&twice), [7, 3, 9], "{later}");
+    }
 }
 
 /// What one capture dropped was not lost between the two, and nothing else tells.

@@ -442,20 +442,80 @@ fn content_that_the_server_did_not_want_is_not_waited_for() {
     }
 }
 
+/// As its head ended, so does a request that was refused; and what some clients send between two is none of it.
+#[test]
+fn a_request_that_was_refused_is_acknowledged_and_the_next_one_found_behind_an_empty_line() {
+    for framing in ["Content-Length: 5000", "Transfer-Encoding: chunked"] {
+        for (is_acked, empty) in [(false, "\r\n"), (true, "\n"), (true, "")] {
+            for is_apart in [false, true] {
+                let mut talk = Talk::begun();
+                let head = format!("POST / HTTP/1.1\r\n{framing}\r\nExpect: 100-continue\r\n\r\n");
+                talk.ask(&head);
+                if is_acked {
+                    talk.server_acks();
+                }
+                talk.answer("HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n");
+                talk.client_acks();
+                talk.wait(5_000_000);
+                if is_apart && !empty.is_empty() {
+                    talk.ask(empty);
+                    talk.ask(GET);
+                } else {
+                    talk.ask([empty, GET].concat());
+                }
+                talk.answer(reply(5));
+                talk.finish();
+                let lines = requests(&talk);
+                let told: Vec<_> = lines.iter().map(|line| line["status"].clone()).collect();
+                assert_eq!(told, [417, 200], "{framing} {empty:?} {is_apart}");
+                assert_eq!(lines[0]["request"]["bytes"], head.len());
+                assert_eq!(lines[1]["request"]["bytes"], GET.len());
+                // By the reply, unless the server said so before.
+                assert_eq!(time(&lines[0], "request_acked"), talk.packets[4].time);
+                assert_eq!(flags(&lines[0]), [""; 0]);
+            }
+        }
+    }
+}
+
+/// Acknowledged is a request when all of it is, and not when its head is.
+#[test]
+fn a_request_is_acknowledged_with_its_content() {
+    for is_whole in [true, false] {
+        let mut talk = Talk::begun();
+        talk.ask("POST / HTTP/1.1\r\nContent-Length: 6\r\n\r\n");
+        talk.server_acks();
+        talk.ask("\r\n");
+        talk.server_acks();
+        if is_whole {
+            talk.ask("name");
+            talk.server_acks();
+            talk.answer(reply(5));
+        }
+        talk.finish();
+        let lines = requests(&talk);
+        let acked = lines[0]["request_acked"].as_u64();
+        assert_eq!(acked, is_whole.then(|| talk.packets[8].time));
+    }
+}
+
 #[test]
 fn content_that_comes_after_its_reply_is_content() {
     let mut talk = Talk::begun();
     talk.ask("POST / HTTP/1.1\r\nContent-Length: 5000\r\n\r\n");
     talk.answer("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n");
-    for _ in 0..5 {
-        talk.ask([b'z'; 1000]);
+    // As an empty line would.
+    for begin in ["\r\n", "zz", "zz", "zz", "zz"] {
+        talk.ask([begin.as_bytes(), &[b'z'; 998]].concat());
     }
+    talk.server_acks();
     talk.ask(GET);
     talk.answer(reply(5));
     talk.finish();
     let lines = requests(&talk);
     assert_eq!(lines.len(), 2);
     assert_eq!(lines[0]["status"], 413);
+    assert_eq!(time(&lines[0], "request_acked"), talk.packets[10].time);
     assert_eq!(time(&lines[0], "request_last"), talk.packets[9].time);
     assert_eq!(lines[1]["status"], 200);
 }

@@ -486,6 +486,45 @@ fn without_identifications_what_was_lacking_was_sent_again() {
     }
 }
 
+/// What still arrives of what was under way says that a segment is lacking, while its repeat is being captured twice.
+#[test]
+fn a_complaint_between_a_repeat_and_its_second_sight_says_nothing_of_them() {
+    for has_stamps in [true, false] {
+        let mut talk = Talk::between("[2001:db8::2]:40000", "[2001:db8::1]:80");
+        (talk.mss, talk.has_stamps) = (1440, has_stamps);
+        talk.handshake();
+        talk.ask(GET);
+        let (begin, at) = (talk.packets.len(), talk.server.sequence);
+        talk.answer_in(&reply(9000), 1428);
+        let lost = talk.packets[begin].clone();
+        talk.wait(1_000_000);
+        for number in 2..4 {
+            talk.client_sacks(at, &[(at + 1428, at + number * 1428)]);
+        }
+        let stamp = talk.packets[begin + 1].stamp;
+        let again = talk.resend(&lost);
+        again.stamp = stamp;
+        let time = again.time + 10_000;
+        talk.client_sacks(at, &[(at + 1428, at + 4 * 1428)]);
+        talk.wait(1_000_000);
+        talk.client_acks();
+        let told = |talk: &Talk| server(&trace(&Pcap::default().file(&talk.packets)));
+        assert_eq!(told(&talk), [8, 1, 0, 0, 0, 0], "{has_stamps}");
+        talk.packets = twice(&talk, 3_000);
+        for complaint in talk
+            .packets
+            .iter_mut()
+            .filter(|one| one.options.len() == 12)
+        {
+            // The last one came between the two.
+            let is_last = (time..time + STEP).contains(&complaint.time);
+            complaint.time -= if is_last { STEP - 1_000 } else { 0 };
+        }
+        talk.packets.sort_by_key(|packet| packet.time);
+        assert_eq!(told(&talk), [16, 1, 0, 0, 9, 0], "{has_stamps}");
+    }
+}
+
 #[test]
 fn a_syn_that_was_sent_again_makes_no_round_trip() {
     for second_synack in [false, true] {
@@ -517,7 +556,7 @@ fn a_syn_that_was_sent_again_makes_no_round_trip() {
     }
 }
 
-/// Of a conversation over IPv6 without timestamps: all of it, and once more `later`, in the order of time.
+/// All of a conversation over IPv6, and once more `later`, in the order of time.
 fn twice(talk: &Talk, later: u64) -> Vec<Packet> {
     let again = talk.packets.iter().map(|packet| Packet {
         time: packet.time + later,

@@ -34,7 +34,7 @@ impl Connection {
                 if ends_another {
                     self.ended_by_next(from, kind, time);
                 } else if leaves_content {
-                    self.ended_without_content(kind, at);
+                    self.ended_without_content(kind);
                 }
                 self.begun(kind, at, time, done);
                 (passed, head.map(Found::Head))
@@ -75,7 +75,7 @@ impl Connection {
         if ends_another {
             self.ended_by_next(from, kind, time);
         } else if leaves_content {
-            self.ended_without_content(kind, at);
+            self.ended_without_content(kind);
         }
         self.begun(kind, at, time, done);
         let end = at.wrapping_add(piece.length);
@@ -132,6 +132,7 @@ impl Connection {
         message.head = head.length.unwrap_or_default() as u32;
         message.is_guessed = head.length.is_none() || head.body.is_none();
         message.is_sized = matches!(head.body, Some(Body::Sized(_)));
+        let is_guessed = message.is_guessed;
         let mut body = head.body;
         let mut is_tunnel = false;
         match kind {
@@ -158,6 +159,9 @@ impl Connection {
         }
         if self.ways.of(from).reader.enter(body).is_some() {
             self.ended(from, kind, at, Some(time));
+        } else if kind == Kind::Request && !is_guessed {
+            // Its content may be left out.
+            self.await_acknowledgement(from, at, time);
         }
         if is_tunnel {
             for end in [End::Low, End::High] {
@@ -181,11 +185,19 @@ impl Connection {
         if kind == Kind::Response && !exchange.request.is_complete {
             return self.answered_early();
         }
-        if let (Kind::Request, Some(time)) = (kind, time) {
-            self.exchanges.await_acknowledgement(end);
-            let acked = self.ways.get(from).stream.acked();
-            self.exchanges.acknowledged(acked, time);
+        if kind == Kind::Request {
+            exchange.acked = None;
+            if let Some(time) = time {
+                self.await_acknowledgement(from, end, time);
+            }
         }
+    }
+
+    #[inline(always)]
+    fn await_acknowledgement(&mut self, from: End, end: u64, time: Time) {
+        self.exchanges.await_acknowledgement(end);
+        let acked = self.ways.get(from).stream.acked();
+        self.exchanges.acknowledged(acked, time);
     }
 
     /// The reply was there before the whole request. If nothing of that but its head has come, the client may leave the
@@ -197,21 +209,20 @@ impl Connection {
         let Some(exchange) = current.filter(|current| current.response.is_complete) else {
             return;
         };
-        let request = &exchange.request;
-        let end_of_head = request.start.saturating_add(u64::from(request.head));
-        if request.head > 0 && way.stream.top() == end_of_head {
+        if exchange.request.end_of_head() == Some(way.stream.top()) {
             way.reader.leave_unwanted();
             self.expect_content(client, Kind::Request);
         }
     }
 
-    /// The message ended with its head, for another one begins here instead of its content.
+    /// The message ended with its head, for another one begins instead of its content.
     #[cold]
-    fn ended_without_content(&mut self, kind: Kind, at: u64) {
+    fn ended_without_content(&mut self, kind: Kind) {
         let asked_at = self.asked_at;
         if let Some(exchange) = self.exchanges.current(kind) {
             let message = exchange.message(kind);
-            (message.last, message.end) = (Some(asked_at), at);
+            message.end = message.end_of_head().unwrap_or(message.end);
+            message.last = Some(asked_at);
             message.is_complete = true;
         }
     }

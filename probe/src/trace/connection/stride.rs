@@ -2,7 +2,7 @@
 //!
 //! Of what has passed it is noted how much it was, at little cost. It is accounted for when something else comes.
 
-use super::Connection;
+use super::{Connection, Way};
 use crate::trace::capture::Time;
 use crate::trace::exchange::Tally;
 use crate::trace::head::Kind;
@@ -59,19 +59,30 @@ impl Bare {
     }
 
     /// Whether the same packet is here once more. Without an identification nothing may differ: an end that complains of a
-    /// hole by SACK says something new each time, and without SACK it repeats itself within a tick of the timestamps. Without
-    /// timestamps, it comes `soon`. The checksum alone does not tell: where packets leave, the card has yet to sum up what
-    /// differs.
-    pub fn is_doubled_by(&self, other: &Bare, is_selective: bool, soon: Time) -> bool {
-        let is_now = self.stamp.is_some() || self.time.saturating_sub(other.time) <= soon;
+    /// hole by SACK says something new each time. Without timestamps, it comes `soon`. The checksum alone does not tell: where
+    /// packets leave, the card has yet to sum up what differs. Without SACK an end repeats itself within a tick of the
+    /// timestamps, so that only where its packets come in pairs the second of two that come soon is the same.
+    pub fn doubles(&self, last: &mut Bare, is_selective: bool, way: &Way) -> bool {
+        if self.id != 0 {
+            return self.id == last.id && self.number == last.number;
+        }
+        let is_soon = self.time.saturating_sub(last.time) <= way.stream.soon();
         let same = Bare {
             time: self.time,
-            ..*other
+            ..*last
         };
-        match self.id {
-            0 => is_selective && is_now && *self == same,
-            id => id == other.id && self.number == other.number,
+        if *self != same {
+            return false;
         }
+        if is_selective {
+            return is_soon || self.stamp.is_some();
+        }
+        let is_second = is_soon && way.counts.come_in_pairs();
+        if is_second {
+            // The next one is the first of another pair.
+            last.time = 0;
+        }
+        is_second
     }
 }
 
