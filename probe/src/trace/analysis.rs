@@ -34,6 +34,8 @@ pub struct Sums {
     pub timestamps: u64,
     pub selective: u64,
     pub window_scale: u64,
+    /// Packets that are earlier than the one before them of their connection.
+    pub backward: u64,
     /// Packets whose options were not captured whole.
     pub cut_options: u64,
 }
@@ -63,6 +65,8 @@ pub struct Analysis {
     pub sums: Sums,
 }
 
+/// Two CPUs that stamp packets at once are no farther apart, and some clocks count no finer.
+const TOLERATED: Time = 1_000;
 /// What connections may keep for later, for each that is followed at most: together with themselves less than 64 MB.
 const MOST_KEPT: usize = 384;
 /// So much they may grow until somebody looks how much they keep.
@@ -316,6 +320,19 @@ impl Analysis {
 }
 
 impl Taker for Analysis {
+    /// Among connections that says nothing: each CPU hands over what it stamped when it comes to it.
+    #[cold]
+    fn earlier(&mut self, packet: &Packet) {
+        let Ok(dissected) = dissect(packet) else {
+            return;
+        };
+        let place = self.table.find(&dissected.key);
+        let before = place.and_then(|place| self.table.get(place));
+        let is_backward =
+            before.is_some_and(|before| packet.time < before.last_seen.saturating_sub(TOLERATED));
+        self.sums.backward += u64::from(is_backward);
+    }
+
     #[inline(always)]
     fn packet(&mut self, packet: &Packet) -> bool {
         match Usual::<STAMPED>::of(packet) {

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::io::{self, Read};
 
-use super::order::Times;
 use super::pcap::{self, Behind, Pcap};
 use super::pcapng::Pcapng;
+use super::times::Times;
 use super::window::Window;
 
 /// Nanoseconds since the epoch, as the capture tells the time.
@@ -74,6 +74,9 @@ pub struct Facts {
 
 /// Who takes packets in.
 pub trait Taker {
+    /// A packet comes next that is earlier than one before it in the file.
+    fn earlier(&mut self, _: &Packet) {}
+
     /// Take a packet in: whether others may follow it that differ from it only as they must. Best in line, as a part of the
     /// loop over packets.
     fn packet(&mut self, packet: &Packet) -> bool;
@@ -106,6 +109,8 @@ pub struct Capture<R> {
     pub facts: Facts,
     link: Option<u16>,
     record: Option<Record>,
+    /// Whether the packet that was last gone to is earlier than one before it.
+    is_earlier: bool,
 }
 
 impl<R: Read> Capture<R> {
@@ -126,6 +131,7 @@ impl<R: Read> Capture<R> {
             facts,
             link: None,
             record: None,
+            is_earlier: false,
         }
     }
 
@@ -155,13 +161,6 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// The next packet, None at the end, be it the file's or where it breaks off.
-    #[inline]
-    pub fn next(&mut self) -> Option<Packet<'_>> {
-        self.advance()?;
-        self.current()
-    }
-
     /// Let the next packets be taken in, at most so many: how many there were, fewer only at the end.
     pub fn each(&mut self, most: usize, taker: &mut impl Taker) -> usize {
         let mut taken = 0;
@@ -170,10 +169,15 @@ impl<R: Read> Capture<R> {
             if taken == most {
                 return taken;
             }
-            let Some(packet) = self.next() else {
+            if self.advance().is_none() {
                 return taken;
-            };
-            taker.lone_packet(&packet);
+            }
+            if let Some(packet) = self.current() {
+                if self.is_earlier {
+                    taker.earlier(&packet);
+                }
+                taker.lone_packet(&packet);
+            }
             taken += 1;
         }
     }
@@ -199,14 +203,16 @@ impl<R: Read> Capture<R> {
             taken += 1;
             bytes += u64::from(packet.length);
             truncated += u64::from(packet.is_truncated());
-            times.note(packet.time);
+            if times.note(packet.time) {
+                taker.earlier(&packet);
+            }
             if taker.packet(&packet) && pcap.repeats(&packet, rest) {
                 let behind = Behind::new(pcap, &packet, rest, most - taken);
                 let more = taker.train(&packet, &behind);
                 rest = rest.get(behind.size(more)..).unwrap_or_default();
-                // Those between are bytes of one end in their order, whatever their times.
+                // Of those between nobody asks.
                 if let Some(time) = behind.time(more) {
-                    times.note_many(more, time);
+                    times.note(time);
                 }
                 taken += more;
                 bytes += more as u64 * u64::from(packet.length);
@@ -242,6 +248,11 @@ impl<R: Read> Capture<R> {
         }
     }
 
+    /// Whether the packet that was last gone to is earlier than one before it in the file.
+    pub fn is_earlier(&self) -> bool {
+        self.is_earlier
+    }
+
     /// The packet that was last gone to.
     #[inline]
     pub fn current(&self) -> Option<Packet<'_>> {
@@ -264,7 +275,7 @@ impl<R: Read> Capture<R> {
         facts.captured_bytes += record.captured as u64;
         facts.truncated_packets += u64::from((record.captured as u64) < u64::from(record.length));
         let times = facts.times.get_or_insert(Times::of(record.time));
-        times.note(record.time);
+        self.is_earlier = times.note(record.time);
         if self.link != Some(record.link) {
             self.link = Some(record.link);
             facts.links.insert(record.link);

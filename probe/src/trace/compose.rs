@@ -66,7 +66,7 @@ pub fn capture<R: Read>(
         truncated_packets: facts.truncated_packets,
         first_ns: facts.times.map(|times| times.first),
         last_ns: facts.times.map(|times| times.last),
-        backward_packets: facts.times.map_or(0, |times| times.backward),
+        backward_packets: analysis.sums.backward,
         problem: facts.problem.clone(),
         end,
         client: side(

@@ -6,7 +6,7 @@ use std::io::{Read, Seek};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::analysis::{Analysis, dissect};
-use super::capture::Capture;
+use super::capture::{Capture, Taker};
 use super::compared;
 use super::connection::Connection;
 use super::document::Document;
@@ -47,9 +47,15 @@ fn leave_order_out(document: &Document, plain: &mut Document) {
 /// The next packets, with no short cut taken: all that is found in them must be found on any other way too.
 fn plainly(capture: &mut Capture<&[u8]>, analysis: &mut Analysis) -> usize {
     for taken in 0..PACKETS_AT_ONCE {
-        let Some(packet) = capture.next() else {
+        if capture.advance().is_none() {
+            return taken;
+        }
+        let Some(packet) = capture.current() else {
             return taken;
         };
+        if capture.is_earlier() {
+            analysis.earlier(&packet);
+        }
         analysis.take_by(Connection::take_plainly, &dissect(&packet));
     }
     PACKETS_AT_ONCE

@@ -7,7 +7,7 @@ use anyhow::Context;
 
 use super::PACKETS_AT_ONCE;
 use super::analysis::{Analysis, dissect};
-use super::capture::{Capture, Time};
+use super::capture::{Capture, Taker, Time};
 use super::clocks::{Clocks, Place};
 use super::compared::Compared;
 use super::compose;
@@ -53,6 +53,9 @@ impl<R: Read> Reading<R> {
     /// Take the next packet in.
     fn step(&mut self, join: &mut Join) {
         if let Some(packet) = self.capture.current() {
+            if self.capture.is_earlier() {
+                self.analysis.earlier(&packet);
+            }
             let dissected = dissect(&packet);
             let client = self.analysis.take(&dissected);
             if let (Ok(dissected), Some(client)) = (&dissected, client) {

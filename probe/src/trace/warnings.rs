@@ -40,7 +40,7 @@ pub fn of(document: &Document) -> Vec<String> {
         }
         if capture.backward_packets > 0 {
             warnings.push(format!(
-                "{file}: {} {} earlier than others before them in the file, as where several interfaces were captured or files put together; requests, times and what was sent again may be told wrong. Put the packets in order: reordercap IN OUT (it comes with Wireshark)",
+                "{file}: {} {} earlier than others of the same connection that stand before, as where several interfaces were captured or files put together; requests, times and what was sent again may be told wrong. Put the packets in order: reordercap IN OUT (it comes with Wireshark)",
                 counted(capture.backward_packets, "packet"),
                 if capture.backward_packets == 1 { "is" } else { "are" },
             ));
@@ -48,6 +48,9 @@ pub fn of(document: &Document) -> Vec<String> {
         let missed = capture.client.missed_bytes + capture.server.missed_bytes;
         if missed > 0 {
             let why = match hidden(document) {
+                None if capture.backward_packets > 0 => {
+                    "found before; they are out of order, or the capture dropped packets".to_owned()
+                }
                 None => "captured; the capture dropped packets".to_owned(),
                 Some(where_else) => format!("found; they may be in {where_else}"),
             };

@@ -1,0 +1,45 @@
+//! The times of a file's packets.
+
+use super::capture::Time;
+
+/// From when to when the packets are, wherever in the file they stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    pub first: Time,
+    pub last: Time,
+}
+
+impl Times {
+    /// Of a packet alone.
+    pub fn of(time: Time) -> Times {
+        Times {
+            first: time,
+            last: time,
+        }
+    }
+
+    /// A packet bears this time: whether that is earlier than another's before it.
+    #[inline(always)]
+    pub fn note(&mut self, time: Time) -> bool {
+        let is_earlier = time < self.last;
+        match is_earlier {
+            true => self.first = self.first.min(time),
+            false => self.last = time,
+        }
+        is_earlier
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_lasts_from_its_earliest_packet_to_its_latest() {
+        let mut times = Times::of(5_000);
+        for time in [7_000, 6_000, 5_999, 1_000, 7_001] {
+            assert_eq!(times.note(time), time < 7_000);
+        }
+        assert_eq!((times.first, times.last), (1_000, 7_001));
+    }
+}
