@@ -28,6 +28,16 @@ def command_line(argv: Sequence[str]) -> str:
     return f"echo $$ >&2; exec {shlex.join(argv)}"
 
 
+async def begun(
+    connection: asyncssh.SSHClientConnection, line: str, stdin: bytes
+) -> "asyncssh.SSHClientProcess[bytes]":
+    """Hand the login shell a line, and all that it reads there. Raises what asyncssh does."""
+    process = await connection.create_process(line, input=stdin, encoding=None)
+    if not stdin:
+        process.stdin.write_eof()  # asyncssh itself ends the input only where there is some
+    return process
+
+
 class SshCommands(RemoteCommands):
     """`Commands` by way of one connection, which is made by those who inherit."""
 
@@ -57,7 +67,7 @@ class SshCommands(RemoteCommands):
 
     async def session(self, line: str, stdin: bytes) -> "asyncssh.SSHClientProcess[bytes]":
         """Hand the login shell a line. Raises what asyncssh does."""
-        return await self.connection.create_process(line, input=stdin, encoding=None)
+        return await begun(self.connection, line, stdin)
 
     def lost(self, error: BaseException | None = None) -> MachineLost:
         if self.trouble:
