@@ -16,15 +16,16 @@ import asyncssh
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, ToolFailed
-from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.gathering import Gathering
 from nearmetal.lab.process import exit_status
+from nearmetal.lab.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.remote import RemoteCommands
 
 
 def command_line(argv: Sequence[str]) -> str:
-    """What the far shell is given so that exactly `argv` runs, its process id told before. BadInput for a zero byte."""
-    lab_machine.refuse_zero_bytes(argv)
+    """What the far shell is given so that exactly `argv` runs, its process id told before. BadInput."""
+    refuse_zero_bytes(argv)
+    refuse_no_text(argv)
     return f"echo $$ >&2; exec {shlex.join(argv)}"
 
 
