@@ -22,6 +22,10 @@ Ended = subprocess.CompletedProcess[str]
 _COLUMNS = {"COLUMNS": "250"}
 
 
+_BREAKS = "and the report is without it"
+"""What is said of a section of the report that breaks, where others go on."""
+
+
 def called(*words: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> Ended:
     """In this process. A traceback is the test's."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True) for _ in range(2))
@@ -37,12 +41,15 @@ def called(*words: str, cwd: Path | None = None, environment: Mapping[str, str] 
         with pytest.raises(SystemExit) as ended:
             cli.main()
     said = [stream.buffer.getvalue().decode() for stream in (out, err)]
+    assert _BREAKS not in said[1]
     return Ended(["nearmetal", *words], int(ended.value.code or 0), *said)
 
 
-def started(*words: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> Ended:
-    """In a process of its own."""
-    return subprocess.run(
+def started(
+    *words: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None, broken: bool = False
+) -> Ended:
+    """In a process of its own. `broken` where a section of the report is to break."""
+    ended = subprocess.run(
         [sys.executable, "-m", "nearmetal", *words],
         capture_output=True,
         text=True,
@@ -50,3 +57,5 @@ def started(*words: str, cwd: Path | None = None, environment: Mapping[str, str]
         cwd=cwd,
         env={**os.environ, **_COLUMNS, **(environment or {})},
     )
+    assert (_BREAKS in ended.stderr) == broken
+    return ended

@@ -69,8 +69,3 @@ def load(group: Group, name: str) -> Any:
             remedy=f"install what it needs, for example: pip install 'nearmetal[{name}]'",
         ) from error
     raise BadInput(f"there is no {name!r} in {group}", remedy=f"choose one of: {', '.join(names(group))}")
-
-
-def load_all(group: Group) -> dict[str, Any]:
-    """Every plugin of a group, by name, in the order of names."""
-    return {name: load(group, name) for name in names(group)}

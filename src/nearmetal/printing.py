@@ -30,6 +30,13 @@ def console_for(as_json: bool) -> Console:
     return console
 
 
+def warn(text: str) -> None:
+    """On stderr, without characters that steer a terminal."""
+    from nearmetal.report.words import plain
+
+    click.echo(f"warning: {plain(text)}", err=True)
+
+
 def folded(text: str) -> str:
     """For the terminal that stderr is: lines folded between words, and what goes on below begins further in."""
     width = console_for(True).width

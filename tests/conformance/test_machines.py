@@ -7,7 +7,7 @@ import os
 import pytest
 
 from nearmetal import hosts, plugins
-from nearmetal.errors import MachineLost, TimedOut
+from nearmetal.errors import BadInput, HostCannot, MachineLost, TimedOut, ToolFailed
 from nearmetal.lab import borrowed, probe
 from nearmetal.lab.lab import Lab
 from nearmetal.model import Environment, EnvironmentSpec, Handle, Level, Machine, Provision, Treatment
@@ -80,6 +80,16 @@ async def test_files_arrive_whole(machine: Machine, path: str) -> None:
     await machine.put(content, path, mode=0o750)
     assert await machine.get(path) == content
     assert (await machine.exec(["stat", "-c", "%a", path])).text.strip() == "750"
+
+
+async def test_a_file_that_cannot_be_read_or_written_is_told(machine: Machine) -> None:
+    with pytest.raises(ToolFailed, match="No such file"):
+        await machine.get("/no/such/file")
+    await machine.put(b"", "/tmp/no-folder")
+    with pytest.raises(HostCannot, match="cannot write"):
+        await machine.put(b"", "/tmp/no-folder/below")
+    with pytest.raises(BadInput, match="zero byte"):
+        await machine.exec(["cat", "a\0b"])
 
 
 async def test_what_was_spawned_can_be_stopped(machine: Machine) -> None:

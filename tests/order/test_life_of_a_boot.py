@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.errors import ToolFailed
+from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.mock.world import World
 from nearmetal.model import Level, Readback, Stage, TrialStatus
 from nearmetal.run.events import BlockEnded, BootEnded, BootStarted, Event, Step, TrialEnded, Withdrawn
@@ -161,8 +161,19 @@ async def test_a_plugin_that_breaks_takes_its_trials_and_not_the_run(
     assert await mock_run.left_over() == []
 
 
-async def test_a_full_disk_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = break_offload(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
+def told_by_a_site(error: OSError) -> Exception:
+    try:
+        raise HostCannot("cannot write /there", "local") from error
+    except HostCannot as told:
+        return told
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("error", [FULL, told_by_a_site(FULL)])
+async def test_a_full_disk_ends_the_run(error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = break_offload(monkeypatch, error)
     with pytest.raises(OSError, match="No space left"):
         await mock_run.run(tmp_path / "run", text)
     assert all(record.status is TrialStatus.OK for record in records_of(RunFolder(tmp_path / "run").journal))

@@ -1,13 +1,12 @@
 """The engine of changes: written down, made, read back, put back, and never somebody else's undone."""
 
-import errno
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import MachineGone, MachineLost
+from nearmetal.errors import HostCannot, MachineGone, MachineLost
 from nearmetal.lab import changes
 from nearmetal.lab.change_kinds import GRUB_DROP_IN, KINDS
 from nearmetal.lab.ledger import Ledger, held
@@ -28,7 +27,7 @@ class Box:
         self.grub = 0
         """The status of its update-grub."""
         self.lost = False
-        self.refuses: OSError | None = None
+        self.refuses: HostCannot | None = None
         """What its kernel says to whoever writes a file."""
         self.wrote: list[str] = []
 
@@ -210,11 +209,11 @@ async def test_a_file_that_was_there_is_as_before(bench: Bench) -> None:
 
 async def test_a_file_that_the_kernel_does_not_take_is_refused_or_only_warned_of(bench: Bench) -> None:
     bench.box.files["/sys/governor"] = b"powersave\n"
-    bench.box.refuses = OSError(errno.EINVAL, "Invalid argument")
+    bench.box.refuses = HostCannot("cannot write /sys/governor: Invalid argument", "box")
     wanted = Change(on="box", kind="file", target="/sys/governor", after="performance\n", required=False)
     applied = await bench.apply(wanted, sysctl("a", "5"))
     assert [warning.text for warning in applied.warnings] == [
-        "box: file /sys/governor could not be set to 'performance\\n': Invalid argument"
+        "box: file /sys/governor could not be set to 'performance\\n': cannot write /sys/governor: Invalid argument"
     ]
     assert bench.box.sysctls["a"] == "5"
 
@@ -224,7 +223,7 @@ async def test_what_cannot_be_written_keeps_nothing_else_from_being_put_back(ben
     await bench.apply(
         sysctl("a", "5"), Change(on="box", kind="file", target="/sys/governor", after="performance\n"), sysctl("b", "5")
     )
-    bench.box.refuses = OSError(errno.EBUSY, "Device or resource busy")
+    bench.box.refuses = HostCannot("cannot write /sys/governor: Device or resource busy", "box")
     assert await bench.undo() == ["restored", "failed", "restored"]
     assert bench.box.sysctls == {"a": "1", "b": "2"}
     bench.box.refuses = None

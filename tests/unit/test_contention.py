@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.errors import MachineLost
+from nearmetal.errors import MachineLost, ToolFailed
 from nearmetal.model import Completed, Cost
 from nearmetal.run import contention
 from nearmetal.run.contention import Accounts, Reading, found, parse, warnings
@@ -122,7 +122,7 @@ class Site:
     async def get(self, path: str) -> bytes:
         name = path.removeprefix("/proc/").replace("/", "_")
         if name not in self.files:
-            raise FileNotFoundError(path)
+            raise ToolFailed(f"cannot read {path}", self.name)
         return self.files[name].encode()
 
 

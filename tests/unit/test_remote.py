@@ -52,6 +52,15 @@ async def test_a_command_tells_its_status_and_both_streams(machine: ReachedMachi
     assert (await machine.exec(["sh", "-c", "kill -9 $$"])).status == 137
 
 
+async def test_a_program_that_is_given_nothing_to_read_comes_to_the_end_of_it(
+    machine: ReachedMachine, tmp_path: Path
+) -> None:
+    assert (await machine.exec(["cat"], timeout=10)).stdout == b""
+    assert (await (await machine.spawn(["cat"])).wait(10)).stdout == b""
+    await machine.put(b"", str(tmp_path / "empty"))
+    assert await machine.get(str(tmp_path / "empty")) == b""
+
+
 async def test_much_goes_in_and_out(machine: ReachedMachine) -> None:
     content = os.urandom(4 * 2**20)
     assert (await machine.exec(["cat"], stdin=content)).stdout == content

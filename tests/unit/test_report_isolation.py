@@ -9,8 +9,9 @@ from nearmetal import plan as planning
 from nearmetal import studies
 from nearmetal.model import Artifact, BootRecord, MachineRecord, Response, TrialAddress, TrialRecord, TrialStatus
 from nearmetal.report.blocks import Notice, Quantity, Section, Table
+from nearmetal.report.chapters import sections
 from nearmetal.report.connections import ROWS, of_httperf, of_load
-from nearmetal.report.reading import read, sections
+from nearmetal.report.reading import read
 from nearmetal.report.sections import cpu_isolation
 from nearmetal.report.write import write
 from nearmetal.store.folder import Manifest, RunFolder

@@ -18,7 +18,8 @@ from nearmetal.analysis.results import Cell
 from nearmetal.model import Level
 from nearmetal.report.blocks import Chart, Notice, Paragraph, Quantity, Section, Table, Terms
 from nearmetal.report.cells import for_people
-from nearmetal.report.reading import ReportInput, read, sections
+from nearmetal.report.chapters import sections
+from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.settings import settings, without_clients
 from nearmetal.report.write import write
 from nearmetal.store.folder import Manifest, RunFolder

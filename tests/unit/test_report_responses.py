@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nearmetal.report.blocks import Chart, Paragraph
-from nearmetal.report.reading import read, sections
+from nearmetal.report.chapters import sections
+from nearmetal.report.reading import read
 from nearmetal.report.write import render
 from nearmetal.store.folder import RunFolder
 from tests import plausible_run, plausible_sysbench

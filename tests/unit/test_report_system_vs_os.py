@@ -9,7 +9,8 @@ import pytest
 
 from nearmetal.report import why_found
 from nearmetal.report.blocks import Chart, Quantity, Section, Statements, Table
-from nearmetal.report.reading import read, sections
+from nearmetal.report.chapters import sections
+from nearmetal.report.reading import read
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
 from tests import plausible_run, plausible_sysbench

@@ -100,7 +100,7 @@ class Place:
     async def get(self, path: str) -> bytes:
         if path == FILE:
             return self._file
-        raise FileNotFoundError(path)
+        raise ToolFailed(f"cannot read {path}", self.name)
 
 
 def stage(host: Place, guest: Place) -> ScriptedStage:

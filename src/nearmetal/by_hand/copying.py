@@ -258,5 +258,5 @@ def _whole_file(kept: Kept, source: Path | None, work: Callable[[Machine], Await
 
     try:
         asyncio.run(there())
-    except (FileNotFoundError, ToolFailed) as error:
+    except ToolFailed as error:
         raise HostCannot(f"it could not be copied: {error}", kept.name) from None

@@ -16,6 +16,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import NotProvisioned
 from nearmetal.lab import machine, probe
 from nearmetal.lab.cgroup import Group
+from nearmetal.lab.refused import refuse_zero_bytes
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Handle
 
@@ -88,7 +89,7 @@ def of(kept: Kept) -> "Callable[..., list[str]] | None":
         return None
 
     def door(argv: Sequence[str], *, terminal: bool = False, mark: str = "") -> list[str]:
-        machine.refuse_zero_bytes(argv)
+        refuse_zero_bytes(argv)
         env = {"TERM": os.environ.get("TERM", "xterm")} if terminal else {}
         if mark:
             env[guard.VARIABLE] = mark

@@ -21,7 +21,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.interrupts import until_interrupted
 from nearmetal.plan_sight import share
-from nearmetal.printing import console_for, print_json
+from nearmetal.printing import console_for, print_json, warn
 from nearmetal.report import figures, words
 from nearmetal.report.reading import read
 from nearmetal.report.terminal import counts_line
@@ -73,7 +73,7 @@ def calibrate(wanted: Wanted, made: Path | None, gate: bool, as_json: bool) -> i
         folder, finished = _run(wanted, console)
         if not finished:
             return _interrupted(folder)
-        write(folder)
+        write(folder, warn)
     found = _read(folder)
     path = _keep(found, folder)
     if as_json:

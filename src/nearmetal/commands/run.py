@@ -23,7 +23,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, HostCannot
 from nearmetal.interrupts import until_interrupted
 from nearmetal.model import Plan, Study, TrialRecord
-from nearmetal.printing import console_for, print_json
+from nearmetal.printing import console_for, print_json, warn
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
 from nearmetal.store import journal, runs
@@ -135,7 +135,7 @@ def _written(folder: RunFolder) -> Path:
     from nearmetal.report.write import write
 
     try:
-        return write(folder)
+        return write(folder, warn)
     except OSError as error:
         if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT):
             raise
@@ -165,7 +165,7 @@ def report(path: Path, form: "Format", output: Path | None) -> None:
     if form == "html" and output is None:
         click.echo(_written(folder))
         return
-    content = render(folder, form)
+    content = render(folder, form, warn)
     data = content.encode() if isinstance(content, str) else content
     if output is not None:
         try:

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from nearmetal.errors import BadInput, ExitCode
-from nearmetal.printing import console_for
+from nearmetal.printing import console_for, warn
 from nearmetal.report import words
 from nearmetal.store.folder import write_whole
 from nearmetal.tables import Column, fitted
@@ -60,7 +60,7 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
                 shutil.copyfileobj(each, sys.stdout)
     if _STDOUT in (html, requests):
         for warning in document["warnings"]:
-            click.echo(f"warning: {words.plain(warning)}", err=True)
+            warn(warning)
     elif as_json:
         wanted = picked.line if number is not None and picked is not None else document
         click.echo(analyser.as_text(wanted), nl=False)

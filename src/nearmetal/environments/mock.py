@@ -9,6 +9,7 @@ over all runs on this host: give each environment one of its own. Without it all
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StrictBool
@@ -18,6 +19,7 @@ from nearmetal.errors import MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab import probe
 from nearmetal.lab.mock import programs as mock_programs
 from nearmetal.lab.mock.world import State, World, read, write
+from nearmetal.lab.refused import cannot_read, cannot_write, refuse_no_text, refuse_zero_bytes
 from nearmetal.model import (
     Completed,
     Cost,
@@ -58,6 +60,11 @@ class MockMachine:
             raise MachineLost("the machine was lost on the way", self.name)
         return state
 
+    def _call(self, argv: Sequence[str], stdin: bytes, env: Mapping[str, str] | None) -> mock_programs.Call:
+        refuse_zero_bytes(argv, env)
+        refuse_no_text(argv, env)
+        return mock_programs.Call(self._world, self._state(), argv, stdin, env or {})
+
     async def exec(
         self,
         argv: Sequence[str],
@@ -66,30 +73,33 @@ class MockMachine:
         env: Mapping[str, str] | None = None,
         timeout: float = LIMITS.command,
     ) -> Completed:
-        call = mock_programs.Call(self._world, self._state(), argv, stdin, env or {})
+        call = self._call(argv, stdin, env)
         try:
             return await asyncio.wait_for(mock_programs.run(call), timeout)
         except TimeoutError:
             raise TimedOut(f"`{' '.join(argv)}` did not end within {timeout:g} s", self.name) from None
 
     async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
-        state = self._state()
-        if _faulty(state, "spawn"):
+        call = self._call(argv, b"", env)
+        if _faulty(call.state, "spawn"):
             raise ToolFailed(f"`{argv[0]}` does not start", self.name)
-        call = mock_programs.Call(self._world, state, argv, b"", env or {})
         running = _MockRunning(asyncio.ensure_future(mock_programs.run(call)))
         await asyncio.sleep(0)  # let it begin, so that what it serves is there when we return
         return running
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
+        refuse_zero_bytes([path])
         state = self._state()
+        if any(read(state, str(folder)) is not None for folder in PurePosixPath(path).parents):
+            raise cannot_write(path, "Not a directory", self.name)
         write(state, path, content, mode)
         self._world.save(state)
 
     async def get(self, path: str) -> bytes:
+        refuse_zero_bytes([path])
         content = read(self._state(), path)
         if content is None:
-            raise FileNotFoundError(path)
+            raise cannot_read(path, "No such file or directory", self.name)
         return content
 
     async def reboot(self) -> None:

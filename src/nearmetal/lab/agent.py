@@ -19,11 +19,12 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import BadInput, MachineLost, NotProvisioned, ToolFailed
+from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.answering import AGAIN, first_to_speak
 from nearmetal.lab.gathering import Gathering
 from nearmetal.lab.reached import ReachedMachine
+from nearmetal.lab.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.remote import RemoteCommands
 from nearmetal.model import Site
 
@@ -72,10 +73,8 @@ class AgentCommands(RemoteCommands):
 
     async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Program":
         variables = {**lab_machine.ENVIRONMENT, **(env or {})}
-        words = [*argv, *variables, *variables.values()]
-        lab_machine.refuse_zero_bytes(argv, variables)
-        if not all(map(_is_text, words)):
-            raise BadInput("a word of a command is no UTF-8, and a guest takes no other", repr(list(argv)))
+        refuse_zero_bytes(argv, variables)
+        refuse_no_text(argv, variables)
         run = {"argv": list(argv), "env": list(variables.items())}
         connection = await self.asked({"run": run})
         return _Program(self, connection, stdin)
@@ -168,14 +167,6 @@ class AgentMachine(AgentCommands, ReachedMachine):
     async def close(self) -> None:
         await super().close()
         await asyncio.gather(*(program.over() for program in self._programs))
-
-
-def _is_text(word: str) -> bool:
-    try:
-        word.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 async def shake(reader: StreamReader, writer: StreamWriter, endpoint: Endpoint) -> Greeting:

@@ -82,8 +82,6 @@ async def _write(change: Change, commands: Commands) -> str:
         await kind.write(commands, change.target, change.after)
     except HostCannot as error:
         return error.what
-    except OSError as error:  # what this host's kernel says to a file of its own
-        return error.strerror or str(error)
     actual = await kind.read(commands, change.target)
     return "" if kind.holds(actual, change.after) else f"it reads back as {kind.shown(actual)}"
 

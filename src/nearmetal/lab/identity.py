@@ -63,7 +63,7 @@ class Contained(Protocol):
 async def _start_time(pid: int, site: Site) -> int | None:
     try:
         text = (await site.get(f"/proc/{pid}/stat")).decode("utf-8", "replace")
-    except (FileNotFoundError, ProcessLookupError, ToolFailed):
+    except ToolFailed:
         return None
     # Its name, in brackets, may hold anything; see proc(5) for the fields, the state being the third.
     fields = text.rpartition(")")[2].split()

@@ -1,15 +1,15 @@
 """What is alike in every machine of ours: the image it is made of, the environment of its programs, its files."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput, HostCannot, ToolFailed
+from nearmetal.errors import HostCannot
 from nearmetal.lab import image as images
 from nearmetal.lab.findings import provided
 from nearmetal.lab.image import Image, Recipe, ls
+from nearmetal.lab.refused import cannot_read, cannot_write
 from nearmetal.model import Commands, Completed, Finding, Handle, MachineSpec, Order, Site
 
 ENVIRONMENT: Mapping[str, str] = {
@@ -66,12 +66,6 @@ def handle_of(kind: str, order: Order, site: Site, **more: Any) -> Handle:
     return Handle(kind=kind, name=order.name, site=site.name, data=data)
 
 
-def refuse_zero_bytes(argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
-    """BadInput for words that no program can be given."""
-    if any("\0" in word for word in (*argv, *(env or {}), *(env or {}).values())):
-        raise BadInput("a word of a command holds a zero byte, which no program can be given", repr(list(argv)))
-
-
 def launch(probe: str, argv: Sequence[str], env: Mapping[str, str] | None, *place: str) -> list[str]:
     """The argument vector with which the probe starts a program, at its home, as where one logs in.
 
@@ -94,19 +88,25 @@ def _assignments(env: Mapping[str, str] | None) -> list[str]:
     return [f"{name}={value}" for name, value in {**ENVIRONMENT, **(env or {})}.items()]
 
 
-async def put(commands: Commands, content: bytes, path: str, mode: int) -> None:
+class Named(Commands, Protocol):
+    """A machine, or a site."""
+
+    name: str
+
+
+async def put(commands: Named, content: bytes, path: str, mode: int) -> None:
     """Write a whole file by what every image has; parents are made. HostCannot with what the machine said."""
     file = PurePosixPath(path)
     ended = await commands.exec(["sh", "-c", _PUT, "put", str(file), str(file.parent), f"{mode:o}"], stdin=content)
     if ended.status != 0:
-        raise HostCannot(f"cannot write {shlex.quote(path)}: {_said(ended)}")
+        raise cannot_write(path, _said(ended), commands.name)
 
 
-async def get(commands: Commands, path: str) -> bytes:
+async def get(commands: Named, path: str) -> bytes:
     """Read a whole file. ToolFailed with what the machine said."""
     ended = await commands.exec(["cat", "--", path])
     if ended.status != 0:
-        raise ToolFailed(f"cannot read {shlex.quote(path)}: {_said(ended)}")
+        raise cannot_read(path, _said(ended), commands.name)
     return ended.stdout
 
 

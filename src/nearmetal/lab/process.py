@@ -2,14 +2,25 @@
 
 import asyncio
 import contextlib
+import errno
 import os
+import shlex
 import signal
 from collections.abc import Mapping, Sequence
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, TimedOut
 from nearmetal.lab.gathering import Gathering
+from nearmetal.lab.refused import refuse_zero_bytes
 from nearmetal.model import Completed
+
+_REMEDIES = {
+    errno.E2BIG: "give it fewer or shorter words",
+    errno.EMFILE: "let a process have more files open: ulimit -n",
+    errno.EAGAIN: "let a user have more processes: ulimit -u",
+    errno.ENOMEM: "free some memory",
+}
+"""Where it is not the program's own fault."""
 
 
 async def start(
@@ -19,7 +30,8 @@ async def start(
     pass_fds: Sequence[int] = (),
     stdin: int = asyncio.subprocess.PIPE,
 ) -> asyncio.subprocess.Process:
-    """Start a program in a process group of its own. HostCannot when it is not there."""
+    """Start a program in a process group of its own. HostCannot when it does not start, BadInput for a zero byte."""
+    refuse_zero_bytes(argv, env)
     try:
         return await asyncio.create_subprocess_exec(
             *argv,
@@ -34,6 +46,9 @@ async def start(
         raise HostCannot(f"there is no program {argv[0]!r}", remedy="install the package that has it") from None
     except PermissionError:
         raise HostCannot(f"{argv[0]!r} may not be run", remedy="run nearmetal as root") from None
+    except OSError as error:
+        remedy = _REMEDIES.get(error.errno or 0, f"see what it is: file {shlex.quote(argv[0])}")
+        raise HostCannot(f"{argv[0]!r} does not start: {error.strerror}", remedy=remedy) from error
 
 
 async def run(

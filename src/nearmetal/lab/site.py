@@ -13,6 +13,7 @@ from nearmetal import cpu_lists
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import probe, process
+from nearmetal.lab.refused import cannot_read, cannot_write, refuse_zero_bytes
 from nearmetal.model import Commands, Completed, HostSpec, SiteRunning
 
 _SAID = 500
@@ -56,14 +57,22 @@ class LocalSite:
         return process.Background(await process.start(argv, env=env, stdin=asyncio.subprocess.DEVNULL))
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
+        refuse_zero_bytes([path])
         file = Path(path)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(content)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+            with os.fdopen(descriptor, "wb") as handle:
+                handle.write(content)
+        except OSError as error:
+            raise cannot_write(path, error.strerror, self.name, _remedy(error)) from error
 
     async def get(self, path: str) -> bytes:
-        return Path(path).read_bytes()
+        refuse_zero_bytes([path])
+        try:
+            return Path(path).read_bytes()
+        except OSError as error:
+            raise cannot_read(path, error.strerror, self.name, _remedy(error)) from error
 
     async def forward(self, port: int) -> int:
         return port
@@ -83,6 +92,10 @@ class LocalSite:
 
     async def place(self, file: Path, sha256: str) -> str:
         return str(file)
+
+
+def _remedy(error: OSError) -> str:
+    return "run nearmetal as root" if isinstance(error, PermissionError) and os.geteuid() != 0 else ""
 
 
 async def must(commands: Commands, *argv: str, stdin: bytes = b"", timeout: float = LIMITS.command) -> bytes:

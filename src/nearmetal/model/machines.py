@@ -54,7 +54,17 @@ class SiteRunning(Running, Protocol):
 
 
 class Commands(Protocol):
-    """Anything commands run on: a site, or a machine. Argument vectors only; nothing passes through a shell."""
+    """Anything commands run on: a site, or a machine. Argument vectors only; nothing passes through a shell.
+
+    Whatever it is, its errors are these and no others; an OSError never comes through:
+
+    - MachineLost: it is gone, or does not answer any more.
+    - BadInput: a word or a path holds a zero byte, or one that goes elsewhere is no UTF-8.
+    - HostCannot: it does not start a command, or does not take a file.
+    - ToolFailed: it does not give a file.
+
+    A program that is not there ends with status 127, as in a shell; on the controller's own host it is HostCannot.
+    """
 
     async def exec(
         self,
@@ -64,16 +74,20 @@ class Commands(Protocol):
         env: Mapping[str, str] | None = None,
         timeout: float = ...,
     ) -> Completed:
-        """Run to the end. MachineLost, or TimedOut (what was started is killed)."""
+        """Run to the end. MachineLost, HostCannot, BadInput, or TimedOut (what was started is killed)."""
         ...
 
-    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running: ...
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
+        """Start, and do not wait. MachineLost, HostCannot, BadInput."""
+        ...
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
-        """Write a whole file; parents are made."""
+        """Write a whole file; parents are made. MachineLost, HostCannot, BadInput."""
         ...
 
-    async def get(self, path: str) -> bytes: ...
+    async def get(self, path: str) -> bytes:
+        """Read a whole file. MachineLost, ToolFailed (there is none, or it cannot be read), BadInput."""
+        ...
 
 
 class Site(Commands, Protocol):

@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
-from nearmetal import plugins
 from nearmetal.analysis.responses import Arms, arms_of, key_of
 from nearmetal.analysis.results import Analysis
 from nearmetal.model import Assignment, TrialRecord
@@ -136,12 +135,3 @@ def without_collection() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def sections(report: ReportInput) -> list[Section]:
-    """The chapters of a report, in order."""
-    found: list[SectionPlugin] = sorted(
-        plugins.load_all("sections").values(), key=lambda section: (section.order, section.name)
-    )
-    rendered = (section.render(report) for section in found)
-    return [section for section in rendered if section is not None]

@@ -9,8 +9,9 @@ from typing import Literal
 from nearmetal.errors import BadInput
 from nearmetal.report import formats, page
 from nearmetal.report.blocks import Chart, Section, Table
+from nearmetal.report.chapters import Say, sections
 from nearmetal.report.drawing import Drawers, Picture, draw
-from nearmetal.report.reading import ReportInput, read, sections, without_collection
+from nearmetal.report.reading import ReportInput, read, without_collection
 from nearmetal.store.folder import RunFolder, write_whole
 
 Format = Literal["html", "md", "json", "csv", "png"]
@@ -28,9 +29,9 @@ class _Chapters:
     sections: Sequence[Section]
 
     @classmethod
-    def of(cls, folder: RunFolder) -> "_Chapters":
+    def of(cls, folder: RunFolder, say: Say | None) -> "_Chapters":
         report = read(folder)
-        return cls(report, sections(report))
+        return cls(report, sections(report, say))
 
     @property
     def charts(self) -> list[Chart]:
@@ -41,18 +42,19 @@ class _Chapters:
         return [block for section in self.sections for block in section.blocks if isinstance(block, Table)]
 
 
-def write(folder: RunFolder) -> Path:
+def write(folder: RunFolder, say: Say | None = None) -> Path:
     """Write report.html and report/ (tables as CSV, charts as SVG and PNG, analysis.json); the page's path.
 
     Both are replaced as a whole: a reader sees the old report or the new one. BadInput when the folder is unreadable.
+    `say` is told of sections that break; where nobody listens, what they raise goes on.
     """
     with without_collection():
-        return _write(folder)
+        return _write(folder, say)
 
 
-def _write(folder: RunFolder) -> Path:
+def _write(folder: RunFolder, say: Say | None) -> Path:
     with Drawers() as drawers:
-        chapters = _Chapters.of(folder)
+        chapters = _Chapters.of(folder, say)
         pictures = _drawn(chapters, drawers, also_png=True)
     fresh = folder.path / ".report.new"
     shutil.rmtree(fresh, ignore_errors=True)
@@ -69,20 +71,23 @@ def _write(folder: RunFolder) -> Path:
     return folder.page
 
 
-def render(folder: RunFolder, format: Format) -> str | bytes:
-    """The report in one format: the page, Markdown, the analysis, the table of contrasts, the picture of verdicts."""
+def render(folder: RunFolder, format: Format, say: Say | None = None) -> str | bytes:
+    """The report in one format: the page, Markdown, the analysis, the table of contrasts, the picture of verdicts.
+
+    `say` is told of sections that break; where nobody listens, what they raise goes on.
+    """
     with without_collection():
-        return _render(folder, format)
+        return _render(folder, format, say)
 
 
-def _render(folder: RunFolder, format: Format) -> str | bytes:
+def _render(folder: RunFolder, format: Format, say: Say | None) -> str | bytes:
     if format == "json":
         return _json(read(folder))
     if format == "html":
         with Drawers() as drawers:
-            chapters = _Chapters.of(folder)
+            chapters = _Chapters.of(folder, say)
             return page.html(chapters.report, chapters.sections, _drawn(chapters, drawers, also_png=False))
-    chapters = _Chapters.of(folder)
+    chapters = _Chapters.of(folder, say)
     match format:
         case "md":
             study = chapters.report.manifest.study

@@ -49,8 +49,8 @@ async def run_boot(task: BootTask, lab: Lab, stream: Stream) -> None:
             stream.emit(TrialEnded(record=await run_trial(_trial_task(task, booted, left[0]), stream)))
             left.pop(0)
     except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept
-        if isinstance(error, OSError) and error.errno in _NO_MORE_IS_WRITTEN:
-            raise
+        if (disk := _of_a_disk(error)) is not None:
+            raise disk from None
         for trial in left:
             stream.emit(TrialEnded(record=_without_figures(task, booted, trial, error)))
     finally:
@@ -58,6 +58,12 @@ async def run_boot(task: BootTask, lab: Lab, stream: Stream) -> None:
     stream.emit(
         BootEnded(block=task.block, attempt=task.attempt, treatment=task.boot.treatment, phases_ns=dict(booted.phases))
     )
+
+
+def _of_a_disk(error: Exception) -> OSError | None:
+    """What a disk of this host said that ends the run; a site of ours tells it as the cause of its own error."""
+    said = error.__cause__ if isinstance(error, NearmetalError) else error
+    return said if isinstance(said, OSError) and said.errno in _NO_MORE_IS_WRITTEN else None
 
 
 def heed_cancellation() -> None:

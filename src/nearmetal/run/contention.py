@@ -86,9 +86,9 @@ async def _read(site: Site) -> Reading | None:
     pressure = b""
     try:
         stat = await site.get("/proc/stat")
-        with contextlib.suppress(OSError, NearmetalError):
+        with contextlib.suppress(NearmetalError):
             pressure = await site.get("/proc/pressure/cpu")
-    except (OSError, NearmetalError):
+    except NearmetalError:
         return None
     return parse(stat.decode(), pressure.decode(), time.monotonic())
 

@@ -11,6 +11,7 @@ from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.containers.api import Engine, Refused, demultiplex, feed
+from nearmetal.lab.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.shared_kernel import SharedKernelMachine
 from nearmetal.model import Completed, Handle, Running, Site
 
@@ -54,6 +55,8 @@ class Container(SharedKernelMachine):
         return await self._begin(argv, env, b"")
 
     async def _begin(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Exec":
+        refuse_zero_bytes(argv, env)
+        refuse_no_text(argv, env)
         await self.first.require(self.site, self.name)
         command, signal = self.prepared(argv, env)
         try:

@@ -39,5 +39,5 @@ class Console:
     async def _read(self) -> bytes:
         try:
             return await self._site.get(self._path)
-        except (FileNotFoundError, ToolFailed):
+        except ToolFailed:
             return b""

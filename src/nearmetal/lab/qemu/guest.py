@@ -128,7 +128,7 @@ class Guest(ReachedMachine):
         if self.site.spec is not None and self._running is not None:
             return await template.last_words(self._running) is None  # costs nothing there
         for folder in self._group.folders:
-            with contextlib.suppress(FileNotFoundError, ToolFailed):
+            with contextlib.suppress(ToolFailed):
                 if await self.site.get(f"{folder}/cgroup.procs"):
                     return True
         return False

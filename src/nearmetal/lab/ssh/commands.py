@@ -16,16 +16,27 @@ import asyncssh
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, ToolFailed
-from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.gathering import Gathering
 from nearmetal.lab.process import exit_status
+from nearmetal.lab.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.remote import RemoteCommands
 
 
 def command_line(argv: Sequence[str]) -> str:
-    """What the far shell is given so that exactly `argv` runs, its process id told before. BadInput for a zero byte."""
-    lab_machine.refuse_zero_bytes(argv)
+    """What the far shell is given so that exactly `argv` runs, its process id told before. BadInput."""
+    refuse_zero_bytes(argv)
+    refuse_no_text(argv)
     return f"echo $$ >&2; exec {shlex.join(argv)}"
+
+
+async def begun(
+    connection: asyncssh.SSHClientConnection, line: str, stdin: bytes
+) -> "asyncssh.SSHClientProcess[bytes]":
+    """Hand the login shell a line, and all that it reads there. Raises what asyncssh does."""
+    process = await connection.create_process(line, input=stdin, encoding=None)
+    if not stdin:
+        process.stdin.write_eof()  # asyncssh itself ends the input only where there is some
+    return process
 
 
 class SshCommands(RemoteCommands):
@@ -57,7 +68,7 @@ class SshCommands(RemoteCommands):
 
     async def session(self, line: str, stdin: bytes) -> "asyncssh.SSHClientProcess[bytes]":
         """Hand the login shell a line. Raises what asyncssh does."""
-        return await self.connection.create_process(line, input=stdin, encoding=None)
+        return await begun(self.connection, line, stdin)
 
     def lost(self, error: BaseException | None = None) -> MachineLost:
         if self.trouble:

@@ -22,7 +22,7 @@ from nearmetal.errors import HostCannot, Unreachable
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
 from nearmetal.lab.site import must
-from nearmetal.lab.ssh.commands import SshCommands
+from nearmetal.lab.ssh.commands import SshCommands, begun
 from nearmetal.lab.ssh.root import log_in_as_root
 from nearmetal.model import HostSpec
 from nearmetal.units import show_size
@@ -116,8 +116,8 @@ class SshSite(SshCommands):
         for connection in (self.connection, *self._more):
             if not connection.is_closed():
                 with contextlib.suppress(asyncssh.ChannelOpenError):
-                    return await connection.create_process(line, input=stdin, encoding=None)
-        return await (await self._another()).create_process(line, input=stdin, encoding=None)
+                    return await begun(connection, line, stdin)
+        return await begun(await self._another(), line, stdin)
 
     async def _another(self) -> asyncssh.SSHClientConnection:
         async with self._connecting:

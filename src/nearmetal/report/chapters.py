@@ -1,0 +1,50 @@
+"""The chapters of a report, each by its plugin. Where one breaks a notice stands in its place; the rest is whole."""
+
+import math
+import traceback
+from collections.abc import Callable
+
+from nearmetal import plugins
+from nearmetal.errors import told
+from nearmetal.report.blocks import Notice, Section, Source
+from nearmetal.report.reading import ReportInput, SectionPlugin
+
+Say = Callable[[str], None]
+
+
+def sections(report: ReportInput, say: Say | None = None) -> list[Section]:
+    """The chapters of a report, in order.
+
+    A plugin may be anybody's, and raise anything. `say` is told of one that does; where nobody listens, it goes on
+    raising, so that a chapter of ours that breaks cannot pass unseen in a test.
+    """
+    found: list[tuple[float, str, Section]] = []
+    for name in plugins.names("sections"):
+        place, title = math.inf, name  # until its plugin has told
+        try:
+            plugin: SectionPlugin = plugins.load("sections", name)
+            place, title = float(plugin.order), str(plugin.title)
+            section = plugin.render(report)
+            if not isinstance(section, Section | None):
+                raise TypeError(f"render gave no Section, but {type(section).__name__}")
+        except Exception as error:
+            if say is None:
+                raise
+            say(f"the section {name!r} broke, and the report is without it: {told(error)}")
+            section = _notice(name, title, error)
+        if section is not None:
+            found.append((place, name, section))
+    return [section for _, _, section in sorted(found, key=lambda one: one[:2])]
+
+
+def _notice(name: str, title: str, error: Exception) -> Section:
+    """What is missing, and its trace, for whoever wrote the plugin."""
+    return Section(
+        name,
+        title,
+        "This section is missing: the plugin that makes it broke.",
+        (
+            Notice(f"{name} raised {told(error)}", "warning"),
+            Source("".join(traceback.format_exception(error))),
+        ),
+    )

@@ -1,0 +1,59 @@
+"""What machines are made of, ready before the clock of a run starts: the lab's image, and what environments do once."""
+
+from collections.abc import Callable
+
+from nearmetal import factors as words
+from nearmetal import hosts, plugins
+from nearmetal.config import Paths
+from nearmetal.lab.lab import OpenSite
+from nearmetal.model import Environment, MachineSpec, Study
+from nearmetal.run import shape
+from nearmetal.store.folder import Manifest
+
+
+def makes_machines(study: Study) -> bool:
+    """Whether any of its machines are made by us, of the image. Pure."""
+    levels = {str(level) for level in study.factors["environment"].levels} | {study.clients.environment}
+    return any(hosts.hangs_on_switch(study.environment(level)) for level in levels)
+
+
+def lacks_image(study: Study) -> bool:
+    """Whether the lab image is still to be built."""
+    if not makes_machines(study):
+        return False
+    from nearmetal.lab.image import Recipe
+    from nearmetal.lab.image.store import folder_of
+
+    return not folder_of(Recipe(), Paths.default().cache).is_dir()
+
+
+async def build_image(study: Study, say: Callable[[str], None]) -> None:
+    """The lab's, once, where a machine of ours needs it. HostCannot."""
+    if makes_machines(study):
+        from nearmetal.lab.image import Recipe, build
+
+        await build(Recipe(), Paths.default().cache, say)
+
+
+async def prepare_environments(manifest: Manifest, open_site: OpenSite) -> None:
+    """What each environment does once for all its machines of a shape."""
+    prepared: set[tuple[str, str]] = set()
+    for treatment in manifest.plan.treatments:
+        asked = words.ask(manifest.study, treatment, plugins.names("treatments"))
+        server, clients = manifest.study.environment(asked.environment), asked.clients
+        client = manifest.study.environment(clients.environment)
+        for given, provision, machine in (
+            (server, manifest.study.provision_of(server), shape.server(asked)),
+            (client, shape.client_provision(client), _at(asked.machine, clients.host)),
+        ):
+            spec = given.model_copy(update={"provision": provision})
+            key = (spec.model_dump_json(), machine.model_dump_json())
+            if key not in prepared:
+                prepared.add(key)
+                environment: Environment = plugins.load("environments", spec.kind)
+                await environment.prepare(spec, machine, await open_site(machine.host))
+
+
+def _at(machine: MachineSpec, host: str) -> MachineSpec:
+    """As clients need it, on their host."""
+    return machine.model_copy(update={"host": host, "image": shape.image_beside(machine)})

@@ -1,0 +1,65 @@
+"""What a run is refused for before anything is made, in words that help: a folder that is taken, a host that cannot."""
+
+import os
+from pathlib import Path
+from shlex import quote
+
+from nearmetal import factors as words
+from nearmetal.errors import BadInput, HostCannot
+from nearmetal.in_short import in_short
+from nearmetal.model import Study
+from nearmetal.run.missing import Missing, by_finding
+from nearmetal.run.preparing import makes_machines
+from nearmetal.store import runs
+from nearmetal.store.folder import RunFolder
+
+_NAMED = 3
+"""Treatments that lack the same are named up to here."""
+
+
+def refuse_what_is_there(folder: Path) -> None:
+    """BadInput where a run lies already, or anything else that is not a run's."""
+    if (folder / "manifest.json").exists():
+        raise BadInput("a run is there already", str(folder), f"choose another -o{_what_to_do_with(folder)}")
+    try:
+        if next(folder.iterdir(), None) is not None:
+            raise BadInput("the folder holds something else", str(folder), "name a new one, or an empty one, by -o")
+    except FileNotFoundError:
+        pass
+    except NotADirectoryError:
+        raise BadInput("this is not a folder", str(folder), "name a new one, or an empty one, by -o") from None
+
+
+def _what_to_do_with(run: Path) -> str:
+    """What is left to do with a run that is there: it has ended, or can go on, or is past helping."""
+    folder = RunFolder(run)
+    try:
+        folder.manifest()
+        state = runs.state(folder.journal)
+    except (BadInput, OSError):
+        return ""
+    doing = {"ended": ("see it by", "show"), "interrupted": ("go on with it by", "resume")}
+    if state not in doing:
+        return ": it is measured by another process"
+    how, verb = doing[state]
+    return f", or {how}: nearmetal {verb} {quote(str(run))}"
+
+
+def must_be_able_to_make(study: Study) -> None:
+    """HostCannot before minutes are spent on an image: what is found out of each environment later needs one."""
+    if os.geteuid() != 0 and makes_machines(study):
+        raise HostCannot("only root may make machines", study.name, "run nearmetal as root")
+
+
+def refusal(study: Study, missing: Missing) -> HostCannot:
+    """What cannot run here, and that the rest can, if there is any. Pure."""
+    lacking_something = {words.identity(treatment) for treatment, _ in missing}
+    others_can = any(words.identity(one) not in lacking_something for one in words.treatments_of(study))
+    of_each = by_finding(missing)
+    lines = [f"  {one.what}: {one.detail}: {in_short(treatments, _NAMED, '; ')}" for one, treatments in of_each.items()]
+    remedies = dict.fromkeys(lacking.remedy for lacking in of_each if lacking.remedy)
+    return HostCannot(
+        f"{len(missing)} treatment{'s' * (len(missing) > 1)} cannot run here:\n" + "\n".join(lines),
+        study.name,
+        "; ".join([*remedies, *(["or leave them out with --available"] if others_can else [])]),
+    )
