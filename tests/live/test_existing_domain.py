@@ -175,8 +175,9 @@ async def test_only_a_run_that_bears_our_mark_is_shut_down(
     assert handle.data["mark"] in virsh("metadata", name, "urn:nearmetal:run", "--live")
     assert domain.definition == before
     virsh("suspend", name)
-    with pytest.raises(HostCannot, match="it still runs"):
+    with pytest.raises(HostCannot, match=f"{name} still runs") as told:
         await plugin.destroy(handle, LocalSite())
+    assert f"virsh --connect {domain.network.uri} destroy {handle.data['uuid']}" in told.value.remedy
     assert domain.state == "running"  # so that it can hear
     virsh("destroy", name)
     virsh("start", "--paused", name)

@@ -71,7 +71,8 @@ class ExistingDomains:
             if handle.data["id"] == await domain.run_id():
                 await self._guests.leave(handle)
         else:
-            await domain.shut_down(handle.data["mark"], lambda: self._told(handle, domain))
+            name, mark = handle.data["domain"], handle.data["mark"]
+            await domain.shut_down(name, mark, lambda: self._told(handle, domain))
         await self._guests.let_go(handle)
         if not handle.data["runs"] and "way" not in handle.data:
             await _refuse_unmarked(domain, handle)

@@ -153,7 +153,7 @@ class Domain:
         """Whether it runs, and that run is the one with this mark."""
         return await self.runs() and await self.mark() == mark
 
-    async def shut_down(self, mark: str, tell: Callable[[], Awaitable[bool]]) -> None:
+    async def shut_down(self, name: str, mark: str, tell: Callable[[], Awaitable[bool]]) -> None:
         """Return when the run with this mark is over. HostCannot when it goes on.
 
         `tell` has it power itself off from inside, and says whether it heard: a guest that has nobody to hear libvirt
@@ -165,7 +165,12 @@ class Domain:
             if await self.state() == PAUSED:
                 await self.resume()  # it hears nothing otherwise
             if now() > until:
-                raise HostCannot(f"it still runs {_DOWN:g} s after it was to shut down", self.uuid, "shut it down")
+                raise HostCannot(
+                    f"{name} still runs {_DOWN:g} s after it was to shut down",
+                    self._connection.uri,
+                    f"log in and shut it down, or cut its power: virsh --connect {self._connection.uri} "
+                    f"destroy {self.uuid}",
+                )
             if now() > again:
                 again = now() + _AGAIN
                 if not await tell():
