@@ -203,6 +203,7 @@ def test_what_a_killed_keeper_leaves_is_removed(by: list[str]) -> None:
     while listed()[0]["state"] != "lost":
         assert time.monotonic() < deadline
     assert "its keeper died" in refused(125, "exec", "mock", "--", "true")
+    assert "there is a machine 'mock' already" in refused(2, "up", "mock", "--name", "mock")  # not that it is up
     assert "nearmetal down mock" in refused(3, "cp", "mock:/etc/x", "/nowhere")
     assert started(*by).returncode == 0
     assert listed() == []

@@ -10,7 +10,7 @@ import asyncssh
 import pytest
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.ssh.login import log_in, refuse_unusable
+from nearmetal.lab.ssh.login import log_in, parse, refuse_unusable
 from nearmetal.model import HostSpec
 from tests.ports import free_port
 from tests.ssh_server import CLIENT, HOST, OTHER, serving
@@ -170,7 +170,7 @@ async def test_what_is_no_ssh_server_is_told_as_that(home: Path, answer: bytes) 
 @pytest.mark.parametrize(
     ("given", "place", "told"),
     [
-        ({"ssh": "root@far:99999"}, "[hosts.far], `ssh`", "is no address"),
+        *(({"ssh": f"root@far:{port}"}, "[hosts.far], `ssh`", "is no address") for port in ("99999", "0", "22a", "")),
         ({"ssh": "far", "jump": "root@far:99999"}, "[hosts.far], `jump`", "is no address"),
         ({"ssh": "far", "key": "/no/such"}, "[hosts.far], `key`", "no such key file: /no/such"),
         ({"ssh": "far", "host_key": "rubbish"}, "[hosts.far], `host_key`", "no public key"),
@@ -182,3 +182,9 @@ def test_what_is_wrong_in_a_study_is_told_with_its_place(
     with pytest.raises(BadInput, match=told) as error:
         refuse_unusable(HostSpec.model_validate(given), "[hosts.far]")
     assert error.value.where == place
+
+
+def test_the_last_at_sign_ends_the_user() -> None:
+    """As for OpenSSH: a directory's users have one in their names."""
+    assert parse(HostSpec(ssh="jo@corp.example@far:2222")) == ("far", "jo@corp.example", 2222)
+    assert parse(HostSpec(ssh="jo@corp.example@[fe80::1]")) == ("fe80::1", "jo@corp.example", None)

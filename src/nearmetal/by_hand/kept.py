@@ -132,7 +132,7 @@ def claimed(kept: Kept, *, named: bool) -> Iterator[Kept]:
             break
         if named:
             raise BadInput(
-                f"a machine {kept.name!r} is up already",
+                f"there is a machine {kept.name!r} already",
                 remedy=f"choose another --name, or end that one: nearmetal down {kept.name}",
             )
     try:

@@ -21,9 +21,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, Unreachable
 from nearmetal.model import HostSpec
 
-_TARGET = re.compile(
-    r"(?:(?P<user>[^@]+)@)?(?:\[(?P<bracketed>[^\]]+)\]|(?P<host>[^\[\]]+?))(?::(?P<port>[0-9]{1,5}))?"
-)
+_TARGET = re.compile(r"(?:(?P<user>.+)@)?(?:\[(?P<bracketed>[^\]]+)\]|(?P<host>[^@\[\]:]+))(?::(?P<port>[0-9]{1,5}))?")
 _KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
 _PORT = 22
 _CIPHERS = "^aes128-gcm@openssh.com"
@@ -41,7 +39,7 @@ def parse(spec: HostSpec, where: str = "") -> tuple[str, str | None, int | None]
     if rest.count(":") > 1 and not rest.startswith("["):
         return rest, user or None, None  # an IPv6 address without brackets
     found = _TARGET.fullmatch(text)
-    if not found or int(found["port"] or _PORT) > 65535:
+    if not found or not 0 < int(found["port"] or _PORT) <= 65535:
         raise BadInput(f"{text!r} is no address of an SSH server", where, 'write it as "user@host:port"')
     return found["bracketed"] or found["host"], found["user"], int(found["port"]) if found["port"] else None
 
