@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,7 +13,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import orphans
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger, held, outstanding, ownerless
+from nearmetal.lab.ledger import Ledger, outstanding, ownerless
 from nearmetal.lab.qemu import accelerator, snapshot
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
@@ -100,15 +100,16 @@ async def put_right(paths: Sequence[Path]) -> Cleaned:
 
 async def _replay(path: Path) -> Cleaned:
     try:
-        with held(path) as ledger:
-            await orphans.settled(path.stem)
-            if ledger.outstanding().boot_id:
-                ledger.begin_boot(LocalSite().boot_id)
-            return await _undo(path.stem, ledger)
+        ledger = Ledger(path)
     except BadInput as error:
         return Cleaned(ledgers=1, left=(str(error),))
     except HostCannot:
         return Cleaned(in_use=1)  # somebody has taken it since: who owns it, or who cleans as well
+    with closing(ledger):
+        await orphans.settled(path.stem)
+        if ledger.outstanding().boot_id:
+            ledger.begin_boot(LocalSite().boot_id)
+        return await _undo(path.stem, ledger)
 
 
 async def _undo(token: str, ledger: Ledger) -> Cleaned:

@@ -117,8 +117,8 @@ def _space() -> Finding:
 def _leftovers() -> Finding:
     """Nothing that keeps from measuring: a run puts it right before it begins."""
     left = clean.left_behind()
-    detail = f"a nearmetal that died left {len(left)}: {in_short(left, _NAMED)}"
-    return finding("nothing left behind", not left, detail, "nearmetal clean").model_copy(update={"fatal": False})
+    detail = f"a nearmetal that died left {len(left)}: {in_short(left, _NAMED)}" if left else "none"
+    return Finding(what="leftovers", ok=not left, fatal=False, detail=detail, remedy="nearmetal clean")
 
 
 async def _what_the_host_is() -> list[Finding]:
