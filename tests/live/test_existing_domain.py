@@ -18,8 +18,10 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.libvirt import existing
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Finding, Machine, MachineSpec, Order, Provision, TrialStatus
+from nearmetal.run import standstill
 from tests.existing_domain import ExistingDomain, existing_domain
 from tests.libvirt_network import LibvirtNetwork
+from tests.unit.workloads_stage import ScriptedStage
 
 from .conftest import Notes
 from .laboratory import spec, study
@@ -94,6 +96,7 @@ async def test_one_that_is_off_is_started_and_shut_down_again(domain: ExistingDo
     assert (await machine.exec(["cat", "/proc/sys/kernel/random/boot_id"])).text.strip() == machine.boot_id
     cost = await machine.cost()
     assert cost is not None and cost.cpu_seconds > 1 and cost.memory_bytes > 64 * 2**20
+    await a_pause_is_told(domain, machine)
     await one_that_runs_goes_on(domain, notes)
     assert (await machine.exec(["true"])).status == 0
     await plugin.destroy(handle, site)
@@ -102,6 +105,22 @@ async def test_one_that_is_off_is_started_and_shut_down_again(domain: ExistingDo
     await plugin.destroy(handle, site)
     assert (domain.state, domain.definition) == ("shut off", before)
     assert domain.network.virsh("domstate", f"{domain.name} server").strip() == "shut off"
+
+
+async def a_pause_is_told(domain: ExistingDomain, machine: Machine) -> None:
+    """By the clock inside, which stands meanwhile: nothing else in the guest, or of it afterwards, tells."""
+    stage = ScriptedStage([], [])
+    stage.servers = (machine,)
+    before = await standstill.clocks(stage)
+    await asyncio.sleep(1.5)
+    between = await standstill.clocks(stage)
+    assert standstill.told(stage, before, between) is None
+    domain.network.virsh("suspend", domain.name)
+    await asyncio.sleep(1.5)
+    domain.network.virsh("resume", domain.name)
+    (clock,), (later,) = between, await standstill.clocks(stage)
+    assert standstill.stood(clock, later) > 1.2
+    assert f"{machine.name} stood still for 1." in str(standstill.told(stage, between, (later,)))
 
 
 async def one_that_runs_goes_on(domain: ExistingDomain, notes: Notes) -> None:
@@ -194,6 +213,23 @@ async def test_a_study_starts_it_measures_and_shuts_it_down(domain: ExistingDoma
     records = await study(tmp_path / "run", STUDY.format(**domain.options))
     assert [record.status for record in records] == [TrialStatus.OK] * 2, [record.reason for record in records]
     assert domain.state == "shut off"
+
+
+@pytest.mark.long
+async def test_a_trial_in_which_somebody_pauses_it_does_not_count(domain: ExistingDomain, tmp_path: Path) -> None:
+    journal, text = tmp_path / "run" / "journal.jsonl", STUDY.format(**domain.options)
+    text = text.replace('duration = "1s"', 'duration = "6s"').replace('"host", "web"', '"web"')
+    measured = asyncio.create_task(study(tmp_path / "run", text.replace('environment = "host"', 'environment = "web"')))
+    async with asyncio.timeout(180):
+        while not (journal.exists() and b'"measure"' in journal.read_bytes()):
+            assert not measured.done()
+            await asyncio.sleep(0.2)
+    await asyncio.sleep(1.5)
+    domain.network.virsh("suspend", domain.name)
+    await asyncio.sleep(3)
+    domain.network.virsh("resume", domain.name)
+    (record,) = await measured
+    assert record.status is TrialStatus.INVALID and record.reason and "stood still for" in record.reason
 
 
 @pytest.mark.long

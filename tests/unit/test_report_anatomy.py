@@ -434,7 +434,7 @@ def test_time_of_cpus_is_not_called_the_servers_where_others_run_on_them(tmp_pat
     titles = {str(row[2]) for row in table(why.render(told), "why").rows}
     assert {
         "time of the server's CPUs in the kernel for each request",
-        "CPU time of the host for each event",
+        "CPU time of the host for each request",
     } <= titles
 
 

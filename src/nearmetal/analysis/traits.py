@@ -210,7 +210,7 @@ TRAITS = (
     Trait("steal", "share of the time of the server's CPUs that was stolen", "share", _stolen, _SOME_TIME),
     Trait("clock", "time by which the clocks of both ends differ", "s", _clocks_apart, _CLOSE),
     Trait("idle", "share of the time of the server's CPUs that was idle", "share", _share("idle"), _SOME_TIME),
-    Trait("cpu_per_event", "CPU time of the host for each event", "s", _response("cpu_per_event")),
+    Trait("cpu_per_event", "CPU time of the host for each request", "s", _response("cpu_per_event")),
 )
 """In the order in which they are told when nothing else tells them apart."""
 

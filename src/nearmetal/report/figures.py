@@ -12,10 +12,12 @@ def quantity(value: float, unit: str, decimals: int | None = None) -> str:
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else "without limit"
     if unit == "1/s":
-        return f"{_rounded(value) if decimals is None else f'{value:,.{decimals}f}'}/s"
-    if not unit and abs(value) < 10_000_000:  # a count, as it stands on an axis
-        return _rounded(value)
-    return units.show(value, unit).replace(" us", " µs")
+        text = f"{_rounded(value) if decimals is None else f'{value:,.{decimals}f}'}/s"
+    elif not unit and abs(value) < 10_000_000:  # a count, as it stands on an axis
+        text = _rounded(value)
+    else:
+        text = units.show(value, unit).replace(" us", " µs")
+    return text.replace("-", "−")
 
 
 def _rounded(value: float) -> str:

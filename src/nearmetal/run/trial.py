@@ -29,7 +29,7 @@ from nearmetal.model import (
     Watch,
     WorkloadSpec,
 )
-from nearmetal.run import contention
+from nearmetal.run import contention, standstill
 from nearmetal.run.contention import Accounts
 from nearmetal.run.events import Step, Stream, TrialStarted
 from nearmetal.run.surroundings import Surroundings
@@ -88,6 +88,7 @@ class _Trial:
         self._observed: dict[str, Any] = {}
         self._warnings: list[Warned] = list(task.record.warnings)
         self._artifacts: list[Artifact] = []
+        self._stood_still: str | None = None
 
     async def run(self) -> TrialRecord:
         stage = self._task.stage
@@ -103,7 +104,8 @@ class _Trial:
         self._warnings += measurement.warnings
         self.keep(measurement.artifacts)
         not_kept = await self._timed("check", self._not_kept())
-        reason = measurement.invalid or not_kept
+        # First, for it may be why something else is wrong.
+        reason = self._stood_still or measurement.invalid or not_kept
         return self.ended(TrialStatus.INVALID if reason else TrialStatus.OK, reason)
 
     async def _measure(self, workload: Any, stage: Stage) -> tuple[Measurement, float | None]:
@@ -115,12 +117,14 @@ class _Trial:
         async with AsyncExitStack() as listening:
             for observer in reversed([observer for observer in observers if not observer.around]):
                 listening.push_async_callback(self._stop, observer.name, await observer.start(stage))
+            clocks = await standstill.clocks(stage)
             before = await contention.accounts(stage)
             try:
                 measurement: Measurement = await asyncio.wait_for(workload.run(stage), limit)
             except TimeoutError:
                 raise NearmetalError(f"the workload did not end within {limit:g} s") from None
             after = await contention.accounts(stage)
+            self._stood_still = standstill.told(stage, clocks, await standstill.clocks(stage))
         # Not while they listen: where no account tells of a machine, it is asked.
         await contention.must_be_there(stage, after)
         await self._listen([observer for observer in observers if observer.around], "after")
