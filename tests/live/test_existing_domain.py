@@ -12,15 +12,17 @@ import asyncssh
 import pytest
 
 from nearmetal.environments.libvirt import plugin
-from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
+from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import clean
 from nearmetal.lab.image import Image
 from nearmetal.lab.libvirt import existing
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Finding, Machine, MachineSpec, Order, Provision, TrialStatus
 from nearmetal.run import standstill
+from nearmetal.run.events import Event, Step
 from tests.existing_domain import ExistingDomain, existing_domain
 from tests.libvirt_network import LibvirtNetwork
+from tests.order import mock_run
 from tests.unit.workloads_stage import ScriptedStage
 
 from .conftest import Notes
@@ -159,7 +161,6 @@ async def test_one_whose_owner_cuts_its_power_is_let_go(domain: ExistingDomain, 
         ({"domain": "1"}, "there is no domain '1'", "name one of: "),
         ({"uri": "qemu:///system?socket=/nowhere/socket"}, "Failed to connect socket", "virsh --connect qemu"),
         ({"uri": "nonsense://"}, "libvirt: ", "virsh --connect nonsense"),
-        ({"key": "/no/such/key"}, "there is no such key file", "name one that is there"),
     ],
 )
 async def test_what_cannot_be_had_is_told_before(
@@ -168,6 +169,13 @@ async def test_what_cannot_be_had_is_told_before(
     found = await wrong(domain, None, **options)
     assert found and told in found.detail and remedy in found.remedy
     assert domain.state == "shut off"
+
+
+async def test_what_is_written_wrong_is_bad_input_as_it_is_of_a_machine_by_ssh(domain: ExistingDomain) -> None:
+    for option, wrongly in (("key", "/no/such/key"), ("host_key", "ssh-ed25519 nonsense")):
+        with pytest.raises(BadInput) as refused:
+            await wrong(domain, None, **{option: wrongly})
+        assert f"`{option}`" in str(refused.value) and refused.value.remedy
 
 
 async def test_one_that_nothing_tells_the_address_of_is_told_before(domain: ExistingDomain, tmp_path: Path) -> None:
@@ -217,19 +225,18 @@ async def test_a_study_starts_it_measures_and_shuts_it_down(domain: ExistingDoma
 
 @pytest.mark.long
 async def test_a_trial_in_which_somebody_pauses_it_does_not_count(domain: ExistingDomain, tmp_path: Path) -> None:
-    journal, text = tmp_path / "run" / "journal.jsonl", STUDY.format(**domain.options)
-    text = text.replace('duration = "1s"', 'duration = "6s"').replace('"host", "web"', '"web"')
-    measured = asyncio.create_task(study(tmp_path / "run", text.replace('environment = "host"', 'environment = "web"')))
-    async with asyncio.timeout(180):
-        while not (journal.exists() and b'"measure"' in journal.read_bytes()):
-            assert not measured.done()
-            await asyncio.sleep(0.2)
-    await asyncio.sleep(1.5)
-    domain.network.virsh("suspend", domain.name)
-    await asyncio.sleep(3)
-    domain.network.virsh("resume", domain.name)
-    (record,) = await measured
-    assert record.status is TrialStatus.INVALID and record.reason and "stood still for" in record.reason
+    virsh, later = domain.network.virsh, asyncio.get_running_loop().call_later
+
+    def pause(event: Event) -> None:
+        if isinstance(event, Step) and (event.name, event.state) == ("measure", "begins") and domain.state == "running":
+            later(2, virsh, "suspend", domain.name)
+            later(4, virsh, "resume", domain.name)
+
+    text = STUDY.format(**domain.options).replace('duration = "1s"', 'duration = "6s"')
+    _, records = await mock_run.run(tmp_path / "run", text, pause)
+    reasons = {record.trial.treatment["environment"]: record.reason for record in records}
+    assert reasons["host"] is None and "stood still for" in str(reasons["web"])
+    assert {record.status for record in records} == {TrialStatus.OK, TrialStatus.INVALID}
 
 
 @pytest.mark.long

@@ -1,13 +1,15 @@
 """What `clean` says of what a dead run left: each thing once, and as it is when all is done."""
 
+import asyncio
+
 import pytest
 
-from nearmetal.environments import docker
+from nearmetal.environments import docker, mock
 from nearmetal.errors import ExitCode
 from nearmetal.lab import clean, lab
 from nearmetal.lab.ledger import Ledger, held
 from nearmetal.lab.mock.world import World
-from nearmetal.model import Change, Handle
+from nearmetal.model import Change, Handle, Site
 from nearmetal.run import session
 from tests.command_line import called
 
@@ -52,6 +54,24 @@ async def test_what_is_really_left_is_told_once() -> None:
     assert [what.rpartition(": ")[0].partition(": sysctl ")[0] for what in cleaned.left] == ["site:local", "site:far"]
     with held(clean.ledgers_folder() / "abc123.jsonl") as ledger:
         assert [change.on for _, change in ledger.outstanding().changes] == ["site:far"], "it is tried again"
+
+
+async def test_what_takes_long_is_told_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guest that does not answer is waited for, for minutes: whoever waits reads what for."""
+    ledger, said = ledger_of_a_dead_run(), list[str]()
+    machine(ledger, "nm-abc123-1")
+    ledger.close()
+    monkeypatch.setattr(clean, "_AT_FIRST", 0.05)
+    monkeypatch.setattr(clean, "_THEN", 60.0)
+    destroy = mock.plugin.destroy
+
+    async def slow(handle: Handle, site: Site) -> None:
+        await asyncio.sleep(0.5)
+        await destroy(handle, site)
+
+    monkeypatch.setattr(mock.plugin, "destroy", slow)
+    assert (await clean.clean(said.append)).removed == ("mock nm-abc123-1",)
+    assert said == ["still putting right what a dead run left: mock nm-abc123-1"]
 
 
 def test_one_clean_suffices() -> None:

@@ -38,7 +38,7 @@ def clean(as_json: bool) -> int:
     from nearmetal.lab.clean import Cleaned, clean_everything
 
     async def put_right() -> Cleaned:
-        done = await clean_everything()
+        done = await clean_everything(lambda text: click.echo(text, err=True))
         await kept.forget_dead()
         return done
 

@@ -6,7 +6,7 @@ down when its boot of the study is over. docs/adr/libvirt-by-virsh.md has the re
 
 import secrets
 
-from nearmetal.errors import BadInput, HostCannot, NotProvisioned
+from nearmetal.errors import HostCannot, NotProvisioned
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.libvirt import existing, virsh
 from nearmetal.lab.libvirt.existing import Domain, Found
@@ -138,7 +138,7 @@ async def _usable(options: Options, spec: EnvironmentSpec, machine: MachineSpec,
                 raise HostCannot("it runs, and nothing tells its address", remedy=existing.NO_ADDRESS)
             return [*fits, *await behind_ssh.found_inside(options.way(str(address)), machine)]
         await Domain(connection, found.uuid).mark()
-    except (HostCannot, BadInput) as error:
+    except HostCannot as error:
         remedy = error.remedy or f"see: virsh --connect {options.connection} list --all"
         return [Finding(what=what, ok=False, detail=error.what, remedy=remedy)]
     return fits

@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import aclosing, closing, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,11 +13,16 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import orphans
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger, outstanding, ownerless
+from nearmetal.lab.ledger import Ledger, Outstanding, outstanding, ownerless
 from nearmetal.lab.qemu import accelerator, snapshot
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.model import Document
+
+Say = Callable[[str], None]
+
+_AT_FIRST, _THEN = 3.0, 30.0
+"""Seconds in which nothing is said of what takes its time: before the first word, and before each of the next."""
 
 
 class Cleaned(Document):
@@ -48,13 +53,20 @@ def new_token() -> str:
     return os.urandom(3).hex()
 
 
-async def clean() -> Cleaned:
-    """Idempotent. Ledgers of living owners are not touched. Hosts are reached as the ledgers say."""
+def _silent(text: str) -> None:
+    """Where nobody waits."""
+
+
+async def clean(say: Say = _silent) -> Cleaned:
+    """Idempotent. Ledgers of living owners are not touched. Hosts are reached as the ledgers say.
+
+    `say` is told of what takes long, and what that is: a guest that does not answer is waited for.
+    """
     folder = ledgers_folder()
     dead = list(ownerless(folder)) if folder.exists() else []
     living = sorted(set(folder.glob("*.jsonl")) - set(dead))
     alive = [what for path in living for what in _holds(path)]
-    cleaned = await put_right(dead)
+    cleaned = await put_right(dead, say)
     await asyncio.to_thread(snapshot.sweep)
     await asyncio.to_thread(accelerator.sweep, Paths.default().state)
     return cleaned.model_copy(update={"in_use": len(living) + cleaned.in_use, "alive": tuple(alive)})
@@ -77,28 +89,36 @@ def _left_in(path: Path) -> Iterator[str]:
     except BadInput:
         yield str(path)
         return
-    yield from (f"{handle.kind} {handle.name}" for handle in still.handles)
-    yield from (f"{change.on}: {change.kind} {change.target}" for _, change in still.changes)
+    yield from (*_machines(still), *_changes(still))
 
 
 def _holds(path: Path) -> Iterator[str]:
     """Nothing of one whose owner has ended meanwhile; one that cannot be read is its owner's to tell."""
     with suppress(FileNotFoundError, BadInput):
-        yield from (f"{handle.kind} {handle.name}" for handle in outstanding(path).handles)
+        yield from _machines(outstanding(path))
 
 
-async def clean_everything() -> Cleaned:
+def _machines(still: Outstanding) -> list[str]:
+    return [f"{handle.kind} {handle.name}" for handle in still.handles]
+
+
+def _changes(still: Outstanding) -> list[str]:
+    return [f"{change.on}: {change.kind} {change.target}" for _, change in still.changes]
+
+
+async def clean_everything(say: Say = _silent) -> Cleaned:
     """`clean`, and what was asked to stand after its command: an isolation of this host."""
     folder = standing_folder()
-    return _sum([await clean(), await put_right(list(ownerless(folder)) if folder.exists() else [])])
+    standing = list(ownerless(folder)) if folder.exists() else []
+    return _sum([await clean(say), await put_right(standing, say)])
 
 
-async def put_right(paths: Sequence[Path]) -> Cleaned:
+async def put_right(paths: Sequence[Path], say: Say = _silent) -> Cleaned:
     """Replay these ledgers, whose owners are dead. One that cannot be read is told, and keeps none from the others."""
-    return _sum([await _replay(path) for path in paths])
+    return _sum([await _replay(path, say) for path in paths])
 
 
-async def _replay(path: Path) -> Cleaned:
+async def _replay(path: Path, say: Say) -> Cleaned:
     try:
         ledger = Ledger(path)
     except BadInput as error:
@@ -106,10 +126,31 @@ async def _replay(path: Path) -> Cleaned:
     except HostCannot:
         return Cleaned(in_use=1)  # somebody has taken it since: who owns it, or who cleans as well
     with closing(ledger):
-        await orphans.settled(path.stem)
-        if ledger.outstanding().boot_id:
-            ledger.begin_boot(LocalSite().boot_id)
-        return await _undo(path.stem, ledger)
+        async with _telling(ledger, say):
+            await orphans.settled(path.stem)
+            if ledger.outstanding().boot_id:
+                ledger.begin_boot(LocalSite().boot_id)
+            return await _undo(path.stem, ledger)
+
+
+@asynccontextmanager
+async def _telling(ledger: Ledger, say: Say) -> AsyncIterator[None]:
+    """Meanwhile, say what is still to be put right."""
+
+    async def tell() -> None:
+        await asyncio.sleep(_AT_FIRST)
+        while True:
+            still = ledger.outstanding()
+            # What was changed in a machine goes with it.
+            things = _machines(still) or _changes(still) or ["it is nearly done"]
+            say(f"still putting right what a dead run left: {', '.join(things)}")
+            await asyncio.sleep(_THEN)
+
+    telling = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        telling.cancel()
 
 
 async def _undo(token: str, ledger: Ledger) -> Cleaned:

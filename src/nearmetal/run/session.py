@@ -114,7 +114,7 @@ async def _run(folder: RunFolder, open_site: OpenSite, listeners: tuple[Callable
 
 
 async def _put_right(say: Say) -> None:
-    cleaned = await clean.clean()
+    cleaned = await clean.clean(say)
     await kept.forget_dead()
     if cleaned.removed or cleaned.restored:
         done = "put right what an earlier run left" if not cleaned.left else "put right of what an earlier run left"
