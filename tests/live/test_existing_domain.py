@@ -14,10 +14,12 @@ import pytest
 from nearmetal.environments.libvirt import plugin
 from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import clean
+from nearmetal.lab.borrowed_machine import Borrowing
 from nearmetal.lab.image import Image
 from nearmetal.lab.libvirt import existing
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import EnvironmentSpec, Finding, Machine, MachineSpec, Order, Provision, TrialStatus
+from nearmetal.lab.ssh.site import SshSite
+from nearmetal.model import EnvironmentSpec, Finding, Handle, Machine, MachineSpec, Order, Provision, TrialStatus
 from nearmetal.run import standstill
 from nearmetal.run.events import Event, Step
 from tests.existing_domain import ExistingDomain, existing_domain
@@ -152,6 +154,24 @@ async def test_one_whose_owner_cuts_its_power_is_let_go(domain: ExistingDomain, 
     domain.network.virsh("start", domain.name)
     await plugin.destroy(handle, LocalSite())
     assert domain.state == "running"
+
+
+async def test_one_whose_power_is_cut_while_it_boots_is_told_so(
+    domain: ExistingDomain, notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what was being done in it at that moment, once the patience with that is over."""
+    confined = Borrowing.confined
+
+    async def cut_off(borrowing: Borrowing, handle: Handle, there: SshSite) -> Handle:
+        domain.network.virsh("destroy", domain.name)
+        return await confined(borrowing, handle, there)
+
+    monkeypatch.setattr(Borrowing, "confined", cut_off)
+    with pytest.raises(NotProvisioned, match="it has shut down while it booted"):
+        await plugin.create(order(domain, "boot"), LocalSite(), notes)
+    for handle in notes.handles.values():
+        await plugin.destroy(handle, LocalSite())
+    assert domain.state == "shut off"
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ class ExistingDomains:
             address = await domain.addressed()
         except HostCannot as error:
             raise NotProvisioned(error.what, order.name, error.remedy) from None
-        return await self._guests.enter(handle, order, options.way(str(address)), ledger)
+        return await domain.while_it_runs(self._guests.enter(handle, order, options.way(str(address)), ledger))
 
     async def attach(self, handle: Handle, site: Site) -> "DomainGuest":
         return await self._guests.attach(DomainGuest, handle, site)

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from nearmetal import units
 from nearmetal.errors import HostCannot, NotProvisioned, ToolFailed
@@ -33,6 +34,8 @@ NO_ADDRESS = (
     "put it on a network of libvirt's, install qemu-guest-agent in it, "
     'or take kind = "ssh" with address = "root@…" while it runs'
 )
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -136,10 +139,33 @@ class Domain:
             if found:
                 return found
             if not await self.runs():
-                raise NotProvisioned("it has shut down while it booted", self.uuid, "see its console")
+                raise self._ended()
             if asyncio.get_running_loop().time() > until:
                 raise NotProvisioned(f"nothing tells its address within {_ADDRESS:g} s", self.uuid, NO_ADDRESS)
             await asyncio.sleep(_PAUSE)
+
+    async def while_it_runs(self, work: Awaitable[T]) -> T:
+        """What comes of work on a domain; NotProvisioned as soon as that runs no more, whatever the work waits for."""
+
+        async def watch() -> None:
+            while True:
+                if not await self.runs():
+                    return
+                await asyncio.sleep(_PAUSE)
+
+        working, watching = asyncio.ensure_future(work), asyncio.ensure_future(watch())
+        try:
+            await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done() and watching.exception() is None:
+                raise self._ended()
+            return await working
+        finally:
+            for task in (working, watching):
+                task.cancel()
+            await asyncio.gather(working, watching, return_exceptions=True)
+
+    def _ended(self) -> NotProvisioned:
+        return NotProvisioned("it has shut down while it booted", self.uuid, "see its console")
 
     async def runs(self) -> bool:
         """Not where it is there no more."""
