@@ -100,7 +100,8 @@ def test_what_cannot_be_a_name(name: str) -> None:
         ("machine.memory=much", "memory"),
         ("machine.vcpus=0", "vcpus"),
         ("design.blocks=3", "machine"),
-        ("memory", "machine"),
+        ("memory=1GiB", "a machine has no such key"),
+        ("machine", "is not KEY=VALUE"),
         ("machine.isolation=user", "treatment"),
     ],
 )

@@ -60,7 +60,7 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
     if hosts.is_elsewhere(EnvironmentSpec(kind=environment)):
         raise _is_there_already(environment)
     for text in overrides:
-        if not text.startswith(_SETTABLE):
+        if "=" in text and not text.startswith(_SETTABLE):
             raise BadInput(
                 f"--set {text[:100]!r}: a machine has no such key",
                 remedy=f"set a key of [machine] or of its environment: machine.memory=1GiB, "
