@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,12 +17,12 @@ from nearmetal.report.charts.ladder import WORDS, shown, spread
 from nearmetal.report.charts.ladder import ladder as drawn
 from nearmetal.report.charts.requests import Bar, timeline
 from nearmetal.report.charts.text import measured
-from nearmetal.trace import events, page
+from nearmetal.trace import chosen, events, page
 from nearmetal.trace.chosen import Chosen
 from nearmetal.trace.events import AT_CLIENT, Clocks
 from nearmetal.trace.figures import MIB, figures
 from nearmetal.trace.ladder import heading, ladder
-from nearmetal.trace.summary import summary
+from nearmetal.trace.summary import slowest, summary
 
 from .workloads_stage import golden
 
@@ -217,7 +218,29 @@ def test_a_ladder_of_text_has_a_line_for_each_event_by_time() -> None:
         "reply arrives",
     ]
     assert len({len(line.rsplit("  ", 1)[0]) for line in told[1:]}) == 1
-    assert heading(LINES[0]).startswith("GET, status 200, 10.111.0.1:")
+    assert heading(LINES[0]).startswith(
+        "GET, status 200, 10.111.0.1:"
+    )
+    assert heading({**LINES[0], "target": "/a"}).startswith("GET /a, status 200, 10.111.0.1:")
+
+
+def test_the_slowest_requests_are_told_by_their_numbers(tmp_path: Path) -> None:
+    began = LINES[0]["request_first"]
+    replies = [began + ms * 1_000_000 if ms else None for ms in (3, 9, 0, 5, 9, 1)]
+    file = tmp_path / "lines"
+    file.write_text(
+        "".join(
+            json.dumps({**LINES[0], "target": f"/{number}", "response_last": last}) + "\n"
+            for number, last in enumerate(replies, 1)
+        )
+    )
+    times = chosen.totals(file)
+    told = slowest(chosen.slowest(file, times, 3))
+    assert [row[:2] for row in told.rows] == [("GET /2", "2"), ("GET /5", "5"), ("GET /4", "4")]
+    assert told.rows[2][2:] == ("200", "5 ms")
+    picked = chosen.choose(file, times, 6)
+    assert picked and picked.number == 6 and picked.line["target"] == "/6"
+    assert [one.number for one in chosen.slowest(file, times, 9)] == [2, 5, 4, 1, 6]  # not the one without a reply
 
 
 def test_labels_of_a_drawn_ladder_do_not_overlap() -> None:
@@ -303,7 +326,7 @@ def test_where_times_are_too_coarse_a_packet_leaves_before_it_arrives() -> None:
 
 
 def test_a_page_holds_nothing_of_a_captures_own_making() -> None:
-    evil = {**LINES[0], "method": "<script>"}
+    evil = {**LINES[0], "method": "<script>", "target": "/<script>"}
     told = events.of(evil, Clocks.of(DOCUMENT))
     html = page.html(["<b>.pcap"], summary(DOCUMENT), (Chosen(1, evil), told), LINES, 50)
     assert "<script" not in html and "<b>" not in html

@@ -4,12 +4,14 @@ use super::connection::Connection;
 use super::distributions::Distributions;
 use super::exchange::Exchange;
 use super::finished::Finished;
+use super::targets::Targets;
 
 #[derive(Default)]
 pub struct Done {
     /// Where nobody wants more.
     counted: Option<Distributions>,
     kept: Vec<Finished>,
+    targets: Targets,
 }
 
 impl Done {
@@ -28,6 +30,14 @@ impl Done {
         &mut self.kept
     }
 
+    /// A request begins on this connection, the how many-th of it: what it asks for is kept with it.
+    #[inline(always)]
+    pub fn ask(&mut self, connection: u64, number: u32, head: &[u8]) {
+        if self.counted.is_none() {
+            self.targets.note((connection, number), head);
+        }
+    }
+
     #[inline(always)]
     pub fn take(&mut self, connection: &Connection, exchange: &Exchange) {
         match &mut self.counted {
@@ -38,6 +48,7 @@ impl Done {
 
     #[inline(never)]
     fn keep(&mut self, connection: &Connection, exchange: &Exchange) {
-        self.kept.push(Finished::new(connection, exchange));
+        let target = self.targets.take((connection.number, exchange.number));
+        self.kept.push(Finished::new(connection, exchange, target));
     }
 }

@@ -149,9 +149,9 @@ impl Exchanges {
         self.queue.len() >= MOST_WAITING
     }
 
-    /// A request begins.
+    /// A request begins: its number.
     #[inline(always)]
-    pub fn ask(&mut self, start: u64, heard: u64, time: Time) {
+    pub fn ask(&mut self, start: u64, heard: u64, time: Time) -> u32 {
         let is_pipelined = self
             .queue
             .iter()
@@ -161,6 +161,7 @@ impl Exchanges {
         exchange.is_pipelined = is_pipelined;
         exchange.heard = heard;
         begin(&mut exchange.request, start, time);
+        exchange.number
     }
 
     #[inline]

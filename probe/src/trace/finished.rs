@@ -22,11 +22,12 @@ pub struct Finished {
     pub sequence: u32,
     response_sequence: u32,
     pub exchange: Exchange,
+    target: Option<Box<str>>,
 }
 
 impl Finished {
     #[inline(always)]
-    pub fn new(connection: &Connection, exchange: &Exchange) -> Finished {
+    pub fn new(connection: &Connection, exchange: &Exchange, target: Option<Box<str>>) -> Finished {
         let stream = |end| &connection.ways.get(end).stream;
         let (client, server) = (connection.client, connection.client.other());
         Finished {
@@ -38,6 +39,7 @@ impl Finished {
             sequence: stream(client).sequence(exchange.request.start),
             response_sequence: stream(server).sequence(exchange.response.start),
             exchange: *exchange,
+            target,
         }
     }
 
@@ -85,6 +87,7 @@ impl Finished {
             server: self.key.address(self.client.other()).to_string(),
             number: self.exchange.number,
             method: self.exchange.method.name().to_owned(),
+            target: self.target.as_deref().map(str::to_owned),
             status: (self.exchange.status > 0).then_some(self.exchange.status),
             syn,
             synack,
@@ -167,6 +170,9 @@ pub struct Line {
     pub number: u32,
     /// As much of it as was captured, up to 8 characters.
     pub method: String,
+    /// What it asks for, without the query: as much of it as was captured, up to 200 bytes. Where more follows, it ends with
+    /// an ellipsis. Null where none of it was captured.
+    pub target: Option<String>,
     pub status: Option<u16>,
     /// Of the connection, and so the same for all of its requests.
     pub syn: Option<Time>,

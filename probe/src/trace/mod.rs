@@ -52,6 +52,7 @@ mod requests;
 mod shapes;
 mod stream;
 mod table;
+mod targets;
 mod tcp;
 mod text;
 mod times;

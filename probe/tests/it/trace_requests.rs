@@ -142,6 +142,44 @@ fn requests_have_bodies_too() {
     assert_eq!(found[0]["response"]["bytes"], reply(10).len());
 }
 
+/// Whether each is read to its end or, of packets that the capture cut, by its first bytes alone.
+#[test]
+fn what_was_asked_for_is_told_of_each_request() {
+    let ask = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", "h".repeat(60));
+    let mut talk = Talk::begun();
+    for target in ["/a", "/b", "/c", "/d?token=secret"] {
+        talk.ask(ask(target));
+        talk.answer(reply(100));
+    }
+    // Two at a time, and one whose word for it is longer than what is left of its packet.
+    talk.ask([ask("/e"), ask("/f")].concat());
+    talk.answer(reply(100));
+    talk.answer(reply(100));
+    talk.ask(ask(&format!("/{}", "long".repeat(30))));
+    talk.answer(reply(100));
+    talk.finish();
+    let told = |snap: usize| {
+        let file = Pcap {
+            snap,
+            ..Pcap::default()
+        }
+        .file(&talk.packets);
+        let found = trace_requests(&[&file]).1;
+        found
+            .iter()
+            .map(|one| one["target"].clone())
+            .collect::<Vec<_>>()
+    };
+    let long = format!("/{}", "long".repeat(30));
+    assert_eq!(told(65_535), ["/a", "/b", "/c", "/d?…", "/e", "/f", &long]);
+    // Of packets that are cut, nobody can see that two requests are in one.
+    let cut = told(96);
+    assert_eq!(cut[..5], ["/a", "/b", "/c", "/d?…", "/e"]);
+    let last = cut.last().and_then(Value::as_str).unwrap();
+    let seen = last.strip_suffix('…').unwrap();
+    assert!(seen.len() > 20 && long.starts_with(seen), "{last}");
+}
+
 /// What is said before the reply is none: who then breaks off was not answered.
 #[test]
 fn a_hundred_continue_alone_answers_nothing() {

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 import tempfile
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,10 +20,12 @@ from nearmetal.store.folder import write_whole
 from nearmetal.tables import Column, fitted
 from nearmetal.trace import analyser, chosen, events, ladder, page, parquet
 from nearmetal.trace.chosen import Chosen
-from nearmetal.trace.summary import are_strangers, summary
+from nearmetal.trace.summary import Summary, are_strangers, slowest, summary
 
 _WORDS = ("", "problem")
 """Titles of columns with words, which may be broken into lines: what a row tells of, and what went wrong."""
+_SLOWEST = 5
+"""Requests that are told by what they asked for."""
 _STDOUT = Path("-")
 _OTHERS = (".csv", ".tsv", ".xlsx")
 """Of files whose names promise what is not written."""
@@ -50,11 +53,16 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
             what = "these captures have no TCP packet in common, so that there are no requests of both"
             option = "--request" if number is not None else "--requests"
             raise BadInput(what, option, "name one capture alone, or two of the same traffic")
-        picked = None if are_strangers(document) else chosen.choose(lines, number)
+        times = array("d") if are_strangers(document) else chosen.totals(lines)
+        picked = None if are_strangers(document) else chosen.choose(lines, times, number)
+        tables = summary(document)
+        # Where these are not all.
+        if len(times) > _SLOWEST and (slow := chosen.slowest(lines, times, _SLOWEST)):
+            tables.append(slowest(slow))
         if requests is not None and _is_parquet(requests):
             parquet.write(lines, requests)
         if html is not None:
-            _write(html, _page(captures, document, picked, lines))
+            _write(html, _page(captures, document, tables, picked, lines))
         if requests == _STDOUT:
             with lines.open(encoding="utf-8") as each:
                 shutil.copyfileobj(each, sys.stdout)
@@ -66,7 +74,7 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
         click.echo(analyser.as_text(wanted), nl=False)
     else:
         console = console_for(False)
-        _tell(console, document, picked)
+        _tell(console, document, tables, picked)
         for what, file in (("page", html), ("requests", requests)):
             if file is not None:
                 console.print(f"{what}: {words.plain(str(file))}", soft_wrap=True)
@@ -152,15 +160,21 @@ def _events(picked: Chosen, document: analyser.Document) -> dict[str, float]:
     return events.of(picked.line, events.Clocks.of(document))
 
 
-def _page(captures: Sequence[Path], document: analyser.Document, picked: Chosen | None, lines: Path) -> str:
+def _page(
+    captures: Sequence[Path],
+    document: analyser.Document,
+    tables: Sequence[Summary],
+    picked: Chosen | None,
+    lines: Path,
+) -> str:
     one = (picked, told) if picked and len(told := _events(picked, document)) > 1 else None
     names = [capture.name for capture in captures]
     requests = [] if are_strangers(document) else chosen.first(lines, page.MOST)
-    return page.html(names, summary(document), one, requests, document["requests"], document["warnings"])
+    return page.html(names, tables, one, requests, document["requests"], document["warnings"])
 
 
-def _tell(console: Console, document: analyser.Document, picked: Chosen | None) -> None:
-    for one in summary(document):
+def _tell(console: Console, document: analyser.Document, tables: Sequence[Summary], picked: Chosen | None) -> None:
+    for one in tables:
         console.print(words.plain(one.caption), style="bold")
         columns = [
             Column(title, one.is_of_numbers(index), flows=title in _WORDS) for index, title in enumerate(one.columns)

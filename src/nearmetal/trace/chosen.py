@@ -1,14 +1,16 @@
-"""One request out of many: the typical one, or the n-th. And many of them, thinned for a picture."""
+"""One request out of many: the typical one, or the n-th; the slowest; and the first, for a picture."""
 
 from __future__ import annotations
 
+import heapq
 from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from nearmetal.errors import BadInput
-from nearmetal.trace.events import Line, lines
+from nearmetal.trace.events import Line, lines, took
 
 _NOT_ANSWERED = -1.0
 
@@ -25,29 +27,47 @@ def totals(file: Path) -> array[float]:
     found = array("d")
     with file.open("rb") as text:
         for line in lines(text):
-            began, ended = line["request_first"], line["response_last"]
-            found.append(_NOT_ANSWERED if began is None or ended is None else (ended - began) / 1e9)
+            time = took(line)
+            found.append(_NOT_ANSWERED if time is None else time)
     return found
 
 
-def choose(file: Path, number: int | None) -> Chosen | None:
+def choose(file: Path, times: Sequence[float], number: int | None) -> Chosen | None:
     """The request of this number, or the one that took as long as the middle one; None where none was answered.
+
+    `times` are their `totals`.
 
     BadInput when there is none of that number.
     """
-    took = totals(file)
     if number is None:
-        order = sorted((time, index) for index, time in enumerate(took) if time >= 0)
+        order = sorted((time, index) for index, time in enumerate(times) if time >= 0)
         if not order:
             return None
         index = order[(len(order) - 1) // 2][1]
-    elif 1 <= number <= len(took):
+    elif 1 <= number <= len(times):
         index = number - 1
     else:
-        remedy = f"choose from 1 to {len(took)}" if took else "see the summary: nearmetal trace without --request"
+        remedy = f"choose from 1 to {len(times)}" if times else "see the summary: nearmetal trace without --request"
         raise BadInput(f"there is no request {number}", "--request", remedy)
+    return next(iter(_read(file, [index])))
+
+
+def slowest(file: Path, times: Sequence[float], most: int) -> list[Chosen]:
+    """So many of those that were answered, the slowest first. `times` are their `totals`."""
+    answered = (index for index, time in enumerate(times) if time >= 0)
+    wanted = heapq.nlargest(most, answered, key=times.__getitem__)
+    found = {one.number: one for one in _read(file, wanted)}
+    return [found[index + 1] for index in wanted]
+
+
+def _read(file: Path, wanted: Iterable[int]) -> Iterator[Chosen]:
+    """Requests at these places, from 0, by their places."""
+    last = -1
     with file.open("rb") as text:
-        return Chosen(index + 1, next(lines(islice(text, index, None))))
+        for index in sorted(wanted):
+            (line,) = lines(islice(text, index - last - 1, index - last))
+            yield Chosen(index + 1, line)
+            last = index
 
 
 def first(file: Path, most: int) -> list[Line]:

@@ -62,6 +62,18 @@ class Clocks:
         return time + self.offset + round(self.drift * (time - self.since))
 
 
+def asked(line: Line) -> str:
+    """ "GET /index.html", or as much of it as was captured."""
+    # Of an earlier probe, a line has not all that is told now.
+    return f"{line['method']} {line.get('target') or ''}".strip() or "–"
+
+
+def took(line: Line) -> float | None:
+    """Seconds from its first byte to the last of its reply; None of one without a whole reply."""
+    began, ended = line["request_first"], line["response_last"]
+    return None if began is None or ended is None else (ended - began) / 1e9
+
+
 def given_up(line: Line) -> int | None:
     """When the connection of a request without a reply closed, if that was seen, and seen after the request."""
     asked, closed = line["request_last"] or line["request_first"], line[CLOSED]

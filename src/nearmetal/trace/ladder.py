@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from nearmetal.report import figures
 from nearmetal.report.charts.ladder import TO_SERVER, WORDS, shown
-from nearmetal.trace.events import CLOSED, SERVER, Line
+from nearmetal.trace.events import CLOSED, SERVER, Line, asked
 
 _GAP = 24
 """Characters between the two lifelines, where there is room for them."""
@@ -48,7 +48,7 @@ def _carried(message: Line) -> str:
 
 
 def heading(line: Line) -> str:
-    """ "GET, status 200, 10.0.0.1:40000 → 10.0.0.2:80, the 3rd on its connection"."""
+    """ "GET /, status 200, 10.0.0.1:40000 → 10.0.0.2:80, the 3rd on its connection"."""
     status = "no reply" if line["status"] is None else f"status {line['status']}"
     if line["status"] is None and line["response"]["bytes"]:
         status = "a reply whose status was not captured"
@@ -57,4 +57,4 @@ def heading(line: Line) -> str:
     if answered["bytes"]:
         size += f", answered by {_carried(answered)} and {figures.count(answered['acks'], 'acknowledgement')}"
     flags = f"; {', '.join(flag.replace('_', ' ') for flag in line['flags'])}" if line["flags"] else ""
-    return f"{line['method']}, {status}, {line['client']} → {line['server']}: {size}{flags}"
+    return f"{asked(line)}, {status}, {line['client']} → {line['server']}: {size}{flags}"

@@ -36,7 +36,7 @@ impl Connection {
                 } else if leaves_content {
                     self.ended_without_content(kind);
                 }
-                self.begun(kind, at, time, done);
+                self.begun(kind, at, piece.bytes, time, done);
                 (passed, head.map(Found::Head))
             } else {
                 reader.read_on(kind, &piece)
@@ -77,7 +77,7 @@ impl Connection {
         } else if leaves_content {
             self.ended_without_content(kind);
         }
-        self.begun(kind, at, time, done);
+        self.begun(kind, at, piece.bytes, time, done);
         let end = at.wrapping_add(piece.length);
         self.head(from, kind, head, end, time);
         self.go_on(from, kind, end, time);
@@ -107,7 +107,7 @@ impl Connection {
     }
 
     #[inline(always)]
-    fn begun(&mut self, kind: Kind, at: u64, time: Time, done: &mut Done) {
+    fn begun(&mut self, kind: Kind, at: u64, head: &[u8], time: Time, done: &mut Done) {
         if self.exchanges.are_lost(kind) {
             while self.tell_oldest(done) {}
         }
@@ -117,7 +117,8 @@ impl Connection {
                     self.give_up_oldest(done);
                 }
                 let heard = self.ways.get(self.client.other()).stream.acked();
-                self.exchanges.ask(at, heard, time);
+                let number = self.exchanges.ask(at, heard, time);
+                done.ask(self.number, number, head);
             }
             Kind::Response => self.exchanges.answer(at, time),
         }

@@ -56,7 +56,11 @@ impl Connection {
             .go_on(0, other_stride.news(segment.acknowledgement));
         let heard = other.stream.acked();
         match kind {
-            Kind::Request => exchanges.ask_in_turn(&begin, heard, this.stream.acked()),
+            Kind::Request => {
+                if let Some(number) = exchanges.ask_in_turn(&begin, heard, this.stream.acked()) {
+                    gathered.done.ask(self.number, number, segment.payload);
+                }
+            }
             Kind::Response => exchanges.answer_in_turn(&begin, heard),
         }
         let awaited = exchanges.awaited();

@@ -67,11 +67,12 @@ impl Exchanges {
         }
     }
 
-    /// The client asks, having heard the server up to `heard`, who has acknowledged the client up to `acked`.
+    /// The client asks, having heard the server up to `heard`, who has acknowledged the client up to `acked`: the request's
+    /// number.
     #[inline(always)]
-    pub fn ask_in_turn(&mut self, begin: &Begin, heard: u64, acked: u64) {
+    pub fn ask_in_turn(&mut self, begin: &Begin, heard: u64, acked: u64) -> Option<u32> {
         let [before] = &mut self.queue[..] else {
-            return;
+            return None;
         };
         (before.request.is_complete, before.request.is_guessed) = (true, true);
         let is_pipelined = !before.response.is_guessed;
@@ -81,14 +82,16 @@ impl Exchanges {
         self.missed_request = false;
         self.pipelines |= is_pipelined;
         self.await_acknowledgement(begin.end);
+        let number = self.begun;
         self.push(Exchange {
-            number: self.begun,
+            number,
             method: begin.head.method,
             request: begin.message(),
             heard,
             is_pipelined,
             ..Exchange::default()
         });
+        Some(number)
     }
 
     /// The server answers, who has acknowledged the client up to `acked`.
