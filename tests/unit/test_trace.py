@@ -218,9 +218,7 @@ def test_a_ladder_of_text_has_a_line_for_each_event_by_time() -> None:
         "reply arrives",
     ]
     assert len({len(line.rsplit("  ", 1)[0]) for line in told[1:]}) == 1
-    assert heading(LINES[0]).startswith(
-        "GET, status 200, 10.111.0.1:"
-    )
+    assert heading(LINES[0]).startswith("GET, status 200, 10.111.0.1:")
     assert heading({**LINES[0], "target": "/a"}).startswith("GET /a, status 200, 10.111.0.1:")
 
 
