@@ -17,12 +17,12 @@ from nearmetal.report.charts.ladder import WORDS, shown, spread
 from nearmetal.report.charts.ladder import ladder as drawn
 from nearmetal.report.charts.requests import Bar, timeline
 from nearmetal.report.charts.text import measured
-from nearmetal.trace import chosen, events, page
+from nearmetal.trace import chosen, events, page, slowest
 from nearmetal.trace.chosen import Chosen
 from nearmetal.trace.events import AT_CLIENT, Clocks
 from nearmetal.trace.figures import MIB, figures
 from nearmetal.trace.ladder import heading, ladder
-from nearmetal.trace.summary import slowest, summary
+from nearmetal.trace.summary import summary
 
 from .workloads_stage import golden
 
@@ -233,7 +233,7 @@ def test_the_slowest_requests_are_told_by_their_numbers(tmp_path: Path) -> None:
         )
     )
     times = chosen.totals(file)
-    told = slowest(chosen.slowest(file, times, 3))
+    told = slowest.table(chosen.slowest(file, times, 3))
     assert [row[:2] for row in told.rows] == [("GET /2", "2"), ("GET /5", "5"), ("GET /4", "4")]
     assert told.rows[2][2:] == ("200", "5 ms")
     picked = chosen.choose(file, times, 6)

@@ -18,9 +18,9 @@ from nearmetal.printing import console_for, warn
 from nearmetal.report import words
 from nearmetal.store.folder import write_whole
 from nearmetal.tables import Column, fitted
-from nearmetal.trace import analyser, chosen, events, ladder, page, parquet
+from nearmetal.trace import analyser, chosen, events, ladder, page, parquet, slowest
 from nearmetal.trace.chosen import Chosen
-from nearmetal.trace.summary import Summary, are_strangers, slowest, summary
+from nearmetal.trace.summary import Summary, are_strangers, summary
 
 _WORDS = ("", "problem")
 """Titles of columns with words, which may be broken into lines: what a row tells of, and what went wrong."""
@@ -58,7 +58,7 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
         tables = summary(document)
         # Where these are not all.
         if len(times) > _SLOWEST and (slow := chosen.slowest(lines, times, _SLOWEST)):
-            tables.append(slowest(slow))
+            tables.append(slowest.table(slow))
         if requests is not None and _is_parquet(requests):
             parquet.write(lines, requests)
         if html is not None:

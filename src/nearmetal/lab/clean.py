@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,8 +18,7 @@ from nearmetal.lab.qemu import accelerator, snapshot
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.model import Document
-
-Say = Callable[[str], None]
+from nearmetal.say import Say, silent
 
 _AT_FIRST, _THEN = 3.0, 30.0
 """Seconds in which nothing is said of what takes its time: before the first word, and before each of the next."""
@@ -53,11 +52,7 @@ def new_token() -> str:
     return os.urandom(3).hex()
 
 
-def _silent(text: str) -> None:
-    """Where nobody waits."""
-
-
-async def clean(say: Say = _silent) -> Cleaned:
+async def clean(say: Say = silent) -> Cleaned:
     """Idempotent. Ledgers of living owners are not touched. Hosts are reached as the ledgers say.
 
     `say` is told of what takes long, and what that is: a guest that does not answer is waited for.
@@ -106,14 +101,14 @@ def _changes(still: Outstanding) -> list[str]:
     return [f"{change.on}: {change.kind} {change.target}" for _, change in still.changes]
 
 
-async def clean_everything(say: Say = _silent) -> Cleaned:
+async def clean_everything(say: Say = silent) -> Cleaned:
     """`clean`, and what was asked to stand after its command: an isolation of this host."""
     folder = standing_folder()
-    standing = list(ownerless(folder)) if folder.exists() else []
-    return _sum([await clean(say), await put_right(standing, say)])
+    cleaned = await clean(say)
+    return _sum([cleaned, await put_right(list(ownerless(folder)) if folder.exists() else [], say)])
 
 
-async def put_right(paths: Sequence[Path], say: Say = _silent) -> Cleaned:
+async def put_right(paths: Sequence[Path], say: Say = silent) -> Cleaned:
     """Replay these ledgers, whose owners are dead. One that cannot be read is told, and keeps none from the others."""
     return _sum([await _replay(path, say) for path in paths])
 

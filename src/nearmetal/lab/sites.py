@@ -1,12 +1,13 @@
 """From a host's name in a study to a site."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nearmetal.errors import BadInput
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import HostSpec, Site
+from nearmetal.say import Say, silent
 
 if TYPE_CHECKING:
     from nearmetal.lab.ssh.site import SshSite
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 class Sites:
     """Reaches the hosts of a study when they are asked for, each once; to be closed."""
 
-    def __init__(self, hosts: Mapping[str, HostSpec], say: Callable[[str], None]) -> None:
+    def __init__(self, hosts: Mapping[str, HostSpec], say: Say) -> None:
         self._hosts = hosts
         self._say = say
         self._local = LocalSite()
@@ -45,5 +46,5 @@ class Sites:
         self._far.clear()
 
 
-def opener(hosts: Mapping[str, HostSpec], say: Callable[[str], None] = lambda text: None) -> Sites:
+def opener(hosts: Mapping[str, HostSpec], say: Say = silent) -> Sites:
     return Sites(hosts, say)

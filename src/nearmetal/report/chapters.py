@@ -2,14 +2,12 @@
 
 import math
 import traceback
-from collections.abc import Callable
 
 from nearmetal import plugins
 from nearmetal.errors import told
 from nearmetal.report.blocks import Notice, Section, Source
 from nearmetal.report.reading import ReportInput, SectionPlugin
-
-Say = Callable[[str], None]
+from nearmetal.say import Say
 
 
 def sections(report: ReportInput, say: Say | None = None) -> list[Section]:

@@ -9,9 +9,10 @@ from typing import Literal
 from nearmetal.errors import BadInput
 from nearmetal.report import formats, page
 from nearmetal.report.blocks import Chart, Section, Table
-from nearmetal.report.chapters import Say, sections
+from nearmetal.report.chapters import sections
 from nearmetal.report.drawing import Drawers, Picture, draw
 from nearmetal.report.reading import ReportInput, read, without_collection
+from nearmetal.say import Say
 from nearmetal.store.folder import RunFolder, write_whole
 
 Format = Literal["html", "md", "json", "csv", "png"]

@@ -25,11 +25,10 @@ from nearmetal.run.missing import Missing, cannot_run
 from nearmetal.run.progress import Progress
 from nearmetal.run.refusal import must_be_able_to_make, refusal, refuse_what_is_there
 from nearmetal.run.versions import versions
+from nearmetal.say import Say
 from nearmetal.store import runs
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import Manifest, RunFolder
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

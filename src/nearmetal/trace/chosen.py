@@ -49,7 +49,7 @@ def choose(file: Path, times: Sequence[float], number: int | None) -> Chosen | N
     else:
         remedy = f"choose from 1 to {len(times)}" if times else "see the summary: nearmetal trace without --request"
         raise BadInput(f"there is no request {number}", "--request", remedy)
-    return next(iter(_read(file, [index])))
+    return next(_read(file, [index]))
 
 
 def slowest(file: Path, times: Sequence[float], most: int) -> list[Chosen]:

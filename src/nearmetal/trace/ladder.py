@@ -48,7 +48,7 @@ def _carried(message: Line) -> str:
 
 
 def heading(line: Line) -> str:
-    """ "GET /, status 200, 10.0.0.1:40000 → 10.0.0.2:80, the 3rd on its connection"."""
+    """ "GET /, status 200, 10.0.0.1:40000 → 10.0.0.2:80: 70 B in 1 segment, answered by 511 B in 1 segment and …"."""
     status = "no reply" if line["status"] is None else f"status {line['status']}"
     if line["status"] is None and line["response"]["bytes"]:
         status = "a reply whose status was not captured"

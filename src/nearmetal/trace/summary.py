@@ -1,13 +1,11 @@
 """What a `trace.v1` says, as small tables for people. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 from nearmetal.report import figures
-from nearmetal.trace.chosen import Chosen
-from nearmetal.trace.events import asked, took
 
 
 @dataclass(frozen=True)
@@ -122,20 +120,6 @@ def summary(document: Mapping[str, Any]) -> list[Summary]:
         rows = tuple((name, f"{count:,}") for name, count in counts)
         tables.append(Summary("Not followed, by what it is", ("", "packets"), rows))
     return tables
-
-
-def slowest(requests: Sequence[Chosen]) -> Summary:
-    """Which they were, by what was asked for, and by the number that shows their events."""
-    rows = tuple(
-        (
-            asked(one.line),
-            str(one.number),
-            str(one.line["status"] or "–"),
-            figures.quantity(took(one.line) or 0.0, "s"),
-        )
-        for one in requests
-    )
-    return Summary("The slowest requests", ("", "--request", "status", "time"), rows)
 
 
 _SPREAD = ("", "median", "90 %", "99 %", "longest", "of")

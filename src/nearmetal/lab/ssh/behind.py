@@ -17,6 +17,7 @@ from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import Cost, Finding, Handle, HostSpec, MachineSpec, Order, Provision, Recorder, Site
+from nearmetal.say import silent
 
 _PARTING = 3.0
 """Seconds for a machine to answer that it goes: one that is gone at once never does."""
@@ -45,7 +46,7 @@ def permitted(provision: Provision | None, machine: MachineSpec) -> list[Finding
 async def found_inside(way: HostSpec, machine: MachineSpec) -> list[Finding]:
     """What speaks against a machine that runs already, as it is seen when one logs in."""
     try:
-        there = await SshSite.open("guest", way, lambda text: None)
+        there = await SshSite.open("guest", way, silent)
     except NearmetalError as error:
         return [Finding(what=f"a way into {way.ssh}", ok=False, detail=error.what, remedy=error.remedy)]
     try:
@@ -146,7 +147,7 @@ class BehindSsh:
         until = asyncio.get_running_loop().time() + within
         while name not in self._there:
             try:
-                self._there[name] = await SshSite.open(name, way, lambda text: None)
+                self._there[name] = await SshSite.open(name, way, silent)
             except (Unreachable, MachineLost) as error:
                 if asyncio.get_running_loop().time() > until:
                     raise NotProvisioned(error.what, name, "look at its console") from None

@@ -11,7 +11,7 @@ import contextlib
 import os
 import shlex
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
 
@@ -25,6 +25,7 @@ from nearmetal.lab.site import must
 from nearmetal.lab.ssh.commands import SshCommands, begun
 from nearmetal.lab.ssh.root import log_in_as_root
 from nearmetal.model import HostSpec
+from nearmetal.say import Say
 from nearmetal.units import show_size
 
 CACHE = "/var/cache/nearmetal"
@@ -47,8 +48,6 @@ found=$(sha256sum "$unfinished")
 chmod "$3" "$unfinished"
 mv -f -- "$unfinished" "$1"
 """
-
-Say = Callable[[str], None]
 
 
 class SshSite(SshCommands):
