@@ -1,9 +1,31 @@
 """Telling whoever waits how it goes, a sentence at a time: a terminal, a log, or nobody."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 Say = Callable[[str], None]
+
+_AT_FIRST, _THEN = 3.0, 30.0
+"""Seconds in which nothing is said of what takes its time: before the first word, and before each of the next."""
 
 
 def silent(text: str) -> None:
     """Nobody waits."""
+
+
+@asynccontextmanager
+async def meanwhile(say: Say, what: Callable[[], str]) -> AsyncIterator[None]:
+    """Say now and then, if it takes long, `what` is still being done."""
+
+    async def tell() -> None:
+        await asyncio.sleep(_AT_FIRST)
+        while True:
+            say(what())
+            await asyncio.sleep(_THEN)
+
+    telling = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        telling.cancel()

@@ -25,6 +25,8 @@ from nearmetal.lab.ledger import outstanding
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
+from nearmetal.run import standstill
+from tests.unit.workloads_stage import ScriptedStage
 
 from .conftest import Make, Notes
 from .orphan import ORPHAN, controller
@@ -115,6 +117,23 @@ async def test_limits_are_what_was_ordered(make: Make, notes: Notes) -> None:
     assert 0 < cost.memory_bytes < 64 * MEBIBYTE
     assert notes.handles[machine.name].data["runtime"] == "runc"
     assert notes.handles[machine.name].data["storage_driver"]
+
+
+async def test_a_pause_is_told_although_its_clock_goes_on(make: Make, engine: str) -> None:
+    machine, other = await make(), await make()
+    assert isinstance(machine, Container) and isinstance(other, Container)
+    client = (await Engine.connect(engine)).client
+    client.pause(machine.id)
+    client.unpause(machine.id)
+    stage = ScriptedStage([], [])
+    stage.servers = (other, machine)
+    before = await standstill.read(stage)
+    await asyncio.sleep(0.5)
+    assert await standstill.why(stage, before) is None
+    client.pause(machine.id)
+    await asyncio.sleep(1.5)
+    client.unpause(machine.id)
+    assert f"{machine.name} stood still for 1." in str(await standstill.why(stage, before))
 
 
 async def test_two_containers_meet_on_the_switch(make: Make) -> None:

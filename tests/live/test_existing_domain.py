@@ -115,16 +115,16 @@ async def a_pause_is_told(domain: ExistingDomain, machine: Machine) -> None:
     """By the clock inside, which stands meanwhile: nothing else in the guest, or of it afterwards, tells."""
     stage = ScriptedStage([], [])
     stage.servers = (machine,)
-    before = await standstill.clocks(stage)
+    before = await standstill.read(stage)
     await asyncio.sleep(1.5)
-    between = await standstill.clocks(stage)
-    assert standstill.told(stage, before, between) is None
+    assert await standstill.why(stage, before) is None
+    before = await standstill.read(stage)
     domain.network.virsh("suspend", domain.name)
     await asyncio.sleep(1.5)
     domain.network.virsh("resume", domain.name)
-    (clock,), (later,) = between, await standstill.clocks(stage)
+    (clock,), (later,) = before.clocks, (await standstill.read(stage)).clocks
     assert standstill.stood(clock, later) > 1.2
-    assert f"{machine.name} stood still for 1." in str(standstill.told(stage, between, (later,)))
+    assert f"{machine.name} stood still for 1." in str(await standstill.why(stage, before))
 
 
 async def one_that_runs_goes_on(domain: ExistingDomain, notes: Notes) -> None:

@@ -1,5 +1,6 @@
 """Machines to work in by hand, pretended ones: names, what is listed, what is refused, and a keeper that dies."""
 
+import asyncio
 import json
 import os
 import signal
@@ -13,14 +14,16 @@ from typing import Any
 import jsonschema
 import pytest
 
-from nearmetal import schemas
+from nearmetal import say, schemas
 from nearmetal.by_hand import kept, up
 from nearmetal.by_hand.copying import Remote, place
+from nearmetal.by_hand.down import down
 from nearmetal.by_hand.wanted import wanted
 from nearmetal.commands import by_hand as by_hand_commands
 from nearmetal.config import Limits, Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab.image import Recipe
+from nearmetal.say import Say
 from tests.command_line import called, started
 from tests.order import mock_run
 from tests.unit.test_image_store import finished
@@ -70,7 +73,7 @@ def test_a_run_says_beforehand_who_is_up_beside_it(tmp_path: Path) -> None:
 def test_what_down_could_not_remove_is_told_scripts_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def leaving(name: str) -> list[str]:
+    async def leaving(name: str, say: Say) -> list[str]:
         return ["bridge nm-1: busy"]
 
     monkeypatch.setattr("nearmetal.by_hand.down.down", leaving)
@@ -78,6 +81,16 @@ def test_what_down_could_not_remove_is_told_scripts_too(
     told = json.loads(capsys.readouterr().out)
     assert told["left"] == ["bridge nm-1: busy"]
     jsonschema.validate(told, schemas.documents()["down.v1"])
+
+
+async def test_one_that_goes_down_slowly_is_told_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert started("up", "mock", "--name", "slow").returncode == 0
+    monkeypatch.setattr(say, "_AT_FIRST", 0.05)
+    keeper, said = kept.find("slow").keeper, list[str]()
+    os.kill(keeper, signal.SIGSTOP)
+    asyncio.get_running_loop().call_later(0.5, os.kill, keeper, signal.SIGCONT)
+    assert await down("slow", said.append) == []
+    assert said == ["still taking slow down"]
 
 
 def test_names_are_found_by_themselves_and_refused_when_taken() -> None:

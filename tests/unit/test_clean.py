@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from nearmetal import say
 from nearmetal.environments import docker, mock
 from nearmetal.errors import ExitCode
 from nearmetal.lab import clean, lab
@@ -61,8 +62,8 @@ async def test_what_takes_long_is_told_meanwhile(monkeypatch: pytest.MonkeyPatch
     ledger, said = ledger_of_a_dead_run(), list[str]()
     machine(ledger, "nm-abc123-1")
     ledger.close()
-    monkeypatch.setattr(clean, "_AT_FIRST", 0.05)
-    monkeypatch.setattr(clean, "_THEN", 60.0)
+    monkeypatch.setattr(say, "_AT_FIRST", 0.05)
+    monkeypatch.setattr(say, "_THEN", 60.0)
     destroy = mock.plugin.destroy
 
     async def slow(handle: Handle, site: Site) -> None:

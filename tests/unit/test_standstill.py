@@ -1,8 +1,11 @@
-"""Whether a machine stood still while it was measured, from its clock and ours."""
+"""Whether a machine stood still while it was measured, from its clock and ours, or by who runs it."""
+
+import time
 
 import pytest
 
 from nearmetal.errors import MachineLost, ToolFailed
+from nearmetal.lab.containers import pauses
 from nearmetal.model import Completed
 from nearmetal.run import standstill
 from nearmetal.run.standstill import Clock, stood
@@ -36,6 +39,9 @@ def test_another_boot_and_an_unknown_clock_tell_nothing() -> None:
     assert stood(None, clock(160, 20.0)) == stood(clock(100, 7.0), None) == 0
 
 
+UP = b"10.00 9.0\n"
+
+
 class Clocked(ScriptedMachine):
     """Tells its uptime, or fails to."""
 
@@ -51,19 +57,49 @@ class Clocked(ScriptedMachine):
         return told
 
 
+class PausedOnce(Clocked):
+    async def paused(self, since: float) -> float:
+        assert 0 <= time.time() - since < 60
+        return 2.5
+
+
 async def test_the_machine_that_stood_longest_is_told() -> None:
-    servers = [Clocked("server1", b"10.00 9.0\n"), Clocked("server2", b"10.00 9.0\n")]
-    stage = ScriptedStage(servers, [Clocked("client", b"10.00 9.0\n")])
-    (one, two, three) = await standstill.clocks(stage)
-    assert one and two and three and one.asked <= one.answered and one.uptime == 10.0
-    later = [Clock(one.asked + 6, one.answered + 6, up) for up in (15.0, 12.5, 16.0)]
-    reason = standstill.told(stage, (one, two, three), later)
-    assert reason == "server2 stood still for 3.5 s while it was measured: was it paused, or moved?"
-    assert standstill.told(stage, (one, two, three), [later[2]] * 3) is None
+    """By its clock, or by who runs it."""
+    servers = [Clocked("server1", UP), Clocked("server2", UP)]
+    stage = ScriptedStage(servers, [Clocked("client", UP)])
+    assert standstill.reason(stage, (1.0, 3.5, 0.0)) == (
+        "server2 stood still for 3.5 s while it was measured: was it paused, or moved?"
+    )
+    assert standstill.reason(stage, (0.0, 0.0, 0.0)) is None
+
+
+async def test_what_was_paused_is_told_where_its_clock_went_on() -> None:
+    stage = ScriptedStage([Clocked("server", UP, UP)], [PausedOnce("client", UP, UP)])
+    before = await standstill.read(stage)
+    assert [clock.uptime for clock in before.clocks if clock] == [10.0, 10.0]
+    assert all(clock.asked <= clock.answered for clock in before.clocks if clock)
+    told = await standstill.why(stage, before)
+    assert told and told.startswith("client stood still for 2.5 s")
 
 
 async def test_a_machine_whose_clock_cannot_be_read_tells_nothing_and_one_that_is_lost_says_so() -> None:
     cannot, strange = Clocked("server", ToolFailed("no such file")), Clocked("client", b"up since long\n")
-    assert await standstill.clocks(ScriptedStage([cannot], [strange])) == (None, None)
+    assert (await standstill.read(ScriptedStage([cannot], [strange]))).clocks == (None, None)
     with pytest.raises(MachineLost):
-        await standstill.clocks(ScriptedStage([Clocked("server", MachineLost("gone", "server"))], []))
+        await standstill.read(ScriptedStage([Clocked("server", MachineLost("gone", "server"))], []))
+
+
+@pytest.mark.parametrize(
+    ("events", "seconds"),
+    [
+        ([], 0),
+        ([(12, "pause"), (13.5, "unpause"), (15, "pause"), (16, "unpause")], 2.5),
+        ([(12, "unpause")], 2),  # paused before
+        ([(18, "pause")], 2),  # it still is
+        ([(12, "unpause"), (18, "pause")], 4),
+    ],
+)
+def test_an_engines_events_tell_for_how_long_a_container_was_paused(
+    events: list[tuple[float, str]], seconds: float
+) -> None:
+    assert pauses.between([pauses.Event(at, action) for at, action in events], 10, 20) == seconds

@@ -1,7 +1,7 @@
 """Having a machine end."""
 
+import asyncio
 import os
-import select
 import signal
 
 from nearmetal.by_hand import kept as written
@@ -9,35 +9,43 @@ from nearmetal.by_hand.kept import Kept
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot
 from nearmetal.lab import clean
+from nearmetal.say import Say, meanwhile, silent
 
 
-async def down(name: str) -> list[str]:
-    """Take a machine down, whether or not its keeper lives; what could not be removed. BadInput when none is up."""
+async def down(name: str, say: Say = silent) -> list[str]:
+    """Take a machine down, whether or not its keeper lives; what could not be removed. BadInput when none is up.
+
+    `say` is told that it takes long, as it does where a guest does not hear that it is to shut down.
+    """
     kept = written.find(name)
-    _end(kept, asking=await kept.has_keeper())
-    ledger = clean.ledgers_folder() / f"{kept.token}.jsonl"
-    left: list[str] = []
-    if ledger.exists():
-        left = list((await clean.put_right([ledger])).left)
+    async with meanwhile(say, lambda: f"still taking {name} down"):
+        if await kept.has_keeper():
+            await _end(kept)
+        ledger = clean.ledgers_folder() / f"{kept.token}.jsonl"
+        left: list[str] = []
+        if ledger.exists():
+            left = list((await clean.put_right([ledger])).left)
     written.forget(name)
     return left
 
 
-def _end(kept: Kept, *, asking: bool) -> None:
+async def _end(kept: Kept) -> None:
     """Tell a keeper to end and wait until it has. By a descriptor, so that no other process is meant."""
-    if not asking:
-        return
     try:
         keeper = os.pidfd_open(kept.keeper)
     except ProcessLookupError:
         return
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(keeper, ended.set)
     try:
         signal.pidfd_send_signal(keeper, signal.SIGTERM)
-        if not select.select([keeper], [], [], LIMITS.boot)[0]:
-            raise stuck(kept.keeper, kept.name)
+        await asyncio.wait_for(ended.wait(), LIMITS.boot)
     except ProcessLookupError:
         pass
+    except TimeoutError:
+        raise stuck(kept.keeper, kept.name) from None
     finally:
+        loop.remove_reader(keeper)
         os.close(keeper)
 
 

@@ -57,7 +57,7 @@ def down(name: str, as_json: bool) -> int:
     from nearmetal.by_hand.documents import Down
     from nearmetal.by_hand.down import down as end
 
-    left = asyncio.run(end(name))
+    left = asyncio.run(end(name, lambda text: click.echo(text, err=True)))
     if as_json:
         print_json(Down(name=name, left=tuple(left)))
         return ExitCode.HOST_CANNOT if left else ExitCode.DONE

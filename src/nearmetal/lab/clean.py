@@ -2,8 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager, closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,10 +19,7 @@ from nearmetal.lab.qemu import accelerator, snapshot
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.model import Document
-from nearmetal.say import Say, silent
-
-_AT_FIRST, _THEN = 3.0, 30.0
-"""Seconds in which nothing is said of what takes its time: before the first word, and before each of the next."""
+from nearmetal.say import Say, meanwhile, silent
 
 
 class Cleaned(Document):
@@ -121,31 +119,18 @@ async def _replay(path: Path, say: Say) -> Cleaned:
     except HostCannot:
         return Cleaned(in_use=1)  # somebody has taken it since: who owns it, or who cleans as well
     with closing(ledger):
-        async with _telling(ledger, say):
+        async with meanwhile(say, partial(_still, ledger)):
             await orphans.settled(path.stem)
             if ledger.outstanding().boot_id:
                 ledger.begin_boot(LocalSite().boot_id)
             return await _undo(path.stem, ledger)
 
 
-@asynccontextmanager
-async def _telling(ledger: Ledger, say: Say) -> AsyncIterator[None]:
-    """Meanwhile, say what is still to be put right."""
-
-    async def tell() -> None:
-        await asyncio.sleep(_AT_FIRST)
-        while True:
-            still = ledger.outstanding()
-            # What was changed in a machine goes with it.
-            things = _machines(still) or _changes(still) or ["it is nearly done"]
-            say(f"still putting right what a dead run left: {', '.join(things)}")
-            await asyncio.sleep(_THEN)
-
-    telling = asyncio.create_task(tell())
-    try:
-        yield
-    finally:
-        telling.cancel()
+def _still(ledger: Ledger) -> str:
+    still = ledger.outstanding()
+    # What was changed in a machine goes with it.
+    things = _machines(still) or _changes(still) or ["it is nearly done"]
+    return f"still putting right what a dead run left: {', '.join(things)}"
 
 
 async def _undo(token: str, ledger: Ledger) -> Cleaned:

@@ -237,6 +237,15 @@ class Machine(Commands, Protocol):
         ...
 
 
+@runtime_checkable
+class Pausable(Protocol):
+    """A machine that may be paused while its clock goes on, so that nothing inside tells of it."""
+
+    async def paused(self, since: float) -> float:
+        """Seconds that it was paused since then (Unix time), as far as whoever runs it tells: 0 where nobody does."""
+        ...
+
+
 class Finding(Frozen):
     """Something doctor or an environment found out: whether it holds, and the remedy where it does not."""
 

@@ -1,8 +1,8 @@
 """Did a machine stand still while it was measured? Somebody may pause a guest, or move it, and let it go on.
 
 Nothing inside tells of it, and all that it served is told as if it had served it in the whole time. But the clock of a
-guest that is paused stands still with it, whoever its monitor is. A container and a host have the clock that we have:
-of those that are frozen this does not tell.
+guest that is paused stands still with it, whoever its monitor is. A container has the clock that we have: of its pauses
+its engine tells. Of a host that is frozen nobody does, nor of what is stopped behind a monitor's or an engine's back.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearmetal.errors import MachineLost, NearmetalError
-from nearmetal.model import Machine, Stage
+from nearmetal.model import Machine, Pausable, Stage
 
 _UPTIME = "/proc/uptime"
 
@@ -31,12 +31,38 @@ class Clock:
     uptime: float
 
 
-async def clocks(stage: Stage) -> tuple[Clock | None, ...]:
-    """Of servers, then clients; None for one that does not tell. MachineLost."""
-    return tuple(await asyncio.gather(*map(_read, (*stage.servers, *stage.clients))))
+@dataclass(frozen=True)
+class Reading:
+    """What is known of each machine before it is measured, or after it."""
+
+    since: float
+    """Unix time."""
+    clocks: tuple[Clock | None, ...]
+    """Of servers, then clients; None for one that does not tell."""
 
 
-async def _read(machine: Machine) -> Clock | None:
+def _machines(stage: Stage) -> tuple[Machine, ...]:
+    return (*stage.servers, *stage.clients)
+
+
+async def read(stage: Stage) -> Reading:
+    """MachineLost."""
+    since = time.time()
+    return Reading(since, tuple(await asyncio.gather(*map(_clock, _machines(stage)))))
+
+
+async def why(stage: Stage, before: Reading) -> str | None:
+    """Why what was measured since does not count; None where no machine is known to have stood still. MachineLost."""
+    after = await read(stage)
+    paused = await asyncio.gather(*(_paused(machine, before.since) for machine in _machines(stage)))
+    return reason(stage, list(map(max, map(stood, before.clocks, after.clocks), paused)))
+
+
+async def _paused(machine: Machine, since: float) -> float:
+    return await machine.paused(since) if isinstance(machine, Pausable) else 0.0
+
+
+async def _clock(machine: Machine) -> Clock | None:
     asked = time.monotonic()
     try:
         text = await machine.get(_UPTIME)
@@ -65,11 +91,9 @@ def stood(before: Clock | None, after: Clock | None) -> float:
     return still if is_same_boot and still > max(_SHORTEST, passed * _MOST) else 0.0
 
 
-def told(stage: Stage, before: Sequence[Clock | None], after: Sequence[Clock | None]) -> str | None:
-    """Why the measurement between two readings is none; None where no machine is known to have stood still."""
-    machines = (*stage.servers, *stage.clients)
-    spans = zip(map(stood, before, after), machines, strict=True)
-    longest, machine = max(spans, key=lambda one: one[0])
+def reason(stage: Stage, still: Sequence[float]) -> str | None:
+    """The same from the seconds that each stood still: of servers, then clients. Pure."""
+    longest, machine = max(zip(still, _machines(stage), strict=True), key=lambda one: one[0])
     if not longest:
         return None
     return f"{machine.name} stood still for {longest:.1f} s while it was measured: was it paused, or moved?"

@@ -10,6 +10,7 @@ from nearmetal.errors import HostCannot, MachineLost, TimedOut
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
+from nearmetal.lab.containers import pauses
 from nearmetal.lab.containers.api import Engine, Refused, demultiplex, feed
 from nearmetal.lab.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.shared_kernel import SharedKernelMachine
@@ -68,6 +69,9 @@ class Container(SharedKernelMachine):
         except HostCannot as error:
             raise MachineLost(f"its engine is gone: {error.what}", self.name) from error
         return _Exec(self, made["Id"], reader, writer, stdin, signal)
+
+    async def paused(self, since: float) -> float:
+        return await pauses.seconds(self.engine, self.id, since)
 
     def prepared(self, argv: Sequence[str], env: Mapping[str, str] | None) -> tuple[list[str], Signal]:
         """What the engine is told to run, and how that is signalled."""
