@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -264,8 +265,16 @@ def processes_that_mention(text: str) -> list[str]:
     return found
 
 
-def test_a_build_killed_in_the_middle_leaves_nothing_that_looks_finished(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", BUILD, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """With a name so short that sockets can be made below it."""
+    with tempfile.TemporaryDirectory(prefix="nmt-") as folder:
+        yield Path(folder)
+
+
+def test_a_build_killed_in_the_middle_leaves_nothing_that_looks_finished(tmp_path: Path, scratch: Path) -> None:
+    argv, environment = [sys.executable, "-c", BUILD, str(tmp_path)], {**os.environ, "TMPDIR": str(scratch)}
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         reached = any("extracting" in line for line in process.stdout)
         time.sleep(1)
@@ -278,6 +287,7 @@ def test_a_build_killed_in_the_middle_leaves_nothing_that_looks_finished(tmp_pat
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
     assert ls(tmp_path) == []
     assert list(store.images(tmp_path).glob(".unfinished-*"))
+    assert list(scratch.iterdir()) == []
     store.sweep(tmp_path)
     assert [path.name for path in store.images(tmp_path).iterdir()] == [".lock"]
 

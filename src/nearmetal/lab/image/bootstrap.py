@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,6 +12,12 @@ from .recipe import FILES, Recipe
 
 KERNEL = "linux-image-amd64"
 """The generic kernel: the "cloud" one lacks e1000, e1000e, vmxnet3, 8139cp and 9p."""
+
+_SCRATCH = "/run/lock"
+"""Where mmdebstrap has folders of its own, one of which it forgets: covered, so that they go with its mount namespace. The
+name has to be short, for sockets are made below it."""
+
+_WITH_SCRATCH = 'mkdir -p "$0" && mount -t tmpfs -o mode=755 tmpfs "$0" && exec "$@"'
 
 _UNREACHABLE = re.compile(
     "Could not resolve|Temporary failure resolving|Could not connect|Unable to connect|Connection failed|timed out"
@@ -49,11 +54,12 @@ async def debian(
         if line.startswith("I: ") and "done" not in line:
             progress(line[3:].rstrip("."))
 
-    # mmdebstrap forgets a folder of its own there. Its name has to be short: sockets are made in it.
-    with tempfile.TemporaryDirectory(prefix="nearmetal-") as scratch:
-        Path(scratch).chmod(0o755)
-        there = {**environment, "TMPDIR": scratch}
-        status, text = await tools.run(argv, environment=there, folder=root.parent, heard=heard)
+    status, text = await tools.run(
+        ("sh", "-c", _WITH_SCRATCH, _SCRATCH, *argv),
+        environment={**environment, "TMPDIR": _SCRATCH},
+        folder=root.parent,
+        heard=heard,
+    )
     if status != 0:
         raise explain(text, recipe)
 
