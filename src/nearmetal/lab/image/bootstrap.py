@@ -14,8 +14,8 @@ KERNEL = "linux-image-amd64"
 """The generic kernel: the "cloud" one lacks e1000, e1000e, vmxnet3, 8139cp and 9p."""
 
 _SCRATCH = "/run/lock"
-"""Where mmdebstrap has folders of its own, one of which it forgets: covered, so that they go with its mount namespace. The
-name has to be short, for sockets are made below it."""
+"""Where mmdebstrap has folders of its own, one of which it forgets: covered, so that they go with its mount namespace.
+The name has to be short, for sockets are made below it."""
 
 _WITH_SCRATCH = 'mkdir -p "$0" && mount -t tmpfs -o mode=755 tmpfs "$0" && exec "$@"'
 
