@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nearmetal.analysis.results import Contrast, Verdict
-from nearmetal.report.blocks import Chart, Table
+from nearmetal.report.blocks import Block, Chart, Table
 from nearmetal.report.formats import comma_separated
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections import verdicts
@@ -37,12 +37,15 @@ def difference(response: str, estimate: float, within: float | None, **changes: 
     return contrast(**{**given, **changes})
 
 
+def blocks(report: ReportInput, *contrasts: Contrast) -> tuple[Block, ...]:
+    told = replace(report, analysis=report.analysis.model_copy(update={"contrasts": contrasts}))
+    return verdicts.plugin.render(told).blocks
+
+
 def chapter(report: ReportInput, *contrasts: Contrast) -> tuple[Chart, Table]:
-    section = verdicts.plugin.render(
-        replace(report, analysis=report.analysis.model_copy(update={"contrasts": contrasts}))
-    )
-    (chart,) = [block for block in section.blocks if isinstance(block, Chart)]
-    (table,) = [block for block in section.blocks if isinstance(block, Table)]
+    told = blocks(report, *contrasts)
+    (chart,) = [block for block in told if isinstance(block, Chart)]
+    (table,) = [block for block in told if isinstance(block, Table)]
     return chart, table
 
 
@@ -132,3 +135,14 @@ def test_the_margin_of_a_ratio_is_told_as_the_study_has_it(report: ReportInput) 
     _, table = chapter(report, difference("none", 0.001, None))
     row = dict(zip([column.title for column in table.columns], table.rows[0], strict=True))
     assert (row["margin"], row["margin_low"], row["margin_high"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("count", "order"),
+    [(8, ["statements", "chart", "table"]), (9, ["chart", "statements", "table"]), (25, ["chart", "table"])],
+)
+def test_many_sentences_do_not_push_the_picture_off_the_first_screen(
+    report: ReportInput, count: int, order: list[str]
+) -> None:
+    kinds = [block.kind for block in blocks(report, *[contrast()] * count)]
+    assert [kind for kind in kinds if kind != "notice"] == order

@@ -26,6 +26,9 @@ _CLOSE_UP = 1.12
 _SHORT = 34
 """Characters of a comparison's name that have room beside a picture."""
 
+_AT_A_GLANCE = 8
+"""Sentences that can stand before the chart without pushing it off the first screen; more stand behind it."""
+
 _IN_SENTENCES = 24
 """More contrasts than this are told by the chart and the table alone."""
 
@@ -50,11 +53,14 @@ class Verdicts:
                 Notice("No trial ended well, so nothing can be concluded. See Validity for the reasons.", "warning")
             )
         common = of_all([contrast.warnings for contrast in primary])
-        if len(primary) <= _IN_SENTENCES:
-            said = {one.wording for one in common}
-            blocks.append(Statements(tuple(_statement(contrast, said, report) for contrast in primary)))
-        blocks += [Notice(f"Of every comparison: {words.plain(one.text)}.", "note") for one in common]
-        blocks += [chart for chart in (_chart(primary, report),) if chart.panels]
+        said = {one.wording for one in common}
+        sentences = Statements(tuple(_statement(contrast, said, report) for contrast in primary))
+        of_every = [Notice(f"Of every comparison: {words.plain(one.text)}.", "note") for one in common]
+        pictures = [chart for chart in (_chart(primary, report),) if chart.panels]
+        if len(primary) <= _AT_A_GLANCE:
+            blocks += [sentences, *of_every, *pictures]
+        else:
+            blocks += [*of_every, *pictures, *([sentences] if len(primary) <= _IN_SENTENCES else [])]
         blocks.append(
             contrast_table("verdicts", "Every primary contrast", primary, report, folded=len(primary) > _IN_SENTENCES)
         )
