@@ -68,7 +68,7 @@ async def test_the_machine_that_stood_longest_is_told() -> None:
     servers = [Clocked("server1", UP), Clocked("server2", UP)]
     stage = ScriptedStage(servers, [Clocked("client", UP)])
     assert standstill.reason(stage, (1.0, 3.5, 0.0)) == (
-        "server2 stood still for 3.5 s while it was measured: was it paused, or moved?"
+        "the server server2 stood still for 3.5 s while it was measured: was it paused, or moved?"
     )
     assert standstill.reason(stage, (0.0, 0.0, 0.0)) is None
 
@@ -79,7 +79,7 @@ async def test_what_was_paused_is_told_where_its_clock_went_on() -> None:
     assert [clock.uptime for clock in before.clocks if clock] == [10.0, 10.0]
     assert all(clock.asked <= clock.answered for clock in before.clocks if clock)
     told = await standstill.why(stage, before)
-    assert told and told.startswith("client stood still for 2.5 s")
+    assert told and told.startswith("the client client stood still for 2.5 s")
 
 
 async def test_a_machine_whose_clock_cannot_be_read_tells_nothing_and_one_that_is_lost_says_so() -> None:
