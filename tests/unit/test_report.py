@@ -19,9 +19,10 @@ from altair.vegalite.v6.schema.core import load_schema
 
 from nearmetal import plugins
 from nearmetal.analysis.results import Cell
-from nearmetal.errors import BadInput
-from nearmetal.report.blocks import Chart, Column, Paragraph, Section, Table
+from nearmetal.errors import BadInput, ToolFailed
+from nearmetal.report.blocks import Chart, Column, Panel, Paragraph, Section, Table
 from nearmetal.report.chapters import sections
+from nearmetal.report.drawing import Drawers
 from nearmetal.report.page import breakable
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections import cost
@@ -450,6 +451,32 @@ def test_a_section_that_breaks_is_told_in_its_place_and_takes_no_other_with_it(
     assert "in render" in page, "the trace is there for whoever wrote it"
     assert {file.name for file in folder.report.iterdir()} == {file.name for file in copy.report.iterdir()}
     assert "breaks raised KeyError" in str(render(copy, "md", said.append))
+
+
+class DrawsNothing(Theirs):
+    name = "odd-chart"
+
+    def render(self, report: ReportInput) -> Section:
+        panels = (Panel("one", {"mark": "nonsense", "data": {"values": [{"a": object()}]}}),)
+        return Section(self.name, self.title, "", (Chart("odd", "", "", panels), Paragraph("And what follows it.")))
+
+
+def test_a_chart_that_cannot_be_drawn_is_told_in_its_place(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the processes that draw for everybody else."""
+    monkeypatch.setattr("nearmetal.report.write.Drawers", Drawers)
+    beside_ours(monkeypatch, theirs=DrawsNothing())
+    copy, said = RunFolder(tmp_path / "run"), list[str]()
+    shutil.copytree(folder.path, copy.path)
+    write(copy, said.append)
+    (line,) = said
+    assert line.startswith("the chart 'odd' cannot be drawn, and the report is without it: Vega-Lite")
+    page = Tags(copy.page.read_text()).text
+    assert "The chart odd is missing" in page and "And what follows it." in page
+    assert {file.name for file in folder.report.iterdir()} == {file.name for file in copy.report.iterdir()}
+    with pytest.raises(ToolFailed, match="the chart 'odd'"):
+        write(copy)
 
 
 def test_where_nobody_listens_a_section_that_breaks_raises(

@@ -1,11 +1,16 @@
-"""The chapters of a report, each by its plugin. Where one breaks a notice stands in its place; the rest is whole."""
+"""The chapters of a report, each by its plugin. Where one breaks a notice stands in its place; the rest is whole.
+
+So it is with a chart that cannot be drawn.
+"""
 
 import math
 import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from nearmetal import plugins
-from nearmetal.errors import told
-from nearmetal.report.blocks import Notice, Section, Source
+from nearmetal.errors import ToolFailed, told
+from nearmetal.report.blocks import Block, Chart, Notice, Section, Source
 from nearmetal.report.reading import ReportInput, SectionPlugin
 from nearmetal.say import Say
 
@@ -33,6 +38,25 @@ def sections(report: ReportInput, say: Say | None = None) -> list[Section]:
         if section is not None:
             found.append((place, name, section))
     return [section for _, _, section in sorted(found, key=lambda one: one[:2])]
+
+
+def without_charts(sections: Sequence[Section], why: Mapping[str, str], say: Say | None) -> list[Section]:
+    """The chapters, with a notice instead of each chart that is named with why it cannot be drawn.
+
+    `say` is told of each; where nobody listens, ToolFailed.
+    """
+    for name, reason in why.items():
+        text = f"the chart {name!r} cannot be drawn, and the report is without it: {reason}"
+        if say is None:
+            raise ToolFailed(text, "report")
+        say(text)
+    return [replace(section, blocks=tuple(_instead(block, why) for block in section.blocks)) for section in sections]
+
+
+def _instead(block: Block, why: Mapping[str, str]) -> Block:
+    if not isinstance(block, Chart) or block.name not in why:
+        return block
+    return Notice(f"The chart {block.name} is missing, for it cannot be drawn: {why[block.name]}", "warning")
 
 
 def _notice(name: str, title: str, error: Exception) -> Section:

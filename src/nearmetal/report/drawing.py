@@ -45,6 +45,13 @@ class Picture:
     png: bytes = b""
 
 
+@dataclass(frozen=True)
+class Undrawn:
+    """What the engine says of a specification that is none."""
+
+    why: str
+
+
 def draw(spec: Spec) -> Picture:
     """Draw a Vega-Lite specification. Nothing is loaded: a specification that names an address is an error."""
     picture = svg(spec)
@@ -93,8 +100,8 @@ class Drawers:
                 process.kill()
             process.communicate()
 
-    def draw(self, specs: Sequence[Spec], also_png: Sequence[bool]) -> list[Picture]:
-        """All of them, in their order; once. `also_png`: of which a PNG is wanted. ToolFailed when one fails."""
+    def draw(self, specs: Sequence[Spec], also_png: Sequence[bool]) -> list[Picture | Undrawn]:
+        """All of them, in their order; once. `also_png`: of which a PNG is wanted. ToolFailed when an engine fails."""
         orders = [(dict(spec), png) for spec, png in zip(specs, also_png, strict=True)]
         shares = [orders[index :: len(self._processes)] for index in range(len(self._processes))]
         with ThreadPoolExecutor(len(self._processes)) as waiting:
@@ -102,9 +109,9 @@ class Drawers:
         return [drawn[index % len(drawn)][index // len(drawn)] for index in range(len(specs))]
 
 
-def _drawn_by(process: subprocess.Popen[bytes], orders: Sequence[tuple[Spec, bool]]) -> list[Picture]:
+def _drawn_by(process: subprocess.Popen[bytes], orders: Sequence[tuple[Spec, bool]]) -> list[Picture | Undrawn]:
     try:
-        out, err = process.communicate(json.dumps(orders).encode(), timeout=_PATIENCE)
+        out, err = process.communicate(json.dumps(orders, default=str).encode(), timeout=_PATIENCE)
     except subprocess.TimeoutExpired:
         raise ToolFailed(
             f"the charts were not drawn within {_PATIENCE:.0f} s", "report", "try again on a machine with less load"
@@ -112,15 +119,26 @@ def _drawn_by(process: subprocess.Popen[bytes], orders: Sequence[tuple[Spec, boo
     if process.returncode != 0:
         said = err.decode("utf-8", "replace").strip().splitlines()[-1:] or [f"it ended with {process.returncode}"]
         raise ToolFailed(f"the charts could not be drawn: {said[0]}", "report", "is vl-convert-python installed?")
-    return [Picture(svg, base64.b64decode(png)) for svg, png in json.loads(out)]
+    return [Undrawn(one["why"]) if "why" in one else _unpacked(**one) for one in json.loads(out)]
+
+
+def _packed(spec: Spec, png: bool) -> Mapping[str, str]:
+    """For the way back, as JSON."""
+    try:
+        picture = draw(spec) if png else Picture(svg(spec))
+    except ValueError as error:  # which is what the engine raises, whatever a specification lacks
+        return {"why": " ".join(str(error).splitlines()[:2])}  # a trace follows
+    return {"svg": picture.svg, "png": base64.b64encode(picture.png).decode()}
+
+
+def _unpacked(svg: str, png: str) -> Picture:
+    return Picture(svg, base64.b64decode(png))
 
 
 def _main() -> None:
     draw({"mark": "point", "data": {"values": []}})  # the engine starts while the specifications are on their way
     orders = json.load(sys.stdin.buffer)
-    pictures = (draw(spec) if png else Picture(svg(spec)) for spec, png in orders)
-    drawn = [(picture.svg, base64.b64encode(picture.png).decode()) for picture in pictures]
-    sys.stdout.write(json.dumps(drawn))
+    sys.stdout.write(json.dumps([_packed(spec, png) for spec, png in orders]))
 
 
 if __name__ == "__main__":

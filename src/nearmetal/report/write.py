@@ -2,15 +2,15 @@
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from nearmetal.errors import BadInput
 from nearmetal.report import formats, page
 from nearmetal.report.blocks import Chart, Section, Table
-from nearmetal.report.chapters import sections
-from nearmetal.report.drawing import Drawers, Picture, draw
+from nearmetal.report.chapters import sections, without_charts
+from nearmetal.report.drawing import Drawers, Picture, Undrawn, draw
 from nearmetal.report.reading import ReportInput, read, without_collection
 from nearmetal.say import Say
 from nearmetal.store.folder import RunFolder, write_whole
@@ -55,8 +55,7 @@ def write(folder: RunFolder, say: Say | None = None) -> Path:
 
 def _write(folder: RunFolder, say: Say | None) -> Path:
     with Drawers() as drawers:
-        chapters = _Chapters.of(folder, say)
-        pictures = _drawn(chapters, drawers, also_png=True)
+        chapters, pictures = _drawn(_Chapters.of(folder, say), drawers, say, also_png=True)
     fresh = folder.path / ".report.new"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
@@ -86,8 +85,8 @@ def _render(folder: RunFolder, format: Format, say: Say | None) -> str | bytes:
         return _json(read(folder))
     if format == "html":
         with Drawers() as drawers:
-            chapters = _Chapters.of(folder, say)
-            return page.html(chapters.report, chapters.sections, _drawn(chapters, drawers, also_png=False))
+            chapters, pictures = _drawn(_Chapters.of(folder, say), drawers, say, also_png=False)
+            return page.html(chapters.report, chapters.sections, pictures)
     chapters = _Chapters.of(folder, say)
     match format:
         case "md":
@@ -106,8 +105,11 @@ def _verdicts_png(chapters: _Chapters, folder: RunFolder) -> bytes:
     raise BadInput("no contrast of this run can be drawn", str(folder.path), "read why: nearmetal report --format md")
 
 
-def _drawn(chapters: _Chapters, drawers: Drawers, also_png: bool) -> Pictures:
-    """Every picture of every chart. A PNG is for files: the narrow ones stand in the page alone and have none."""
+def _drawn(chapters: _Chapters, drawers: Drawers, say: Say | None, also_png: bool) -> tuple[_Chapters, Pictures]:
+    """Every picture of every chart, and the chapters with a notice for each chart that cannot be drawn.
+
+    A PNG is for files: the narrow ones stand in the page alone and have none.
+    """
     specs = {
         (chart.name, panel.name, narrow): spec
         for chart in chapters.charts
@@ -115,9 +117,10 @@ def _drawn(chapters: _Chapters, drawers: Drawers, also_png: bool) -> Pictures:
         for narrow, spec in ((False, panel.spec), (True, panel.narrow))
         if spec is not None
     }
-    return dict(
-        zip(specs, drawers.draw(list(specs.values()), [also_png and not narrow for _, _, narrow in specs]), strict=True)
-    )
+    drawn = drawers.draw(list(specs.values()), [also_png and not narrow for _, _, narrow in specs])
+    pictures = {key: one for key, one in zip(specs, drawn, strict=True) if isinstance(one, Picture)}
+    why = {key[0]: one.why for key, one in zip(specs, drawn, strict=True) if isinstance(one, Undrawn)}
+    return replace(chapters, sections=without_charts(chapters.sections, why, say)), pictures
 
 
 def _json(report: ReportInput) -> str:

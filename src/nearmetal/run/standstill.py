@@ -96,4 +96,5 @@ def reason(stage: Stage, still: Sequence[float]) -> str | None:
     longest, machine = max(zip(still, _machines(stage), strict=True), key=lambda one: one[0])
     if not longest:
         return None
-    return f"the {machine.role} {machine.name} stood still for {longest:.1f} s while it was measured: was it paused, or moved?"
+    which = f"the {machine.role} {machine.name}"
+    return f"{which} stood still for {longest:.1f} s while it was measured: was it paused, or moved?"
