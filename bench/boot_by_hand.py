@@ -19,11 +19,12 @@ from environments import CLIENT_ADDRESS, FETCH, LIMIT, Contender, measure
 from in_rounds import main
 
 from nearmetal.config import Paths
-from nearmetal.lab import ledger, network
 from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.changes import ledger
+from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.image.initrd import seed_initrd
 from nearmetal.lab.lab import remove
-from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.networks import network
 from nearmetal.lab.qemu import arguments
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import MachineSpec, Port

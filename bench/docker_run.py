@@ -21,11 +21,12 @@ from pathlib import Path
 from nearmetal.config import Paths
 from nearmetal.environments.docker import plugin
 from nearmetal.errors import HostCannot, NearmetalError
-from nearmetal.lab import ledger, network
+from nearmetal.lab.changes import ledger
+from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.containers.api import DOCKER, Engine
 from nearmetal.lab.containers.engine import own_engine
 from nearmetal.lab.lab import remove
-from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.networks import network
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import MachineSpec, Order
 

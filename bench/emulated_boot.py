@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from in_rounds import main
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab import clean
+from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import held
 from nearmetal.lab.qemu import arguments
 from nearmetal.lab.site import must
 from nearmetal.lab.sites import opener
@@ -60,9 +59,9 @@ async def once(lab: Lab) -> dict[str, float]:
 
 
 async def run(rounds: int) -> Table:
-    token = clean.new_token()
+    token = new_token()
     found: dict[str, list[dict[str, float]]] = {choice: [] for choice in LEFT_OUT}
-    with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
+    with held(ledgers_folder() / f"{token}.jsonl") as ledger:
         lab = Lab(token, ledger, opener({}))
         try:
             for _ in range(rounds):

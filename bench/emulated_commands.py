@@ -13,9 +13,9 @@ import sys
 from in_rounds import main
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab import clean, probe
+from nearmetal.lab import probe
+from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.site import must
 from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
@@ -55,8 +55,8 @@ async def measured(machine: Machine, rounds: int) -> Table:
 
 
 async def run(rounds: int) -> Table:
-    token = clean.new_token()
-    ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
+    token = new_token()
+    ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
     lab = Lab(token, ledger, opener({}))
     try:
         spec, site = MachineSpec(accel="tcg"), await lab.site("local")

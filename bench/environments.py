@@ -25,9 +25,11 @@ from typing import get_args
 from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import NearmetalError
-from nearmetal.lab import ledger, network, probe
+from nearmetal.lab import probe
+from nearmetal.lab.changes import ledger
+from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.lab import remove
-from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.networks import network
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import Environment, EnvironmentSpec, MachineSpec, Order, Provision
 

@@ -22,10 +22,9 @@ from pathlib import Path
 from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import NearmetalError
-from nearmetal.lab import clean
+from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.image import Recipe, build
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import held
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec, Reached
@@ -64,9 +63,9 @@ async def main(address: str | None, rounds: int) -> None:
 async def measured(address: str) -> AsyncIterator[dict[str, Step]]:
     plugin = plugins.load("environments", "ssh")
     assert isinstance(plugin, Reached)
-    token = clean.new_token()
+    token = new_token()
     sites = opener({"metal": plugin.host({"address": address})}, print)
-    with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
+    with held(ledgers_folder() / f"{token}.jsonl") as ledger:
         lab = Lab(token, ledger, sites)
         try:
             own, chroot = [await machine(lab, address, image) for image in ("own", "chroot")]

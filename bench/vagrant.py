@@ -25,7 +25,8 @@ from tests.vagrant_place import Vagrant, lacking, vagrant_place
 
 from nearmetal.config import Paths
 from nearmetal.errors import NearmetalError
-from nearmetal.lab import ledger, machine
+from nearmetal.lab import machine
+from nearmetal.lab.changes import ledger
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab import agent, probe
+from nearmetal.lab import probe
+from nearmetal.lab.reached import agent
 from nearmetal.lab.site import LocalSite
 
 SECRET = b"what both sides know"

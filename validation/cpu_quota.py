@@ -24,11 +24,12 @@ from dataclasses import asdict, dataclass
 
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, NearmetalError
-from nearmetal.lab import clean, cpus, probe
+from nearmetal.lab import probe
+from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.containers.api import DOCKER, Engine
 from nearmetal.lab.containers.engine import own_engine
+from nearmetal.lab.cpus import sharing
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
@@ -66,13 +67,13 @@ class Row:
 @asynccontextmanager
 async def made(case: Case, vcpus: int) -> AsyncIterator[Machine]:
     """A machine with that quota, in a lab of its own."""
-    token = clean.new_token()
-    ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
+    token = new_token()
+    ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
     lab = Lab(token, ledger, opener({}))
     try:
         site = await lab.site("local")
         spec = MachineSpec(quota=case.quota, vcpus=vcpus)
-        (cpuset,) = cpus.share(await available_cpus(site), vcpus, 1, None, None).servers
+        (cpuset,) = sharing.share(await available_cpus(site), vcpus, 1, None, None).servers
         environment = EnvironmentSpec(kind=case.kind)
         machine = await lab.attach(await lab.create(environment, spec, "server", "boot", cpuset, site))
         await probe.ensure(machine)

@@ -30,9 +30,10 @@ from dataclasses import asdict, dataclass
 from scipy.stats import beta
 
 from nearmetal.errors import NearmetalError
-from nearmetal.lab import clean, link, probe
+from nearmetal.lab import probe
+from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.networks import link
 from nearmetal.lab.sites import opener
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import (
@@ -109,8 +110,8 @@ def _udp(streams: int) -> dict[str, object]:
 @asynccontextmanager
 async def staged(case: Case) -> AsyncIterator[tuple[LabStage, str]]:
     """Machines and a link of their own, and what shapes it."""
-    token = clean.new_token()
-    ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
+    token = new_token()
+    ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
     lab = Lab(token, ledger, opener({}))
     try:
         site = await lab.site("local")

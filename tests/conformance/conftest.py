@@ -9,10 +9,9 @@ import pytest_asyncio
 
 from nearmetal import plugins
 from nearmetal.config import Paths
-from nearmetal.lab import clean
+from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Recipe, build
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.sites import opener
 from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision, Reached
 from tests.conftest import OWN_CPU
@@ -144,8 +143,8 @@ async def laboratory(environment: Environment, spec: EnvironmentSpec) -> AsyncIt
     lacking = [finding for finding in findings if not finding.ok and finding.fatal]
     if lacking:
         pytest.skip(f"{environment.kind} cannot run here: {lacking[0].what}: {lacking[0].detail}. {lacking[0].remedy}")
-    token = clean.new_token()
-    ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
+    token = new_token()
+    ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
     lab = Lab(token, ledger, open_site)
     try:
         yield lab

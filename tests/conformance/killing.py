@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import MachineLost
-from nearmetal.lab.borrowed_machine import BorrowedMachine
+from nearmetal.lab.borrowed.machine import BorrowedMachine
+from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
 from nearmetal.lab.mock.world import World
 from nearmetal.lab.qemu import arguments
 from nearmetal.lab.qemu.guest import Guest
-from nearmetal.lab.shared_kernel import SharedKernelMachine
 from nearmetal.lab.site import must
 from nearmetal.model import Handle, Machine
 

@@ -9,8 +9,9 @@ import os
 import pytest
 
 from nearmetal import cpu_lists
-from nearmetal.lab import kernel, probe
+from nearmetal.lab import probe
 from nearmetal.lab.lab import Lab
+from nearmetal.lab.machines import kernel
 from nearmetal.model import Environment, EnvironmentSpec, Level, Machine, MachineSpec, Provision
 from nearmetal.treatments.isolation import plugin
 from tests.live import placed

@@ -8,7 +8,8 @@ import pytest
 
 from nearmetal import hosts, plugins
 from nearmetal.errors import BadInput, HostCannot, MachineLost, TimedOut, ToolFailed
-from nearmetal.lab import borrowed, probe
+from nearmetal.lab import probe
+from nearmetal.lab.borrowed import lock
 from nearmetal.lab.lab import Lab
 from nearmetal.model import Environment, EnvironmentSpec, Handle, Level, Machine, Provision, Treatment
 from nearmetal.run import verify
@@ -126,8 +127,8 @@ async def test_provisioned_twice(machine: Machine, others: Others, spec: Environ
         assert seen == ""
         return
     assert (machine.boot_id, seen) == (other.boot_id, "here")
-    assert (await machine.exec(["flock", "-n", borrowed.FILE, "true"])).status == 1, "somebody else can have it too"
-    assert f"(process {os.getpid()})" in (await machine.exec(["cat", borrowed.FILE])).text
+    assert (await machine.exec(["flock", "-n", lock.FILE, "true"])).status == 1, "somebody else can have it too"
+    assert f"(process {os.getpid()})" in (await machine.exec(["cat", lock.FILE])).text
 
 
 async def test_two_machines_talk_on_the_data_network(others: Others, machine: Machine, spec: EnvironmentSpec) -> None:

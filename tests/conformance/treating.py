@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from nearmetal import factors, plugins
-from nearmetal.lab.cpus import Share
+from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import (

@@ -11,8 +11,9 @@ import pytest_asyncio
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import image as images
-from nearmetal.lab import machine, network
+from nearmetal.lab import machine
 from nearmetal.lab.image import Image
+from nearmetal.lab.networks import network
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Environment, Handle, Machine, MachineSpec, Order
 from tests.conftest import OWN_CPU

@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from nearmetal.lab import clean
+from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.sites import opener
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, Role, TrialRecord
@@ -19,8 +18,8 @@ from .remains import stays
 @asynccontextmanager
 async def laboratory() -> AsyncIterator[Lab]:
     """A lab; nothing of it may remain."""
-    token = clean.new_token()
-    ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
+    token = new_token()
+    ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
     lab = Lab(token, ledger, opener({}))
     try:
         yield lab

@@ -15,14 +15,14 @@ import pytest
 from nearmetal.config import LIMITS
 from nearmetal.environments.docker import DockerEnvironment
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut, ToolFailed
-from nearmetal.lab.clean import clean, ledgers_folder
+from nearmetal.lab.changes.ledger import ledgers_folder, outstanding
+from nearmetal.lab.clean import clean
 from nearmetal.lab.containers.api import Engine
 from nearmetal.lab.containers.engine import own_engine
 from nearmetal.lab.containers.machine import Container
-from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import Image
-from nearmetal.lab.ledger import outstanding
 from nearmetal.lab.lock import exclusive
+from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 from nearmetal.run import standstill

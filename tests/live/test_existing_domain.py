@@ -14,7 +14,7 @@ import pytest
 from nearmetal.environments.libvirt import plugin
 from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import clean
-from nearmetal.lab.borrowed_machine import Borrowing
+from nearmetal.lab.borrowed.machine import Borrowing
 from nearmetal.lab.image import Image
 from nearmetal.lab.libvirt import existing
 from nearmetal.lab.site import LocalSite

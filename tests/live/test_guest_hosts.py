@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 from nearmetal.config import Paths
-from nearmetal.lab import link, network, trunk
+from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.image import Image
 from nearmetal.lab.keys import lab_keys
-from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.networks import link, network, trunk
 from nearmetal.lab.qemu.guest import QemuMachine
 from nearmetal.lab.site import must
 from nearmetal.lab.sites import Sites, opener

@@ -16,11 +16,13 @@ import pytest
 
 from nearmetal.environments.docker import DockerEnvironment
 from nearmetal.errors import MachineLost
-from nearmetal.lab import cgroup, kernel, network
+from nearmetal.lab import cgroup
 from nearmetal.lab.containers.api import Engine
 from nearmetal.lab.containers.engine import own_engine
 from nearmetal.lab.containers.sandboxed import SandboxedContainer
 from nearmetal.lab.image import Image
+from nearmetal.lab.machines import kernel
+from nearmetal.lab.networks import network
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec, Order, TrialRecord
 from nearmetal.run import verify

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from nearmetal.lab import clean
+from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.sites import opener
 from nearmetal.lab.stage import LabStage
 from tests.unit.test_workloads_live import life_on, stage_of
@@ -37,8 +36,8 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 @pytest_asyncio.fixture
 async def stage(kind: str, home: Path, lab_image: Image) -> AsyncIterator[LabStage]:
     """A server of the kind, and a client on this host."""
-    ledger = Ledger(clean.ledgers_folder() / "heavy.jsonl")
-    lab = Lab(clean.new_token(), ledger, opener({}))
+    ledger = Ledger(ledgers_folder() / "heavy.jsonl")
+    lab = Lab(new_token(), ledger, opener({}))
     try:
         yield stage_of(await made(lab, kind, "server"), await made(lab, "host", "client"))
     finally:

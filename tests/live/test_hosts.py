@@ -12,9 +12,10 @@ import pytest_asyncio
 
 from nearmetal import plugins
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
-from nearmetal.lab import clean, probe, trunk
+from nearmetal.lab import probe
+from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import LocalSite, available_cpus
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh.site import SshSite
@@ -40,8 +41,8 @@ BINARY = bytes(range(256)) * 64
 @pytest_asyncio.fixture
 async def lab(far: FarHost) -> AsyncIterator[Lab]:
     """With this host and the far one."""
-    token = clean.new_token()
-    ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
+    token = new_token()
+    ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
     sites = opener({"far": HostSpec(ssh=far.ssh)}, print)
     made = Lab(token, ledger, sites)
     try:

@@ -11,11 +11,11 @@ import pytest_asyncio
 from scipy.stats import binom
 
 from nearmetal.errors import MachineLost, ToolFailed
-from nearmetal.lab import clean, probe
-from nearmetal.lab import link as links
+from nearmetal.lab import probe
+from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.networks import link as links
 from nearmetal.lab.sites import opener
 from nearmetal.lab.stage import LabStage, offsets
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, WorkloadSpec
@@ -59,8 +59,8 @@ class Made:
 @asynccontextmanager
 async def lab_of() -> AsyncIterator[Made]:
     """A lab of which nothing may remain."""
-    token = clean.new_token()
-    ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
+    token = new_token()
+    ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
     lab = Lab(token, ledger, opener({}))
     try:
         yield Made(lab)

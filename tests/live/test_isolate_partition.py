@@ -12,9 +12,9 @@ from nearmetal.config import Paths
 from nearmetal.errors import NotProvisioned
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import standing, tiers
+from nearmetal.lab.changes.ledger import held
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import held
 from nearmetal.model import Change, Machine, MachineSpec
 
 from . import later_kernel

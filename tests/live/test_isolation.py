@@ -11,11 +11,11 @@ from nearmetal import plugins
 from nearmetal.errors import HostCannot
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import standing, tiers
-from nearmetal.lab.change_kinds import KINDS
-from nearmetal.lab.hearing import heard, listening
+from nearmetal.lab.changes.kinds import KINDS
+from nearmetal.lab.changes.ledger import Ledger
+from nearmetal.lab.cpus.hearing import heard, listening
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Change, Level, LinkSpec, Machine, Readback
 from nearmetal.treatments.isolation import plugin

@@ -9,12 +9,11 @@ from unittest.mock import AsyncMock
 import pytest
 import pytest_asyncio
 
-from nearmetal.lab import clean
-from nearmetal.lab import link as links
+from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger
-from nearmetal.lab.link import Link
+from nearmetal.lab.networks import link as links
+from nearmetal.lab.networks.link import Link
 from nearmetal.lab.site import must
 from nearmetal.lab.sites import opener
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec
@@ -29,8 +28,8 @@ HOST = EnvironmentSpec(kind="host")
 
 @pytest_asyncio.fixture
 async def lab(lab_image: Image) -> AsyncIterator[Lab]:
-    token = clean.new_token()
-    ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
+    token = new_token()
+    ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
     made = Lab(token, ledger, opener({}))
     try:
         yield made

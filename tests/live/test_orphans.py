@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab import clean
+from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
 
 from .remains import stays
@@ -53,7 +54,7 @@ async def test_a_group_that_is_still_being_made_is_removed_too(lab_image: Image,
     await asyncio.to_thread(until_there, slow_mkdir)
     controller.kill()
     await controller.wait()
-    (ledger,) = clean.ledgers_folder().glob("*.jsonl")
+    (ledger,) = ledgers_folder().glob("*.jsonl")
     cleaned = await clean.clean()
     assert cleaned.left == () and cleaned.ledgers == 1
     assert stays(f"nm-{ledger.stem}") == []

@@ -15,7 +15,8 @@ import pytest
 from nearmetal.config import Paths
 from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
-from nearmetal.lab import clean, probe
+from nearmetal.lab import probe
+from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
 from nearmetal.lab.qemu import accelerator, arguments, lacking, machine_type, monitor
 from nearmetal.lab.qemu.guest import QemuMachine
@@ -293,7 +294,7 @@ async def test_a_trial_whose_guest_is_killed_is_lost(
     """Whether some requests were served until then, or none."""
 
     def kill() -> None:
-        (ledger,) = clean.ledgers_folder().glob("*.jsonl")
+        (ledger,) = ledgers_folder().glob("*.jsonl")
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 words = (process / "cmdline").read_bytes().split(b"\0")
@@ -346,7 +347,7 @@ async def test_another_process_reaches_and_removes_it_by_its_handle(
 CONTROLLER = """
 import asyncio, json, sys
 from nearmetal.environments.qemu import plugin
-from nearmetal.lab import network
+from nearmetal.lab.networks import network
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import MachineSpec, Order
 

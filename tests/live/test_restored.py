@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 from nearmetal.environments.qemu import QemuEnvironment
-from nearmetal.lab import network
 from nearmetal.lab.image import Image
+from nearmetal.lab.networks import network
 from nearmetal.lab.qemu import arguments, snapshot
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order

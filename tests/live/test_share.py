@@ -6,8 +6,8 @@ import pytest
 
 from nearmetal import plugins
 from nearmetal.errors import BadInput
-from nearmetal.lab import share
 from nearmetal.lab.image import Image
+from nearmetal.lab.machines import share
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
 from tests.conftest import OWN_CPU

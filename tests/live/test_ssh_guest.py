@@ -8,11 +8,12 @@ import pytest_asyncio
 
 from nearmetal.config import Paths
 from nearmetal.errors import MachineLost
-from nearmetal.lab import clean, kernel, probe
+from nearmetal.lab import probe
+from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.machines import kernel
 from nearmetal.lab.sites import opener
 from nearmetal.model import Change, EnvironmentSpec, HostSpec, Machine, MachineSpec
 from tests.conftest import OWN_CPU
@@ -27,10 +28,10 @@ SMALL = MachineSpec(memory=128 * 2**20)
 @pytest_asyncio.fixture
 async def lab(lab_image: Image) -> AsyncIterator[Lab]:
     """With a guest in it, that is a host by the name of `metal`."""
-    token = clean.new_token()
+    token = new_token()
     hosts: dict[str, HostSpec] = {}
     sites = opener(hosts)
-    ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
+    ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
     made = Lab(token, ledger, sites)
     try:
         handle = await made.create(

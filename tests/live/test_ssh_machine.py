@@ -15,10 +15,10 @@ import pytest_asyncio
 from nearmetal import plugins
 from nearmetal.environments import ssh as environment
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned
-from nearmetal.lab import borrowed, clean
+from nearmetal.lab.borrowed import lock
+from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import EnvironmentSpec, HostSpec, Machine, MachineSpec, TrialRecord, TrialStatus
@@ -191,7 +191,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def test_two_studies_at_once_are_refused_on_one_machine(pair: Pair, tmp_path: Path) -> None:
-    script = f"mkdir -p /run/lock; exec 9>>{borrowed.FILE}; flock 9; echo somebody >&9; exec sleep 600"
+    script = f"mkdir -p /run/lock; exec 9>>{lock.FILE}; flock 9; echo somebody >&9; exec sleep 600"
     pair.far.run("sh", "-c", f"setsid sh -c '{script}' >/dev/null 2>&1 &")
     await until(lambda: "sleep 600" in pair.far.run("ps", "-eo", "args"))
     status, _, stderr = await pair.nearmetal("run", written(tmp_path, pair.far, ALONE), "-o", str(tmp_path / "run"))
@@ -229,11 +229,11 @@ Make = Callable[..., Awaitable[Machine]]
 @pytest_asyncio.fixture
 async def make(far: FarHost) -> AsyncIterator[Make]:
     """A machine by SSH, on loopback; nothing of it may remain."""
-    token = clean.new_token()
+    token = new_token()
     options = {"address": far.ssh}
     plugin = plugins.load("environments", "ssh")
     sites = opener({"metal": plugin.host(options)})
-    ledger = Ledger(clean.ledgers_folder() / f"{token}.jsonl")
+    ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
     lab = Lab(token, ledger, sites)
 
     async def one(**more: Any) -> Machine:

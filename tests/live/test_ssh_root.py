@@ -9,10 +9,9 @@ import pytest
 import pytest_asyncio
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab import clean
+from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import held
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh.site import SshSite
 from nearmetal.model import EnvironmentSpec, HostSpec, MachineSpec
@@ -118,9 +117,9 @@ async def test_more_commands_at_once_than_a_connection_takes(site: SshSite) -> N
 
 async def test_a_machine_is_confined_as_roots_would_be(far: Far) -> None:
     host = far(FREELY)
-    token = clean.new_token()
+    token = new_token()
     sites = opener({"metal": as_operator(host)})
-    with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
+    with held(ledgers_folder() / f"{token}.jsonl") as ledger:
         lab = Lab(token, ledger, sites)
         try:
             spec = EnvironmentSpec.model_validate({"kind": "ssh", "address": "metal"})

@@ -15,6 +15,7 @@ import pytest
 from nearmetal.environments.vagrant import plugin
 from nearmetal.errors import MachineLost, NotProvisioned
 from nearmetal.lab import clean
+from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Handle, MachineSpec, Order, Provision, TrialStatus
@@ -98,14 +99,14 @@ async def test_killed_in_the_middle_what_it_brought_up_goes_and_nothing_else(vag
     file.write_text(STUDY.format(folder=folder).replace("[factors]", 'machine = "ours"\n[factors]'))
 
     def is_at_work() -> bool:
-        return any('"vagrant"' in ledger.read_text() for ledger in clean.ledgers_folder().glob("*.jsonl"))
+        return any('"vagrant"' in ledger.read_text() for ledger in ledgers_folder().glob("*.jsonl"))
 
     def is_there() -> bool:
         return "killed_ours" in domains(vagrant, folder)
 
     for number, begun in enumerate((is_at_work, is_there)):
         await killed_when(begun, file, tmp_path / f"run{number}")
-        assert list(clean.ledgers_folder().glob("*.jsonl"))
+        assert list(ledgers_folder().glob("*.jsonl"))
         cleaned = await clean.clean()
         assert cleaned.left == ()
         assert domains(vagrant, folder) == ["killed_theirs"]

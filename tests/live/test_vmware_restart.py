@@ -8,10 +8,10 @@ import pytest
 import pytest_asyncio
 
 from nearmetal.config import Paths
-from nearmetal.lab import kernel
 from nearmetal.lab.image import Image
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.lab import Lab
+from nearmetal.lab.machines import kernel
 from nearmetal.model import EnvironmentSpec, MachineSpec
 from tests.conftest import OWN_CPU
 from tests.vcenter import PASSWORD, PASSWORD_ENV, Vcenter, machine, vcenter

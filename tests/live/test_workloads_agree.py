@@ -14,10 +14,10 @@ import pytest
 import pytest_asyncio
 
 from nearmetal import plugins
-from nearmetal.lab import clean, probe
+from nearmetal.lab import probe
+from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger
 from nearmetal.lab.sites import opener
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec, Measurement
@@ -57,8 +57,8 @@ async def stage(kind: str, home: Path, request: pytest.FixtureRequest) -> AsyncI
     if kind == HERE:
         yield stage_of(ThisHost("server0"), ThisHost("client0"))
         return
-    ledger = Ledger(clean.ledgers_folder() / "agreement.jsonl")
-    lab = Lab(clean.new_token(), ledger, opener({}))
+    ledger = Ledger(ledgers_folder() / "agreement.jsonl")
+    lab = Lab(new_token(), ledger, opener({}))
     try:
         yield stage_of(await made(lab, kind, "server"), await made(lab, kind, "client"))
     finally:

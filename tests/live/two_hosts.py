@@ -11,7 +11,8 @@ from pathlib import Path
 
 import asyncssh
 
-from nearmetal.lab import cgroup, clean
+from nearmetal.lab import cgroup
+from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
 from tests.conftest import SHARED_CACHE, WORKER
 
@@ -58,7 +59,7 @@ class Pair:
     async def _new_token(self) -> None:
         """Return when a lab begins that is not known yet."""
         while True:
-            new = {ledger.stem for ledger in clean.ledgers_folder().glob("*.jsonl")} - self.tokens
+            new = {ledger.stem for ledger in ledgers_folder().glob("*.jsonl")} - self.tokens
             self.tokens.update(new)
             if new:
                 return

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nearmetal.lab import clean
+from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.model import Study, TrialRecord
 from nearmetal.run import session
 from nearmetal.run.events import Event
@@ -57,7 +58,7 @@ async def left_over() -> list[str]:
     from nearmetal.config import Paths
     from nearmetal.lab.mock.world import World
 
-    ledgers = [str(path) for path in clean.ledgers_folder().glob("*.jsonl")]
+    ledgers = [str(path) for path in ledgers_folder().glob("*.jsonl")]
     sites = (Paths.default().state / "mock").glob("*")
     return ledgers + [
         state["name"] for site in sites for state in World(site.name).machines() if not state.get("borrowed")

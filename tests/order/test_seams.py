@@ -6,9 +6,8 @@ import pytest
 
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
-from nearmetal.lab import clean
+from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import held
 from nearmetal.lab.mock.world import World
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site, TrialRecord, TrialStatus
@@ -211,7 +210,7 @@ async def test_machines_on_two_sites(tmp_path: Path) -> None:
 
     request = session.Request(study, text, (), False, tmp_path / "run", available=False)
     folder = await session.open_folder(request, open_site)
-    with held(clean.ledgers_folder() / "f00baa.jsonl") as ledger:
+    with held(ledgers_folder() / "f00baa.jsonl") as ledger:
         await runner.run(folder, Lab("f00baa", ledger, open_site))
     found = list(records(folder.journal))
     assert {record.site for record in found} == {"far"}

@@ -6,12 +6,12 @@ import sys
 import time
 from pathlib import Path
 
-from nearmetal.lab.bound import Bound
+from nearmetal.lab.commands.bound import Bound
 from nearmetal.lab.site import LocalSite
 
 WRITER = """
 import asyncio, sys
-from nearmetal.lab.bound import Bound
+from nearmetal.lab.commands.bound import Bound
 from nearmetal.lab.site import LocalSite
 asyncio.run(Bound(LocalSite()).exec(["sh", "-c", 'echo $$ >"$0"; while :; do sleep 0.05; done', sys.argv[1]]))
 """

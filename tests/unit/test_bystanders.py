@@ -1,5 +1,5 @@
 from nearmetal.in_short import in_short
-from nearmetal.lab.bystanders import NAMED, still_there
+from nearmetal.lab.cpus.bystanders import NAMED, still_there
 
 
 def listed(**named: str) -> dict[str, object]:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nearmetal.analysis.calibration import Calibration, Sight
 
 from nearmetal import plan as planning
 from nearmetal import plan_sight, schemas
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.calibrate import calibrate
-from nearmetal.analysis.calibration import Calibration, Sight
 from nearmetal.analysis.known import known
 from nearmetal.analysis.responses import BOOT
 from nearmetal.analysis.sight import sights

@@ -8,7 +8,7 @@ from nearmetal import say
 from nearmetal.environments import docker, mock
 from nearmetal.errors import ExitCode
 from nearmetal.lab import clean, lab
-from nearmetal.lab.ledger import Ledger, held
+from nearmetal.lab.changes.ledger import Ledger, held, ledgers_folder
 from nearmetal.lab.mock.world import World
 from nearmetal.model import Change, Handle, Site
 from nearmetal.run import session
@@ -27,7 +27,7 @@ def machine(ledger: Ledger, name: str, *, alive: bool = True, kind: str = "mock"
 
 
 def ledger_of_a_dead_run() -> Ledger:
-    folder = clean.ledgers_folder()
+    folder = ledgers_folder()
     folder.mkdir(parents=True, exist_ok=True)
     return Ledger(folder / "abc123.jsonl")
 
@@ -40,7 +40,7 @@ async def test_values_of_what_is_gone_are_owed_to_nobody() -> None:
     ledger.close()
     cleaned = await clean.clean()
     assert cleaned == clean.Cleaned(ledgers=1, removed=("mock nm-abc123-1",))
-    assert not list(clean.ledgers_folder().iterdir())
+    assert not list(ledgers_folder().iterdir())
 
 
 async def test_what_is_really_left_is_told_once() -> None:
@@ -53,7 +53,7 @@ async def test_what_is_really_left_is_told_once() -> None:
     assert cleaned.removed == ("mock nm-abc123-1",)
     assert cleaned.restored == (f"nm-abc123-1: sysctl {_SYSCTL}",)
     assert [what.rpartition(": ")[0].partition(": sysctl ")[0] for what in cleaned.left] == ["site:local", "site:far"]
-    with held(clean.ledgers_folder() / "abc123.jsonl") as ledger:
+    with held(ledgers_folder() / "abc123.jsonl") as ledger:
         assert [change.on for _, change in ledger.outstanding().changes] == ["site:far"], "it is tried again"
 
 
@@ -96,7 +96,7 @@ async def test_a_run_does_not_begin_by_contradicting_itself() -> None:
     ledger = ledger_of_a_dead_run()
     ledger.changing(Change(on="nm-abc123-1", kind="sysctl", target=_SYSCTL, before="1", after="0"))
     ledger.close()
-    (clean.ledgers_folder() / "damaged.jsonl").write_text("rubbish\n")
+    (ledgers_folder() / "damaged.jsonl").write_text("rubbish\n")
     said: list[str] = []
     await session._put_right(said.append)
     assert [what.partition(": ")[0] for what in said] == ["still there"]

@@ -16,7 +16,7 @@ from nearmetal.commands import isolate as isolate_commands
 from nearmetal.commands import isolate_exec as isolate_exec_commands
 from nearmetal.commands import isolate_prove as isolate_prove_commands
 from nearmetal.isolate import prove, standing, tiers
-from nearmetal.lab.ledger import held
+from nearmetal.lab.changes.ledger import held
 from nearmetal.model import Change
 from tests.command_line import Ended, called, started
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearmetal import cpu_lists
-from nearmetal.lab import cpus
+from nearmetal.lab.cpus import sharing
 
 
 @pytest.mark.parametrize(
@@ -31,22 +31,22 @@ def test_showing_and_reading_are_inverse(numbers: set[int]) -> None:
 
 
 def test_servers_get_the_highest_cpus_and_clients_the_rest() -> None:
-    assert cpus.share([0, 1, 2, 3], 2, 1, None, None) == cpus.Share(("2-3",), "0-1")
-    assert cpus.share([0, 1, 2, 3, 4], 2, 2, None, None) == cpus.Share(("3-4", "1-2"), "0")
+    assert sharing.share([0, 1, 2, 3], 2, 1, None, None) == sharing.Share(("2-3",), "0-1")
+    assert sharing.share([0, 1, 2, 3, 4], 2, 2, None, None) == sharing.Share(("3-4", "1-2"), "0")
 
 
 def test_with_too_few_cpus_everybody_shares() -> None:
-    assert cpus.share([0, 1], 2, 1, None, None) == cpus.Share(("0-1",), "0-1")
-    assert cpus.share([0, 1], 1, 3, None, None) == cpus.Share(("1", "0", "1"), "0-1")
+    assert sharing.share([0, 1], 2, 1, None, None) == sharing.Share(("0-1",), "0-1")
+    assert sharing.share([0, 1], 1, 3, None, None) == sharing.Share(("1", "0", "1"), "0-1")
 
 
 def test_what_the_study_names_is_taken() -> None:
-    assert cpus.share([0, 1, 2, 3], 1, 2, "0", "3") == cpus.Share(("0", "0"), "3")
+    assert sharing.share([0, 1, 2, 3], 1, 2, "0", "3") == sharing.Share(("0", "0"), "3")
 
 
 @given(st.sets(st.integers(0, 63), min_size=1), st.integers(1, 8), st.integers(1, 8))
 def test_nobody_is_given_a_cpu_that_is_not_there(available: set[int], vcpus: int, servers: int) -> None:
-    share = cpus.share(sorted(available), vcpus, servers, None, None)
+    share = sharing.share(sorted(available), vcpus, servers, None, None)
     assert len(share.servers) == servers
     for text in (*share.servers, share.clients):
         assert cpu_lists.parse(text)

@@ -8,8 +8,8 @@ from nearmetal import plugins
 from nearmetal.environments.mock import Mock
 from nearmetal.errors import HostCannot
 from nearmetal.lab import clean, doctor
+from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.image import Image
-from nearmetal.lab.ledger import held
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change, Handle
 
@@ -31,7 +31,7 @@ def test_a_host_without_tcpdump_is_told_what_that_means(monkeypatch: pytest.Monk
 
 def test_what_a_dead_run_left_is_told_and_not_touched() -> None:
     assert doctor._leftovers().ok
-    folder = clean.ledgers_folder()
+    folder = ledgers_folder()
     folder.mkdir(parents=True)
     with held(folder / "abc123.jsonl") as ledger:
         for name in ("nm-abc123-1", "nm-abc123-2", "nm-abc123-3"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearmetal.lab.ethtool import FEATURES, Feature, parse
+from nearmetal.lab.changes.ethtool import FEATURES, Feature, parse
 
 TEXT = """Features for data:
 rx-checksumming: on [fixed]

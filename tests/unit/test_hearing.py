@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from nearmetal.errors import BadInput, ToolFailed
-from nearmetal.lab import waiting
-from nearmetal.lab.hearing import heard, listening
+from nearmetal.lab.cpus import waiting
+from nearmetal.lab.cpus.hearing import heard, listening
 from nearmetal.model import Completed
 from nearmetal.observers import noise as observer
 from nearmetal.workloads.noise import Noise, NoiseParameters

@@ -12,9 +12,9 @@ from nearmetal.isolate import host as hosts
 from nearmetal.isolate import prove, standing, tiers
 from nearmetal.isolate.host import Bystanders, Cpu, Host
 from nearmetal.lab import clean
-from nearmetal.lab.change_kinds import GRUB_DROP_IN
-from nearmetal.lab.hearing import Heard
-from nearmetal.lab.ledger import held, outstanding
+from nearmetal.lab.changes.kinds import GRUB_DROP_IN
+from nearmetal.lab.changes.ledger import held, outstanding
+from nearmetal.lab.cpus.hearing import Heard
 from nearmetal.model import Change, Commands
 
 from .isolate_host import BOOT_ID, CPU, PROBE, Pretended

@@ -10,7 +10,7 @@ import pytest
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import clean
-from nearmetal.lab.ledger import Ledger, held, outstanding, ownerless
+from nearmetal.lab.changes.ledger import Ledger, held, ledgers_folder, outstanding, ownerless
 from nearmetal.model import Change, Handle
 
 
@@ -95,7 +95,7 @@ def test_a_line_in_the_middle_that_is_broken_is_told(tmp_path: Path) -> None:
 
 
 async def test_one_that_is_damaged_is_told_and_keeps_clean_from_none_of_the_others() -> None:
-    folder = clean.ledgers_folder()
+    folder = ledgers_folder()
     folder.mkdir(parents=True)
     (folder / "a.jsonl").write_text("rubbish\n")
     (folder / "b.jsonl").write_text('{"schema": "of another tool"}\n')
@@ -111,7 +111,7 @@ async def test_one_that_is_damaged_is_told_and_keeps_clean_from_none_of_the_othe
 
 
 async def test_what_a_living_nearmetal_has_is_named_and_left_alone() -> None:
-    folder = clean.ledgers_folder()
+    folder = ledgers_folder()
     folder.mkdir(parents=True)
     with held(folder / "a.jsonl") as ledger:
         ledger.creating(handle("m"))
@@ -123,7 +123,7 @@ async def test_what_a_living_nearmetal_has_is_named_and_left_alone() -> None:
 async def test_one_that_is_taken_at_that_moment_keeps_clean_from_none_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    folder = clean.ledgers_folder()
+    folder = ledgers_folder()
     folder.mkdir(parents=True)
     with held(folder / "b.jsonl") as dead:
         dead.creating(Handle(kind="mock", name="m", site="local", data={"borrowed": True}))
@@ -141,7 +141,7 @@ def test_one_whose_owner_ends_at_that_moment_is_none(tmp_path: Path) -> None:
 
 
 async def test_an_environment_that_breaks_keeps_clean_from_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = clean.ledgers_folder()
+    folder = ledgers_folder()
     folder.mkdir(parents=True)
     with held(folder / "a.jsonl") as dead:
         for name, data in (("first", {"borrowed": True}), ("broken", {}), ("last", {"borrowed": True})):
@@ -169,7 +169,7 @@ def test_a_line_is_on_disk_before_the_call_returns(tmp_path: Path, monkeypatch: 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.model import Handle
 ledger = Ledger(Path(sys.argv[1]))
 ledger.creating(Handle(kind="mock", name="a", site="local", data={}))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nearmetal.lab import link
-from nearmetal.lab.link import Shaper
+from nearmetal.lab.networks import link
+from nearmetal.lab.networks.link import Shaper
 from nearmetal.model import LinkSpec
 
 RATE = LinkSpec(rate=50e6)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearmetal.lab import share
+from nearmetal.lab.machines import share
 from nearmetal.lab.qemu import arguments
 from nearmetal.model import Completed, MachineSpec, SharedFolder
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearmetal.errors import BadInput, MachineLost, NotProvisioned
-from nearmetal.lab import answering
+from nearmetal.lab.reached import answering
 from nearmetal.lab.ssh import commands as ssh_commands
 from nearmetal.lab.ssh import machine as ssh
 from tests.agent_server import needs_probe

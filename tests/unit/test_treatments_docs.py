@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from nearmetal import plugins
-from nearmetal.lab.ethtool import FEATURES
+from nearmetal.lab.changes.ethtool import FEATURES
 from nearmetal.run.verify import DRIVERS
 from nearmetal.treatments import contention, isolation
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab.ethtool import FEATURES
+from nearmetal.lab.changes.ethtool import FEATURES
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, Level, Readback
 from nearmetal.treatments.offload import plugin

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab import network, trunk
+from nearmetal.lab.networks import network, trunk
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed
 from nearmetal.run import shape

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from nearmetal.errors import ToolFailed
-from nearmetal.lab import kernel
+from nearmetal.lab.machines import kernel
 from nearmetal.model import Completed, LinkSpec, Measurement
 from nearmetal.units import AS_WRITTEN
 from nearmetal.workloads._ping_document import parse

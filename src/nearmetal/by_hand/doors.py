@@ -16,7 +16,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import NotProvisioned
 from nearmetal.lab import machine, probe
 from nearmetal.lab.cgroup import Group
-from nearmetal.lab.refused import refuse_zero_bytes
+from nearmetal.lab.commands.refused import refuse_zero_bytes
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Handle
 

@@ -9,6 +9,7 @@ from nearmetal.by_hand.kept import Kept
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot
 from nearmetal.lab import clean
+from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.say import Say, meanwhile, silent
 
 
@@ -21,7 +22,7 @@ async def down(name: str, say: Say = silent) -> list[str]:
     async with meanwhile(say, lambda: f"still taking {name} down"):
         if await kept.has_keeper():
             await _end(kept)
-        ledger = clean.ledgers_folder() / f"{kept.token}.jsonl"
+        ledger = ledgers_folder() / f"{kept.token}.jsonl"
         left: list[str] = []
         if ledger.exists():
             left = list((await clean.put_right([ledger])).left)

@@ -16,7 +16,7 @@ from nearmetal.by_hand.guard import guarded
 from nearmetal.by_hand.kept import Kept
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
-from nearmetal.lab.process import exit_status
+from nearmetal.lab.commands.process import exit_status
 from nearmetal.model import Completed, Machine
 
 _MAY_BE_LOST = (125, 255)

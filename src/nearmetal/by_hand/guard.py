@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nearmetal.lab.orphans import marked
+from nearmetal.lab.commands.orphans import marked
 
 VARIABLE = "NEARMETAL_EXEC"
 _WELL = b"."

@@ -25,10 +25,9 @@ from nearmetal.by_hand.kept import Kept
 from nearmetal.by_hand.wanted import Wanted, cpuset, refuse_what_cannot_be, wanted
 from nearmetal.config import Paths
 from nearmetal.errors import ExitCode, MachineError, NearmetalError, ToolFailed
-from nearmetal.lab import clean
-from nearmetal.lab.identity import FirstProcess
+from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab, OpenSite
-from nearmetal.lab.ledger import held
+from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.model import Handle
@@ -49,7 +48,7 @@ async def keep(environment: str, name: str | None, overrides: Sequence[str]) -> 
         _to_log(kept.name)
         async with aclosing(opener({}, _say)) as open_site:
             await _prepare(want, open_site)
-            with held(clean.ledgers_folder() / f"{kept.token}.jsonl") as ledger:
+            with held(ledgers_folder() / f"{kept.token}.jsonl") as ledger:
                 lab = Lab(kept.token, ledger, open_site)
                 try:
                     await alive.ended(await _make(want, kept, lab))
@@ -65,7 +64,7 @@ async def _draft(name: str, want: Wanted) -> Kept:
     return Kept(
         name=name,
         environment=want.environment.kind,
-        token=clean.new_token(),
+        token=new_token(),
         keeper=me.pid,
         keeper_started=me.started,
         made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nearmetal import factors as words
 from nearmetal import hosts, plugins
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab import cpus
+from nearmetal.lab.cpus import sharing
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.site import available_cpus
 from nearmetal.model import EnvironmentSpec, MachineSpec, Provision, Reached, Study
@@ -125,4 +125,4 @@ async def refuse_what_cannot_be(wanted: Wanted, open_site: OpenSite) -> None:
 async def cpuset(wanted: Wanted, open_site: OpenSite) -> str:
     """The host's CPUs that the machine may use, as a server of a study would have them."""
     available = await available_cpus(await open_site(wanted.spec.host))
-    return cpus.share(available, wanted.spec.vcpus, 1, wanted.spec.cpus, None).servers[0]
+    return sharing.share(available, wanted.spec.vcpus, 1, wanted.spec.cpus, None).servers[0]

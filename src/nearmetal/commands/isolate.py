@@ -25,9 +25,9 @@ from nearmetal.isolate.documents import (
 )
 from nearmetal.isolate.host import Bystanders, Cpusets, Host
 from nearmetal.isolate.standing import Standing
-from nearmetal.lab import cpuset
-from nearmetal.lab.bound import Bound
-from nearmetal.lab.changes import Undone
+from nearmetal.lab.changes.engine import Undone
+from nearmetal.lab.commands.bound import Bound
+from nearmetal.lab.cpus import cpuset
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change

@@ -11,8 +11,8 @@ from nearmetal.isolate import host as hosts
 from nearmetal.isolate import prove as proving
 from nearmetal.isolate import standing, tiers
 from nearmetal.isolate.proof import proof
-from nearmetal.lab.bound import Bound
-from nearmetal.lab.hearing import Heard
+from nearmetal.lab.commands.bound import Bound
+from nearmetal.lab.cpus.hearing import Heard
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change

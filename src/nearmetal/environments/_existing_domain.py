@@ -7,13 +7,13 @@ down when its boot of the study is over. docs/adr/libvirt-by-virsh.md has the re
 import secrets
 
 from nearmetal.errors import HostCannot, NotProvisioned
+from nearmetal.lab.borrowed import behind as behind_ssh
+from nearmetal.lab.borrowed.behind import BehindSsh, GuestBehindSsh
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.libvirt import existing, virsh
 from nearmetal.lab.libvirt.existing import Domain, Found
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection
-from nearmetal.lab.ssh import behind as behind_ssh
-from nearmetal.lab.ssh.behind import BehindSsh, GuestBehindSsh
 from nearmetal.lab.ssh.login import refuse_unusable
 from nearmetal.model import Cost, EnvironmentSpec, Finding, Handle, MachineSpec, Order, Recorder, Site
 from nearmetal.units import show_size

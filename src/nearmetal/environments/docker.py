@@ -24,8 +24,7 @@ from typing import Any, ClassVar
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, NotProvisioned
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab import network, probe
-from nearmetal.lab import share as shares
+from nearmetal.lab import probe
 from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers import image as container_image
 from nearmetal.lab.containers.api import DOCKER, Brand, Engine, Refused
@@ -33,9 +32,11 @@ from nearmetal.lab.containers.engine import bury, is_own
 from nearmetal.lab.containers.machine import Container
 from nearmetal.lab.containers.sandboxed import SandboxedContainer, is_sandboxed
 from nearmetal.lab.findings import enough_cpus, finding, program, provided
-from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import Image
-from nearmetal.lab.shared_kernel import isolation_found
+from nearmetal.lab.machines import share as shares
+from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.machines.shared_kernel import isolation_found
+from nearmetal.lab.networks import network
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
     EnvironmentSpec,

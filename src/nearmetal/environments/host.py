@@ -22,14 +22,15 @@ from typing import ClassVar
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
-from nearmetal.lab import cgroup, network, probe
+from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab import share as shares
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.findings import enough_cpus, finding, programs, provided
-from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import placed
-from nearmetal.lab.shared_kernel import SharedKernelMachine, isolation_found
+from nearmetal.lab.machines import share as shares
+from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.machines.shared_kernel import SharedKernelMachine, isolation_found
+from nearmetal.lab.networks import network
 from nearmetal.lab.site import available_cpus, must
 from nearmetal.model import (
     VIRTUAL_HARDWARE,

@@ -25,16 +25,17 @@ from nearmetal import plugins
 from nearmetal.config import LIMITS, Paths
 from nearmetal.environments._existing_domain import ExistingDomains
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
-from nearmetal.lab import cgroup, network
+from nearmetal.lab import cgroup
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.findings import finding, programs
-from nearmetal.lab.identity import FirstProcess
 from nearmetal.lab.image import placed
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.libvirt import domain, virsh
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
+from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.networks import network
 from nearmetal.lab.qemu import arguments, machine_type, ordered, template
 from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.monitor import Monitor

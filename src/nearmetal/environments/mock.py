@@ -17,9 +17,9 @@ from pydantic import Field, StrictBool
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab import probe
+from nearmetal.lab.commands.refused import cannot_read, cannot_write, refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.mock import programs as mock_programs
 from nearmetal.lab.mock.world import State, World, read, write
-from nearmetal.lab.refused import cannot_read, cannot_write, refuse_no_text, refuse_zero_bytes
 from nearmetal.model import (
     Completed,
     Cost,

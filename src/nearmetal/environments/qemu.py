@@ -21,13 +21,14 @@ from typing import Any, ClassVar
 from nearmetal import cpu_lists
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned
-from nearmetal.lab import cgroup, network
+from nearmetal.lab import cgroup
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.image import Image, placed
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import LabKeys, lab_keys
+from nearmetal.lab.networks import network
 from nearmetal.lab.qemu import arguments, identity, lacking, monitor, ordered, own_disk, snapshot, template
 from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.arguments import Guest

@@ -21,9 +21,9 @@ from pydantic import IPvAnyAddress
 from nearmetal import plugins
 from nearmetal.config import LIMITS
 from nearmetal.environments.host import limits_found
-from nearmetal.lab import borrowed
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.borrowed_machine import (
+from nearmetal.lab.borrowed import lock
+from nearmetal.lab.borrowed.machine import (
     TOOLS,
     BorrowedMachine,
     Borrowing,
@@ -84,7 +84,7 @@ class SshEnvironment:
             *await programs(site, TOOLS),
             *_permitted(options, spec.provision, machine),
             *await limits_found(machine, site),
-            await borrowed.found(site),
+            await lock.found(site),
         ]
         if found[0].ok:
             found.append(await address_found(site))
@@ -94,13 +94,13 @@ class SshEnvironment:
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """From here on nobody else measures on it; and it has the image, where it is to have it."""
-        await borrowed.hold(site)
+        await lock.hold(site)
         if Options.model_validate(dict(spec.options)).image == "chroot":
             await _host().prepare(spec, machine, site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         await answered(site, ANSWER)
-        await borrowed.hold(site)
+        await lock.hold(site)
         shared = await measured(site)
         if Options.model_validate(dict(order.options)).image == "chroot":
             return await _host().create(order.model_copy(update={"shared": shared}), site, ledger)

@@ -26,9 +26,9 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, IPvAnyAddress, StrictBool, field_validator, model_validator
 
 from nearmetal.errors import HostCannot, NearmetalError, NotProvisioned
+from nearmetal.lab.borrowed.behind import BehindSsh, GuestBehindSsh, found_inside, permitted
 from nearmetal.lab.findings import finding, provided
 from nearmetal.lab.ssh import login as ssh_login
-from nearmetal.lab.ssh.behind import BehindSsh, GuestBehindSsh, found_inside, permitted
 from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware import machine as machines
 from nearmetal.lab.vmware.account import Account

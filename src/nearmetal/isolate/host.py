@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from nearmetal import cpu_lists
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab import cpuset
-from nearmetal.lab.change_kinds import KINDS
+from nearmetal.lab.changes.kinds import KINDS
+from nearmetal.lab.cpus import cpuset
 from nearmetal.lab.site import must
 from nearmetal.model import Commands
 from nearmetal.treatments.isolation import SYSCTLS

@@ -13,11 +13,11 @@ from typing import Literal
 
 from nearmetal.errors import HostCannot
 from nearmetal.isolate.tiers import ON
-from nearmetal.lab import changes, cpuset
-from nearmetal.lab.change_kinds import KINDS
-from nearmetal.lab.changes import Applied, Undone
-from nearmetal.lab.clean import standing_folder
-from nearmetal.lab.ledger import Ledger, outstanding
+from nearmetal.lab.changes import engine
+from nearmetal.lab.changes.engine import Applied, Undone
+from nearmetal.lab.changes.kinds import KINDS
+from nearmetal.lab.changes.ledger import Ledger, outstanding, standing_folder
+from nearmetal.lab.cpus import cpuset
 from nearmetal.lab.site import must
 from nearmetal.model import Change, Commands
 
@@ -78,9 +78,9 @@ async def on(wanted: Sequence[Change], commands: Commands, path: Path) -> Applie
         if any(change.kind != "boot" or _contradicts(change, wanted) for change in told.values()):
             raise HostCannot("this host is isolated already", str(path), "first: nearmetal isolate off")
         new = [change for change in wanted if change.kind != "boot" or not told]
-        applied = await changes.apply(new, ledger, _reach(commands))
+        applied = await engine.apply(new, ledger, _reach(commands))
         if applied.refused:
-            undone = await changes.undo(ledger, _reach(commands), but=told)
+            undone = await engine.undo(ledger, _reach(commands), but=told)
             left = [here(one.told).splitlines()[0] for one in undone if one.outcome in ("left", "failed")]
             outcome = "everything was put back" if not left else f"not put back: {'; '.join(left)}"
             raise HostCannot(f"{'; '.join(map(here, applied.refused))}. {outcome}", remedy=_remedy(wanted, applied))
@@ -106,7 +106,7 @@ async def off(commands: Commands, path: Path) -> list[Undone]:
         return []
     with closing(_opened(path)) as ledger:
         ledger.begin_boot(await _boot_id(commands))
-        return await changes.undo(ledger, _reach(commands))
+        return await engine.undo(ledger, _reach(commands))
 
 
 def _opened(path: Path) -> Ledger:
@@ -135,7 +135,7 @@ async def _standing(change: Change, commands: Commands) -> Standing:
     return Standing(change, kind.shown(now), state)
 
 
-def _reach(commands: Commands) -> changes.Reach:
+def _reach(commands: Commands) -> engine.Reach:
     async def reach(on: str) -> Commands:
         return commands
 

@@ -1,7 +1,6 @@
 """Putting right what a dead nearmetal left: every ledger without an owner is replayed."""
 
 import asyncio
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, closing, suppress
 from functools import partial
@@ -12,9 +11,16 @@ from pydantic import Field
 
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab import orphans
+from nearmetal.lab.changes.ledger import (
+    Ledger,
+    Outstanding,
+    ledgers_folder,
+    outstanding,
+    ownerless,
+    standing_folder,
+)
+from nearmetal.lab.commands import orphans
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import Ledger, Outstanding, outstanding, ownerless
 from nearmetal.lab.qemu import accelerator, snapshot
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
@@ -34,20 +40,6 @@ class Cleaned(Document):
     """Ledgers of living owners, which were left alone."""
     alive: tuple[str, ...] = ()
     """What they hold now."""
-
-
-def ledgers_folder() -> Path:
-    return Paths.default().state / "ledgers"
-
-
-def standing_folder() -> Path:
-    """Ledgers of what stands after the command that made it. No run replays them before it starts."""
-    return Paths.default().state / "isolation"
-
-
-def new_token() -> str:
-    """Tells one lab's things from another's, in names of at most 15 characters."""
-    return os.urandom(3).hex()
 
 
 async def clean(say: Say = silent) -> Cleaned:

@@ -14,10 +14,10 @@ from nearmetal.config import Paths
 from nearmetal.errors import NearmetalError
 from nearmetal.in_short import in_short
 from nearmetal.lab import clean, image, probe
+from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.findings import finding, program, provided
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.ledger import held
 from nearmetal.lab.site import LocalSite, host_facts, must
 from nearmetal.lab.sites import opener
 from nearmetal.model import Document, Environment, EnvironmentSpec, Finding, MachineSpec, Site
@@ -199,8 +199,8 @@ def _not_tried(name: str, why: str) -> Finding:
 
 async def _machine(kind: str, site: Site) -> None:
     """Make a machine, run a command in it, and remove it."""
-    token = clean.new_token()
-    with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
+    token = new_token()
+    with held(ledgers_folder() / f"{token}.jsonl") as ledger:
         lab = Lab(token, ledger, opener({}))
         try:
             spec, machine = EnvironmentSpec(kind=kind), MachineSpec()

@@ -7,15 +7,17 @@ from typing import IO
 
 from nearmetal import hosts, plugins
 from nearmetal.errors import MachineGone, NearmetalError, told
-from nearmetal.lab import changes, network, orphans
-from nearmetal.lab import link as links
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab import trunk as trunks
-from nearmetal.lab.bound import Bound
-from nearmetal.lab.changes import Applied, Undone
-from nearmetal.lab.ledger import Ledger
-from nearmetal.lab.link import Link
-from nearmetal.lab.trunk import Trunk, Tunnel
+from nearmetal.lab.changes import engine
+from nearmetal.lab.changes.engine import Applied, Undone
+from nearmetal.lab.changes.ledger import Ledger
+from nearmetal.lab.commands import orphans
+from nearmetal.lab.commands.bound import Bound
+from nearmetal.lab.networks import link as links
+from nearmetal.lab.networks import network
+from nearmetal.lab.networks import trunk as trunks
+from nearmetal.lab.networks.link import Link
+from nearmetal.lab.networks.trunk import Trunk, Tunnel
 from nearmetal.model import (
     Change,
     Commands,
@@ -175,11 +177,11 @@ class Lab:
         return machine
 
     async def apply(self, wanted: list[Change]) -> Applied:
-        return await changes.apply(wanted, self.ledger, self.reach)
+        return await engine.apply(wanted, self.ledger, self.reach)
 
     async def undo(self) -> list[Undone]:
         """Put back every value."""
-        return await changes.undo(self.ledger, self.reach)
+        return await engine.undo(self.ledger, self.reach)
 
     async def reach(self, on: str) -> Commands:
         """What a change is made on: "site:NAME", or a machine's name. MachineGone when it has been removed."""
@@ -255,8 +257,9 @@ async def remove(handle: Handle, site: Site) -> None:
     elif handle.kind == trunks.KIND:
         await trunks.remove(handle, site)
     elif handle.kind == "engine":
-        from nearmetal.lab.containers import engine  # with Docker's SDK, which most that is removed has no need of
+        # With Docker's SDK, which most that is removed has no need of.
+        from nearmetal.lab.containers.engine import remove as remove_engine
 
-        await engine.remove(handle)
+        await remove_engine(handle)
     else:
         await plugins.load("environments", handle.kind).destroy(handle, site)

@@ -7,9 +7,9 @@ from typing import IO, Any, Protocol
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import image as images
+from nearmetal.lab.commands.refused import cannot_read, cannot_write
 from nearmetal.lab.findings import provided
 from nearmetal.lab.image import Image, Recipe, ls
-from nearmetal.lab.refused import cannot_read, cannot_write
 from nearmetal.model import Commands, Completed, Finding, Handle, MachineSpec, Order, Site
 
 ENVIRONMENT: Mapping[str, str] = {

@@ -12,8 +12,9 @@ from typing import Any
 from nearmetal import cpu_lists
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
-from nearmetal.lab import probe, process
-from nearmetal.lab.refused import cannot_read, cannot_write, refuse_zero_bytes
+from nearmetal.lab import probe
+from nearmetal.lab.commands import process
+from nearmetal.lab.commands.refused import cannot_read, cannot_write, refuse_zero_bytes
 from nearmetal.model import Commands, Completed, HostSpec, SiteRunning
 
 _SAID = 500

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nearmetal.errors import TimedOut, ToolFailed
-from nearmetal.lab import kernel
+from nearmetal.lab.machines import kernel
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, LinkSpec, Machine, MachineSpec, Site, Stage
 from nearmetal.units import show_size

@@ -11,7 +11,7 @@ from nearmetal.model.study import MachineSpec
 from nearmetal.model.words import Frozen, Level
 
 ChangeKind = Literal["sysctl", "file", "affinity", "irq", "ethtool", "boot", "cpuset", "bystanders"]
-"""A closed set: `lab/change_kinds.py` says how each is read and written. "boot" is the kernel's
+"""A closed set: `lab/changes/kinds.py` says how each is read and written. "boot" is the kernel's
 arguments, which take effect with the machine's next boot; "bystanders" is all that may run on CPUs to be kept free, and
 "cpuset" people's programs among them."""
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
-from nearmetal.lab import kernel, network
-from nearmetal.lab.identity import Contained
+from nearmetal.lab.machines import kernel
+from nearmetal.lab.machines.identity import Contained
+from nearmetal.lab.networks import network
 from nearmetal.model import CaptureSpec, Commands, Completed, Machine, Running
 from nearmetal.observers._capture_files import joined
 

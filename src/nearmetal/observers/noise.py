@@ -6,9 +6,10 @@ once: what a second program that wants the same CPU would change, the host's sch
 
 from typing import Any, ClassVar
 
-from nearmetal.lab import kernel, waiting
-from nearmetal.lab.hearing import SLACK, heard_by, listening
-from nearmetal.lab.waiting import Accounts
+from nearmetal.lab.cpus import waiting
+from nearmetal.lab.cpus.hearing import SLACK, heard_by, listening
+from nearmetal.lab.cpus.waiting import Accounts
+from nearmetal.lab.machines import kernel
 from nearmetal.model import Machine, Observation, Running, Stage
 
 SECONDS = 1.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
-from nearmetal.lab import groups, kernel
+from nearmetal.lab.machines import groups, kernel
 from nearmetal.lab.stage import offsets
 from nearmetal.model import Completed, Machine, Observation, Running, Site, Stage
 from nearmetal.observers._usage_exits import exits

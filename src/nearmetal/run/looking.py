@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from nearmetal.lab import kernel
-from nearmetal.lab import share as shares
 from nearmetal.lab.image.build import BINARIES
 from nearmetal.lab.lab import Lab
+from nearmetal.lab.machines import kernel
+from nearmetal.lab.machines import share as shares
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Machine, Response
 from nearmetal.run import placement, verify

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from nearmetal import cpu_lists, hosts
-from nearmetal.lab import cpus, kernel, link, network, probe
+from nearmetal.lab import probe
+from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.lab import Lab
+from nearmetal.lab.machines import kernel
+from nearmetal.lab.networks import link, network
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.stage import LabStage, offsets
 from nearmetal.model import Handle, Machine, MachineSpec, SharedNetwork, Site
@@ -18,7 +21,7 @@ NEIGHBOURHOOD = "host"
 """The kind of machine that a server's neighbours are."""
 
 
-async def share_out(booted: Booted, lab: Lab) -> cpus.Share:
+async def share_out(booted: Booted, lab: Lab) -> Share:
     """Who gets which CPUs of the site."""
     host, clients_host = booted.spec.host, booted.asked.clients.host
     available = await available_cpus(await lab.site(host))
@@ -28,7 +31,7 @@ async def share_out(booted: Booted, lab: Lab) -> cpus.Share:
     return shape.share(booted.asked, booted.spec, available, elsewhere)
 
 
-async def servers(booted: Booted, share: cpus.Share, lab: Lab) -> list[Handle]:
+async def servers(booted: Booted, share: Share, lab: Lab) -> list[Handle]:
     site = await lab.site(booted.spec.host)
     hung = link.bridge(booted.asked.link, "server")
     creations = [
@@ -38,9 +41,7 @@ async def servers(booted: Booted, share: cpus.Share, lab: Lab) -> list[Handle]:
     return await _all(booted, share.servers, creations)
 
 
-async def clients(
-    task: BootTask, booted: Booted, share: cpus.Share, lab: Lab, servers: Sequence[Machine]
-) -> list[Handle]:
+async def clients(task: BootTask, booted: Booted, share: Share, lab: Lab, servers: Sequence[Machine]) -> list[Handle]:
     """`servers` are needed where only they can tell which way leads to them."""
     asked = booted.asked.clients
     site = await lab.site(asked.host)
@@ -64,7 +65,7 @@ async def _shared(booted: Booted, clients: Site, lab: Lab, servers: Sequence[Mac
     return await network.facing(address, clients)
 
 
-async def neighbours(task: BootTask, booted: Booted, share: cpus.Share, lab: Lab) -> None:
+async def neighbours(task: BootTask, booted: Booted, share: Share, lab: Lab) -> None:
     """Start what goes on beside each server, on its CPUs."""
     site = await lab.site(booted.spec.host)
     kind = task.study.environment(NEIGHBOURHOOD)

@@ -6,9 +6,9 @@ from nearmetal import cpu_lists, hosts, plugins
 from nearmetal import factors as words
 from nearmetal.errors import HostCannot
 from nearmetal.factors import Asked, treatments_of
-from nearmetal.lab import trunk
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.lab import OpenSite
+from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import available_cpus, memory
 from nearmetal.model import Environment, Finding, Level, LinkSpec, MachineSpec, Reached, Site, Study
 from nearmetal.run import shape

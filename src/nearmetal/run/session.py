@@ -13,8 +13,8 @@ from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.isolate import standing
 from nearmetal.lab import clean
+from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab, OpenSite
-from nearmetal.lab.ledger import held
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite, host_facts
 from nearmetal.lab.sites import opener
@@ -106,8 +106,8 @@ async def _run(folder: RunFolder, open_site: OpenSite, listeners: tuple[Callable
     runs.remember(folder.path, Paths.default().state)
     with claimed(folder.journal):
         await preparing.prepare_environments(folder.manifest(), open_site)
-        token = clean.new_token()
-        with held(clean.ledgers_folder() / f"{token}.jsonl") as ledger:
+        token = new_token()
+        with held(ledgers_folder() / f"{token}.jsonl") as ledger:
             lab = Lab(token, ledger, open_site, shape.mtu(folder.manifest().study))
             return await runner.run(folder, lab, listeners)
 

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 from nearmetal import cpu_lists, plugins
 from nearmetal.factors import Asked, target
-from nearmetal.lab import cpus, network, trunk
+from nearmetal.lab.cpus import sharing
+from nearmetal.lab.cpus.sharing import Share
+from nearmetal.lab.networks import network, trunk
 from nearmetal.model import EnvironmentSpec, Level, MachineSpec, Provision, Study, Treatment
 
 _CLIENT_MEMORY = 2**30
@@ -29,15 +31,15 @@ def server(asked: Asked) -> MachineSpec:
     return spec
 
 
-def share(asked: Asked, spec: MachineSpec, available: list[int], elsewhere: list[int] | None) -> cpus.Share:
+def share(asked: Asked, spec: MachineSpec, available: list[int], elsewhere: list[int] | None) -> Share:
     """Who gets which of a site's CPUs; `elsewhere` has the CPUs of the clients' site where that is another."""
-    shared = cpus.share(available, spec.vcpus, number_of_servers(asked), spec.cpus, asked.clients.cpus)
-    return shared if elsewhere is None else cpus.Share(shared.servers, asked.clients.cpus or cpu_lists.show(elsewhere))
+    shared = sharing.share(available, spec.vcpus, number_of_servers(asked), spec.cpus, asked.clients.cpus)
+    return shared if elsewhere is None else Share(shared.servers, asked.clients.cpus or cpu_lists.show(elsewhere))
 
 
-def share_without_servers(asked: Asked, available: list[int]) -> cpus.Share:
+def share_without_servers(asked: Asked, available: list[int]) -> Share:
     """The same where the servers are on none of our hosts: the clients' site is theirs alone."""
-    return cpus.Share(("",) * number_of_servers(asked), asked.clients.cpus or cpu_lists.show(available))
+    return Share(("",) * number_of_servers(asked), asked.clients.cpus or cpu_lists.show(available))
 
 
 def number_of_servers(asked: Asked) -> int:
@@ -65,6 +67,6 @@ def image_beside(spec: MachineSpec) -> str:
     return MachineSpec().image if spec.brings_image else spec.image
 
 
-def client(spec: MachineSpec, shared: cpus.Share) -> MachineSpec:
+def client(spec: MachineSpec, shared: Share) -> MachineSpec:
     """A client beside machines under test of this spec: of the same image, on the CPUs that they leave."""
     return MachineSpec(image=image_beside(spec), vcpus=len(cpu_lists.parse(shared.clients)), memory=_CLIENT_MEMORY)

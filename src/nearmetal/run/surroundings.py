@@ -6,12 +6,12 @@ from typing import Any
 
 from nearmetal.errors import TimedOut
 from nearmetal.factors import Asked, is_across
-from nearmetal.lab import link as links
-from nearmetal.lab import network
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.link import Link
+from nearmetal.lab.networks import link as links
+from nearmetal.lab.networks import network
+from nearmetal.lab.networks.link import Link
+from nearmetal.lab.networks.trunk import Trunk
 from nearmetal.lab.stage import LabStage, facing
-from nearmetal.lab.trunk import Trunk
 from nearmetal.model import Readback, Running, Study
 
 

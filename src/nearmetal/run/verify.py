@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nearmetal import cpu_lists
-from nearmetal.lab.network import INSIDE
+from nearmetal.lab.networks.network import INSIDE
 from nearmetal.model import MachineSpec, Readback, Warned
 
 RAM_SHARE = (0.98, 1.001)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import BadInput, ToolFailed
-from nearmetal.lab import probe, process
+from nearmetal.lab import probe
+from nearmetal.lab.commands import process
 
 Document = dict[str, Any]
 """A `trace.v1`, see docs/trace.md."""

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab import probe, process
+from nearmetal.lab import probe
+from nearmetal.lab.commands import process
 
 SUFFIX: Final = ".parquet"
 _INTEGERS: Final = {"uint16": "USMALLINT", "uint32": "UINTEGER", "uint64": "UBIGINT", "int64": "BIGINT"}

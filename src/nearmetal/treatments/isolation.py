@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 from nearmetal.errors import BadInput
 from nearmetal.in_short import in_short
-from nearmetal.lab import kernel
-from nearmetal.lab.bystanders import still_there
+from nearmetal.lab.cpus.bystanders import still_there
+from nearmetal.lab.machines import kernel
 from nearmetal.model import Change, Commands, Level, Machine, MachineSpec, Readback, Stage, Warned
 
 LEVELS = ("none", "user", "kernel", "kernel+user")

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from nearmetal.lab import kernel
-from nearmetal.lab.ethtool import FEATURES, Feature, parse
+from nearmetal.lab.changes.ethtool import FEATURES, Feature, parse
+from nearmetal.lab.machines import kernel
 from nearmetal.model import Change, Commands, Level, Machine, MachineSpec, Readback, Stage, Warned
 
 _NEEDS: Mapping[str, tuple[str, ...]] = {"tso": ("tx", "sg"), "gso": ("sg",), "lro": ("rx",)}

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
-from nearmetal.lab import kernel
+from nearmetal.lab.machines import kernel
 from nearmetal.model import Commands, Completed, Machine, Warned
 from nearmetal.units import show_size
 from nearmetal.workloads._stage import last_words

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, model_validator
 
 from nearmetal.errors import ToolFailed
-from nearmetal.lab import kernel
+from nearmetal.lab.machines import kernel
 from nearmetal.lab.stage import facing
 from nearmetal.model import Completed, Frozen, Machine, Measurement, Response, ResponseKind, Stage, Warned
 from nearmetal.units import Seconds, show_duration

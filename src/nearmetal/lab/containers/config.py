@@ -3,7 +3,7 @@
 from typing import Any
 
 from nearmetal.lab import cgroup, probe
-from nearmetal.lab import share as shares
+from nearmetal.lab.machines import share as shares
 from nearmetal.model import Order
 
 LABEL = "nearmetal.machine"

@@ -17,9 +17,8 @@ from pathlib import Path
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import cgroup, probe
-from nearmetal.lab.clean import ledgers_folder
+from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.containers.api import Engine, Refused
-from nearmetal.lab.ledger import held
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Handle, MachineSpec

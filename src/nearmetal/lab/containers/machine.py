@@ -10,10 +10,10 @@ from nearmetal.errors import HostCannot, MachineLost, TimedOut
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
+from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.containers import pauses
 from nearmetal.lab.containers.api import Engine, Refused, demultiplex, feed
-from nearmetal.lab.refused import refuse_no_text, refuse_zero_bytes
-from nearmetal.lab.shared_kernel import SharedKernelMachine
+from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
 from nearmetal.model import Completed, Handle, Running, Site
 
 Signal = Callable[[str, int], Awaitable[None]]

@@ -1,0 +1,1 @@
+"""Machines that are pretended: what they hold, and what their programs answer."""

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from nearmetal import units
 from nearmetal.cpu_lists import show
 from nearmetal.lab import probe
-from nearmetal.lab.change_kinds import GRUB_DROP_IN, arguments_in
-from nearmetal.lab.ethtool import FEATURES
+from nearmetal.lab.changes.ethtool import FEATURES
+from nearmetal.lab.changes.kinds import GRUB_DROP_IN, arguments_in
 from nearmetal.lab.mock import load as mock_load
 from nearmetal.lab.mock import samples as mock_samples
 from nearmetal.lab.mock.world import State, World, read, write

@@ -12,11 +12,13 @@ from qemu.qmp import QMPError
 
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot, MachineError, NotProvisioned, ToolFailed
-from nearmetal.lab import agent, cgroup, network
-from nearmetal.lab.answering import first_to_speak
+from nearmetal.lab import cgroup
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.keys import lab_keys
-from nearmetal.lab.reached import ReachedMachine
+from nearmetal.lab.networks import network
+from nearmetal.lab.reached import agent
+from nearmetal.lab.reached.answering import first_to_speak
+from nearmetal.lab.reached.machine import ReachedMachine
 from nearmetal.lab.site import must
 from nearmetal.model import Cost, Handle, Running, SharedFolder, Site
 

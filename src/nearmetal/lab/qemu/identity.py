@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import NotProvisioned
-from nearmetal.lab import network, probe
+from nearmetal.lab import probe
+from nearmetal.lab.networks import network
 from nearmetal.model import Port, Site
 
 from .arguments import IDENTITY

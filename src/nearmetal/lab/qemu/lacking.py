@@ -6,9 +6,9 @@ import difflib
 from nearmetal.config import Paths
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
-from nearmetal.lab import share as shares
 from nearmetal.lab.findings import enough_cpus, finding, programs, provided
 from nearmetal.lab.image import Recipe
+from nearmetal.lab.machines import share as shares
 from nearmetal.lab.site import available_cpus, memory, must
 from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
 from nearmetal.units import show_size

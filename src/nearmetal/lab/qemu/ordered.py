@@ -2,8 +2,8 @@
 
 from nearmetal.config import Paths
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab import share as shares
 from nearmetal.lab.image.placed import Parts
+from nearmetal.lab.machines import share as shares
 from nearmetal.model import MachineSpec, Port, Site
 
 from . import accelerator, lacking

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineError, MachineLost, NotProvisioned, TimedOut, ToolFailed
-from nearmetal.lab import agent, probe
+from nearmetal.lab import probe
 from nearmetal.lab.image import Image, placed
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import LabKeys
+from nearmetal.lab.reached import agent
 from nearmetal.lab.site import must
 from nearmetal.model import Running, Site
 

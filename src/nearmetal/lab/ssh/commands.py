@@ -16,10 +16,10 @@ import asyncssh
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, ToolFailed
-from nearmetal.lab.gathering import Gathering
-from nearmetal.lab.process import exit_status
-from nearmetal.lab.refused import refuse_no_text, refuse_zero_bytes
-from nearmetal.lab.remote import RemoteCommands
+from nearmetal.lab.commands.gathering import Gathering
+from nearmetal.lab.commands.process import exit_status
+from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
+from nearmetal.lab.reached.remote import RemoteCommands
 
 
 def command_line(argv: Sequence[str]) -> str:

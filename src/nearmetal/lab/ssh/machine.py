@@ -9,8 +9,8 @@ import asyncssh
 from nearmetal.config import LIMITS
 from nearmetal.errors import NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.answering import AGAIN, Ready, first_to_speak
-from nearmetal.lab.reached import ReachedMachine
+from nearmetal.lab.reached.answering import AGAIN, Ready, first_to_speak
+from nearmetal.lab.reached.machine import ReachedMachine
 from nearmetal.lab.ssh.commands import SshCommands
 from nearmetal.model import Site
 

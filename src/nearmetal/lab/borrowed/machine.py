@@ -15,9 +15,11 @@ import asyncssh
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, TimedOut
-from nearmetal.lab import borrowed, cgroup, network
+from nearmetal.lab import cgroup
 from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.borrowed import lock
 from nearmetal.lab.cgroup import Group
+from nearmetal.lab.networks import network
 from nearmetal.lab.site import must
 from nearmetal.lab.ssh.commands import SshCommands
 from nearmetal.lab.ssh.root import log_in_as_root
@@ -104,7 +106,7 @@ class Borrowing:
     async def _confine(self, name: str, spec: MachineSpec, cpus: str, there: Site) -> Group:
         """A control group for a machine's programs, which goes with the connection, and they with it."""
         group = await cgroup.create(name, spec, cpus, there, limit_memory=True)
-        pipe = f"{borrowed.FILE}-{name}"
+        pipe = f"{lock.FILE}-{name}"
         watchman = await there.spawn(["sh", "-c", _WATCH, "watch", pipe, cgroup.REMOVE, *group.folders])
         self._watchmen[name] = watchman
         if await watchman.first_line(LIMITS.command) != b"watching":
@@ -181,7 +183,7 @@ class BorrowedMachine(SshCommands):
             raise NotProvisioned(f"it did not come back within {BOOT:g} s", self.name) from None
         self.close()
         self.boot_id = self.there.boot_id
-        await borrowed.hold(self.there)
+        await lock.hold(self.there)
         self._group = await self._confine(self.name, self._spec, self._cpus, self.there)
         await self.connect()
 

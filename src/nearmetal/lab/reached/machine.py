@@ -6,9 +6,10 @@ from abc import abstractmethod
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
-from nearmetal.lab import network, probe
-from nearmetal.lab.answering import AGAIN
-from nearmetal.lab.remote import RemoteCommands
+from nearmetal.lab import probe
+from nearmetal.lab.networks import network
+from nearmetal.lab.reached.answering import AGAIN
+from nearmetal.lab.reached.remote import RemoteCommands
 from nearmetal.model import Cost, Site
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from nearmetal.lab.cgroup import Group
-from nearmetal.lab.identity import FirstProcess
+from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Handle
 

@@ -1,6 +1,6 @@
 """Machines behind SSH, at an address that is known only when they run: guests of the user's, or of a tool of theirs.
 
-Such a machine is used as one of kind `ssh` is (borrowed_machine.py), but it is no site of its own: its handle says how
+Such a machine is used as one of kind `ssh` is (machine.py), but it is no site of its own: its handle says how
 one logs in, and its site is the host that it is started from.
 """
 
@@ -11,8 +11,8 @@ from typing import TypeVar
 from nearmetal import cpu_lists
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, Unreachable
-from nearmetal.lab import borrowed
-from nearmetal.lab.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, address_found, borrowing, measured
+from nearmetal.lab.borrowed import lock
+from nearmetal.lab.borrowed.machine import TOOLS, BorrowedMachine, Borrowing, address_found, borrowing, measured
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.ssh.site import SshSite
@@ -50,7 +50,7 @@ async def found_inside(way: HostSpec, machine: MachineSpec) -> list[Finding]:
     except NearmetalError as error:
         return [Finding(what=f"a way into {way.ssh}", ok=False, detail=error.what, remedy=error.remedy)]
     try:
-        found = [*await programs(there, TOOLS), await _cpus_found(machine, there), await borrowed.found(there)]
+        found = [*await programs(there, TOOLS), await _cpus_found(machine, there), await lock.found(there)]
         return [*found, await address_found(there)] if found[0].ok else found
     finally:
         await there.close()
@@ -99,7 +99,7 @@ class BehindSsh:
             lacking = next((one for one in needed if not one.ok), None)
             if lacking:
                 raise HostCannot(f"{lacking.what}: {lacking.detail}", there.where, lacking.remedy)
-            await borrowed.hold(there)
+            await lock.hold(there)
             own = borrowing(order, await measured(there), cpu_lists.show(range(order.spec.vcpus)))
             entered = handle.knowing(**own, way=way.model_dump(mode="json"))
             ledger.creating(entered)

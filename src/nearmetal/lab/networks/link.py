@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, NotProvisioned, TimedOut
-from nearmetal.lab import network
+from nearmetal.lab.networks import network
 from nearmetal.lab.site import must
 from nearmetal.model import Completed, Handle, LinkSpec, Port, Readback, Recorder, Running, Site, Warned
 

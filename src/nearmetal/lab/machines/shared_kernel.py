@@ -4,11 +4,12 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab import cgroup, network
+from nearmetal.lab import cgroup
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.findings import finding
-from nearmetal.lab.identity import FirstProcess
+from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.networks import network
 from nearmetal.model import Commands, Cost, Finding, Handle, MachineSpec, SharedNetwork, Site
 
 _ISOLATED = "/sys/devices/system/cpu/isolated"

@@ -7,7 +7,7 @@ so it is meant for virtual machines, whose vCPUs are threads that stay.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nearmetal.lab import groups
+from nearmetal.lab.machines import groups
 from nearmetal.model import Machine
 
 _THREADS = """

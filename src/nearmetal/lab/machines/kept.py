@@ -10,7 +10,7 @@ from pathlib import Path
 from nearmetal.by_hand import alive
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
-from nearmetal.lab.identity import FirstProcess
+from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Frozen, Handle, MachineSpec
 

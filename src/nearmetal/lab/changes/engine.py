@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from nearmetal.errors import HostCannot, MachineGone, told
-from nearmetal.lab.change_kinds import KINDS
-from nearmetal.lab.ledger import Ledger
+from nearmetal.lab.changes.kinds import KINDS
+from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.site import must
 from nearmetal.model import Change, Commands, Machine, Warned
 

@@ -1,7 +1,7 @@
 """Where a machine's control groups lie on its site, whoever made them."""
 
 from nearmetal.lab import cgroup
-from nearmetal.lab.identity import Contained
+from nearmetal.lab.machines.identity import Contained
 from nearmetal.model import Machine, Site
 
 _CONTROLLERS = ("cpuacct", "memory", "blkio", "pids")

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, TimedOut
-from nearmetal.lab.gathering import Gathering
-from nearmetal.lab.refused import refuse_zero_bytes
+from nearmetal.lab.commands.gathering import Gathering
+from nearmetal.lab.commands.refused import refuse_zero_bytes
 from nearmetal.model import Completed
 
 _REMEDIES = {

@@ -14,9 +14,24 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.model import Change, Handle, HostSpec
 from nearmetal.store.journal import Journal, lines
+
+
+def ledgers_folder() -> Path:
+    return Paths.default().state / "ledgers"
+
+
+def standing_folder() -> Path:
+    """Ledgers of what stands after the command that made it. No run replays them before it starts."""
+    return Paths.default().state / "isolation"
+
+
+def new_token() -> str:
+    """Tells one lab's things from another's, in names of at most 15 characters."""
+    return os.urandom(3).hex()
 
 
 @dataclass(frozen=True)

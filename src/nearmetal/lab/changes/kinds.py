@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab import bystanders, cpuset, ethtool
+from nearmetal.lab.changes import ethtool
+from nearmetal.lab.cpus import bystanders, cpuset
 from nearmetal.lab.site import must
 from nearmetal.model import Change, ChangeKind, Commands
 

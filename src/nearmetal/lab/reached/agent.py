@@ -21,11 +21,11 @@ from weakref import WeakSet
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.answering import AGAIN, first_to_speak
-from nearmetal.lab.gathering import Gathering
-from nearmetal.lab.reached import ReachedMachine
-from nearmetal.lab.refused import refuse_no_text, refuse_zero_bytes
-from nearmetal.lab.remote import RemoteCommands
+from nearmetal.lab.commands.gathering import Gathering
+from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
+from nearmetal.lab.reached.answering import AGAIN, first_to_speak
+from nearmetal.lab.reached.machine import ReachedMachine
+from nearmetal.lab.reached.remote import RemoteCommands
 from nearmetal.model import Site
 
 SECRET: Final = "agent.secret"

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from nearmetal.in_short import in_short
-from nearmetal.lab.bystanders import NAMED
+from nearmetal.lab.cpus.bystanders import NAMED
 from nearmetal.lab.site import must
 from nearmetal.model import Change, Commands
 

@@ -1,0 +1,1 @@
+"""The networks between machines: the lab's switch on a site, shaped links, trunks from host to host."""

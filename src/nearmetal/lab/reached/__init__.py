@@ -1,0 +1,1 @@
+"""Machines that are reached from outside, by whatever connection, and commands in them."""
