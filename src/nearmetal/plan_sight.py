@@ -9,7 +9,7 @@ from nearmetal.model import Plan, Study
 from nearmetal.report import figures, words
 
 if TYPE_CHECKING:
-    from nearmetal.analysis.calibration import Sight
+    from nearmetal.store.calibration import Sight
 
 
 def by_calibrations(study: Study, plan: Plan) -> "list[Sight]":

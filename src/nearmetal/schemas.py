@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nearmetal.analysis.calibration import Calibration
 from nearmetal.analysis.results import Analysis
 from nearmetal.analysis.summary import Summary
 from nearmetal.analysis.two_runs import Compared
@@ -25,6 +24,7 @@ from nearmetal.lab.image.documents import Boxed, Built, Images
 from nearmetal.model import Document, Frozen, Study, TrialRecord
 from nearmetal.run import events
 from nearmetal.store.answered import Answered
+from nearmetal.store.calibration import Calibration
 from nearmetal.store.folder import Manifest
 from nearmetal.study_documents import Planned, Studies
 

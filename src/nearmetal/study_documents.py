@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nearmetal.analysis.calibration import Sight
 from nearmetal.model import Assignment, Document, Frozen, Plan
+from nearmetal.store.calibration import Sight
 
 
 class BuiltIn(Frozen):

@@ -24,6 +24,8 @@ _TIMES: Mapping[str, int | str] = {
     "h": 3600,
     "d": 86400,
 }
+MIB = 2**20
+"""Bytes."""
 _RATES = {"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9}
 _SHARES = {"%": "0.01"}
 

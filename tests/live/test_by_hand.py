@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from nearmetal.by_hand import kept, ssh_config
+from nearmetal.by_hand import ssh_config
 from nearmetal.lab.image import Image
+from nearmetal.lab.machines import kept
 from tests.live.remains import stays
 
 pytestmark = pytest.mark.live

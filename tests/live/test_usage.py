@@ -20,8 +20,8 @@ import pytest
 
 from nearmetal.lab.containers.machine import Container
 from nearmetal.lab.site import LocalSite, must
-from nearmetal.model import Observation
-from nearmetal.observers._usage_samples import STATES, Own, Sampled, Span, averages, parsed
+from nearmetal.model import CPU_STATES, Observation
+from nearmetal.observers._usage_samples import Own, Sampled, Span, averages, parsed
 from nearmetal.observers.usage import FILE, Usage
 
 from .laboratory import laboratory, machine, spec, stage, study
@@ -71,7 +71,7 @@ async def test_cpus_and_disks_are_those_of_mpstat_and_iostat() -> None:
             await load.stop()
     ours = averages(host.samples, until(cpus_read, SECONDS), Own())
     for theirs in cpus[0]["cpu-load"]:
-        for state in STATES:
+        for state in CPU_STATES:
             mine = ours.get(f"cpu.{theirs['cpu']}.{state}", 0.0)
             assert mine == pytest.approx(theirs[state], abs=3), f"CPU {theirs['cpu']}: {state}"
     ours = averages(host.samples, until(disks_read, SECONDS), Own())

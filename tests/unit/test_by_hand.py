@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 
 from nearmetal import say, schemas
-from nearmetal.by_hand import kept, up
+from nearmetal.by_hand import up
 from nearmetal.by_hand.copying import Remote, place
 from nearmetal.by_hand.down import down
 from nearmetal.by_hand.wanted import wanted
@@ -23,6 +23,7 @@ from nearmetal.commands import by_hand as by_hand_commands
 from nearmetal.config import Limits, Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab.image import Recipe
+from nearmetal.lab.machines import kept
 from nearmetal.say import Say
 from tests.command_line import called, started
 from tests.order import mock_run

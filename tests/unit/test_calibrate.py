@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nearmetal.analysis.calibration import Calibration, Sight
 
 from nearmetal import plan as planning
 from nearmetal import plan_sight, schemas
@@ -24,6 +23,7 @@ from nearmetal.report.reading import ReportInput
 from nearmetal.report.reading import read as read_run
 from nearmetal.report.sections.calibration import plugin as section
 from nearmetal.store import calibrations
+from nearmetal.store.calibration import Calibration, Sight
 from nearmetal.store.folder import Manifest, RunFolder
 from nearmetal.study import read
 from tests import calibrated

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, strategies
 from rich.console import Console
 
-from nearmetal.analysis.results import Analysis, TrialCounts, Verdict
-from nearmetal.model import Level, Warned
+from nearmetal.analysis.results import Analysis, Verdict
+from nearmetal.model import Level, TrialCounts, Warned
 from nearmetal.report import cells, figures, terminal, words
 from nearmetal.report.words import Labels
 from tests.contrasted import contrast

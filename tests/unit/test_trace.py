@@ -20,9 +20,10 @@ from nearmetal.report.charts.text import measured
 from nearmetal.trace import chosen, events, page, slowest
 from nearmetal.trace.chosen import Chosen
 from nearmetal.trace.events import AT_CLIENT, Clocks
-from nearmetal.trace.figures import MIB, figures
+from nearmetal.trace.figures import figures
 from nearmetal.trace.ladder import heading, ladder
 from nearmetal.trace.summary import summary
+from nearmetal.units import MIB
 
 from .workloads_stage import golden
 

@@ -8,8 +8,7 @@ from typing import Any, cast
 import pytest
 
 from nearmetal.errors import MachineLost, TimedOut, ToolFailed
-from nearmetal.model import Completed, Machine, ObserveSpec, Running, Site, SiteRunning
-from nearmetal.observers._usage_samples import STATES
+from nearmetal.model import CPU_STATES, Completed, Machine, ObserveSpec, Running, Site, SiteRunning
 from nearmetal.observers.usage import FILE, Usage
 from nearmetal.units import AS_WRITTEN
 
@@ -23,7 +22,7 @@ AHEAD = 7_000_000_000_000
 def lines(ahead: int = 0, boot: int = 0, whole: bool = True, **more: Any) -> bytes:
     """A sampler that began a minute ago, and whose one interval ends in a minute. `boot`: its monotonic clock's lag."""
     begun = time.monotonic_ns() - MINUTE - boot
-    shares = dict.fromkeys(STATES, 0.0) | {"usr": 30.0, "idle": 70.0}
+    shares = dict.fromkeys(CPU_STATES, 0.0) | {"usr": 30.0, "idle": 70.0}
     began = {"time_ns": time.time_ns() - MINUTE + ahead, "monotonic_ns": begun}
     header = {"schema": "sample.header.v1", **began, **more}
     sample = {

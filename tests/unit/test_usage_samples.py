@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from nearmetal.observers._usage_samples import STATES, Own, Span, averages, parsed
+from nearmetal.model import CPU_STATES
+from nearmetal.observers._usage_samples import Own, Span, averages, parsed
 
 from .workloads_stage import golden
 
@@ -16,7 +17,7 @@ SECOND = 1_000_000_000
 
 def sample(end: int, usr: float, **more: Any) -> dict[str, Any]:
     """One second up to `end`, of two CPUs of which the second idles."""
-    idle = dict.fromkeys(STATES, 0.0) | {"idle": 100.0}
+    idle = dict.fromkeys(CPU_STATES, 0.0) | {"idle": 100.0}
     busy = idle | {"usr": usr, "idle": 100.0 - usr}
     both = idle | {"usr": usr / 2, "idle": 100.0 - usr / 2}
     return {

@@ -18,13 +18,13 @@ import numpy as np
 from nearmetal import plugins
 from nearmetal.analysis import power
 from nearmetal.analysis.alike import grouped
-from nearmetal.analysis.calibration import Alike, Calibration, Disturbance, Finds, Injected, Noise
 from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
 from nearmetal.analysis.known import Known, Truth, asked, known
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, key_of
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.analysis.signed_rank import Floats, signed_rank
 from nearmetal.model import Assignment, ResponseKind, TrialRecord, Warned, WorkloadSpec
+from nearmetal.store.calibration import Alike, Calibration, Disturbance, Finds, Injected, Noise
 from nearmetal.store.folder import Manifest
 from nearmetal.units import AS_WRITTEN
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from nearmetal.analysis.results import TrialCounts
 from nearmetal.model import (
     OF_THE_BOOT,
     Assignment,
@@ -22,6 +21,7 @@ from nearmetal.model import (
     Response,
     ResponseKind,
     Scale,
+    TrialCounts,
     TrialRecord,
     TrialStatus,
 )

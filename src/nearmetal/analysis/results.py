@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nearmetal.model import Better, Document, Frozen, Level, Number, Scale, Warned
+from nearmetal.model import Better, Document, Frozen, Level, Number, Scale, TrialCounts, Warned
 
 
 class Verdict(StrEnum):
@@ -97,13 +97,6 @@ class FairnessRow(Frozen):
     fact: str
     values: Mapping[str, str]
     """Label of the treatment (or environment) to the fact as text; absent where it was not told."""
-
-
-class TrialCounts(Frozen):
-    ok: int = 0
-    invalid: int = 0
-    failed: int = 0
-    lost: int = 0
 
 
 class Analysis(Document):

@@ -8,8 +8,8 @@ from nearmetal import factors as words
 from nearmetal import plugins
 from nearmetal.analysis import power
 from nearmetal.analysis.calibrate import finds, variant
-from nearmetal.analysis.calibration import Calibration, Noise, Sight
 from nearmetal.model import EnvironmentSpec, Plan, Study, WorkloadSpec
+from nearmetal.store.calibration import Calibration, Noise, Sight
 
 
 def sights(study: Study, plan: Plan, calibrations: Sequence[Calibration]) -> Iterator[Sight]:

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nearmetal.analysis.results import Analysis, Concluded, TrialCounts
-from nearmetal.model import Document, Warned
+from nearmetal.analysis.results import Analysis, Concluded
+from nearmetal.model import Document, TrialCounts, Warned
 from nearmetal.store.runs import State
 
 

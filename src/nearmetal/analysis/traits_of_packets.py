@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nearmetal.model import TrialRecord
-from nearmetal.trace.figures import MIB
+from nearmetal.units import MIB
 
 
 def places(record: TrialRecord, observer: str, prefix: str) -> list[Mapping[str, Any]]:

@@ -23,12 +23,12 @@ from types import FrameType
 from typing import IO
 
 from nearmetal.by_hand import doors
-from nearmetal.by_hand import kept as written
 from nearmetal.by_hand.enter import attached, guarded_where_needed, handling, require, require_after, start
-from nearmetal.by_hand.kept import Kept
 from nearmetal.by_hand.unpacking import unpack
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, ToolFailed
+from nearmetal.lab.machines import kept as written
+from nearmetal.lab.machines.kept import Kept
 from nearmetal.model import Machine
 
 _REMOTE = re.compile(r"([A-Za-z0-9._-]{1,64}):(.*)", re.DOTALL)

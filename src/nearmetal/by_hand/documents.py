@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nearmetal.by_hand.kept import Kept
+from nearmetal.lab.machines.kept import Kept
 from nearmetal.model import Document, Frozen, MachineSpec
 from nearmetal.store.runs import Listed, Unreadable
 

@@ -11,12 +11,12 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from nearmetal.by_hand import guard, ssh_config
-from nearmetal.by_hand.kept import Kept
 from nearmetal.config import Paths
 from nearmetal.errors import NotProvisioned
 from nearmetal.lab import machine, probe
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.commands.refused import refuse_zero_bytes
+from nearmetal.lab.machines.kept import Kept
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Handle
 

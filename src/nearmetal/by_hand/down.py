@@ -4,12 +4,12 @@ import asyncio
 import os
 import signal
 
-from nearmetal.by_hand import kept as written
-from nearmetal.by_hand.kept import Kept
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot
 from nearmetal.lab import clean
 from nearmetal.lab.changes.ledger import ledgers_folder
+from nearmetal.lab.machines import kept as written
+from nearmetal.lab.machines.kept import Kept
 from nearmetal.say import Say, meanwhile, silent
 
 

@@ -13,10 +13,10 @@ from typing import Any
 from nearmetal import pipes
 from nearmetal.by_hand import doors
 from nearmetal.by_hand.guard import guarded
-from nearmetal.by_hand.kept import Kept
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab.commands.process import exit_status
+from nearmetal.lab.machines.kept import Kept
 from nearmetal.model import Completed, Machine
 
 _MAY_BE_LOST = (125, 255)

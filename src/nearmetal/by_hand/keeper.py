@@ -19,15 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal import hosts, plugins
-from nearmetal.by_hand import alive, ssh_config
-from nearmetal.by_hand import kept as written
-from nearmetal.by_hand.kept import Kept
+from nearmetal.by_hand import ssh_config
 from nearmetal.by_hand.wanted import Wanted, cpuset, refuse_what_cannot_be, wanted
 from nearmetal.config import Paths
 from nearmetal.errors import ExitCode, MachineError, NearmetalError, ToolFailed
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab, OpenSite
+from nearmetal.lab.machines import alive
+from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.machines.kept import Kept
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.model import Handle

@@ -7,10 +7,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from nearmetal.by_hand import kept as written
-from nearmetal.by_hand.kept import Kept
 from nearmetal.config import Paths
 from nearmetal.lab.keys import lab_keys
+from nearmetal.lab.machines import kept as written
+from nearmetal.lab.machines.kept import Kept
 
 _GUESTS = "nearmetal-guest"
 """The name under which every guest's host key is known: its address and port are another each time."""

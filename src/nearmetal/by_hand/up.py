@@ -10,7 +10,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import ExitCode, NearmetalError, ToolFailed
 
 if TYPE_CHECKING:
-    from nearmetal.by_hand.kept import Kept
+    from nearmetal.lab.machines.kept import Kept
 
 
 class KeeperSaid(NearmetalError):
@@ -42,7 +42,7 @@ def up(environment: str, name: str | None, overrides: Sequence[str], say: Callab
             if "say" in answer:
                 say(answer["say"])
             elif "up" in answer:
-                from nearmetal.by_hand.kept import Kept
+                from nearmetal.lab.machines.kept import Kept
 
                 keeper.returncode = 0  # it goes on without us: that it still runs is no oversight
                 return Kept.model_validate(answer["up"])

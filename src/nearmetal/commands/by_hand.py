@@ -20,7 +20,7 @@ from nearmetal.units import show_size
 
 if TYPE_CHECKING:
     from nearmetal.by_hand.documents import MachineUp
-    from nearmetal.by_hand.kept import Kept
+    from nearmetal.lab.machines.kept import Kept
 
 
 def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bool) -> None:
@@ -79,7 +79,7 @@ def copy(source: str, destination: str) -> None:
 
 def execute(name: str, argv: Sequence[str]) -> int:
     from nearmetal.by_hand import enter
-    from nearmetal.by_hand.kept import find
+    from nearmetal.lab.machines.kept import find
 
     return own_failures_apart(lambda: enter.run(find(name), argv))
 
@@ -87,7 +87,7 @@ def execute(name: str, argv: Sequence[str]) -> int:
 def shell(name: str, command: Sequence[str] = ()) -> int:
     """With a terminal where we have one ourselves; else, and without a command, what stdin says is run."""
     from nearmetal.by_hand import doors, enter
-    from nearmetal.by_hand.kept import find
+    from nearmetal.lab.machines.kept import find
 
     argv = [*doors.SHELL, *(["-c", " ".join(command)] if command else [])]
     return own_failures_apart(lambda: enter.run(find(name), argv, terminal=sys.stdin.isatty()))
@@ -114,7 +114,7 @@ def own_failures_apart(work: Callable[[], int]) -> int:
 def machines() -> "list[MachineUp]":
     """Those that are kept, for `ls`."""
     from nearmetal.by_hand.documents import told
-    from nearmetal.by_hand.kept import everything
+    from nearmetal.lab.machines.kept import everything
 
     async def all_told() -> "list[MachineUp]":
         return [told(kept, await _state(kept)) for kept in everything()]

@@ -14,7 +14,6 @@ from rich.text import Text
 from nearmetal import plan as planning
 from nearmetal import plugins
 from nearmetal.analysis.calibrate import calibrate as calibrated
-from nearmetal.analysis.calibration import Alike, Calibration, Injected, Noise
 from nearmetal.commands import run as run_commands
 from nearmetal.commands import study as study_commands
 from nearmetal.config import Paths
@@ -28,6 +27,7 @@ from nearmetal.report.terminal import counts_line
 from nearmetal.report.write import write
 from nearmetal.run import session
 from nearmetal.store import calibrations, runs
+from nearmetal.store.calibration import Alike, Calibration, Injected, Noise
 from nearmetal.store.folder import Manifest, RunFolder
 from nearmetal.study_text import did_you_mean
 from nearmetal.tables import Column, fitted

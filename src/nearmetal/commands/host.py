@@ -34,8 +34,8 @@ def doctor(as_json: bool) -> int:
 
 
 def clean(as_json: bool) -> int:
-    from nearmetal.by_hand import kept
     from nearmetal.lab.clean import Cleaned, clean_everything
+    from nearmetal.lab.machines import kept
 
     async def put_right() -> Cleaned:
         done = await clean_everything(lambda text: click.echo(text, err=True))

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from nearmetal.by_hand.kept import everything
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, Interrupted
 from nearmetal.interrupts import until_interrupted
 from nearmetal.lab import image, machine
 from nearmetal.lab.image.documents import Boxed, Built, Images, Listed, Snapshots
+from nearmetal.lab.machines.kept import everything
 from nearmetal.lab.qemu import snapshot
 from nearmetal.lab.vagrant import box as vagrant_box
 from nearmetal.printing import console_for, print_json

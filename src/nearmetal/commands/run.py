@@ -33,7 +33,7 @@ from nearmetal.tables import Column, fitted
 from nearmetal.units import show_elapsed
 
 if TYPE_CHECKING:
-    from nearmetal.analysis.results import TrialCounts
+    from nearmetal.model import TrialCounts
     from nearmetal.report.reading import ReportInput
     from nearmetal.report.write import Format
 

@@ -25,7 +25,7 @@ from nearmetal.tables import Column, fitted
 from nearmetal.units import show_elapsed, show_size
 
 if TYPE_CHECKING:
-    from nearmetal.analysis.calibration import Sight
+    from nearmetal.store.calibration import Sight
     from nearmetal.study_documents import Planned
 
 _NAMED = 4

@@ -31,6 +31,7 @@ from nearmetal.model.machines import (
 from nearmetal.model.plan import BlockPlan, BootPlan, ContrastPlan, Look, Plan, TrialPlan
 from nearmetal.model.record import (
     COSTS,
+    CPU_STATES,
     OF_THE_BOOT,
     Artifact,
     BootRecord,
@@ -38,6 +39,7 @@ from nearmetal.model.record import (
     Response,
     ResponseKind,
     TrialAddress,
+    TrialCounts,
     TrialRecord,
     TrialStatus,
     Warned,
@@ -85,6 +87,7 @@ from nearmetal.model.words import (
 
 __all__ = [
     "COSTS",
+    "CPU_STATES",
     "OF_THE_BOOT",
     "VIRTUAL_HARDWARE",
     "Artifact",
@@ -147,6 +150,7 @@ __all__ = [
     "Study",
     "Treatment",
     "TrialAddress",
+    "TrialCounts",
     "TrialPlan",
     "TrialRecord",
     "TrialStatus",

@@ -26,6 +26,10 @@ OF_THE_BOOT = frozenset({"memory_overhead", "ready"})
 """Those of them that a boot has, and that are no workload's where several share it."""
 
 
+CPU_STATES = ("usr", "nice", "sys", "iowait", "irq", "soft", "steal", "guest", "gnice", "idle")
+"""Of a CPU, as mpstat orders them and usage names them; guest time is in none of the others."""
+
+
 class Response(Frozen):
     """One value per trial."""
 
@@ -59,6 +63,13 @@ class TrialStatus(StrEnum):
     """The workload ended badly."""
     LOST = "lost"
     """A machine never came up, or was lost on the way."""
+
+
+class TrialCounts(Frozen):
+    ok: int = 0
+    invalid: int = 0
+    failed: int = 0
+    lost: int = 0
 
 
 class TrialAddress(Frozen):

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-STATES = ("usr", "nice", "sys", "iowait", "irq", "soft", "steal", "guest", "gnice", "idle")
-"""Of a CPU, as mpstat orders them; guest time is in none of the others."""
+from nearmetal.model import CPU_STATES
 
 Numbers = dict[str, float]
 
@@ -116,8 +115,8 @@ def _cpus(cpus: Mapping[str, Mapping[str, float]], own: Sequence[int] | None) ->
     shown = {name: cpus[name] for name in (cpus if own is None else map(str, own)) if name in cpus}
     whole = shown.pop("all", None)
     for name, states in shown.items():
-        yield from ((f"cpu.{name}.{state}", states[state]) for state in STATES)
-    for state in STATES:
+        yield from ((f"cpu.{name}.{state}", states[state]) for state in CPU_STATES)
+    for state in CPU_STATES:
         if whole is not None:
             yield f"cpu.all.{state}", whole[state]
         elif shown:

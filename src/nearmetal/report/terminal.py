@@ -7,7 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from nearmetal.analysis.alike import grouped
-from nearmetal.analysis.results import Analysis, Contrast, TrialCounts
+from nearmetal.analysis.results import Analysis, Contrast
+from nearmetal.model import TrialCounts
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Tone
 from nearmetal.report.reading import ReportInput

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from nearmetal import hosts
 from nearmetal import plan as planning
-from nearmetal.by_hand import kept
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.isolate import standing
@@ -16,6 +15,7 @@ from nearmetal.lab import clean
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.lock import measuring
+from nearmetal.lab.machines import kept
 from nearmetal.lab.site import LocalSite, host_facts
 from nearmetal.lab.sites import opener
 from nearmetal.model import Plan, Study

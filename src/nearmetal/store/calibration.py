@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from nearmetal.analysis.results import TrialCounts
-from nearmetal.model import Better, Document, Frozen, Level, Number, Scale, Warned
+from nearmetal.model import Better, Document, Frozen, Level, Number, Scale, TrialCounts, Warned
 
 
 class Compared(Frozen):

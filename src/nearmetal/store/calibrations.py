@@ -4,7 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from nearmetal.analysis.calibration import Calibration
+from nearmetal.store.calibration import Calibration
 from nearmetal.store.folder import write_whole
 
 _FOLDER = "calibrations"

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nearmetal.units import MIB
+
 PHASES = ("connect", "send", "wait", "transfer", "total")
 BETWEEN = ("network", "server")
 """Phases that it takes both ends to tell apart."""
 _CLOCKS = (("clock_offset", "offset_ns"), ("clock_uncertainty", "uncertainty_ns"))
-MIB = 2**20
-"""Bytes."""
 
 
 def figures(document: Mapping[str, Any]) -> dict[str, float | int]:

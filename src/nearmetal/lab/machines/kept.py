@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from nearmetal.by_hand import alive
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
+from nearmetal.lab.machines import alive
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Frozen, Handle, MachineSpec

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from nearmetal.lab.mock.world import State
+from nearmetal.model import CPU_STATES
 
 _BUSY = {"usr": 40.0, "sys": 10.0, "idle": 50.0}
-_STATES = ("usr", "nice", "sys", "iowait", "irq", "soft", "steal", "guest", "gnice", "idle")
 
 
 def header(began: int) -> str:
@@ -27,7 +27,7 @@ def whole(state: State, began: int, ended: int) -> str:
 
 def _sample(state: State, now: int, elapsed: int) -> Mapping[str, Any]:
     """As much of sample.v1 as is averaged."""
-    shares = {**dict.fromkeys(_STATES, 0.0), **_BUSY}
+    shares = {**dict.fromkeys(CPU_STATES, 0.0), **_BUSY}
     traffic = {"bytes": 402 * elapsed // 10**6, "packets": elapsed // 10**6, "errors": 0, "dropped": 0}
     return {
         "schema": "sample.v1",

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from nearmetal.analysis.calibrate import BLOCKS, calibrate, has_injected
-from nearmetal.analysis.calibration import Alike, Calibration, Injected, Noise
 from nearmetal.report import words
 from nearmetal.report.blocks import Badge, Block, Column, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
+from nearmetal.store.calibration import Alike, Calibration, Injected, Noise
 
 _LEADS = {
     "sound": "Nothing that is alike was called different, and every difference of known size lies in its interval.",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from nearmetal.observers._usage_samples import STATES
+from nearmetal.model import CPU_STATES
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import (
     LONG,
@@ -83,11 +83,11 @@ _PLACE = (Column("workload"), Column("treatment"), Column("where"))
 
 
 def _states(told: dict[str, float], cpu: str) -> tuple[Value, ...]:
-    return tuple(round(told.get(f"cpu.{cpu}.{state}", 0.0), 2) for state in STATES)
+    return tuple(round(told.get(f"cpu.{cpu}.{state}", 0.0), 2) for state in CPU_STATES)
 
 
 def _cpus(used: Sequence[Used], report: ReportInput) -> Table:
-    columns = (*_PLACE, *(Column(f"%{state}", numeric=True) for state in STATES))
+    columns = (*_PLACE, *(Column(f"%{state}", numeric=True) for state in CPU_STATES))
     rows = [
         (*_named(one, report), where, *_states(dict(told), "all"))
         for one in used
@@ -98,7 +98,7 @@ def _cpus(used: Sequence[Used], report: ReportInput) -> Table:
 
 
 def _each_cpu(used: Sequence[Used], report: ReportInput) -> Table:
-    columns = (*_PLACE, Column("CPU", numeric=True), *(Column(f"%{state}", numeric=True) for state in STATES))
+    columns = (*_PLACE, Column("CPU", numeric=True), *(Column(f"%{state}", numeric=True) for state in CPU_STATES))
     rows: list[tuple[Value, ...]] = []
     for one in used:
         for where, told in (("inside", one.inside), ("its host", one.host)):
