@@ -15,6 +15,10 @@ NearmetalError
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import Final
+
+MALFORMED: Final = (ValueError, KeyError, TypeError)
+"""What looking into a JSON document raises that is none, or is not made as it should be."""
 
 
 class ExitCode(IntEnum):

@@ -23,7 +23,7 @@ from nearmetal.analysis.known import Known, Truth, asked, known
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, key_of
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.analysis.signed_rank import Floats, signed_rank
-from nearmetal.model import Assignment, ResponseKind, TrialRecord, Warned, WorkloadSpec
+from nearmetal.model import CPUS_JUDGED_FROM, Assignment, ResponseKind, TrialRecord, Warned, WorkloadSpec
 from nearmetal.store.calibration import Alike, Calibration, Disturbance, Finds, Injected, Noise
 from nearmetal.store.folder import Manifest
 from nearmetal.units import AS_WRITTEN
@@ -34,9 +34,6 @@ LEVEL = 0.05
 
 _ROUNDING = 1e-9
 """Relative: more than logarithms and differences lose, less than anything can be measured."""
-
-SHORTEST = 1.0
-"""Seconds of a measurement below which the kernel counts too coarsely to say who had the CPUs."""
 
 
 def calibrate(manifest: Manifest, records: Sequence[TrialRecord], told: Analysis, run: str) -> Calibration | None:
@@ -255,7 +252,7 @@ def _disturbances(records: Sequence[TrialRecord]) -> Iterator[Disturbance]:
             site[what]
             for record in records
             for site in record.observers.get("contention", {}).values()
-            if site.get(what) is not None and site["seconds"] >= SHORTEST
+            if site.get(what) is not None and site["seconds"] >= CPUS_JUDGED_FROM
         ]
         if seen:
             yield Disturbance(what=what, median=statistics.median(seen), most=max(seen), trials=len(seen))

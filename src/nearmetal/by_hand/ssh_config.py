@@ -3,11 +3,11 @@
 One file for each machine that is up, and `ssh_config` that includes them all: keepers do not wait for each other.
 """
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from nearmetal.config import Paths
+from nearmetal.files import replace
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines.kept import Kept
@@ -21,7 +21,7 @@ def options() -> Mapping[str, str]:
     keys = Paths.default().state / "keys"
     known = written.folder() / "known_hosts"
     if not _is_newer(known, keys / "host"):
-        _write(known, f"{_GUESTS} {lab_keys(Paths.default().state).host.public.decode()}\n")
+        replace(known, f"{_GUESTS} {lab_keys(Paths.default().state).host.public.decode()}\n".encode())
     return {
         "IdentityFile": _path(keys / "client"),
         "IdentitiesOnly": "yes",
@@ -50,8 +50,8 @@ def write(kept: Kept) -> None:
         return
     entry = {"HostName": "127.0.0.1", "Port": str(port), "User": "root", **options()}
     lines = [f"Host {kept.name}", *(f"    {name} {value}" for name, value in entry.items())]
-    _write(written.ssh_config(kept.name), "\n".join(lines) + "\n")
-    _write(file(), f'Include "{written.ssh_config("*")}"\n')
+    replace(written.ssh_config(kept.name), ("\n".join(lines) + "\n").encode())
+    replace(file(), f'Include "{written.ssh_config("*")}"\n'.encode())
 
 
 def _path(path: object) -> str:
@@ -64,10 +64,3 @@ def _is_newer(made: Path, origin: Path) -> bool:
         return made.stat().st_mtime_ns > origin.stat().st_mtime_ns
     except FileNotFoundError:
         return False
-
-
-def _write(path: "os.PathLike[str]", text: str) -> None:
-    unfinished = f"{os.fspath(path)}.{os.getpid()}"
-    with open(unfinished, "w") as opened:  # noqa: PTH123
-        opened.write(text)
-    os.replace(unfinished, path)  # noqa: PTH105

@@ -14,9 +14,9 @@ import click
 from rich.console import Console
 
 from nearmetal.errors import BadInput, ExitCode
+from nearmetal.files import write_whole
 from nearmetal.printing import console_for, warn
 from nearmetal.report import words
-from nearmetal.store.folder import write_whole
 from nearmetal.tables import Column, fitted
 from nearmetal.trace import analyser, chosen, events, ladder, page, parquet, slowest
 from nearmetal.trace.chosen import Chosen

@@ -8,12 +8,12 @@ import base64
 import binascii
 import os
 import struct
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nearmetal.errors import BadInput
+from nearmetal.files import claim
 
 if TYPE_CHECKING:
     import asyncssh
@@ -57,7 +57,7 @@ def lab_keys(state: Path) -> LabKeys:
 
 def _secret(path: Path) -> bytes:
     if not path.exists():
-        _make(path, os.urandom(_SECRET))
+        claim(path, os.urandom(_SECRET))
     secret = path.read_bytes()
     if len(secret) != _SECRET:
         raise BadInput(f"this is no secret of {_SECRET} bytes", str(path), "remove it; it is made anew")
@@ -69,7 +69,7 @@ def _key(path: Path) -> KeyPair:
         import asyncssh
 
         key = asyncssh.generate_private_key("ssh-ed25519", comment=f"nearmetal-{path.name}")
-        _make(path, key.export_private_key("openssh"))
+        claim(path, key.export_private_key("openssh"))
     private = path.read_bytes()
     try:
         return KeyPair(private, public_of(private))
@@ -103,16 +103,3 @@ def _string(data: bytes) -> tuple[bytes, bytes]:
     if len(data) < 4 + length:
         raise ValueError("it is damaged")
     return data[4 : 4 + length], data[4 + length :]
-
-
-def _make(path: Path, content: bytes) -> None:
-    """Another process may do the same at this moment: the first to link its file wins, and it is whole."""
-    descriptor, unfinished = tempfile.mkstemp(dir=path.parent)  # readable by its owner alone
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        os.link(unfinished, path)
-    except FileExistsError:
-        pass
-    finally:
-        Path(unfinished).unlink()

@@ -5,9 +5,31 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
+
+LOCK_FILE = ".lock"
+"""Of a folder, whose lock it bears."""
+
+
+class Opened(Protocol):
+    """A file that is open here."""
+
+    def fileno(self) -> int: ...
+
+
+def try_lock(file: int | Opened, *, shared: bool = False) -> bool:
+    """Have the lock that a file bears, until the file is closed; without waiting. Whether it was free.
+
+    A shared one keeps only those out who want it for themselves.
+    """
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def measuring() -> AbstractContextManager[None]:
@@ -20,13 +42,31 @@ def exclusive(path: Path, busy: str) -> Iterator[None]:
     """Hold a lock on a file, which says who does. HostCannot, with what is busy and who, when somebody else has it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(file):
             file.seek(0)
             holder = file.read().strip()
-            raise HostCannot(f"{busy}{f' ({holder})' if holder else ''}", str(path), "wait until it ends") from None
+            raise HostCannot(f"{busy}{f' ({holder})' if holder else ''}", str(path), "wait until it ends")
         file.truncate(0)
         file.write(f"process {os.getpid()}")
         file.flush()
         yield
+
+
+@contextmanager
+def lock_file(folder: Path, *, is_private: bool = False) -> Iterator[int]:
+    """The file that bears the lock of a folder in the cache, as a descriptor; both are made. HostCannot.
+
+    `is_private`: for their owner alone.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700 if is_private else 0o777)
+        flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
+        descriptor = os.open(folder / LOCK_FILE, flags, 0o600 if is_private else 0o644)
+    except OSError as error:
+        raise HostCannot(
+            f"the cache cannot be written: {error.strerror}", str(folder), "run as root, or set NEARMETAL_HOME"
+        ) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nearmetal.errors import TimedOut, ToolFailed
+from nearmetal.errors import MALFORMED, TimedOut, ToolFailed
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, LinkSpec, Machine, MachineSpec, Site, Stage
@@ -99,7 +99,7 @@ async def _offset(machine: Machine | Site, ours: str) -> int:
         answered = time.time_ns()
         try:
             there = int(json.loads(ended.stdout)["started_ns"])
-        except (ValueError, KeyError, TypeError):
+        except MALFORMED:
             raise ToolFailed(f"the probe does not tell the time: {ended.complaint[-500:]}", machine.name) from None
         exchanges.append((answered - asked, there - (asked + answered) // 2))
     return min(exchanges)[1]

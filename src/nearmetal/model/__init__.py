@@ -32,6 +32,7 @@ from nearmetal.model.plan import BlockPlan, BootPlan, ContrastPlan, Look, Plan, 
 from nearmetal.model.record import (
     COSTS,
     CPU_STATES,
+    CPUS_JUDGED_FROM,
     OF_THE_BOOT,
     Artifact,
     BootRecord,
@@ -87,6 +88,7 @@ from nearmetal.model.words import (
 
 __all__ = [
     "COSTS",
+    "CPUS_JUDGED_FROM",
     "CPU_STATES",
     "OF_THE_BOOT",
     "VIRTUAL_HARDWARE",

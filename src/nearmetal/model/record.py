@@ -30,6 +30,10 @@ CPU_STATES = ("usr", "nice", "sys", "iowait", "irq", "soft", "steal", "guest", "
 """Of a CPU, as mpstat orders them and usage names them; guest time is in none of the others."""
 
 
+CPUS_JUDGED_FROM = 1.0
+"""Seconds of a measurement: the kernel counts in hundredths, too coarsely to judge by it who had the CPUs in less."""
+
+
 class Response(Frozen):
     """One value per trial."""
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 from nearmetal.errors import BadInput
+from nearmetal.files import write_whole
 from nearmetal.report import formats, page
 from nearmetal.report.blocks import Chart, Section, Table
 from nearmetal.report.chapters import sections, without_charts
 from nearmetal.report.drawing import Drawers, Picture, Undrawn, draw
 from nearmetal.report.reading import ReportInput, read, without_collection
 from nearmetal.say import Say
-from nearmetal.store.folder import RunFolder, write_whole
+from nearmetal.store.folder import RunFolder
 
 Format = Literal["html", "md", "json", "csv", "png"]
 

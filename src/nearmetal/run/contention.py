@@ -12,11 +12,8 @@ from typing import Any
 
 from nearmetal import cpu_lists
 from nearmetal.errors import NearmetalError
-from nearmetal.model import Cost, Machine, Site, Stage, Warned
+from nearmetal.model import CPUS_JUDGED_FROM, Cost, Machine, Site, Stage, Warned
 from nearmetal.units import show_share
-
-SHORTEST = 1.0
-"""Seconds: the kernel counts in hundredths, so that shares of less than this are too coarse to be judged."""
 
 MOST_STOLEN = 0.02
 """Share of the CPUs' time that a hypervisor may keep: the margin that a study calls equivalent by default."""
@@ -168,7 +165,7 @@ def warnings(told: Mapping[str, Any]) -> list[Warned]:
 
 
 def _warnings(site: str, told: Mapping[str, Any]) -> list[Warned]:
-    if told["seconds"] < SHORTEST:
+    if told["seconds"] < CPUS_JUDGED_FROM:
         return []
     host = "the host" if site == "local" else f"the host {site}"
     warned = []

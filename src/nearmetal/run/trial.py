@@ -13,6 +13,7 @@ from typing import Any
 from nearmetal import plugins
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NearmetalError, NotProvisioned, ToolFailed
+from nearmetal.files import write_whole
 from nearmetal.model import (
     Artifact,
     Level,
@@ -33,7 +34,6 @@ from nearmetal.run import contention, standstill
 from nearmetal.run.contention import Accounts
 from nearmetal.run.events import Step, Stream, TrialStarted
 from nearmetal.run.surroundings import Surroundings
-from nearmetal.store.folder import write_whole
 from nearmetal.study import workload_of
 
 

@@ -1,8 +1,6 @@
 """A run's folder and its manifest."""
 
-import contextlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from nearmetal.errors import BadInput
+from nearmetal.files import write_whole
 from nearmetal.model import Document, Frozen, Level, Plan, Study
 from nearmetal.store import damage
 
@@ -98,25 +97,3 @@ class RunFolder:
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest as a whole: a reader sees the old one or the new one."""
         write_whole(self._manifest, (manifest.model_dump_json(indent=1) + "\n").encode())
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is either as before or complete, also after a power cut."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        error.filename = error.filename or str(path)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

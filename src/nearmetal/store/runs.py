@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Literal
 
 from nearmetal.errors import BadInput, NearmetalError
+from nearmetal.files import write_whole
 from nearmetal.model import BlockPlan, Frozen, TrialStatus
 from nearmetal.store import journal
 from nearmetal.store.claim import is_claimed
-from nearmetal.store.folder import Manifest, RunFolder, write_whole
+from nearmetal.store.folder import Manifest, RunFolder
 
 _INDEX = "runs.json"
 

@@ -17,7 +17,6 @@ STDIN = Path("/dev/stdin")
 
 PATIENCE = 600.0
 """Seconds: at a gigabyte a second and more, enough for any capture that a disk holds."""
-_WRONG_INPUT = 2
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ One file per run or machine kept up, in the state folder. Its owner holds a lock
 can be locked belongs to nobody any more, and what it still holds is for `clean` to put right.
 """
 
-import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pydantic import ValidationError
 
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab.lock import try_lock
 from nearmetal.model import Change, Handle, HostSpec
 from nearmetal.store.journal import Journal, lines
 
@@ -97,11 +97,9 @@ class Ledger:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(self._lock):
             os.close(self._lock)
-            raise HostCannot("another nearmetal holds this ledger", str(path), "wait until it ends") from None
+            raise HostCannot("another nearmetal holds this ledger", str(path), "wait until it ends")
         try:
             self._account = _account(path)
             self._journal = Journal(path)
@@ -181,12 +179,11 @@ def ownerless(folder: Path) -> Iterator[Path]:
         except FileNotFoundError:
             continue  # its owner has ended just now, and left nothing
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            continue
+            has_none = try_lock(descriptor)
         finally:
             os.close(descriptor)
-        yield path
+        if has_none:
+            yield path
 
 
 @contextmanager

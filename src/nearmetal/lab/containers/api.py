@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
-from nearmetal.errors import HostCannot, NearmetalError
+from nearmetal.errors import MALFORMED, HostCannot, NearmetalError
 
 _STDERR = 2
 _TIMEOUT = 60
@@ -214,7 +214,7 @@ async def _reason(reader: asyncio.StreamReader, head: bytes) -> str:
     content = await reader.readexactly(int(lengths[0].partition(b":")[2])) if lengths else b""
     try:
         return str(json.loads(content)["message"])
-    except (ValueError, KeyError, TypeError):
+    except MALFORMED:
         return content.decode("utf-8", "replace") or head.decode("latin-1").splitlines()[0]
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nearmetal.errors import BadInput
+from nearmetal.errors import MALFORMED, BadInput
 from nearmetal.lab.findings import finding
 from nearmetal.model import Finding
 
@@ -82,7 +82,7 @@ def _of_archive(path: str) -> tuple[str, str]:
             return f"sha256:{PurePosixPath(listed['Config']).name.removesuffix('.json')}", configuration["architecture"]
     except FileNotFoundError:
         raise BadInput("there is no such file", path, "make it by: docker save -o FILE IMAGE") from None
-    except (tarfile.TarError, OSError, ValueError, KeyError, TypeError) as error:
+    except (tarfile.TarError, OSError, *MALFORMED) as error:
         raise BadInput(
             f"this is no archive of an image: {error}", path, "make it by: docker save -o FILE IMAGE"
         ) from None

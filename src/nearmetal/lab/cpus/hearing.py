@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nearmetal import cpu_lists
-from nearmetal.errors import ToolFailed
+from nearmetal.errors import MALFORMED, ToolFailed
 from nearmetal.model import Completed, Machine
 
 SLACK = 20.0
@@ -46,7 +46,7 @@ def heard(document: bytes, machine: str) -> dict[int, Heard]:
     try:
         told = json.loads(document)
         return {int(cpu["cpu"]): _of_cpu(cpu) for cpu in told["cpus"]}
-    except (ValueError, KeyError, TypeError) as error:
+    except MALFORMED as error:
         raise ToolFailed(f"what the probe heard cannot be read: {error!r}", machine) from None
 
 

@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from nearmetal.errors import MALFORMED
+
 SCHEMA = "image.v1"
 
 
@@ -75,6 +77,6 @@ def read(folder: Path) -> Image | None:
         whole = image.root.is_dir() and all(
             (folder / part).stat().st_size == size for part, size in document["sizes"].items()
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *MALFORMED):
         return None
     return image if whole else None

@@ -4,12 +4,13 @@ import asyncio
 import fcntl
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import IO
 
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab.lock import lock_file, try_lock
 
 from .image import Image, read
 from .recipe import Recipe
@@ -48,7 +49,7 @@ def rm(cache: Path, name_or_digest: str, who: Callable[[int], str] = str) -> lis
     Waits for a build to end. Raises BadInput if there is none, HostCannot if one is held, naming by `who` the processes
     that do, or something is mounted below one; then all are left.
     """
-    with _lock_file(cache) as descriptor, ExitStack() as locks:
+    with lock_file(images(cache)) as descriptor, ExitStack() as locks:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         chosen = [image for image in ls(cache) if _is_meant(image, name_or_digest)]
         if not chosen:
@@ -68,13 +69,12 @@ def hold(image: Image) -> IO[bytes]:
     """
     try:
         held = image.manifest_path.open("rb")
-        fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        image.manifest_path.stat()
-    except (FileNotFoundError, BlockingIOError):
-        raise HostCannot(
-            "the image is being removed", str(image.folder), "build it again: nearmetal image build"
-        ) from None
-    return held
+        if try_lock(held, shared=True):
+            image.manifest_path.stat()
+            return held
+    except FileNotFoundError:
+        pass
+    raise HostCannot("the image is being removed", str(image.folder), "build it again: nearmetal image build")
 
 
 def _take(image: Image, locks: ExitStack, who: Callable[[int], str]) -> None:
@@ -83,15 +83,13 @@ def _take(image: Image, locks: ExitStack, who: Callable[[int], str]) -> None:
     if any(f"{place}/".startswith(below) for place in mounted):
         raise HostCannot("something is mounted in this image", str(image.folder), "run: nearmetal clean")
     lock = locks.enter_context(image.manifest_path.open("rb"))
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not try_lock(lock):
         users = ", ".join(who(process) for process in _holders(os.fstat(lock.fileno()).st_ino))
         raise HostCannot(
             f"machines are made of this image: {users or 'see /proc/locks'}",
             str(image.folder),
             "take those down that are up (nearmetal down NAME), wait for a run to end",
-        ) from None
+        )
 
 
 def _holders(inode: int) -> list[int]:
@@ -123,34 +121,11 @@ def sweep(cache: Path) -> None:
 @asynccontextmanager
 async def lock(cache: Path, progress: Callable[[str], None]) -> AsyncIterator[None]:
     """Hold the cache's lock; wait while another process builds or removes. The kernel frees it if we die."""
-    with _lock_file(cache) as descriptor:
+    with lock_file(images(cache)) as descriptor:
         told = False
-        while not _try_lock(descriptor):
+        while not try_lock(descriptor):
             if not told:
                 progress("waiting for another build to end")
                 told = True
             await asyncio.sleep(0.2)
         yield
-
-
-@contextmanager
-def _lock_file(cache: Path) -> Iterator[int]:
-    try:
-        images(cache).mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(images(cache) / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise HostCannot(
-            f"the cache cannot be written: {error.strerror}", str(images(cache)), "run as root, or set NEARMETAL_HOME"
-        ) from error
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

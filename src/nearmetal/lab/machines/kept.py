@@ -1,12 +1,12 @@
 """What is written down of each machine that is kept up: one file per name, claimed by its keeper."""
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from nearmetal import files
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab.machines import alive
@@ -105,14 +105,11 @@ def find(name: str) -> Kept:
 
 def save(kept: Kept) -> None:
     """Replace what is written down, at once and whole."""
-    unfinished = _unfinished(kept)
-    unfinished.replace(_file(kept.name))
+    files.replace(_file(kept.name), _written(kept))
 
 
-def _unfinished(kept: Kept) -> Path:
-    file = folder() / f".{kept.name}.{kept.keeper}"
-    file.write_text(kept.model_dump_json(), "utf-8")
-    return file
+def _written(kept: Kept) -> bytes:
+    return kept.model_dump_json().encode()
 
 
 def forget(name: str) -> None:
@@ -128,7 +125,7 @@ def claimed(kept: Kept, *, named: bool) -> Iterator[Kept]:
     folder().mkdir(parents=True, exist_ok=True, mode=0o700)
     for number in count(1):
         candidate = kept if number == 1 else kept.model_copy(update={"name": f"{kept.name}-{number}"})
-        if _claim(candidate):
+        if files.claim(_file(candidate.name), _written(candidate)):
             break
         if named:
             raise BadInput(
@@ -143,18 +140,6 @@ def claimed(kept: Kept, *, named: bool) -> Iterator[Kept]:
         forget(candidate.name)
         raise
     forget(candidate.name)
-
-
-def _claim(kept: Kept) -> bool:
-    """The first to link its file wins, and the file is whole."""
-    unfinished = _unfinished(kept)
-    try:
-        os.link(unfinished, _file(kept.name))
-    except FileExistsError:
-        return False
-    finally:
-        unfinished.unlink()
-    return True
 
 
 async def forget_dead() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.config import Paths
+from nearmetal.files import replace
 
 State = dict[str, Any]
 
@@ -77,9 +78,7 @@ class World:
 
     def save(self, state: State) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        temporary = self._file(state["name"]).with_suffix(".new")
-        temporary.write_text(json.dumps(state))
-        temporary.replace(self._file(state["name"]))
+        replace(self._file(state["name"]), json.dumps(state).encode())
 
     def remove(self, name: str) -> None:
         self._file(name).unlink(missing_ok=True)

@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import HostCannot, TimedOut
+from nearmetal.errors import MALFORMED, HostCannot, TimedOut
+from nearmetal.files import replace
 from nearmetal.lab.image import Image, newc, placed
 from nearmetal.model import Frozen, Site
 
@@ -151,7 +152,7 @@ def _read(file: Path, circumstances: list[str]) -> dict[str, Proof]:
         if document["circumstances"] != circumstances:
             return {}
         return {proof["accel"]: Proof.from_json(proof) for proof in document["proofs"]}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *MALFORMED):
         return {}
 
 
@@ -161,6 +162,4 @@ def _write(file: Path, circumstances: list[str], known: dict[str, Proof]) -> Non
         "circumstances": circumstances,
         "proofs": [proof.model_dump(mode="json") for proof in known.values()],
     }
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
-    unfinished.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
-    unfinished.replace(file)
+    replace(file, (json.dumps(document, indent=1) + "\n").encode())

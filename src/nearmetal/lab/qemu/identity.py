@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import NotProvisioned
+from nearmetal.errors import MALFORMED, NotProvisioned
 from nearmetal.lab import probe
 from nearmetal.lab.networks import network
 from nearmetal.model import Port, Site
@@ -88,6 +88,6 @@ async def _talk(site: Site, folder: str, said: bytes, expected: str, limit: floa
         document: dict[str, Any] = json.loads(answer)
         if document["schema"] == expected:
             return document
-    except (ValueError, KeyError, TypeError):
+    except MALFORMED:
         pass
     raise NotProvisioned(await ended() or f"the guest said {answer[:200]!r} instead of {expected}")

@@ -1,7 +1,6 @@
 """Snapshots of guests on this host: one folder each, whole or not there at all, called after all it depends on."""
 
 import asyncio
-import fcntl
 import hashlib
 import json
 import os
@@ -13,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from nearmetal.config import Paths
-from nearmetal.errors import HostCannot
+from nearmetal.errors import MALFORMED, HostCannot
+from nearmetal.lab.lock import LOCK_FILE, lock_file, try_lock
 
 UNFINISHED: Final = ".unfinished-"
 """What folders are called that are being made or removed; nobody else's, whoever holds the lock."""
@@ -76,7 +76,7 @@ def find(key: str) -> Snapshot | None:
         if document["schema"] != _SCHEMA or document["key"] != key:
             return None
         whole = all(part.stat().st_size == document["sizes"][part.name] for part in snapshot.parts)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *MALFORMED):
         return None
     return snapshot if whole else None
 
@@ -84,14 +84,14 @@ def find(key: str) -> Snapshot | None:
 @asynccontextmanager
 async def used() -> AsyncIterator[None]:
     """As long as it takes, none is removed. Waits while another process makes or removes one."""
-    async with _locked(fcntl.LOCK_SH):
+    async with _locked(shared=True):
         yield
 
 
 @asynccontextmanager
 async def making() -> AsyncIterator[None]:
     """As long as it takes, nobody else makes, uses or removes one. What nobody can use any more is removed."""
-    async with _locked(fcntl.LOCK_EX):
+    async with _locked(shared=False):
         await asyncio.to_thread(_tidy, KEPT - 1)
         yield
 
@@ -131,11 +131,11 @@ def kept() -> list[int]:
 def sweep() -> None:
     """Remove what nobody can use any more, unless somebody is at work there, who does so too."""
     try:
-        descriptor = os.open(folder() / ".lock", os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(folder() / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return  # none was ever made here, or it is not ours to remove
     try:
-        if _try_lock(descriptor, fcntl.LOCK_EX):
+        if try_lock(descriptor):
             _tidy(KEPT)
     finally:
         os.close(descriptor)
@@ -184,31 +184,14 @@ def _last_used(one: Path) -> float:
     try:
         document = json.loads((one / _MANIFEST).read_text("utf-8"))
         return (one / _MANIFEST).stat().st_mtime if Path(document["image"]).exists() else 0
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *MALFORMED):
         return 0
 
 
 @asynccontextmanager
-async def _locked(how: int) -> AsyncIterator[None]:
+async def _locked(*, shared: bool) -> AsyncIterator[None]:
     """The kernel frees the lock if we die."""
-    try:
-        folder().mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(folder() / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise HostCannot(
-            f"the cache cannot be written: {error.strerror}", str(folder()), "run as root, or set NEARMETAL_HOME"
-        ) from error
-    try:
-        while not _try_lock(descriptor, how):  # noqa: ASYNC110 another process lets go of it
+    with lock_file(folder(), is_private=True) as descriptor:
+        while not try_lock(descriptor, shared=shared):  # noqa: ASYNC110 another process lets go of it
             await asyncio.sleep(_AGAIN)
         yield
-    finally:
-        os.close(descriptor)
-
-
-def _try_lock(descriptor: int, how: int) -> bool:
-    try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -1,0 +1,59 @@
+"""Files that are as before or complete, never in between, whoever looks and whatever ends their writer."""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it is either as before or complete, also after a power cut; its folders are made.
+
+    OSError, which names the file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _replace(path, content, lasting=True)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def replace(path: Path, content: bytes) -> None:
+    """The same for what a power cut may take: it waits for no disk. OSError, also where its folder is not there."""
+    _replace(path, content, lasting=False)
+
+
+def _replace(path: Path, content: bytes, *, lasting: bool) -> None:
+    # By process, because several may write the same file: the last one's stays, and it is whole.
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with unfinished.open("wb") as file:
+            file.write(content)
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
+        unfinished.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        error.filename = error.filename or str(path)
+        raise
+
+
+def claim(path: Path, content: bytes) -> bool:
+    """Write a file that is not there yet, for its owner alone; whether it was not.
+
+    Another process may do the same at this moment: the first to link its file wins, and the file is whole.
+    """
+    descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix=".")  # readable by its owner alone
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.link(unfinished, path)
+    except FileExistsError:
+        return False
+    finally:
+        Path(unfinished).unlink()
+    return True

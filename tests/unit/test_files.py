@@ -1,0 +1,52 @@
+"""Files are as before or complete, and leave nothing of how they were written."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from nearmetal import files
+
+Write = Callable[[Path, bytes], None]
+
+pytestmark = pytest.mark.parametrize("write", [files.write_whole, files.replace])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With nothing in it."""
+    made = tmp_path / "folder"
+    made.mkdir()
+    return made
+
+
+def test_what_was_there_is_replaced(folder: Path, write: Write) -> None:
+    file = folder / "file"
+    for content in (b"first", b"2nd"):
+        write(file, content)
+        assert file.read_bytes() == content
+    assert list(folder.iterdir()) == [file]
+
+
+def test_what_cannot_take_its_place_is_named_and_gone(folder: Path, write: Write) -> None:
+    taken = folder / "taken"
+    (taken / "not empty").mkdir(parents=True)
+    with pytest.raises(OSError) as caught:
+        write(taken, b"content")
+    assert caught.value.filename
+    assert list(folder.iterdir()) == [taken]
+
+
+def test_of_many_one_claims(folder: Path, write: Write) -> None:
+    file = folder / "file"
+    contents = [f"{number}" * 4096 for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda content: files.claim(file, content.encode()), contents))
+    assert won.count(True) == 1
+    assert file.read_text() == contents[won.index(True)]
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert list(folder.iterdir()) == [file]
+    write(file, b"replaced")
+    assert not files.claim(file, b"late")
+    assert file.read_bytes() == b"replaced"
