@@ -37,17 +37,60 @@ class Group:
     arms: tuple[Arm, ...]
 
 
+@dataclass(frozen=True)
+class _Layout:
+    """What is drawn, as data, from top to bottom."""
+
+    places: Rows
+    heads: list[Row]
+    rows: list[Row]
+    tracks: list[Row]
+    """The stretches, from `top` to `bottom`, that the reference crosses: those of rows, and not of headings."""
+    bands: list[Row]
+    """Margins."""
+    height: int
+
+
 def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
     """Estimates as points on their intervals, the reference as a line, the margin as a band behind all or each of them.
 
     A filled point was told from the reference, a diamond lies within the margin, a hollow one is undecided.
     """
     beside = width >= 600
-    named = [(arm.label, arm.figure) for group in groups for arm in group.arms]
-    places = Rows.of(named, width - 12, beside=beside)
+    drawn = _laid_out(groups, axis, width, beside=beside)
+    places, rows, height = drawn.places, drawn.rows, drawn.height
+    x = along(axis, "estimate")
+    y = field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
+    along_the_track = {"y": same_scale(y, "top"), "y2": {"field": "bottom"}}
+    from_low_to_high = {"x": same_scale(x, "low"), "x2": {"field": "high"}}
+    reference: Spec = {"type": "rule", "color": palette.MUTED, "strokeWidth": 1.5, "strokeDash": [4, 3]}
+    interval: Spec = {"type": "rule", "strokeWidth": 4, "strokeCap": "round", "strokeOpacity": 0.55}
+    layers = [
+        *([grid(drawn.tracks, axis.ticks, x, y)] if beside else []),
+        layer(drawn.bands, {"type": "rect", "color": palette.BAND}, **from_low_to_high, **along_the_track),
+        layer([{**track, "estimate": axis.reference} for track in drawn.tracks], reference, x=x, **along_the_track),
+        layer(
+            drawn.heads,
+            {"type": "text", "align": "right", "color": palette.MUTED},
+            x={"value": places.plot + places.right},
+            y=same_scale(y, "heading_y"),
+            text=field("better", "nominal"),
+        ),
+        headings(drawn.heads, -places.left, y),
+        *places.names(rows, y),
+        layer([row for row in rows if row["low"] is not None], interval, **from_low_to_high, y=y, color=own_colour()),
+        *_points(rows, x, y),
+        *_beyond(rows, axis, x, y),
+    ]
+    return chart(title, "", places.plot, height, layers, width - 12)
+
+
+def _laid_out(groups: Sequence[Group], axis: Axis, width: int, *, beside: bool) -> _Layout:
+    """Headings and rows below each other; a picture that has names and figures above its rows is taller for it."""
+    places = Rows.of([(arm.label, arm.figure) for group in groups for arm in group.arms], width - 12, beside=beside)
     pitch = 27.0 if beside else 46.0
-    rows: list[Row] = []
     heads: list[Row] = []
+    rows: list[Row] = []
     tracks: list[Row] = []
     bands: list[Row] = []
     y = 0.0
@@ -61,57 +104,20 @@ def forest(title: str, groups: Sequence[Group], axis: Axis, width: int) -> Spec:
             y += 14
             continue
         y += 26 if beside else 41
-        first = y
+        top = y - 12
         for arm in group.arms:
             place, more = places.place(arm.label, arm.figure, y)
             rows.append({**_arm(arm, axis), **place})
             bands += _own_band(arm, place["y"], axis)
+            if not beside:
+                tracks.append({"top": place["y"] - 9, "bottom": place["y"] + 9})
             y += pitch + more
         if beside:
-            tracks.append({"top": first - 12, "bottom": y - pitch + 12})
-        else:
-            tracks += [{"top": row["y"] - 9, "bottom": row["y"] + 9} for row in rows[-len(group.arms) :]]
-    height = int(y - pitch + 22)
-    x = along(axis, "estimate")
-    y_of = field("y", scale={"domain": [0, height], "range": [0, height], "nice": False, "zero": False}, axis=None)
-    with_interval = [row for row in rows if row["low"] is not None]
-    from_top_to_bottom = {"y": same_scale(y_of, "top"), "y2": {"field": "bottom"}}
-    layers = [
-        *([grid(tracks, axis.ticks, x, y_of)] if beside else []),
-        layer(
-            [*({**track, "low": axis.band[0], "high": axis.band[1]} for track in tracks if axis.band), *bands],
-            {"type": "rect", "color": palette.BAND},
-            x=same_scale(x, "low"),
-            x2={"field": "high"},
-            **from_top_to_bottom,
-        ),
-        layer(
-            [{**track, "estimate": axis.reference} for track in tracks],
-            {"type": "rule", "color": palette.MUTED, "strokeWidth": 1.5, "strokeDash": [4, 3]},
-            x=x,
-            **from_top_to_bottom,
-        ),
-        layer(
-            heads,
-            {"type": "text", "align": "right", "color": palette.MUTED},
-            x={"value": places.plot + places.right},
-            y=same_scale(y_of, "heading_y"),
-            text=field("better", "nominal"),
-        ),
-        headings(heads, -places.left, y_of),
-        *places.names(rows, y_of),
-        layer(
-            with_interval,
-            {"type": "rule", "strokeWidth": 4, "strokeCap": "round", "strokeOpacity": 0.55},
-            x=same_scale(x, "low"),
-            x2={"field": "high"},
-            y=y_of,
-            color=own_colour(),
-        ),
-        *_points(rows, x, y_of),
-        *_beyond(rows, axis, x, y_of),
-    ]
-    return chart(title, "", places.plot, height, layers, width - 12)
+            tracks.append({"top": top, "bottom": y - pitch + 12})
+    if axis.band:
+        low, high = axis.band
+        bands = [*({**track, "low": low, "high": high} for track in tracks), *bands]
+    return _Layout(places, heads, rows, tracks, bands, int(y - pitch + 22))
 
 
 def _direction(group: Group, beside: bool) -> str:
