@@ -46,7 +46,7 @@ def one_under_two_names(study: Study) -> list[tuple[str, str]]:
 
 
 def hangs_on_switch(spec: EnvironmentSpec) -> bool:
-    return bool(plugins.load("environments", spec.kind).on_switch) and not is_elsewhere(spec)
+    return plugins.load("environments", spec.kind).on_switch and not is_elsewhere(spec)
 
 
 def is_reached_from_outside(spec: EnvironmentSpec) -> bool:

@@ -5,14 +5,20 @@ A plugin is one module in the folder of its group that exposes the name `plugin`
 imports nothing.
 """
 
+from __future__ import annotations
+
 import importlib
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from nearmetal.errors import BadInput, HostCannot
+
+if TYPE_CHECKING:
+    from nearmetal.model import Environment, Observer, Treatment, Workload
+    from nearmetal.report.reading import SectionPlugin
 
 Group = Literal["environments", "treatments", "workloads", "observers", "sections"]
 
@@ -55,9 +61,26 @@ def names(group: Group) -> tuple[str, ...]:
     return tuple(sorted({*_modules(group), *_entry_points(group)}))
 
 
+@overload
+def load(group: Literal["environments"], name: str) -> Environment: ...
+@overload
+def load(group: Literal["treatments"], name: str) -> Treatment: ...
+@overload
+def load(group: Literal["workloads"], name: str) -> type[Workload]: ...
+@overload
+def load(group: Literal["observers"], name: str) -> type[Observer]: ...
+@overload
+def load(group: Literal["sections"], name: str) -> SectionPlugin: ...
+def load(group: Group, name: str) -> object:
+    """One plugin. BadInput when nobody provides the name; HostCannot when what it needs is not installed.
+
+    That it is what its group promises is taken on trust here, and looked at by the conformance tests.
+    """
+    return _loaded(group, name)
+
+
 @cache
-def load(group: Group, name: str) -> Any:
-    """One plugin. BadInput when nobody provides the name; HostCannot when what it needs is not installed."""
+def _loaded(group: Group, name: str) -> Any:
     try:
         if name in _modules(group):
             return importlib.import_module(_modules(group)[name]).plugin

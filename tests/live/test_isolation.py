@@ -133,7 +133,7 @@ async def serves_alone(stage: LabStage) -> None:
     """The web server may run on the isolated CPU, and on no other."""
     (server,) = stage.servers
     workload = plugins.load("workloads", "http")
-    served = workload(workload.Parameters(server="lighttpd", warmup="0s"))
+    served = workload(workload.Parameters.model_validate({"server": "lighttpd", "warmup": "0s"}))
     await served.prepare(stage)
     try:
         (pid,) = (await server.exec(["pgrep", "-x", "lighttpd"])).text.split()

@@ -21,7 +21,7 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh.site import SshSite
-from nearmetal.model import EnvironmentSpec, HostSpec, Machine, MachineSpec, TrialRecord, TrialStatus
+from nearmetal.model import EnvironmentSpec, HostSpec, Machine, MachineSpec, Reached, TrialRecord, TrialStatus
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 from tests.ports import free_port
@@ -232,6 +232,7 @@ async def make(far: FarHost) -> AsyncIterator[Make]:
     token = new_token()
     options = {"address": far.ssh}
     plugin = plugins.load("environments", "ssh")
+    assert isinstance(plugin, Reached)
     sites = opener({"metal": plugin.host(options)})
     ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
     lab = Lab(token, ledger, sites)

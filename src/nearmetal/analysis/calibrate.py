@@ -36,10 +36,10 @@ _ROUNDING = 1e-9
 """Relative: more than logarithms and differences lose, less than anything can be measured."""
 
 
-def calibrate(manifest: Manifest, records: Sequence[TrialRecord], told: Analysis, run: str) -> Calibration | None:
+def calibrate(manifest: Manifest, records: Sequence[TrialRecord], analysis: Analysis, run: str) -> Calibration | None:
     """What a run says of the machine that it ran on. None where nothing of it is known beforehand."""
     study = manifest.study
-    compared = [(one, what) for one, what in _with_what_is_known(manifest, told.contrasts) if _is_told(one, what)]
+    compared = [(one, what) for one, what in _with_what_is_known(manifest, analysis.contrasts) if _is_told(one, what)]
     alike = tuple(_alike(one) for one, what in compared if not what.truth)
     injected = tuple(_injected(one, what.truth) for one, what in compared if what.truth)
     reference = _reference(manifest)
@@ -53,20 +53,20 @@ def calibrate(manifest: Manifest, records: Sequence[TrialRecord], told: Analysis
         environment=environment.kind,
         options=environment.options,
         quick=manifest.quick,
-        trials=told.trials,
+        trials=analysis.trials,
         level=manifest.plan.level,
         verdict=verdict(alike, injected),
         alike=alike,
         injected=injected,
         noise=tuple(_noises(manifest, arms_of_study(records, study.design), reference)),
         disturbances=tuple(_disturbances(records)),
-        warnings=(*told.warnings, *_told_once([one for one, _ in compared])),
+        warnings=(*analysis.warnings, *_told_once([one for one, _ in compared])),
     )
 
 
-def has_injected(manifest: Manifest, told: Analysis) -> bool:
+def has_injected(manifest: Manifest, analysis: Analysis) -> bool:
     """Whether a difference of known size is among what was compared: then a run is a calibration, if it has an A/A."""
-    return any(what.truth for _, what in _with_what_is_known(manifest, told.contrasts))
+    return any(what.truth for _, what in _with_what_is_known(manifest, analysis.contrasts))
 
 
 def verdict(alike: Sequence[Alike], injected: Sequence[Injected]) -> Literal["sound", "unsound", "unknown"]:

@@ -55,7 +55,7 @@ class Ls(Document):
     machines: tuple[MachineUp, ...]
 
 
-def told(kept: Kept, state: Literal["starting", "up", "lost"]) -> MachineUp:
+def machine_up(kept: Kept, state: Literal["starting", "up", "lost"]) -> MachineUp:
     return MachineUp(
         name=kept.name,
         environment=kept.environment,

@@ -44,7 +44,7 @@ class Wanted:
 
     @property
     def provision(self) -> Provision:
-        provisions: tuple[Provision, ...] = plugins.load("environments", self.environment.kind).provisions
+        provisions = plugins.load("environments", self.environment.kind).provisions
         return self.environment.provision or provisions[0]
 
 

@@ -29,10 +29,10 @@ def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bo
     console = console_for(as_json)
     kept = have(environment, name, overrides, console.print)
 
-    from nearmetal.by_hand.documents import Up, told
+    from nearmetal.by_hand.documents import Up, machine_up
 
     if as_json:
-        print_json(Up(**dict(told(kept, "up"))))
+        print_json(Up(**dict(machine_up(kept, "up"))))
         return
     cpus = f"{kept.spec.vcpus} CPU{'s' if kept.spec.vcpus > 1 else ''}"
     how = f"{kept.environment} ({kept.accel})" if kept.accel else kept.environment
@@ -46,7 +46,7 @@ def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bo
         console.print(f"  nearmetal {words:<32}{what}", soft_wrap=True)
     if kept.address:
         console.print(f"  {kept.address} is its address on the lab's switch, nm-{kept.token}", soft_wrap=True)
-    if (port := told(kept, "up").ssh_port) is not None:
+    if (port := machine_up(kept, "up").ssh_port) is not None:
         from nearmetal.by_hand.ssh_config import file
 
         console.print(f"  127.0.0.1:{port} leads to its SSH server; for scp, rsync and others:", soft_wrap=True)
@@ -113,11 +113,11 @@ def own_failures_apart(work: Callable[[], int]) -> int:
 
 def machines() -> "list[MachineUp]":
     """Those that are kept, for `ls`."""
-    from nearmetal.by_hand.documents import told
+    from nearmetal.by_hand.documents import machine_up
     from nearmetal.lab.machines.kept import everything
 
     async def all_told() -> "list[MachineUp]":
-        return [told(kept, await _state(kept)) for kept in everything()]
+        return [machine_up(kept, await _state(kept)) for kept in everything()]
 
     return asyncio.run(all_told())
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -22,7 +22,7 @@ from nearmetal.commands.study import Opened, say_missing
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, HostCannot
 from nearmetal.interrupts import until_interrupted
-from nearmetal.model import Plan, Study, TrialRecord
+from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
 from nearmetal.printing import console_for, print_json, warn
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
@@ -33,9 +33,9 @@ from nearmetal.tables import Column, fitted
 from nearmetal.units import show_elapsed
 
 if TYPE_CHECKING:
-    from nearmetal.model import TrialCounts
     from nearmetal.report.reading import ReportInput
     from nearmetal.report.write import Format
+    from nearmetal.terminal import Watcher
 
 
 _WIDEST = 10_000
@@ -78,7 +78,7 @@ def resume(path: Path, as_json: bool) -> int:
     return _conclude(folder, finished, took, as_json)
 
 
-def watcher(study: Study, plan: Plan, console: Console, before: Sequence[TrialRecord] = ()) -> Any:
+def watcher(study: Study, plan: Plan, console: Console, before: Sequence[TrialRecord] = ()) -> "Watcher":
     from nearmetal.terminal import Watcher
 
     each = estimate(study, plan) / max(1, plan.trials)
@@ -107,21 +107,21 @@ def _how_to_go_on(folder: RunFolder) -> str:
     return f"go on with: {command}{quote(str(folder.path))}"
 
 
-def _tell(folder: RunFolder, took: str, as_json: bool) -> "TrialCounts":
+def _tell(folder: RunFolder, took: str, as_json: bool) -> TrialCounts:
     """Verdicts and counts as they are shown, and the report written; how many trials ended how."""
     from nearmetal.report.reading import read as read_run
     from nearmetal.report.terminal import counts_line
 
-    told = read_run(folder)
-    analysis = told.analysis
+    results = read_run(folder)
+    analysis = results.analysis
     console = console_for(as_json)
     if as_json:
         from nearmetal.analysis.summary import summary
 
         state = runs.state(folder.journal)
-        print_json(summary(analysis, str(folder.path), told.manifest.study.name, state))
+        print_json(summary(analysis, str(folder.path), results.manifest.study.name, state))
     else:
-        _print_verdicts(told)
+        _print_verdicts(results)
         console.print(counts_line(analysis.trials).append(took))
     # Last: a disk that is full takes the report, not the verdicts.
     page = _written(folder)
@@ -188,17 +188,17 @@ def show(path: Path, as_json: bool) -> None:
     from nearmetal.report.terminal import counts_line
 
     folder = RunFolder.open(path)
-    told = read_run(folder)
+    results = read_run(folder)
     state = runs.state(folder.journal)
     if as_json:
         from nearmetal.analysis.summary import summary
 
-        print_json(summary(told.analysis, str(folder.path), told.manifest.study.name, state))
+        print_json(summary(results.analysis, str(folder.path), results.manifest.study.name, state))
         return
     console = console_for(False)
-    about = Text(f"{told.manifest.study.name} of {told.manifest.created}, {state}: ")
-    console.print(about.append_text(counts_line(told.analysis.trials)))
-    _print_verdicts(told)
+    about = Text(f"{results.manifest.study.name} of {results.manifest.created}, {state}: ")
+    console.print(about.append_text(counts_line(results.analysis.trials)))
+    _print_verdicts(results)
     if state == "interrupted":
         console.print(_how_to_go_on(folder), soft_wrap=True)
 
@@ -242,10 +242,10 @@ def list_runs(folder: Path | None, as_json: bool) -> None:
 def _trials(one: runs.Listed) -> str:
     """ "24", "6, none ok", "4 and 2 again, 1 not ok"; of a run that has not come to its end, "17/24"."""
     first = one.trials - one.again
-    told = str(first) if one.state == "ended" else f"{first}/{one.planned}"
+    trials = str(first) if one.state == "ended" else f"{first}/{one.planned}"
     if one.again:
-        told += f" and {one.again} again"
+        trials += f" and {one.again} again"
     bad = one.trials - one.ok
     if bad == 0:
-        return told
-    return f"{told}, {bad} not ok" if one.ok else f"{told}, none ok"
+        return trials
+    return f"{trials}, {bad} not ok" if one.ok else f"{trials}, none ok"

@@ -120,8 +120,7 @@ class SshEnvironment:
 
 
 def _host() -> Environment:
-    found: Environment = plugins.load("environments", "host")
-    return found
+    return plugins.load("environments", "host")
 
 
 # ── What is missing ───────────────────────────────────────────────────────────────────────────────────────────────

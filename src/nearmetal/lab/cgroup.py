@@ -153,11 +153,11 @@ async def quota(group: Group, site: Site) -> float | None:
     if not group.cpu:
         return None
     if group.version == 2:
-        told = (await must(site, "cat", f"{group.cpu}/cpu.max")).decode().split()
+        words = (await must(site, "cat", f"{group.cpu}/cpu.max")).decode().split()
     else:
         files = (f"{group.cpu}/cpu.cfs_quota_us", f"{group.cpu}/cpu.cfs_period_us")
-        told = (await must(site, "cat", *files)).decode().split()
-    allowed, period = told
+        words = (await must(site, "cat", *files)).decode().split()
+    allowed, period = words
     return None if allowed in ("max", "-1") else int(allowed) / int(period)
 
 

@@ -20,7 +20,7 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import LocalSite, host_facts, must
 from nearmetal.lab.sites import opener
-from nearmetal.model import Document, Environment, EnvironmentSpec, Finding, MachineSpec, Site
+from nearmetal.model import Document, EnvironmentSpec, Finding, MachineSpec, Site
 from nearmetal.units import show_size
 
 DISK_NEEDED = 4 * 2**30
@@ -166,7 +166,7 @@ async def _environments(site: Site) -> list[Finding]:
         if name == "qemu":  # guests are booted below, on each accelerator
             continue
         try:
-            environment: Environment = plugins.load("environments", name)
+            environment = plugins.load("environments", name)
         except NearmetalError as error:
             what = f"environment {name}"
             findings.append(Finding(what=what, ok=False, detail=error.what, remedy=error.remedy, fatal=False))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from nearmetal import hosts, plugins
-from nearmetal.errors import MachineGone, NearmetalError, told
+from nearmetal.errors import MachineGone, NearmetalError, in_words
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.changes import engine
 from nearmetal.lab.changes.engine import Applied, Undone
@@ -22,7 +22,6 @@ from nearmetal.model import (
     Change,
     Commands,
     Elsewhere,
-    Environment,
     EnvironmentSpec,
     Handle,
     LinkSpec,
@@ -100,7 +99,7 @@ class Lab:
 
         `shared`: it has its site's own network instead of a place on the switch. `logins`: people log in to it.
         """
-        plugin: Environment = plugins.load("environments", environment.kind)
+        plugin = plugins.load("environments", environment.kind)
         if not self._images.get(spec.image):
             self._images[spec.image] = lab_machine.hold(spec.image)
         self._made += 1
@@ -165,13 +164,13 @@ class Lab:
         ended = await asyncio.gather(*(self.destroy(handle) for handle in handles), return_exceptions=True)
         for handle, error in zip(handles, ended, strict=True):
             if isinstance(error, Exception):
-                left.append(f"{handle.kind} {handle.name} on {handle.site}: {told(error)}")
+                left.append(f"{handle.kind} {handle.name} on {handle.site}: {in_words(error)}")
             elif error is not None:
                 raise error
         return left
 
     async def attach(self, handle: Handle) -> Machine:
-        plugin: Environment = plugins.load("environments", handle.kind)
+        plugin = plugins.load("environments", handle.kind)
         machine = await plugin.attach(handle, await self.site(handle.site))
         self._machines[machine.name] = (handle, machine)
         return machine

@@ -46,7 +46,7 @@ class LabStage:
         if len(commands) == 1:
             machine, argv = commands[0]
             return [await self._at(machine, "now", argv, limit)]
-        self.offsets.update(await offsets([one for one, _ in commands if one.name not in self.offsets]))
+        self.offsets.update(await offsets([machine for machine, _ in commands if machine.name not in self.offsets]))
         near = not any(self.offsets[machine.name] for machine, _ in commands)
         instant = time.time_ns() + int((LEAD if near else SLOW_LEAD) * 1e9)
         return list(
@@ -62,22 +62,22 @@ class LabStage:
         order = [machine.probe, "at", instant, "--limit", f"{limit:g}s", "--json", "--", *argv]
         ended = await machine.exec(order, timeout=limit + SLOW_LEAD + 10)
         try:
-            told = json.loads(ended.stdout)
+            document = json.loads(ended.stdout)
         except ValueError:
             said = ended.complaint[-500:]
             raise ToolFailed(f"the probe could not start `{argv[0]}`: {said}", machine.name) from None
-        if told["timed_out"]:
+        if document["timed_out"]:
             raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {limit:g} s", machine.name)
-        stdout, stderr = base64.b64decode(told["stdout"]), base64.b64decode(told["stderr"])
+        stdout, stderr = base64.b64decode(document["stdout"]), base64.b64decode(document["stderr"])
         for name, kept in (("stdout", stdout), ("stderr", stderr)):
-            if told[f"{name}_truncated"]:
+            if document[f"{name}_truncated"]:
                 raise ToolFailed(
                     f"`{argv[0]}` printed more than {show_size(len(kept))} to its {name}, and the rest was cut off",
                     machine.name,
                     "have it print less, or to a file",
                 )
-        status = told["status"] if told["status"] is not None else 128 + told["signal"]
-        late = None if instant == "now" or told["late_ns"] is None else told["late_ns"] / 1e9
+        status = document["status"] if document["status"] is not None else 128 + document["signal"]
+        late = None if instant == "now" or document["late_ns"] is None else document["late_ns"] / 1e9
         return Completed(status=status, stdout=stdout, stderr=stderr, late=late)
 
 

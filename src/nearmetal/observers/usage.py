@@ -7,7 +7,7 @@ nothing crosses the control plane meanwhile. Averages of the measuring alone sta
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -178,28 +178,28 @@ class UsageWatch:
             artifacts={name: content for name, content in artifacts.items() if content}, counters=counters
         )
 
-    def _counters(self, sampler: _Sampler, told: Sampled, over: int, problem: str | None) -> dict[str, Any]:
+    def _counters(self, sampler: _Sampler, sampled: Sampled, over: int, problem: str | None) -> dict[str, Any]:
         counters: dict[str, Any] = {"interval": self._interval}
         if problem is not None:
             counters["problem"] = problem
-        if told.header is None:
+        if sampled.header is None:
             return counters
-        since_header = self._begun.time + sampler.ahead - int(told.header["time_ns"])
-        begin = int(told.header["monotonic_ns"]) + since_header
+        since_header = self._begun.time + sampler.ahead - int(sampled.header["time_ns"])
+        begin = int(sampled.header["monotonic_ns"]) + since_header
         span = Span(begin, begin + over)
-        inside = [sample for sample in told.samples if span.shared_with(sample)]
+        inside = [sample for sample in sampled.samples if span.shared_with(sample)]
         counters |= {
             "began_ns": begin,
             "seconds": round(sum(map(span.shared_with, inside)), 3),
             "samples": len(inside),
-            **({} if told.end is None else _costs(told.end)),
-            **({} if told.header.get("counts_steal", True) else {"steal": UNTOLD}),
+            **({} if sampled.end is None else _costs(sampled.end)),
+            **({} if sampled.header.get("counts_steal", True) else {"steal": UNTOLD}),
             **averages(inside, span, sampler.own),
         }
         return counters
 
 
-def _costs(end: Any) -> dict[str, float | int]:
+def _costs(end: Mapping[str, Any]) -> dict[str, float | int]:
     """What sampling itself took, in CPU seconds per second, and how often it came too late."""
     used = int(end["usage"]["user_ns"]) + int(end["usage"]["system_ns"])
     missed = {"missed": int(end["missed"])} if end["missed"] else {}

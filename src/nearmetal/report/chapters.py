@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nearmetal import plugins
-from nearmetal.errors import ToolFailed, told
+from nearmetal.errors import ToolFailed, in_words
 from nearmetal.report.blocks import Block, Chart, Notice, Section, Source
-from nearmetal.report.reading import ReportInput, SectionPlugin
+from nearmetal.report.reading import ReportInput
 from nearmetal.say import Say
 
 
@@ -25,7 +25,7 @@ def sections(report: ReportInput, say: Say | None = None) -> list[Section]:
     for name in plugins.names("sections"):
         place, title = math.inf, name  # until its plugin has told
         try:
-            plugin: SectionPlugin = plugins.load("sections", name)
+            plugin = plugins.load("sections", name)
             place, title = float(plugin.order), str(plugin.title)
             section = plugin.render(report)
             if not isinstance(section, Section | None):
@@ -33,7 +33,7 @@ def sections(report: ReportInput, say: Say | None = None) -> list[Section]:
         except Exception as error:
             if say is None:
                 raise
-            say(f"the section {name!r} broke, and the report is without it: {told(error)}")
+            say(f"the section {name!r} broke, and the report is without it: {in_words(error)}")
             section = _notice(name, title, error)
         if section is not None:
             found.append((place, name, section))
@@ -66,7 +66,7 @@ def _notice(name: str, title: str, error: Exception) -> Section:
         title,
         "This section is missing: the plugin that makes it broke.",
         (
-            Notice(f"{name} raised {told(error)}", "warning"),
+            Notice(f"{name} raised {in_words(error)}", "warning"),
             Source("".join(traceback.format_exception(error))),
         ),
     )

@@ -62,7 +62,9 @@ async def accounts(stage: Stage) -> Accounts:
     sites = {machine.site.name: machine.site for machine in _machines(stage)}
     read = await asyncio.gather(*map(_read, sites.values()))
     machines = await asyncio.gather(*(machine.cost() for machine in _machines(stage)))
-    return Accounts(tuple(machines), {name: one for name, one in zip(sites, read, strict=True) if one is not None})
+    return Accounts(
+        tuple(machines), {name: ticks for name, ticks in zip(sites, read, strict=True) if ticks is not None}
+    )
 
 
 async def must_be_there(stage: Stage, seen: Accounts) -> None:
@@ -116,15 +118,15 @@ def found(before: Accounts, after: Accounts, where: Sequence[tuple[str, str]], c
     that others were asked for: what they use cannot be told from what disturbs, and `others` is None. So it is where
     a machine's own use is not known. `pressure` is the share of the time in which some task of the site waited.
     """
-    told: dict[str, Any] = {}
+    shares: dict[str, Any] = {}
     for site in before.sites.keys() & after.sites.keys():
         mine = [index for index, (place, _) in enumerate(where) if place == site]
         sets = [cpu_lists.parse(where[index][1]) for index in mine]
         known = before.sites[site].ticks.keys() & after.sites[site].ticks.keys()
         used = known & set().union(*sets) if all(sets) else known
         ours = None if crowded else spent(before.machines, after.machines, mine)
-        told[site] = _of_site(before.sites[site], after.sites[site], sorted(used), ours)
-    return dict(sorted(told.items()))
+        shares[site] = _of_site(before.sites[site], after.sites[site], sorted(used), ours)
+    return dict(sorted(shares.items()))
 
 
 def _of_site(before: Reading, after: Reading, used: Sequence[int], ours: float | None) -> dict[str, Any]:
@@ -159,22 +161,22 @@ def spent(before: Sequence[Cost | None], after: Sequence[Cost | None], which: It
     return total
 
 
-def warnings(told: Mapping[str, Any]) -> list[Warned]:
+def warnings(found: Mapping[str, Any]) -> list[Warned]:
     """What a reader should know of a site's other work. Never a reason not to count a trial."""
-    return [warning for site, one in told.items() for warning in _warnings(site, one)]
+    return [warning for site, shares in found.items() for warning in _warnings(site, shares)]
 
 
-def _warnings(site: str, told: Mapping[str, Any]) -> list[Warned]:
-    if told["seconds"] < CPUS_JUDGED_FROM:
+def _warnings(site: str, shares: Mapping[str, Any]) -> list[Warned]:
+    if shares["seconds"] < CPUS_JUDGED_FROM:
         return []
     host = "the host" if site == "local" else f"the host {site}"
     warned = []
-    if (told["stolen"] or 0.0) > MOST_STOLEN:
-        stolen = show_share(told["stolen"], 1)
+    if (shares["stolen"] or 0.0) > MOST_STOLEN:
+        stolen = show_share(shares["stolen"], 1)
         text = f"{host} was itself denied {stolen} of the time of the CPUs in use (steal)"
         warned.append(Warned(code="steal", text=text))
-    if (told["others"] or 0.0) > MOST_OTHERS:
-        others = show_share(told["others"], 1)
+    if (shares["others"] or 0.0) > MOST_OTHERS:
+        others = show_share(shares["others"], 1)
         text = f"{host} spent {others} of the time of the CPUs in use on programs that are not the trial's"
         warned.append(Warned(code="busy-host", text=text))
     return warned

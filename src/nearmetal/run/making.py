@@ -1,8 +1,7 @@
 """The machines of a boot: who gets which CPUs, made on their sites, put on a stage."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Sequence
 
 from nearmetal import cpu_lists, hosts
 from nearmetal.lab import probe
@@ -77,7 +76,7 @@ async def neighbours(task: BootTask, booted: Booted, share: Share, lab: Lab) -> 
             booted.surroundings.neighbours.append(Neighbour(argv, await neighbour.spawn(argv)))
 
 
-async def _all(booted: Booted, cpusets: Sequence[str], creations: Sequence[Any]) -> list[Handle]:
+async def _all(booted: Booted, cpusets: Sequence[str], creations: Sequence[Awaitable[Handle]]) -> list[Handle]:
     """Make several machines at once. What was made is remembered for tearing down also when one of them fails."""
     made = await asyncio.gather(*creations, return_exceptions=True)
     handles = [handle for handle in made if isinstance(handle, Handle)]

@@ -10,7 +10,7 @@ from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import available_cpus, memory
-from nearmetal.model import Environment, Finding, Level, LinkSpec, MachineSpec, Reached, Site, Study
+from nearmetal.model import Finding, Level, LinkSpec, MachineSpec, Reached, Site, Study
 from nearmetal.run import shape
 from nearmetal.units import show_size
 
@@ -166,7 +166,7 @@ class _Here:
     ) -> Finding | None:
         """What machines of an environment lack on a host; `asked` is what they would have to get from it."""
         environment = self._study.environment(level)
-        plugin: Environment = plugins.load("environments", environment.kind)
+        plugin = plugins.load("environments", environment.kind)
         if not hosts.hangs_on_switch(environment) and link != LinkSpec():
             return _off_the_switch(level)
         key = (level, host.site.name, spec.model_dump_json())

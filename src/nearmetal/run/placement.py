@@ -54,7 +54,7 @@ def _task(line: str) -> Task:
     return Task(name, allowed)
 
 
-def judged(tasks: Sequence[Task], cpuset: str, pinned: Mapping[Any, Any] | None) -> Readback:
+def judged(tasks: Sequence[Task], cpuset: str, pinned: Mapping[Any, int] | None) -> Readback:
     """Pure. `pinned` has the CPU of each vCPU by its number; None or empty where none has one of its own."""
     allowed = set(cpu_lists.parse(cpuset))
     used = set().union(*(cpu_lists.parse(task.cpus) for task in tasks))

@@ -6,7 +6,7 @@ from nearmetal import factors as words
 from nearmetal import hosts, plugins
 from nearmetal.config import Paths
 from nearmetal.lab.lab import OpenSite
-from nearmetal.model import Environment, MachineSpec, Study
+from nearmetal.model import MachineSpec, Study
 from nearmetal.run import shape
 from nearmetal.store.folder import Manifest
 
@@ -50,7 +50,7 @@ async def prepare_environments(manifest: Manifest, open_site: OpenSite) -> None:
             key = (spec.model_dump_json(), machine.model_dump_json())
             if key not in prepared:
                 prepared.add(key)
-                environment: Environment = plugins.load("environments", spec.kind)
+                environment = plugins.load("environments", spec.kind)
                 await environment.prepare(spec, machine, await open_site(machine.host))
 
 

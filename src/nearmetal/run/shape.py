@@ -58,7 +58,7 @@ def mtu(study: Study) -> int:
 
 def client_provision(environment: EnvironmentSpec) -> Provision:
     """Clients are made anew where they can be: they are not what is under study."""
-    can: tuple[Provision, ...] = plugins.load("environments", environment.kind).provisions
+    can = plugins.load("environments", environment.kind).provisions
     return "boot" if "boot" in can else can[0]
 
 

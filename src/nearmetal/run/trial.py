@@ -4,11 +4,11 @@ import asyncio
 import hashlib
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nearmetal import plugins
 from nearmetal.config import LIMITS
@@ -28,6 +28,7 @@ from nearmetal.model import (
     TrialStatus,
     Warned,
     Watch,
+    Workload,
     WorkloadSpec,
 )
 from nearmetal.run import contention, standstill
@@ -35,6 +36,8 @@ from nearmetal.run.contention import Accounts
 from nearmetal.run.events import Step, Stream, TrialStarted
 from nearmetal.run.surroundings import Surroundings
 from nearmetal.study import workload_of
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class _Trial:
         reason = self._stood_still or measurement.invalid or not_kept
         return self.ended(TrialStatus.INVALID if reason else TrialStatus.OK, reason)
 
-    async def _measure(self, workload: Any, stage: Stage) -> tuple[Measurement, float | None]:
+    async def _measure(self, workload: Workload, stage: Stage) -> tuple[Measurement, float | None]:
         """The measurement, and the host's CPU seconds meanwhile: of servers only, None where it cannot tell."""
         observers = [plugins.load("observers", name)(setting) for name, setting in self._task.observe.chosen.items()]
         await self._listen([observer for observer in observers if observer.around], "before")
@@ -120,7 +123,7 @@ class _Trial:
                 listening.push_async_callback(self._stop, observer.name, await observer.start(stage))
             before = await contention.accounts(stage)
             try:
-                measurement: Measurement = await asyncio.wait_for(workload.run(stage), limit)
+                measurement = await asyncio.wait_for(workload.run(stage), limit)
             except TimeoutError:
                 raise NearmetalError(f"the workload did not end within {limit:g} s") from None
             after = await contention.accounts(stage)
@@ -162,7 +165,7 @@ class _Trial:
                 return f"{name} did not last: {readback.reason}"
         return None
 
-    async def _timed(self, name: str, work: Any) -> Any:
+    async def _timed(self, name: str, work: Awaitable[T]) -> T:
         self._stream.emit(Step(name=name, state="begins"))
         began = time.monotonic_ns()
         try:

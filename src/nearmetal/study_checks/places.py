@@ -101,7 +101,7 @@ _STRENGTH: Sequence[Provision] = ("boot", "restart", "restore", "reuse")
 def _provision(study: Study, level: str, where: StudyText) -> None:
     """What the design says may not weaken an environment silently; what is said for it alone is its own choice."""
     spec = study.environment(level)
-    can: Sequence[Provision] = plugins.load("environments", spec.kind).provisions
+    can = plugins.load("environments", spec.kind).provisions
     wanted = study.provision_of(spec)
     own = spec.provision is not None
     path: KeyPath = ("environments", level, "provision") if own else ("design", "provision")

@@ -69,8 +69,7 @@ def _combined(names: Sequence[str], study: Study) -> Iterator[dict[str, Level]]:
 def workload_of(spec: WorkloadSpec) -> Workload:
     """Build a workload from its entry. pydantic's ValidationError when a parameter does not fit."""
     kind = plugins.load("workloads", spec.kind)
-    built: Workload = kind(kind.Parameters.model_validate(spec.parameters, context=AS_WRITTEN))
-    return built
+    return kind(kind.Parameters.model_validate(spec.parameters, context=AS_WRITTEN))
 
 
 def _parameters(index: int, spec: WorkloadSpec, levels: dict[str, Level], where: StudyText) -> Workload:

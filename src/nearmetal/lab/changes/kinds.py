@@ -97,8 +97,8 @@ async def _read_ethtool(commands: Commands, target: str) -> str | None:
     found = ethtool.parse((await commands.exec([*tool, "-k", interface])).text)
     if not found:
         return None
-    told = {name: found[name] for name in names if name in found and not found[name].is_fixed}
-    return " ".join(f"{name}={','.join(one.parts) or 'on' if one.is_on else 'off'}" for name, one in told.items())
+    settable = {name: found[name] for name in names if name in found and not found[name].is_fixed}
+    return " ".join(f"{name}={','.join(one.parts) or 'on' if one.is_on else 'off'}" for name, one in settable.items())
 
 
 def _ethtool(target: str) -> tuple[list[str], str, list[str]]:

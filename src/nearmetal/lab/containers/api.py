@@ -103,8 +103,8 @@ class Engine:
 
     async def refuse_other(self) -> None:
         """HostCannot where an engine of the other brand answers: much of their API is alike, and not all of it."""
-        told = await self.call(self.client.version)
-        names = {part["Name"] for part in told.get("Components") or ()}
+        version = await self.call(self.client.version)
+        names = {part["Name"] for part in version.get("Components") or ()}
         answers = next((one for one in _BRANDS if one.component in names), self.brand)
         if answers != self.brand:
             raise HostCannot(

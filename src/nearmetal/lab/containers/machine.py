@@ -128,9 +128,9 @@ class _Exec:
     async def _status(self) -> int | None:
         """The engine closes the streams shortly before it has noted the status."""
         for _ in range(100):
-            told = await self._inspect()
-            if not told or not told["Running"]:
-                return told.get("ExitCode")
+            state = await self._inspect()
+            if not state or not state["Running"]:
+                return state.get("ExitCode")
             await asyncio.sleep(0.01)
         return None
 
@@ -160,10 +160,10 @@ class _Exec:
     async def _signal(self, name: str) -> None:
         """Once the engine knows which process it is."""
         for _ in range(50):
-            told = await self._inspect()
-            if not told or not told["Running"]:
+            state = await self._inspect()
+            if not state or not state["Running"]:
                 return
-            if told["Pid"]:
-                await self._signalled(name, told["Pid"])
+            if state["Pid"]:
+                await self._signalled(name, state["Pid"])
                 return
             await asyncio.sleep(0.02)

@@ -44,8 +44,8 @@ def listening(probe: str, cpus: Iterable[int], seconds: float) -> list[str]:
 def heard(document: bytes, machine: str) -> dict[int, Heard]:
     """What was heard on each CPU. ToolFailed for what is no noise.v1."""
     try:
-        told = json.loads(document)
-        return {int(cpu["cpu"]): _of_cpu(cpu) for cpu in told["cpus"]}
+        content = json.loads(document)
+        return {int(cpu["cpu"]): _of_cpu(cpu) for cpu in content["cpus"]}
     except MALFORMED as error:
         raise ToolFailed(f"what the probe heard cannot be read: {error!r}", machine) from None
 

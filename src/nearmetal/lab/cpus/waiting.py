@@ -50,11 +50,11 @@ async def accounts(machine: Machine) -> Accounts:
 
 def parsed(text: str) -> Accounts:
     """From lines of a thread and its three counts. Pure."""
-    told = {}
+    found = {}
     for line in text.splitlines():
         thread, ran, waited, turns = map(int, line.split())
-        told[thread] = (ran, waited, turns)
-    return told
+        found[thread] = (ran, waited, turns)
+    return found
 
 
 def between(before: Accounts, after: Accounts) -> Waited | None:

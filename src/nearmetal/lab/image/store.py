@@ -122,10 +122,10 @@ def sweep(cache: Path) -> None:
 async def lock(cache: Path, progress: Callable[[str], None]) -> AsyncIterator[None]:
     """Hold the cache's lock; wait while another process builds or removes. The kernel frees it if we die."""
     with lock_file(images(cache)) as descriptor:
-        told = False
+        has_said = False
         while not try_lock(descriptor):
-            if not told:
+            if not has_said:
                 progress("waiting for another build to end")
-                told = True
+                has_said = True
             await asyncio.sleep(0.2)
         yield

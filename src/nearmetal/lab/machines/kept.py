@@ -93,10 +93,10 @@ def find(name: str) -> Kept:
     """BadInput, naming those that are up, when there is none of this name."""
     check_name(name)
     known = everything()
-    for one in known:
-        if one.name == name:
-            return one
-    names = ", ".join(one.name for one in known)
+    for machine in known:
+        if machine.name == name:
+            return machine
+    names = ", ".join(machine.name for machine in known)
     raise BadInput(
         f"no machine {name!r} is up",
         remedy=f"choose one of: {names}" if names else "make one: nearmetal up host, docker or qemu",
@@ -144,6 +144,6 @@ def claimed(kept: Kept, *, named: bool) -> Iterator[Kept]:
 
 async def forget_dead() -> None:
     """Forget the machines whose keeper is dead. For after what they left has been removed."""
-    for one in everything():
-        if not await one.has_keeper():
-            forget(one.name)
+    for machine in everything():
+        if not await machine.has_keeper():
+            forget(machine.name)

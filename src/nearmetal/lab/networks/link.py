@@ -189,10 +189,10 @@ class Link:
             if (ended := await _ended(running)) is not None:
                 return Readback(values=values, ok=False, reason=f"the relay ended: {ended}")
         if self.by in _TRIED:
-            told = (await self._in_namespace("tc", "qdisc", "show")).decode()
-            if told.count(f"qdisc {self.by} ") < 2:
+            shown = (await self._in_namespace("tc", "qdisc", "show")).decode()
+            if shown.count(f"qdisc {self.by} ") < 2:
                 return Readback(values=values, ok=False, reason=f"{self.by} is gone from the wire")
-            values["qdisc"] = [line for line in told.splitlines() if line.startswith(f"qdisc {self.by} ")]
+            values["qdisc"] = [line for line in shown.splitlines() if line.startswith(f"qdisc {self.by} ")]
         warnings: tuple[Warned, ...] = ()
         if self.by == "relay":
             values["seed"] = self._seed
@@ -202,8 +202,8 @@ class Link:
 
     async def _unread_since(self) -> tuple[Warned, ...]:
         """A warning where frames were lost on their way into the relay since it was last looked."""
-        told = json.loads(await must(self._site, "ip", "-netns", self._namespace, "-s", "-json", "link", "show"))
-        unread = sum(one["stats64"]["tx"]["dropped"] for one in told if one["ifname"] in self._taps)
+        links = json.loads(await must(self._site, "ip", "-netns", self._namespace, "-s", "-json", "link", "show"))
+        unread = sum(link["stats64"]["tx"]["dropped"] for link in links if link["ifname"] in self._taps)
         before, self._unread = self._unread, unread
         if before is None or unread == before:
             return ()

@@ -132,6 +132,6 @@ async def facing(address: str, site: Site) -> SharedNetwork:
 
 async def holding(address: str, site: Site) -> SharedNetwork | None:
     """Which interface of a site's own network has this address; None when none has."""
-    told = json.loads(await must(site, "ip", "-json", "address", "show", "to", address))
-    interfaces = [one["ifname"] for one in told if one]
+    found = json.loads(await must(site, "ip", "-json", "address", "show", "to", address))
+    interfaces = [interface["ifname"] for interface in found if interface]
     return SharedNetwork(address=address, interface=interfaces[0]) if interfaces else None

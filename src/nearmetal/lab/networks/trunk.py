@@ -88,13 +88,13 @@ async def ends(servers: Site, clients: Site) -> tuple[End, End]:
 
 async def _end(site: Site, own: str, other: str) -> End:
     interface = (await _route(site, other))["dev"]
-    told = json.loads(await must(site, "ip", "-json", "link", "show", "dev", interface))
-    return End(site, own, int(told[0]["mtu"]))
+    links = json.loads(await must(site, "ip", "-json", "link", "show", "dev", interface))
+    return End(site, own, int(links[0]["mtu"]))
 
 
 async def _route(site: Site, address: str) -> dict[str, Any]:
-    told = json.loads(await must(site, "ip", "-json", "route", "get", address))
-    return dict(told[0])
+    routes = json.loads(await must(site, "ip", "-json", "route", "get", address))
+    return dict(routes[0])
 
 
 # ── Before a run ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -150,9 +150,9 @@ class Trunk:
             shown = await end.site.exec(["ip", "-netns", handle.data["namespace"], "-json", "link", "show", _INSIDE])
             if shown.status != 0:
                 return Readback(values=values, ok=False, reason=f"its end on {end.site.name} is gone")
-            told = json.loads(shown.stdout)[0]
-            if "UP" not in told["flags"] or told["mtu"] != DATA_MTU or told.get("master") != self._bridge:
-                return Readback(values=values, ok=False, reason=f"its end on {end.site.name} was changed: {told}")
+            link = json.loads(shown.stdout)[0]
+            if "UP" not in link["flags"] or link["mtu"] != DATA_MTU or link.get("master") != self._bridge:
+                return Readback(values=values, ok=False, reason=f"its end on {end.site.name} was changed: {link}")
         return Readback(values=values)
 
 

@@ -30,10 +30,10 @@ class Console:
     async def tail(self) -> str:
         """The last lines, for a person who asks why a guest did not come up; of a panic the first, which say why."""
         lines = (await self._read()).decode("utf-8", "replace").replace("\r", "").splitlines()
-        told = [line for line in lines if line.strip()]
-        panics = [number for number, line in enumerate(told) if _PANIC.decode() in line]
-        begin = panics[-1] if panics else max(0, len(told) - LINES)
-        last = told[begin : begin + LINES]
+        filled = [line for line in lines if line.strip()]
+        panics = [number for number, line in enumerate(filled) if _PANIC.decode() in line]
+        begin = panics[-1] if panics else max(0, len(filled) - LINES)
+        last = filled[begin : begin + LINES]
         return "\n".join(["last lines of its console:", *(f"  {line}" for line in last or ["(nothing)"])])
 
     async def _read(self) -> bytes:

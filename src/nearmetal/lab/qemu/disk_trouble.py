@@ -22,14 +22,14 @@ async def first(events: AsyncIterator[Mapping[str, Any]], name: str, folder: str
     raise AssertionError("there are always more events")
 
 
-def lost(told: Mapping[str, Any], name: str, folder: str) -> MachineLost:
+def lost(event: Mapping[str, Any], name: str, folder: str) -> MachineLost:
     """What a machine with such a disk is told as: nobody measures on. Pure."""
-    reason = told.get("reason", "QEMU does not say why")
-    if told.get("nospace") or reason == _FULL:
+    reason = event.get("reason", "QEMU does not say why")
+    if event.get("nospace") or reason == _FULL:
         return MachineLost(
             f"the host's disk is full: {folder}",
             name,
             "free space there, or set NEARMETAL_HOME to a folder that has some",
         )
-    done = "read from" if told["operation"] == "read" else "written to"
+    done = "read from" if event["operation"] == "read" else "written to"
     return MachineLost(f"its disk cannot be {done} by the host in {folder}: {reason}", name, "see: dmesg, on that host")

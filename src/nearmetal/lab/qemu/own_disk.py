@@ -80,10 +80,10 @@ def _where(path: str, site: Site) -> str | None:
 
 async def _bootable(path: str, site: Site) -> Finding:
     what = f"image {path}"
-    told = await site.exec(["qemu-img", "info", "--output=json", path])
-    kind = json.loads(told.stdout).get("format") if told.status == 0 else None
+    ended = await site.exec(["qemu-img", "info", "--output=json", path])
+    kind = json.loads(ended.stdout).get("format") if ended.status == 0 else None
     if kind not in ("qcow2", "raw"):
-        said = told.complaint.rpartition(": ")[2]
+        said = ended.complaint.rpartition(": ")[2]
         detail = f"it cannot be read: {said}" if said else f"it is of the format {kind}"
         return finding(what, False, detail, "convert it: qemu-img convert -O qcow2")
     checked = await site.exec(["qemu-img", "check", "-q", "-f", kind, path]) if kind == "qcow2" else None
@@ -132,8 +132,8 @@ def _partition_types(head: bytes) -> list[str]:
 
 async def parts(path: str, site: Site) -> Parts:
     """The image as what a guest is made of: it brings its kernel."""
-    told = json.loads(await must(site, "qemu-img", "info", "--output=json", path))
-    return Parts(kernel="", initrd="", disk=path, disk_format=told["format"])
+    info = json.loads(await must(site, "qemu-img", "info", "--output=json", path))
+    return Parts(kernel="", initrd="", disk=path, disk_format=info["format"])
 
 
 async def settled(machine: Machine) -> None:

@@ -174,14 +174,14 @@ async def shake(reader: StreamReader, writer: StreamWriter, endpoint: Endpoint) 
     greeting = await _said(reader)
     if greeting.get("schema") != _SCHEMA:
         raise NotProvisioned(f"what answers there is no agent of version {_SCHEMA}", endpoint.where)
-    told = Greeting(*(str(greeting.get(name)) for name in ("nonce", "boot_id", "arch")))
+    guest = Greeting(*(str(greeting.get(name)) for name in ("nonce", "boot_id", "arch")))
     ours = base64.b64encode(os.urandom(_NONCE)).decode()
-    answer = {"nonce": ours, "proof": endpoint.signed("controller", told, ours)}
+    answer = {"nonce": ours, "proof": endpoint.signed("controller", guest, ours)}
     writer.write(json.dumps(answer).encode() + b"\n")
     proof = str((await _said(reader)).get("proof"))
-    if not hmac.compare_digest(proof.encode(), endpoint.signed("guest", told, ours).encode()):
+    if not hmac.compare_digest(proof.encode(), endpoint.signed("guest", guest, ours).encode()):
         raise NotProvisioned("what answers there does not know this lab's secret", endpoint.where)
-    return told
+    return guest
 
 
 async def _said(reader: StreamReader) -> dict[str, Any]:

@@ -102,12 +102,12 @@ class SshMachine(SshCommands, ReachedMachine):
         """Ask what it is and which boot this is, without the probe, by as few programs as can be."""
         try:
             async with asyncio.timeout(LIMITS.command):
-                told = await self.connection.run(_IDENTITY)
+                answer = await self.connection.run(_IDENTITY)
         except (asyncssh.Error, OSError, TimeoutError) as error:
             raise self.lost(error) from None
-        words = str(told.stdout).split()
+        words = str(answer.stdout).split()
         if len(words) != 2:
-            raise ToolFailed(f"this is no Linux that tells its boot id: {words} {told.stderr!r}", self.name)
+            raise ToolFailed(f"this is no Linux that tells its boot id: {words} {answer.stderr!r}", self.name)
         self.boot_id, self.arch = words
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:

@@ -119,15 +119,15 @@ async def _served(connection: asyncssh.SSHClientConnection, key: asyncssh.SSHKey
 
 async def _shown(stderr: asyncssh.SSHReader[bytes], where: str) -> asyncssh.SSHKey:
     """The host key of a server that is ready. HostCannot with what it said instead."""
-    told = b""
+    said = b""
     while line := await stderr.readline():
         if line.startswith(_KEY.encode()):
             return asyncssh.import_public_key(line)
-        told += line
-    if _NO_SERVER in told.decode("utf-8", "replace"):
+        said += line
+    if _NO_SERVER in said.decode("utf-8", "replace"):
         raise HostCannot(f"it has no OpenSSH server that sudo could start: {_NO_SERVER}", where, "log in as root")
     raise HostCannot(
-        f"namespaces and control groups take root, and its sudo says: {_last(told)}",
+        f"namespaces and control groups take root, and its sudo says: {_last(said)}",
         where,
         "let this user use sudo without a password (NOPASSWD in sudoers), or log in as root",
     )
@@ -154,5 +154,5 @@ async def _carry(
     sink.close()
 
 
-def _last(told: bytes) -> str:
-    return told.decode("utf-8", "replace").strip().rpartition("\n")[2][-300:] or "nothing"
+def _last(said: bytes) -> str:
+    return said.decode("utf-8", "replace").strip().rpartition("\n")[2][-300:] or "nothing"

@@ -99,13 +99,13 @@ class SshSite(SshCommands):
     async def _identify(self) -> None:
         try:
             async with asyncio.timeout(LIMITS.command):
-                told = await self.connection.run(_IDENTITY, stdin=asyncssh.DEVNULL)
+                answer = await self.connection.run(_IDENTITY, stdin=asyncssh.DEVNULL)
         except (asyncssh.Error, OSError, TimeoutError) as error:
             said = str(error) or f"no answer within {LIMITS.command:g} s"
             raise Unreachable(f"it lets us in, and runs no command: {said}", self.where) from None
-        words = str(told.stdout).split()
+        words = str(answer.stdout).split()
         if len(words) != 4 or words[0] != "Linux":
-            raise HostCannot(f"this is no Linux: {str(told.stdout)[:100]!r} {str(told.stderr)[:200]!r}", self.where)
+            raise HostCannot(f"this is no Linux: {str(answer.stdout)[:100]!r} {str(answer.stderr)[:200]!r}", self.where)
         _, self.arch, user, self.boot_id = words
         if user != "0":
             raise HostCannot("namespaces and control groups take root", self.where, 'log in as root: ssh = "root@…"')

@@ -52,14 +52,14 @@ async def boot_id(way: HostSpec) -> str:
     connection = await log_in(way, way.ssh)
     try:
         async with asyncio.timeout(LIMITS.command):
-            told = await connection.run("cat /proc/sys/kernel/random/boot_id", stdin=asyncssh.DEVNULL)
+            answer = await connection.run("cat /proc/sys/kernel/random/boot_id", stdin=asyncssh.DEVNULL)
     except (asyncssh.Error, OSError, TimeoutError) as error:
         raise HostCannot(f"it does not say which boot it is in: {error or 'not in time'}", way.ssh) from None
     finally:
         connection.abort()
-    found = str(told.stdout).strip()
+    found = str(answer.stdout).strip()
     if not found:
-        raise HostCannot(f"it does not say which boot it is in: {str(told.stderr).strip()}", way.ssh)
+        raise HostCannot(f"it does not say which boot it is in: {str(answer.stderr).strip()}", way.ssh)
     return found
 
 
