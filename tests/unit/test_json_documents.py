@@ -24,6 +24,7 @@ from nearmetal.lab.doctor import Examined
 from nearmetal.lab.image import Recipe
 from nearmetal.lab.vagrant import box
 from nearmetal.model import Finding
+from nearmetal.say import Say
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import RunFolder
 from tests import captures
@@ -196,7 +197,7 @@ def of_machines_up(ask: Asked) -> None:
 
 
 def of_machines_down(ask: Asked) -> None:
-    async def leaving(_: str) -> list[str]:
+    async def leaving(_: str, say: Say) -> list[str]:
         return ["bridge nm-1: busy"]
 
     called("up", "mock", "--name", "one")
