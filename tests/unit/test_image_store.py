@@ -23,6 +23,8 @@ def finished(cache: Path, recipe: Recipe, digest: str = "ab" * 32) -> Path:
         "name": recipe.name,
         "key": recipe.key,
         "digest": digest,
+        "kernel": "6.1.0",
+        "packages": {},
         "sizes": {name: len(content) for name, content in PARTS.items()},
     }
     (folder / "manifest.json").write_text(json.dumps(document))

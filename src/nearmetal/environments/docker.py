@@ -194,7 +194,9 @@ class DockerEnvironment:
             raise NotProvisioned(f"the engine took the runtime {runtime} instead of the one asked for", order.name)
         if order.port and not keeper:
             await network.plug_veth(order.port, first.pid, site)
+        own = {"image": f"{order.spec.image} {container_image.short(told['Image'])}"} if order.spec.brings_image else {}
         whole = handle.knowing(
+            **own,
             container=told["Id"],
             first=asdict(first),
             runtime=runtime,

@@ -119,6 +119,7 @@ class QemuEnvironment:
             share=order.spec.share,
             snapshot=start.snapshot.name if start.snapshot else None,
             logins=order.logins,
+            **({"image": own_disk.described(order.spec.image)} if order.spec.brings_image else {}),
         )
         ledger.creating(handle)
         await must(site, "mkdir", "-p", "-m", "700", "--", folder)

@@ -9,7 +9,7 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab import image as images
 from nearmetal.lab.commands.refused import cannot_read, cannot_write
 from nearmetal.lab.findings import provided
-from nearmetal.lab.image import Image, Recipe, ls
+from nearmetal.lab.image import Image, Recipe, ls, pinned
 from nearmetal.model import Commands, Completed, Finding, Handle, MachineSpec, Order, Site
 
 ENVIRONMENT: Mapping[str, str] = {
@@ -29,22 +29,33 @@ exec cat >"$1"
 
 
 def image(name: str) -> Image:
-    """The newest image of a name. HostCannot when it has not been built."""
-    found = [one for one in ls(Paths.default().cache) if one.name == name]
-    if not found and MachineSpec(image=name).brings_image:
+    """The image of a name: the newest, or the one that the run began with. HostCannot when it is not there."""
+    found = _image(name)
+    if found:
+        return found
+    if digest := pinned.digest(name):
+        raise HostCannot(
+            f"the image {name} {digest[:12]} that the run began with is gone, and another would be another system",
+            remedy="begin a new run",
+        )
+    if MachineSpec(image=name).brings_image:
         raise HostCannot(
             f"{name!r} is no image of nearmetal's, and machines of this kind are made of nothing else",
             remedy="leave out machine.image, or use it for qemu (a disk image) or docker (an OCI image) alone",
         )
-    if not found:
-        build = f"nearmetal image build{'' if name == Recipe().name else f' --name {name}'}"
-        raise HostCannot(f"there is no image {name!r}", remedy=f"build it: {build}; or name one of: nearmetal image ls")
-    return found[0]
+    build = f"nearmetal image build{'' if name == Recipe().name else f' --name {name}'}"
+    raise HostCannot(f"there is no image {name!r}", remedy=f"build it: {build}; or name one of: nearmetal image ls")
+
+
+def _image(name: str) -> Image | None:
+    digest = pinned.digest(name)
+    named = (one for one in ls(Paths.default().cache) if one.name == name)
+    return next((one for one in named if digest in (None, one.digest)), None)
 
 
 def hold(name: str) -> IO[bytes] | None:
-    """Keep the newest image of a name, until what is returned is closed; None where there is none. HostCannot."""
-    found = next((one for one in ls(Paths.default().cache) if one.name == name), None)
+    """Keep the image of a name, until what is returned is closed; None where there is none. HostCannot."""
+    found = _image(name)
     return images.hold(found) if found else None
 
 
@@ -55,7 +66,7 @@ def image_found(name: str) -> Finding:
 
 def described(name: str) -> str:
     """What a machine is made of, for the record: an image of ours with its digest, or what the user named."""
-    found = next((one for one in ls(Paths.default().cache) if one.name == name), None)
+    found = _image(name)
     return name if found is None else f"{name} {found.digest[:12]}"
 
 

@@ -1,13 +1,17 @@
 """A block: every treatment x workload once. The unit of statistics, and of distribution."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from nearmetal.lab.lab import Lab
-from nearmetal.model import BlockPlan, Study
+from nearmetal.model import Assignment, BlockPlan, Study
 from nearmetal.run.boot import heed_cancellation, run_boot
 from nearmetal.run.booted import BootTask
 from nearmetal.run.events import BlockStarted, Stream
+
+MadeOf = Callable[[Assignment], str | None]
+"""What a treatment's earlier boots were made of, where there were any that told."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,7 @@ class BlockTask:
     done: frozenset[str]
     """Trials of this attempt that have a record already: never run again."""
     artifacts: Path
+    made_of: MadeOf
 
 
 async def run_block(task: BlockTask, lab: Lab, stream: Stream) -> None:
@@ -37,6 +42,7 @@ async def run_block(task: BlockTask, lab: Lab, stream: Stream) -> None:
                     boot=boot,
                     trials=trials,
                     artifacts=task.artifacts,
+                    made_of=task.made_of(boot.treatment),
                     resumed=bool(task.done),
                 ),
                 lab,

@@ -37,6 +37,8 @@ class BootTask:
     trials: tuple[TrialPlan, ...]
     """Those that are not done yet."""
     artifacts: Path
+    made_of: str | None = None
+    """What its treatment's earlier boots were made of, where there were any that told."""
     resumed: bool = False
     """An interruption fell into this boot: what is left of it runs in a boot of its own, and says so."""
 

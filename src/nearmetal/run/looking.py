@@ -19,6 +19,7 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, stream
     for index, server in enumerate(stage.servers):
         facts = await _facts(server)
         if image := booted.told(server).get("image"):
+            _refuse_other(str(image), task.made_of)
             facts["image"] = image
         if index == 0:
             stream.emit(FactsSeen(treatment=task.boot.treatment, role="server", facts=facts))
@@ -30,6 +31,11 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, stream
     if stage.clients:
         stream.emit(FactsSeen(treatment=task.boot.treatment, role="client", facts=await _facts(stage.clients[0])))
     await _locate(booted, lab)
+
+
+def _refuse_other(image: str, before: str | None) -> None:
+    if before not in (None, image):
+        raise Invalid(f"it is made of {image}, and its treatment's earlier boots were of {before}: another system")
 
 
 async def _locate(booted: Booted, lab: Lab) -> None:

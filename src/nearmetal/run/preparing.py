@@ -1,12 +1,15 @@
 """What machines are made of, ready before the clock of a run starts: the lab's image, and what environments do once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from nearmetal import factors as words
 from nearmetal import hosts, plugins
 from nearmetal.config import Paths
+from nearmetal.errors import HostCannot
+from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.lab import OpenSite
-from nearmetal.model import MachineSpec, Study
+from nearmetal.model import Assignment, MachineSpec, Study
 from nearmetal.run import shape
 from nearmetal.store.folder import Manifest
 
@@ -33,6 +36,17 @@ async def build_image(study: Study, say: Callable[[str], None]) -> None:
         from nearmetal.lab.image import Recipe, build
 
         await build(Recipe(), Paths.default().cache, say)
+
+
+def images(study: Study, treatments: Iterable[Assignment]) -> dict[str, str]:
+    """The digests of all images of ours that machines are made of, by name."""
+    servers = [words.ask(study, treatment, plugins.names("treatments")).machine for treatment in treatments]
+    names = {one.image for one in servers} | {shape.image_beside(one) for one in servers}
+    found = {}
+    for name in sorted(names):
+        with suppress(HostCannot):  # the user's own, or of no machine of ours
+            found[name] = lab_machine.image(name).digest
+    return found
 
 
 async def prepare_environments(manifest: Manifest, open_site: OpenSite) -> None:

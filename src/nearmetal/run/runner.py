@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from nearmetal import plan as planning
 from nearmetal.lab.lab import Lab
-from nearmetal.model import BlockPlan, Plan, TrialRecord
-from nearmetal.run.block import BlockTask, run_block
+from nearmetal.model import Assignment, BlockPlan, Plan, Role, TrialRecord
+from nearmetal.run.block import BlockTask, MadeOf, run_block
 from nearmetal.run.events import (
     BlockEnded,
     Event,
@@ -49,7 +49,7 @@ async def run(folder: RunFolder, lab: Lab, listeners: tuple[Callable[[Event], No
     try:
         stream.emit(_beginning(folder, manifest.plan, before))
         for planned in manifest.plan.blocks:
-            await _run_block_until_whole(folder, planned, progress, lab, stream)
+            await _run_block_until_whole(folder, planned, progress, lab, stream, keeper.made_of)
             ran = planned.index + 1
             look = None if ran in stops else look_after(ran, manifest, seen, progress.withdrawn)
             # Of blocks that ran before an interruption, what was withdrawn since is known already.
@@ -76,7 +76,7 @@ def _beginning(folder: RunFolder, plan: Plan, before: list[TrialRecord]) -> Even
 
 
 async def _run_block_until_whole(
-    folder: RunFolder, planned: BlockPlan, progress: Progress, lab: Lab, stream: Stream
+    folder: RunFolder, planned: BlockPlan, progress: Progress, lab: Lab, stream: Stream, made_of: MadeOf
 ) -> None:
     manifest = folder.manifest()
     for attempt in range(MOST_ATTEMPTS):
@@ -86,7 +86,7 @@ async def _run_block_until_whole(
             block = planning.block(manifest.study, treatments, manifest.plan.study, planned.index, attempt)
         if not progress.has_ended(block):
             done = progress.done(block.index, attempt)
-            await run_block(BlockTask(manifest.study, block, done, folder.artifacts), lab, stream)
+            await run_block(BlockTask(manifest.study, block, done, folder.artifacts, made_of), lab, stream)
             stream.emit(BlockEnded(block=block.index, attempt=attempt, whole=progress.is_whole(block)))
         if progress.is_whole(block):
             return
@@ -97,12 +97,19 @@ class _FactsKeeper:
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
+        self._kept = list(folder.manifest().fairness)
 
     def see(self, event: Event) -> None:
-        if not isinstance(event, FactsSeen):
+        if not isinstance(event, FactsSeen) or self._of(event.treatment, event.role) is not None:
             return
+        self._kept.append(MachineFacts(treatment=event.treatment, role=event.role, facts=event.facts))
         manifest = self._folder.manifest()
-        if any(known.treatment == event.treatment and known.role == event.role for known in manifest.fairness):
-            return
-        facts = MachineFacts(treatment=event.treatment, role=event.role, facts=event.facts)
-        self._folder.write_manifest(manifest.model_copy(update={"fairness": (*manifest.fairness, facts)}))
+        self._folder.write_manifest(manifest.model_copy(update={"fairness": tuple(self._kept)}))
+
+    def made_of(self, treatment: Assignment) -> str | None:
+        """What its servers are made of, as its first boot told."""
+        kept = self._of(treatment, "server")
+        return kept.facts.get("image") if kept else None
+
+    def _of(self, treatment: Assignment, role: Role) -> MachineFacts | None:
+        return next((one for one in self._kept if (one.treatment, one.role) == (treatment, role)), None)

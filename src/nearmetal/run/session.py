@@ -13,6 +13,7 @@ from nearmetal.errors import HostCannot
 from nearmetal.isolate import standing
 from nearmetal.lab import clean
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
+from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.machines import kept
@@ -104,7 +105,7 @@ async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event],
 
 async def _run(folder: RunFolder, open_site: OpenSite, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
     runs.remember(folder.path, Paths.default().state)
-    with claimed(folder.journal):
+    with claimed(folder.journal), pinned(folder.manifest().images):
         await preparing.prepare_environments(folder.manifest(), open_site)
         token = new_token()
         with held(ledgers_folder() / f"{token}.jsonl") as ledger:
@@ -147,6 +148,7 @@ async def _manifest(request: Request, plan: Plan, missing: Missing, open_site: O
         left_out=tuple(treatment for treatment, _ in missing),
         left_out_why=tuple(f"{lacking.what}: {lacking.detail}" for _, lacking in missing),
         versions=await versions(request.study, plan, open_site),
+        images=preparing.images(request.study, plan.treatments),
         host=await host_facts(),
         kept_free=await _kept_free(),
     )

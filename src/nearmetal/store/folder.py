@@ -39,6 +39,8 @@ class Manifest(Document):
     """Treatments that this host cannot run and that `--available` left out, each with a `reason` in `left_out_why`."""
     left_out_why: tuple[str, ...] = ()
     versions: Mapping[str, str]
+    images: Mapping[str, str] = {}
+    """Of ours that machines are made of: names to digests. All its boots have these, whatever is built meanwhile."""
     host: Mapping[str, Any]
     """The probe's `facts.v1` of the host."""
     kept_free: str = ""

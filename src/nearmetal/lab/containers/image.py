@@ -46,6 +46,11 @@ def provided(client: Any, image: str) -> str:
     return wanted
 
 
+def short(id: str) -> str:
+    """An image's id as people know it."""
+    return id.removeprefix("sha256:")[:12]
+
+
 def _is_there(client: Any, id: str) -> bool:
     from docker.errors import ImageNotFound
 

@@ -8,6 +8,7 @@ import json
 import tempfile
 import uuid
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,12 @@ async def parts(path: str, site: Site) -> Parts:
     """The image as what a guest is made of: it brings its kernel."""
     info = json.loads(await must(site, "qemu-img", "info", "--output=json", path))
     return Parts(kernel="", initrd="", disk=path, disk_format=info["format"])
+
+
+def described(path: str) -> str:
+    """For the record, the file as it is now: another one of that name is another system."""
+    written = datetime.fromtimestamp(Path(path).stat().st_mtime, UTC)
+    return f"{path} of {written.isoformat(timespec='seconds')}"
 
 
 async def settled(machine: Machine) -> None:
