@@ -102,7 +102,7 @@ def test_what_happened_to_the_run_is_told() -> None:
     )
     events: list[dict[str, Any]] = [
         {"event": "RunStarted"},
-        {"event": "RunResumed", "finished": 3},
+        {"event": "RunResumed", "finished": 3, "changed": {"QEMU": ["7.2.0", "7.2.1"]}},
         {"event": "Withdrawn", "treatment": {"environment": "docker"}, "reason": "no engine"},
         {"event": "LeftBehind", "what": "the link nm0"},
         {"event": "RunEnded", "interrupted": True},
@@ -112,6 +112,7 @@ def test_what_happened_to_the_run_is_told() -> None:
     assert found.keys() == {
         "left-out",
         "interrupted",
+        "versions-changed",
         "unfinished",
         "withdrawn",
         "left-behind",
@@ -119,6 +120,9 @@ def test_what_happened_to_the_run_is_told() -> None:
         "blocks-missing",
     }
     assert found["withdrawn"].startswith("environment=docker was withdrawn")
+    assert found["versions-changed"] == (
+        "the trials after it was resumed were made with another QEMU: 7.2.1 instead of 7.2.0"
+    )
     assert found["left-out"] == "environment=qemu was left out: no QEMU on this host"
 
 

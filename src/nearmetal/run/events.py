@@ -30,6 +30,8 @@ class RunStarted(Event):
 
 class RunResumed(Event):
     finished: int
+    changed: Mapping[str, tuple[str, str]] = {}
+    """Of the manifest's `versions`, those that are others now: as they were, and as they are."""
 
 
 class BlockStarted(Event):

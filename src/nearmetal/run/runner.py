@@ -1,6 +1,7 @@
 """Runs a plan, or what is left of it: block after block, each repeated while it is not whole."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from nearmetal import plan as planning
 from nearmetal.lab.lab import Lab
@@ -23,9 +24,19 @@ from nearmetal.run.progress import MOST_ATTEMPTS, Progress
 from nearmetal.store.folder import MachineFacts, RunFolder
 from nearmetal.store.journal import Journal, events, records
 
+NOTHING: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
-async def run(folder: RunFolder, lab: Lab, listeners: tuple[Callable[[Event], None], ...] = ()) -> Progress:
-    """Run the plan in a folder's manifest from where its journal ends. What the lab made is removed at the end."""
+
+async def run(
+    folder: RunFolder,
+    lab: Lab,
+    listeners: tuple[Callable[[Event], None], ...] = (),
+    changed: Mapping[str, tuple[str, str]] = NOTHING,
+) -> Progress:
+    """Run the plan in a folder's manifest from where its journal ends. What the lab made is removed at the end.
+
+    `changed` is what it is made with that is another version than when it began, as RunResumed tells it.
+    """
     manifest = folder.manifest()
     before = list(records(folder.journal))
     seen = list(before)
@@ -47,7 +58,7 @@ async def run(folder: RunFolder, lab: Lab, listeners: tuple[Callable[[Event], No
     stream = Stream(journal, (keeper.see, *listeners, follow))
     interrupted = True
     try:
-        stream.emit(_beginning(folder, manifest.plan, before))
+        stream.emit(_beginning(folder, manifest.plan, before, changed))
         for planned in manifest.plan.blocks:
             await _run_block_until_whole(folder, planned, progress, lab, stream, keeper.made_of)
             ran = planned.index + 1
@@ -69,9 +80,11 @@ async def run(folder: RunFolder, lab: Lab, listeners: tuple[Callable[[Event], No
     return progress
 
 
-def _beginning(folder: RunFolder, plan: Plan, before: list[TrialRecord]) -> Event:
+def _beginning(
+    folder: RunFolder, plan: Plan, before: list[TrialRecord], changed: Mapping[str, tuple[str, str]]
+) -> Event:
     if before:
-        return RunResumed(finished=len(before))
+        return RunResumed(finished=len(before), changed=changed)
     return RunStarted(run=folder.path.name, blocks=len(plan.blocks), trials=plan.trials)
 
 

@@ -1,7 +1,7 @@
 """From a study to a finished run: check, lock, build what is needed, run, conclude. What the command line calls."""
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from nearmetal.run.events import Event
 from nearmetal.run.missing import Missing, cannot_run
 from nearmetal.run.progress import Progress
 from nearmetal.run.refusal import must_be_able_to_make, refusal, refuse_what_is_there
-from nearmetal.run.versions import versions
+from nearmetal.run.versions import changed, versions
 from nearmetal.say import Say
 from nearmetal.store import runs
 from nearmetal.store.claim import claimed
@@ -100,17 +100,26 @@ async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event],
         await _put_right(say)
         await preparing.build_image(manifest.study, say)
         async with aclosing(opener(hosts.of(manifest.study), say)) as open_site:
-            return await _run(folder, open_site, listeners)
+            with pinned(manifest.images):
+                now = changed(manifest.versions, await versions(manifest.study, manifest.plan, open_site))
+            for name, (before, after) in now.items():
+                say(f"since the run began {name} has changed: {before} before, {after} now")
+            return await _run(folder, open_site, listeners, now)
 
 
-async def _run(folder: RunFolder, open_site: OpenSite, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
+async def _run(
+    folder: RunFolder,
+    open_site: OpenSite,
+    listeners: tuple[Callable[[Event], None], ...],
+    changed: Mapping[str, tuple[str, str]] = runner.NOTHING,
+) -> Progress:
     runs.remember(folder.path, Paths.default().state)
     with claimed(folder.journal), pinned(folder.manifest().images):
         await preparing.prepare_environments(folder.manifest(), open_site)
         token = new_token()
         with held(ledgers_folder() / f"{token}.jsonl") as ledger:
             lab = Lab(token, ledger, open_site, shape.mtu(folder.manifest().study))
-            return await runner.run(folder, lab, listeners)
+            return await runner.run(folder, lab, listeners, changed)
 
 
 async def _put_right(say: Say) -> None:
