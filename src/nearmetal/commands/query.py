@@ -8,7 +8,7 @@ from nearmetal.config import Paths
 from nearmetal.printing import console_for, print_json
 from nearmetal.report import figures, words
 from nearmetal.store import query, runs
-from nearmetal.store.answered import told
+from nearmetal.store.answered import document_of
 from nearmetal.tables import Column, fitted
 
 _WHAT_THERE_IS = """
@@ -30,7 +30,7 @@ def ask(sql: str | None, only: Sequence[Path], as_json: bool) -> None:
 
     found = query.ask(sql or _WHAT_THERE_IS, places, paths.cache, say, None if as_json else _SHOWN)
     if as_json:
-        print_json(told(found))
+        print_json(document_of(found))
         return
     console = console_for(False)
     if not found.rows:

@@ -182,8 +182,8 @@ def troubles(course: Course, labels: words.Labels, warned: Sequence[Told] = ()) 
     names = {identity(treatment): labels.treatment(treatment) for treatment in course.plan.treatments}
     worse = [_told(trouble, names) for trouble in newest if trouble.kind != WARNING]
     of_trials = [_told(trouble, names) for trouble in newest if trouble.kind == WARNING]
-    told = [*worse, *warned, *of_trials]
-    return told[:_MOST_TROUBLES], max(0, len(told) - _MOST_TROUBLES)
+    all_of_them = [*worse, *warned, *of_trials]
+    return all_of_them[:_MOST_TROUBLES], max(0, len(all_of_them) - _MOST_TROUBLES)
 
 
 def warned(report: ReportInput) -> list[Told]:

@@ -105,9 +105,11 @@ def parts(seen: Seen) -> Parts:
 
 def troubles(course: Course, labels: Labels, warned: Sequence[Told]) -> Parts:
     """Everything that is wrong, whoever found it."""
-    told, more = glance.troubles(course, labels, warned)
-    is_bad = any(one.tone == "worse" for one in told)
-    return {"troubles": _render("troubles.html.j2", troubles=told, more=more, is_bad=is_bad, is_over=course.is_over)}
+    troubles, more = glance.troubles(course, labels, warned)
+    is_bad = any(one.tone == "worse" for one in troubles)
+    return {
+        "troubles": _render("troubles.html.j2", troubles=troubles, more=more, is_bad=is_bad, is_over=course.is_over)
+    }
 
 
 def squares(strip: Strip) -> str:
@@ -120,7 +122,7 @@ def squares(strip: Strip) -> str:
     return f'<li class="unseen">{escape(strip.summary)}</li>{"".join(shown)}'
 
 
-def verdicts(section: Section, told: ReportInput, draw: Callable[[Spec], str]) -> Parts:
+def verdicts(section: Section, report: ReportInput, draw: Callable[[Spec], str]) -> Parts:
     """The chapter of verdicts, and the colours that stand for environments."""
     drawings = {
         (chart.name, panel.name, narrow): Markup(draw(spec))  # ours, and escaped when drawn
@@ -130,7 +132,7 @@ def verdicts(section: Section, told: ReportInput, draw: Callable[[Spec], str]) -
         for narrow, spec in ((False, panel.spec), (True, panel.narrow))
         if spec is not None
     }
-    return {"verdicts": _render("verdicts.html.j2", section=section, drawings=drawings, legend=told.colours)}
+    return {"verdicts": _render("verdicts.html.j2", section=section, drawings=drawings, legend=report.colours)}
 
 
 def without_verdicts(path: Path) -> Parts:

@@ -82,9 +82,9 @@ class RunView:
             return {}
         self._compared = compared
         try:
-            section, told = so_far(self.manifest, course, self.folder)
-            self._warned = tuple(glance.warned(told))
-            return {**page.verdicts(section, told, svg), **page.troubles(course, told.labels, self._warned)}
+            section, report = so_far(self.manifest, course, self.folder)
+            self._warned = tuple(glance.warned(report))
+            return {**page.verdicts(section, report, svg), **page.troubles(course, report.labels, self._warned)}
         except (NearmetalError, ValueError, KeyError):
             return page.without_verdicts(self.folder.path)
 

@@ -20,11 +20,11 @@ _GOES_WITHOUT_SAYING = frozenset({"unfinished", "withdrawn", "blocks-missing"})
 def so_far(manifest: Manifest, course: Course, folder: RunFolder) -> tuple[Section, ReportInput]:
     """The chapter, and what it was made from. Statements and pictures: the tables are the report's."""
     analysis = analyse(manifest, course.records, course.events, manifest.plan.primaries)
-    told = ReportInput(manifest, _worth_reading(analysis, course), tuple(course.records), folder)
-    if not any(contrast.blocks for contrast in told.analysis.contrasts if contrast.primary):
-        return _nothing_yet(course), told
+    report = ReportInput(manifest, _worth_reading(analysis, course), tuple(course.records), folder)
+    if not any(contrast.blocks for contrast in report.analysis.contrasts if contrast.primary):
+        return _nothing_yet(course), report
     # What the whole run is warned of is told in one place, and that is not this one.
-    alone = replace(told, analysis=told.analysis.model_copy(update={"warnings": ()}))
+    alone = replace(report, analysis=report.analysis.model_copy(update={"warnings": ()}))
     section = Verdicts().render(alone)
     kept: list[Block] = [block for block in section.blocks if not isinstance(block, Table)]
     # The picture comes first: it is what changes.
@@ -32,7 +32,7 @@ def so_far(manifest: Manifest, course: Course, folder: RunFolder) -> tuple[Secti
     if not course.is_over:
         blocks.insert(0, _caveat(course))
     title = "Verdicts" if course.is_over else "Verdicts so far"
-    return Section("verdicts", title, section.lead, tuple(blocks)), told
+    return Section("verdicts", title, section.lead, tuple(blocks)), report
 
 
 def _worth_reading(analysis: Analysis, course: Course) -> Analysis:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from nearmetal import hosts, plugins
-from nearmetal.errors import MachineGone, NearmetalError, in_words
+from nearmetal.errors import MachineGone, NearmetalError, message_of
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.changes import engine
 from nearmetal.lab.changes.engine import Applied, Undone
@@ -164,7 +164,7 @@ class Lab:
         ended = await asyncio.gather(*(self.destroy(handle) for handle in handles), return_exceptions=True)
         for handle, error in zip(handles, ended, strict=True):
             if isinstance(error, Exception):
-                left.append(f"{handle.kind} {handle.name} on {handle.site}: {in_words(error)}")
+                left.append(f"{handle.kind} {handle.name} on {handle.site}: {message_of(error)}")
             elif error is not None:
                 raise error
         return left

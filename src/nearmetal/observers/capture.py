@@ -79,11 +79,11 @@ class CaptureWatch:
         ended = await asyncio.gather(*(tap.stop() for tap in self.taps.values()))
         artifacts: dict[str, bytes] = {}
         counters: dict[str, dict[str, Any]] = {}
-        for name, told in zip(self.taps, ended, strict=True):
+        for name, taken in zip(self.taps, ended, strict=True):
             counted = _capture_counters.between(self.before.get(name, {}), after.get(name, {}))
-            counters[name] = {**told.counters, **counted}
-            if told.content is not None:
-                artifacts[f"{name}.pcap"] = told.content
+            counters[name] = {**taken.counters, **counted}
+            if taken.content is not None:
+                artifacts[f"{name}.pcap"] = taken.content
         for name, ends in _joins(self._stage, artifacts).items():
             document, counters[name] = await _traced({end: artifacts[end] for end in ends})
             if document:
@@ -116,10 +116,10 @@ async def _traced(captures: Mapping[str, bytes]) -> tuple[bytes, dict[str, Any]]
             typical = await asyncio.to_thread(_typical, lines, traced.document)
         except (NearmetalError, OSError) as error:
             return b"", {"problem": f"the captures cannot be analysed: {error}".replace(f"{folder}/", "")}
-    told: dict[str, Any] = {**figures(traced.document), **typical}
+    counters: dict[str, Any] = {**figures(traced.document), **typical}
     if traced.problem is not None:
-        told["problem"] = traced.problem.replace(f"{folder}/", "")
-    return analyser.as_text(traced.document).replace(f"{folder}/", "").encode(), told
+        counters["problem"] = traced.problem.replace(f"{folder}/", "")
+    return analyser.as_text(traced.document).replace(f"{folder}/", "").encode(), counters
 
 
 def _typical(lines: Path, document: analyser.Document) -> dict[str, float]:

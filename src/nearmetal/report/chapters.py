@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nearmetal import plugins
-from nearmetal.errors import ToolFailed, in_words
+from nearmetal.errors import ToolFailed, message_of
 from nearmetal.report.blocks import Block, Chart, Notice, Section, Source
 from nearmetal.report.reading import ReportInput
 from nearmetal.say import Say
@@ -33,7 +33,7 @@ def sections(report: ReportInput, say: Say | None = None) -> list[Section]:
         except Exception as error:
             if say is None:
                 raise
-            say(f"the section {name!r} broke, and the report is without it: {in_words(error)}")
+            say(f"the section {name!r} broke, and the report is without it: {message_of(error)}")
             section = _notice(name, title, error)
         if section is not None:
             found.append((place, name, section))
@@ -66,7 +66,7 @@ def _notice(name: str, title: str, error: Exception) -> Section:
         title,
         "This section is missing: the plugin that makes it broke.",
         (
-            Notice(f"{name} raised {in_words(error)}", "warning"),
+            Notice(f"{name} raised {message_of(error)}", "warning"),
             Source("".join(traceback.format_exception(error))),
         ),
     )

@@ -24,10 +24,10 @@ class Answered(Document):
     schema_: Annotated[Literal["query.v1"], Field(alias="schema")] = "query.v1"
     columns: tuple[ColumnTold, ...]
     rows: SkipValidation[tuple[tuple[JsonValue, ...], ...]]
-    """Moments are texts; numbers that are not finite are null. There can be millions, which `told` has made plain."""
+    """Moments are texts; numbers that are not finite are null. There may be millions, made plain by `document_of`."""
 
 
-def told(answer: Answer) -> Answered:
+def document_of(answer: Answer) -> Answered:
     return Answered(
         columns=tuple(ColumnTold(name=name, type=kind) for name, kind in answer.columns),
         rows=tuple(tuple(map(_plain, row)) for row in answer.rows),

@@ -49,8 +49,8 @@ class Offload:
         warnings: list[Warned] = []
         for machine in _machines(stage):
             for end in _ends(machine, level):
-                told = await end.commands.exec(end.argv)
-                features = {name: one for name, one in parse(told.text).items() if name in FEATURES}
+                ended = await end.commands.exec(end.argv)
+                features = {name: one for name, one in parse(ended.text).items() if name in FEATURES}
                 values[end.name] = {name: feature.told for name, feature in features.items()}
                 problems += [f"{end.name}: {one}" for one in _problems(features, end.wanted, level)]
                 fixed = _fixed(features, end.wanted)

@@ -142,15 +142,15 @@ def measurement(found: Sequence[Delays], ended: Sequence[Completed]) -> Measurem
     A client to which nothing came back has no times, and then it is not known which is the slowest: there are none.
     """
     by_client = {name: tuple(getattr(one, name) for one in found) for name in RESPONSES}
-    told = {name: values for name, values in by_client.items() if None not in values}
-    whole = {name: max(values) for name, values in told.items()}
+    complete = {name: values for name, values in by_client.items() if None not in values}
+    whole = {name: max(values) for name, values in complete.items()}
     whole["loss"] = 1 - sum(one.answered for one in found) / sum(one.asked for one in found)
     return Measurement(
         responses={
             name: Response(
-                value=whole[name], by_client=told[name] if len(found) > 1 else None, **RESPONSES[name].model_dump()
+                value=whole[name], by_client=complete[name] if len(found) > 1 else None, **RESPONSES[name].model_dump()
             )
-            for name in told
+            for name in complete
         },
         events=sum(one.answered for one in found),
         artifacts={f"ping-{index}.json": one.stdout for index, one in enumerate(ended) if one.stdout},

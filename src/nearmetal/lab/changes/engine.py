@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from nearmetal.errors import HostCannot, MachineGone, in_words
+from nearmetal.errors import HostCannot, MachineGone, message_of
 from nearmetal.lab.changes.kinds import KINDS
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.site import must
@@ -102,7 +102,7 @@ async def undo(ledger: Ledger, reach: Reach, *, but: Collection[int] = ()) -> li
         except MachineGone as error:
             outcome = Undone(change, "gone", str(error))
         except Exception as error:
-            outcome = Undone(change, "failed", in_words(error))
+            outcome = Undone(change, "failed", message_of(error))
         if outcome.outcome != "failed":
             ledger.undone(number)
         outcomes.append(outcome)
