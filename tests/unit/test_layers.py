@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import nearmetal
+from nearmetal import lab
 
 _ROOT = Path(nearmetal.__file__).parent.parent
 
@@ -83,3 +84,10 @@ def test_a_cycle_is_found() -> None:
     graph = {"nearmetal.a.one": frozenset({"nearmetal.b.one"}), "nearmetal.b.two": frozenset({"nearmetal.a.two"})}
     assert not cycle(graph, module)
     assert sorted(set(cycle(graph, package))) == ["nearmetal.a", "nearmetal.b"]
+
+
+def test_the_lab_says_which_folders_it_has() -> None:
+    folders = {file.parent.name for path in lab.__path__ for file in Path(path).glob("*/__init__.py")}
+    words = set((lab.__doc__ or "").replace(",", " ").replace(".", " ").split())
+    assert folders
+    assert not folders - words
