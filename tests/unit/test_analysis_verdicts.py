@@ -224,3 +224,21 @@ def test_the_same_store_gives_the_same_bytes() -> None:
     of = manifest()
     records = whole_run(of, lambda block, arm, _: 100 + wobble(block, 3) + (arm == "docker"))
     assert run(of, records).model_dump_json() == run(of, iter(records)).model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("repeats", "mark"),
+    [((None, None), None), (("right", None), "right"), (("left", "left"), "left"), (("left", "right"), "both")],
+)
+def test_a_pair_says_of_which_side_only_a_bound_is_known(repeats: tuple[str | None, ...], mark: str | None) -> None:
+    of = manifest(repeats=2)
+    records = [
+        record(arm, block, {"throughput": ratio(100.0, censored=end if arm == "docker" else None)}, repeat=repeat)
+        for block in range(8)
+        for arm in ("host", "docker")
+        for repeat, end in enumerate(repeats)
+    ]
+    analysis = run(of, records)
+    assert {(pair.treatment_censored, pair.reference_censored) for pair in only(analysis).pairs} == {(mark, None)}
+    marks = {str(cell.treatment["environment"]): set(cell.censored) for cell in analysis.cells}
+    assert marks == {"host": {None}, "docker": {mark}}

@@ -322,6 +322,7 @@ def cell(values: list[float], scale: str) -> Cell:
             "scale": scale,
             "treatment": {"environment": "host"},
             "values": values,
+            "censored": [None] * len(values),
             "blocks": list(range(len(values))),
             "mean": float(np.mean(values)),
             "stddev": 0.0,

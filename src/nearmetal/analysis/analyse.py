@@ -85,6 +85,7 @@ def _cells_of_response(workload: str, response: str, arms: Sequence[tuple[Assign
             scale=kind.scale,
             treatment=treatment,
             values=tuple(values),
+            censored=tuple(replicate.values[response].censored for replicate in having),
             blocks=tuple(replicate.block for replicate in having),
             mean=mean(values),
             stddev=_stddev(values),

@@ -16,12 +16,13 @@ def of(cell: Cell, level: float) -> Centre:
     """The centre of a treatment's blocks with its interval of confidence 1 - level, in the response's unit.
 
     It tells how well this treatment alone is known. The interval is this estimate's and not the mean's, which one wild
-    block moves out of it; it is None with too few blocks. Of values that are not all numbers the centre is none either.
+    block moves out of it; it is None with too few blocks. Of values that are not all numbers, or of which some are but
+    bounds, the centre is none either.
     Two treatments are compared by their contrast, never by whether two such intervals overlap: blocks are what they
     share.
     """
     values = np.asarray(cell.values, dtype=np.float64)
-    if not len(values) or not np.isfinite(values).all():
+    if not len(values) or not np.isfinite(values).all() or any(cell.censored):
         return Centre(math.nan, None, None)
     if cell.scale == "ratio" and values.min() > 0:
         return as_ratio(signed_rank(np.log(values), level, _RESOLUTION))

@@ -176,6 +176,8 @@ def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: P
                     "attempt": treatment.attempt,
                     "treatment": treatment.values[response].value,
                     "reference": reference.values[response].value,
+                    "treatment_censored": treatment.values[response].censored,
+                    "reference_censored": reference.values[response].censored,
                 }
                 for treatment, reference in used
             ]

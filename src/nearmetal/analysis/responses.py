@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from nearmetal.analysis.bounds import Bound, joined
 from nearmetal.model import (
     OF_THE_BOOT,
     Assignment,
@@ -44,6 +45,8 @@ class Value(NamedTuple):
     kind: ResponseKind
     problem: str | None = None
     """"censored", "not-finite" or "not-positive" (on a ratio scale)."""
+    censored: Bound | None = None
+    """What is known of it, where that is no more than a bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +176,8 @@ def _average(name: str, records: Sequence[TrialRecord]) -> Value:
     problem = next((repeat.problem for repeat in repeats if repeat.problem), None)
     geometric = repeats[0].kind.scale == "ratio" and problem is None
     average = statistics.geometric_mean(values) if geometric else mean(values)
-    return Value(average, repeats[0].kind, problem or (None if math.isfinite(average) else "not-finite"))
+    bound = joined(repeat.censored for repeat in repeats)
+    return Value(average, repeats[0].kind, problem or (None if math.isfinite(average) else "not-finite"), bound)
 
 
 def mean(values: Sequence[float]) -> float:
@@ -186,7 +190,7 @@ def mean(values: Sequence[float]) -> float:
 
 def _value(response: Response) -> Value:
     kind = kind_of(response.unit, response.better, response.scale)
-    return Value(response.value, kind, _problem(response))
+    return Value(response.value, kind, _problem(response), response.censored)
 
 
 def _problem(response: Response) -> str | None:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from nearmetal.analysis.bounds import Bound
 from nearmetal.model import Better, Document, Frozen, Level, Number, Scale, TrialCounts, Warned
 
 
@@ -19,12 +20,18 @@ class Verdict(StrEnum):
 
 
 class Pair(Frozen):
-    """One block's contribution to a contrast: both arms' responses, repeats averaged on the response's scale."""
+    """One block's contribution to a contrast: both arms' responses, repeats averaged on the response's scale.
+
+    Where of one only a bound is known, `treatment_censored` or `reference_censored` says which: at most that ("left"),
+    at least that ("right"), or neither, as of repeats of both kinds ("both").
+    """
 
     block: int
     attempt: int
     treatment: Number
     reference: Number
+    treatment_censored: Bound | None = None
+    reference_censored: Bound | None = None
 
 
 class Concluded(Frozen):
@@ -72,7 +79,9 @@ class Contrast(Concluded):
 class Cell(Frozen):
     """All values of one response for one treatment and workload, one per block, with what a table shows of them.
 
-    `stddev` is the sample's (n - 1), 0 for a single value. `workload` is "" as in a contrast.
+    `stddev` is the sample's (n - 1), 0 for a single value. `workload` is "" as in a contrast. `censored` says for each
+    value whether it is a bound and which, as in a pair, and None where it was measured. The numbers below take bounds
+    for values: they are bounds themselves, if anything, as soon as one of the values is.
     """
 
     workload: str
@@ -82,6 +91,7 @@ class Cell(Frozen):
     scale: Scale
     treatment: Mapping[str, Level]
     values: tuple[Number, ...]
+    censored: tuple[Bound | None, ...]
     blocks: tuple[int, ...]
     mean: Number
     stddev: Number

@@ -14,12 +14,14 @@ Tone = Literal["better", "worse", "same", "unknown", "plain"]
 class Quantity:
     """A value in an SI unit ("s", "B", "1/s", "share", …): people see "1.2 ms", data files get 0.0012.
 
-    `decimals`: of a rate, where those of a column have as many all.
+    `decimals`: of a rate, where those of a column have as many all. `bound`: where the value is but known to be at
+    least ("right") or at most ("left") this; people see "≥ 1.2 ms".
     """
 
     value: float
     unit: str
     decimals: int | None = None
+    bound: Literal["left", "right"] | None = None
 
 
 @dataclass(frozen=True)

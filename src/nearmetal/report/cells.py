@@ -9,6 +9,8 @@ from nearmetal.report.blocks import Badge, Column, Quantity, Table, Value
 _LEAST = 0.0001
 """What is less is told by this, and not by a power of ten."""
 
+_SIGNS = {"left": "≤", "right": "≥"}
+
 
 def for_people(value: Value) -> str:
     if value is None:
@@ -18,7 +20,8 @@ def for_people(value: Value) -> str:
     if isinstance(value, Quantity):
         if value.unit == "p":
             return f"{value.value:.2g}" if value.value >= _LEAST else f"< {_LEAST}"
-        return figures.quantity(value.value, value.unit, value.decimals)
+        text = figures.quantity(value.value, value.unit, value.decimals)
+        return f"{_SIGNS[value.bound]} {text}" if value.bound else text
     if isinstance(value, float):
         if 0 < abs(value) < _LEAST:
             return f"< {_LEAST}" if value > 0 else f"> −{_LEAST}"

@@ -12,10 +12,12 @@ from nearmetal.report.settings import settings, without_clients
 
 
 def courses(cells: Iterable[Cell], report: ReportInput) -> list[Course]:
-    """The lines, in the order of the cells; dashed for UDP."""
+    """The lines, in the order of the cells; dashed for UDP. Where only a bound is known they have no point."""
     study = report.manifest.study
     along: dict[tuple[str, str], list[tuple[int, Cell]]] = {}
     for cell in cells:
+        if any(cell.censored):
+            continue
         clients = settings(study, cell.treatment).clients
         along.setdefault((cell.workload, label(cell, report)), []).append((clients, cell))
     several = len({workload for workload, _ in along}) > 1

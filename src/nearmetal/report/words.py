@@ -227,8 +227,11 @@ def tone(contrast: Contrast) -> Tone:
 
 
 def is_same(contrast: Contrast) -> bool:
-    """Whether both sides have one value in each block."""
-    return bool(contrast.pairs) and all(pair.treatment == pair.reference for pair in contrast.pairs)
+    """Whether both sides have one value in each block, and not but the same bound."""
+    return bool(contrast.pairs) and all(
+        pair.treatment == pair.reference and not (pair.treatment_censored or pair.reference_censored)
+        for pair in contrast.pairs
+    )
 
 
 def verdict(contrast: Contrast) -> Badge:

@@ -29,7 +29,7 @@ class Cost:
         panels = tuple(panel(chosen, report) for chosen in drawn)
         blocks: list[Block] = []
         if panels:
-            caption = how_drawn(cell for chosen in drawn for cell in chosen)
+            caption = how_drawn([cell for chosen in drawn for cell in chosen])
             described = "Costs of every treatment by workload; the table below has the same figures."
             blocks.append(Chart("cost", caption, described, panels))
         blocks += [Paragraph(said) for chosen in each if (said := in_words(chosen)) is not None]

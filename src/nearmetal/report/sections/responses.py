@@ -3,16 +3,26 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from nearmetal.analysis.bounds import Bound
 from nearmetal.analysis.results import Cell
 from nearmetal.model import COSTS
-from nearmetal.report import charts, figures, words
-from nearmetal.report.blocks import LONG, Block, Chart, Column, Panel, Paragraph, Quantity, Section, Table, Value
+from nearmetal.report import bounds, charts, words
+from nearmetal.report.blocks import LONG, Block, Chart, Column, Panel, Paragraph, Section, Table, Value
+from nearmetal.report.cells import for_people
 from nearmetal.report.reading import ReportInput
 
 _FEW: Final = 12
 """Pictures that a reader looks through. Some workloads bring nine, most of them for whoever asks."""
 
 _TOO_FAR: Final = 1e300
+
+_BOUNDS: Final = (
+    " Of some blocks only a bound is known, and that is where their dot stands: behind ≥ values may lie higher, behind "
+    "≤ lower, and – is a median of which nothing is known."
+)
+
+_CENSORED: Final[Mapping[str, Bound]] = {"at_least": "right", "at_most": "left", "unbounded": "both"}
+"""Columns for programs: in how many blocks no more is known than such a bound."""
 
 
 class Responses:
@@ -69,14 +79,21 @@ def in_words(cells: Sequence[Cell]) -> str | None:
     values = {value for cell in cells for value in cell.values}
     first = cells[0]
     named = f"{words.response(first.response)} of {words.workload(first.workload)}"
-    if len(values) == 1:
-        return f"{named}: {figures.quantity(first.median, first.unit)} in every trial."
+    if len(values) == len({bound for cell in cells for bound in cell.censored}) == 1:
+        return f"{named}: {_median(first)} in every trial."
     return None if _drawable(values) else f"{named}: no value can be drawn; the table has them."
 
 
-def how_drawn(cells: Iterable[Cell]) -> str:
+def _median(cell: Cell) -> str:
+    """ "1.2 ms", "≥ 60/s"; of blocks that bound nothing together "–"."""
+    return for_people(bounds.quantity(cell, "median"))
+
+
+def how_drawn(cells: Sequence[Cell]) -> str:
     """What `panel` draws of them, as a caption."""
-    return charts.told((len(_drawable(cell.values)) for cell in cells), "one block's value, later blocks higher up")
+    dot = "one block's value, later blocks higher up"
+    told = charts.told((len(_drawable(cell.values)) for cell in cells), dot)
+    return told + (_BOUNDS if any(bound for cell in cells for bound in cell.censored) else "")
 
 
 def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
@@ -86,7 +103,7 @@ def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
     strips = [
         charts.Strip(
             report.labels.treatment(cell.treatment),
-            figures.quantity(cell.median, cell.unit),
+            _median(cell),
             report.colour(cell.treatment),
             _drawable(cell.values),
         )
@@ -110,8 +127,8 @@ def _drawable(values: Iterable[float]) -> tuple[float, ...]:
 
 def _described(cells: Sequence[Cell]) -> str:
     return "; ".join(
-        f"{words.response(cell.response)} of {words.plain(str(cell.treatment.get('environment', '')))}: median "
-        f"{figures.quantity(cell.median, cell.unit)}"
+        f"{words.response(cell.response)} of {words.plain(str(cell.treatment.get('environment', '')))}: "
+        f"median {_median(cell)}"
         for cell in cells[:24]
     )
 
@@ -128,6 +145,7 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
         Column("min", numeric=True),
         Column("median", numeric=True),
         Column("max", numeric=True),
+        *(Column(title, numeric=True, where="data") for title in _CENSORED),
     )
     rows: tuple[tuple[Value, ...], ...] = tuple(
         (
@@ -136,10 +154,12 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
             cell.unit,
             report.labels.treatment(cell.treatment),
             len(cell.values),
-            *(
-                Quantity(value, cell.unit)
-                for value in (cell.mean, cell.stddev, cell.minimum, cell.median, cell.maximum)
-            ),
+            bounds.quantity(cell, "mean"),
+            bounds.deviation(cell),
+            bounds.quantity(cell, "minimum"),
+            bounds.quantity(cell, "median"),
+            bounds.quantity(cell, "maximum"),
+            *(cell.censored.count(bound) for bound in _CENSORED.values()),
         )
         for cell in cells
     )

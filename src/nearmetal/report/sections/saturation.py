@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from nearmetal.analysis import centre
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
-from nearmetal.report import figures, words
+from nearmetal.report import bounds, figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Section, Table, Value
 from nearmetal.report.cells import alike
 from nearmetal.report.charts.by_number import by_number
@@ -54,6 +54,8 @@ def _against_clients(cells: Sequence[Cell], report: ReportInput) -> list[Block]:
     if len({settings(study, cell.treatment).clients for cell in cells}) < 2:
         return []
     together = courses(cells, report)
+    if not together:
+        return []
     better = words.direction(cells[0].better)
     panels = (
         Panel("together", by_number("Saturation, all clients together", better, "clients", "1/s", together)),
@@ -63,6 +65,8 @@ def _against_clients(cells: Sequence[Cell], report: ReportInput) -> list[Block]:
         f"Each point is the centre of the blocks on its {figures.percent(1 - study.design.alpha)} interval. "
         "A server that only its own work limits answers as much in total however many clients share it."
     )
+    if any(bound for cell in cells for bound in cell.censored):
+        caption += " Where of some blocks only a bound is known there is no point; the table has those bounds."
     return [Chart("saturation", caption, "Saturation against the number of clients; the table has it.", panels)]
 
 
@@ -81,7 +85,6 @@ def _points(cells: Sequence[Cell], report: ReportInput) -> Table:
         Column("only a bound", numeric=True),
         *([Column("published for each")] if found else []),
     )
-    bounds = _bounds(report)
     rows: list[tuple[Value, ...]] = []
     for cell in cells:
         middle = centre.of(cell, study.design.alpha)
@@ -92,32 +95,21 @@ def _points(cells: Sequence[Cell], report: ReportInput) -> Table:
                 words.workload(cell.workload),
                 report.labels.treatment(cell.treatment),
                 len(cell.values),
-                Quantity(cell.mean, cell.unit),
-                Quantity(cell.mean / clients, cell.unit),
-                Quantity(middle.estimate, cell.unit),
+                bounds.quantity(cell, "mean"),
+                bounds.quantity(cell, "mean", clients),
+                None if any(cell.censored) else Quantity(middle.estimate, cell.unit),
                 None if low is None else Quantity(low, cell.unit),
                 None if high is None else Quantity(high, cell.unit),
-                bounds.get((key_of(cell.treatment), cell.workload), 0),
+                sum(bound is not None for bound in cell.censored),
                 *([_published(found, cell, report)] if found else []),
             )
         )
     caption = (
         "Saturation of all clients together: mean over blocks, in all and of each client, and the centre of the blocks "
         f"with its {figures.percent(1 - study.design.alpha)} interval; “only a bound” counts blocks in which the "
-        "ramp's first rate was too much or its last was not"
+        "ramp's first rate was too much (≤) or its last was not (≥), and with such a block there is no centre"
     )
     return Table("saturation", caption, columns, alike(rows), folded=len(rows) > LONG)
-
-
-def _bounds(report: ReportInput) -> dict[tuple[str, str], int]:
-    """In how many blocks of each treatment and workload the saturation is censored."""
-    return {
-        place: sum(
-            _RESPONSE in replicate.values and replicate.values[_RESPONSE].problem == "censored"
-            for replicate in arm.first
-        )
-        for place, arm in report.arms.items()
-    }
 
 
 def _published(found: Published, cell: Cell, report: ReportInput) -> str | None:
@@ -145,7 +137,7 @@ def _climbs(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportInput)
 
 def _pictures(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportInput) -> Chart:
     study = report.manifest.study
-    means = {(key_of(cell.treatment), cell.workload): cell.mean for cell in cells}
+    means = {(key_of(cell.treatment), cell.workload): cell.mean for cell in cells if not any(cell.censored)}
     workloads = {ramp.workload for ramp in climbed}
     panels = []
     for ramp in climbed:
@@ -166,11 +158,22 @@ def _pictures(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportInpu
         )
     caption = (
         "Requests that went out, replies that came back and requests that failed at each offered rate, averaged over "
-        "clients and blocks. The vertical stroke is the mean saturation point of one client. Beyond it only those "
-        "ramps are averaged that got so far."
+        f"clients and blocks. {_stroke(cells)}"
     )
     description = "Request, reply and error rate against the offered rate; the table below has the same figures."
     return Chart("ramps", caption, description, tuple(panels))
+
+
+def _stroke(cells: Sequence[Cell]) -> str:
+    """What the vertical strokes are, and where there is none."""
+    stroke = (
+        "The vertical stroke is the mean saturation point of one client. Beyond it only those ramps are averaged that "
+        "got so far."
+    )
+    with_bounds = [any(cell.censored) for cell in cells]
+    if all(with_bounds):
+        return "No stroke marks a saturation point: of each some block has only a bound."
+    return stroke + (" There is none where of some blocks only a bound is known." if any(with_bounds) else "")
 
 
 def _steps(climbed: Sequence[Ramp], report: ReportInput) -> Table:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment, Level
-from nearmetal.report import against, figures, words
+from nearmetal.report import against, bounds, figures, words
 from nearmetal.report.blocks import Badge, Block, Column, Quantity, Section, Statement, Statements, Table, Value
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.settings import settings
@@ -113,8 +113,9 @@ def _size(workload: str, report: ReportInput) -> str:
 def _rows(cell: Cell, found: Published, report: ReportInput) -> Iterator[tuple[Value, ...]]:
     """Ours, and below it the published one where there is one."""
     what = (report.labels.treatment(cell.treatment), words.response(cell.response))
-    ours = (cell.minimum, cell.maximum, cell.mean, statistics.pstdev(cell.values))
-    yield *what, "here", len(cell.values), *(Quantity(value, cell.unit) for value in ours), cell.unit
+    ours = (bounds.quantity(cell, "minimum"), bounds.quantity(cell, "maximum"), bounds.quantity(cell, "mean"))
+    deviation = None if any(cell.censored) else Quantity(statistics.pstdev(cell.values), cell.unit)
+    yield *what, "here", len(cell.values), *ours, deviation, cell.unit
     printed = _printed(cell, found, report)
     if printed:
         runs = len(found.table(_table_of(cell.workload, cell.response, report) or "").figures[0].values)

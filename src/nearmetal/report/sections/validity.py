@@ -49,8 +49,9 @@ class Validity:
             blocks.append(
                 Chart(
                     "drift",
-                    "Each treatment's primary response against its own median. A trend over blocks is a drift, which "
-                    "blocks cancel out; a slope over the position within a block is what random order guards against.",
+                    f"Each treatment's primary response against its own median{_but_of_bounds(report)}. "
+                    "A trend over blocks is a drift, which blocks cancel out; a slope over the position within a block is "
+                    "what random order guards against.",
                     "Primary responses relative to their medians, over blocks and over positions within a block.",
                     panels,
                 )
@@ -131,6 +132,12 @@ def _where(about: Counter[str]) -> str:
     return in_short(named, _NAMED, "; ")
 
 
+def _but_of_bounds(report: ReportInput) -> str:
+    """Which treatments are not drawn, if there are any."""
+    is_bound = any(any(cell.censored) for cells in _primary_cells(report).values() for cell in cells)
+    return ", but of those of which some blocks have only a bound" if is_bound else ""
+
+
 def _over_blocks(report: ReportInput) -> Iterable[Panel]:
     for (workload, response), cells in _primary_cells(report).items():
         groups = [
@@ -191,7 +198,8 @@ def _primary_cells(report: ReportInput) -> dict[tuple[str, str], list[Cell]]:
 
 
 def _has_scale(cell: Cell) -> bool:
-    return bool(cell.values) and cell.median != 0 and math.isfinite(cell.median)
+    """Whether values can be told as shares of their median; bounds do not drift."""
+    return bool(cell.values) and cell.median != 0 and math.isfinite(cell.median) and not any(cell.censored)
 
 
 def _relative(value: float, cell: Cell) -> float:

@@ -1,0 +1,37 @@
+"""What a table shows of one treatment's values where of some of them only a bound is known: "≥ 60/s"."""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal
+
+from nearmetal.analysis.bounds import Bound, left_open
+from nearmetal.analysis.responses import mean
+from nearmetal.analysis.results import Cell
+from nearmetal.report.blocks import Quantity
+
+Statistic = Literal["mean", "minimum", "median", "maximum"]
+
+_STATISTICS: Final[Mapping[Statistic, Callable[[Sequence[float]], float]]] = {
+    "mean": mean,
+    "minimum": min,
+    "median": statistics.median,
+    "maximum": max,
+}
+
+
+def of(cell: Cell, statistic: Statistic) -> Bound | None:
+    """What is known of it; None where that is the number itself."""
+    return left_open(_STATISTICS[statistic], cell.values, cell.censored) if any(cell.censored) else None
+
+
+def quantity(cell: Cell, statistic: Statistic, of_each: int = 1) -> Quantity | None:
+    """It, or one of so many clients' share of it, in the response's unit; None where it lies nobody knows where."""
+    bound = of(cell, statistic)
+    if bound == "both":
+        return None
+    return Quantity(getattr(cell, statistic) / of_each, cell.unit, bound=bound)
+
+
+def deviation(cell: Cell) -> Quantity | None:
+    """The standard deviation; None where some values are bounds, of which it says nothing."""
+    return None if any(cell.censored) else Quantity(cell.stddev, cell.unit)
