@@ -1,6 +1,7 @@
 """From a run's records to its verdicts and tables."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -242,3 +243,34 @@ def test_a_pair_says_of_which_side_only_a_bound_is_known(repeats: tuple[str | No
     assert {(pair.treatment_censored, pair.reference_censored) for pair in only(analysis).pairs} == {(mark, None)}
     marks = {str(cell.treatment["environment"]): set(cell.censored) for cell in analysis.cells}
     assert marks == {"host": {None}, "docker": {mark}}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("response", "docker", "host"),
+    [
+        (plain, -1e308, 1e308),
+        (plain, 1.7e308, -1.7e308),
+        (plain, 1.7e308, 1.7e308),  # their difference is 0, but two of them have no median: their sum is none
+        (ratio, 1.7e308, 5e-324),
+        (ratio, 5e-324, 1.7e308),
+    ],
+)
+def test_what_leaves_the_numbers_decides_nothing(
+    response: Callable[[float], Response], docker: float, host: float
+) -> None:
+    of = manifest()
+    contrast = only(run(of, whole_run(of, lambda block, arm, _: docker if arm == "docker" else host, response)))
+    assert (contrast.verdict, contrast.reason) == (Verdict.UNDECIDED, "not-finite")
+    found = (contrast.ratio, contrast.difference, contrast.interval, contrast.equivalence, contrast.p)
+    assert found == (None,) * 5
+    (text,) = [warning.text for warning in contrast.warnings if warning.code == "not-finite"]
+    assert text == "a difference, ratio or median of values is beyond all numbers, so the contrast is left undecided"
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_next_to_nothing_are_compared_as_any_others() -> None:
+    of = manifest()
+    contrast = only(run(of, whole_run(of, lambda block, arm, _: 1e-320 if arm == "docker" else 2e-320, plain)))
+    assert contrast.verdict is Verdict.DIFFERENT
+    assert contrast.difference == pytest.approx(-1e-320, rel=0.01)

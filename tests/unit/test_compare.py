@@ -496,3 +496,28 @@ def test_what_is_the_same_is_not_among_what_is_not() -> None:
     with_programs = [facts.model_copy(update={"facts": {**facts.facts, **programs}}) for facts in known.fairness]
     same = known.model_copy(update={"fairness": tuple(with_programs)})
     assert with_programs and list(apart(same, same)) == []
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("before", "after", "response", "because_of"),
+    [
+        ((-1e308, 1e308), (1.0, 1.0), plain, "before"),
+        ((1.0, 1.0), (1e308, -1e308), plain, "after"),
+        ((-1e308, 0.0), (1e308, 0.0), plain, "after"),
+        ((5e-324, 1.0), (1.7e308, 1.0), ratio, "after"),
+    ],
+)
+def test_a_change_that_leaves_the_numbers_is_undecided(
+    before: tuple[float, float], after: tuple[float, float], response: Callable[[float], Response], because_of: str
+) -> None:
+    """Of docker and of the host, whose difference or ratio is what may change."""
+
+    def of(sides: tuple[float, float]) -> Ran:
+        return ran(lambda block, arm: sides[arm != "docker"], response)
+
+    found = compare(of(before), of(after), ("one", "two"))
+    (change,) = [change for change in found.changes if change.of == "contrast"]
+    assert (change.verdict, change.reason, change.because_of) == (Verdict.UNDECIDED, "not-finite", because_of)
+    assert (change.ratio, change.difference, change.interval, change.equivalence, change.p) == (None,) * 5
+    assert found.unjudged == (because_of == "after")

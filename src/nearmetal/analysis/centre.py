@@ -27,4 +27,4 @@ def of(cell: Cell, level: float) -> Centre:
     if cell.scale == "ratio" and values.min() > 0:
         return as_ratio(signed_rank(np.log(values), level, _RESOLUTION))
     largest = float(np.abs(values).max()) or 1.0
-    return signed_rank(values, level, largest * _RESOLUTION)
+    return signed_rank(values, level, max(largest * _RESOLUTION, math.ulp(0.0)))

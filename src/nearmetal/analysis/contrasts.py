@@ -1,5 +1,6 @@
 """Contrasts: a treatment against its reference, from the differences of blocks to a verdict."""
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from pydantic import TypeAdapter
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, Value, key_of, pairs_of
 from nearmetal.analysis.results import Contrast, Pair, Verdict
 from nearmetal.analysis.signed_rank import Centre, signed_rank
-from nearmetal.model import ContrastPlan, Plan, ResponseKind, Warned
+from nearmetal.model import ContrastPlan, Plan, ResponseKind, Scale, Warned
 
 LOG_RESOLUTION = 1e-12
 """Logs of ratios closer than this are one value: no measurement tells a relative change of 1e-12 from none."""
@@ -149,7 +150,11 @@ def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: P
     problem = _problem(values)
     differences = np.empty(0) if problem else _differences(values, kind)
     result = _result(values, kind, differences, criterion)
-    warnings = _missing(len(pairs) - len(used), response) + ((_PROBLEMS[problem],) if problem else ())
+    is_beyond = problem is None and result.reason == "not-finite"
+    if is_beyond:
+        differences = np.empty(0)
+    told = (_PROBLEMS[problem],) if problem else (_BEYOND,) if is_beyond else ()
+    warnings = _missing(len(pairs) - len(used), response) + told
     contrast = Contrast(
         workload=planned.workload,
         response=response,
@@ -199,6 +204,12 @@ _PROBLEMS = {
     ),
 }
 
+_BEYOND = Warned(
+    code="not-finite",
+    text="a difference, ratio or median of values is beyond all numbers, so the contrast is left undecided",
+)
+"""Of values that are numbers themselves."""
+
 
 NEVER_DECIDED = frozenset(_PROBLEMS)
 """Reasons that more blocks do not cure."""
@@ -225,7 +236,8 @@ def _differences(values: Sequence[tuple[Value, Value]], kind: ResponseKind) -> N
     reference = np.array([pair[1].value for pair in values])
     if kind.scale == "ratio":
         return np.asarray(np.log(treatment) - np.log(reference))
-    return np.asarray(treatment - reference)
+    with np.errstate(over="ignore"):  # what is beyond the largest number is told with the verdict
+        return np.asarray(treatment - reference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,13 +258,19 @@ def _result(
     """Estimate, interval, p and verdict. Nothing to go by: undecided."""
     if not len(differences):
         return _Result(Verdict.UNDECIDED, "no-blocks")
+    if not np.isfinite(differences).all():
+        return _Result(Verdict.UNDECIDED, "not-finite")
+    base = 1.0
     if kind.scale == "ratio":
         found = as_ratio(signed_rank(differences, criterion.level, LOG_RESOLUTION))
         equivalence: tuple[float, float] | None = equivalence_of_ratios(criterion.margin)
     else:
-        found = signed_rank(differences, criterion.level, _resolution(values))
+        largest = max(abs(value.value) for pair in values for value in pair)
+        found = signed_rank(differences, criterion.level, resolution_of(largest))
         base = statistics.median(reference.value for _, reference in values)
         equivalence = equivalence_of_differences(criterion.margin, base)
+    if not (math.isfinite(base) and is_in_numbers(found, kind.scale)):
+        return _Result(Verdict.UNDECIDED, "not-finite")
     verdict, reason = judge(found.interval, equivalence, neutral=1.0 if kind.scale == "ratio" else 0.0)
     return _Result(verdict, reason, found.estimate, found.interval, equivalence, found.p)
 
@@ -260,14 +278,26 @@ def _result(
 def as_ratio(logs: Centre) -> Centre:
     interval = None
     if logs.interval is not None:
-        low, high = np.exp(logs.interval)
-        interval = (float(low), float(high))
-    return Centre(float(np.exp(logs.estimate)), interval, logs.p)
+        interval = (_exp(logs.interval[0]), _exp(logs.interval[1]))
+    return Centre(_exp(logs.estimate), interval, logs.p)
 
 
-def _resolution(values: Sequence[tuple[Value, Value]]) -> float:
-    """As fine as LOG_RESOLUTION, relative to the largest value."""
-    return (max(abs(value.value) for pair in values for value in pair) or 1.0) * LOG_RESOLUTION
+def _exp(log: float) -> float:
+    """Infinite where no float holds it."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(log))
+
+
+def is_in_numbers(found: Centre, scale: Scale) -> bool:
+    """Whether floats hold the estimate and its interval: of values that they hold, differences and ratios may be more
+    than the largest, and ratios less than the least above 0."""
+    ends = (found.estimate, *(found.interval or ()))
+    return all(map(math.isfinite, ends)) and (scale == "difference" or min(ends) > 0)
+
+
+def resolution_of(largest: float) -> float:
+    """As fine as LOG_RESOLUTION, relative to the largest value, and no finer than floats are."""
+    return max((largest or 1.0) * LOG_RESOLUTION, math.ulp(0.0))
 
 
 def equivalence_of_ratios(margin: float) -> tuple[float, float]:

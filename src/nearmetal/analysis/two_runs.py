@@ -5,6 +5,8 @@ change holds all that happened to the host in between. How it stands to its refe
 measured in the same blocks, so whatever made the host slower as a whole drops out.
 """
 
+import math
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -19,7 +21,9 @@ from nearmetal.analysis.contrasts import (
     as_ratio,
     equivalence_of_differences,
     equivalence_of_ratios,
+    is_in_numbers,
     judge,
+    resolution_of,
 )
 from nearmetal.analysis.rank_sum import are_enough, rank_sum
 from nearmetal.analysis.responses import Arm, Arms, Replicate, arms_of_study, key_of, pairs_of
@@ -188,6 +192,12 @@ def _samples(
 
     samples = [[] if problem else [on_scale(one) - on_scale(other) for one, other in run] for run in having]
     base = [(other or one).values[response].value for one, other in having[0]]
+    typical = statistics.median(base) if base else 0.0
+    if problem is None:
+        is_beyond = [not all(map(math.isfinite, sample)) for sample in samples]
+        is_beyond[0] = is_beyond[0] or (kind.scale == "difference" and not math.isfinite(typical))
+        if any(is_beyond):
+            problem, because_of = "not-finite", "before" if is_beyond[0] else "after"
     return _Samples(
         of=of,
         workload=workload,
@@ -199,7 +209,7 @@ def _samples(
         after=np.array(samples[1]),
         problem=problem,
         because_of=because_of,
-        typical=float(np.median(base)) if base else 0.0,
+        typical=typical,
     )
 
 
@@ -252,11 +262,14 @@ def _change(one: _Samples, level: float, margin: float, planned: tuple[int, int]
             found = as_ratio(rank_sum(one.before, one.after, level, LOG_RESOLUTION))
             equivalence = equivalence_of_ratios(margin)
         else:
-            size = max(float(np.abs(one.before).max()), float(np.abs(one.after).max())) or 1.0
-            found = rank_sum(one.before, one.after, level, size * LOG_RESOLUTION)
+            size = max(float(np.abs(one.before).max()), float(np.abs(one.after).max()))
+            found = rank_sum(one.before, one.after, level, resolution_of(size))
             equivalence = equivalence_of_differences(margin, one.typical)
         verdict, reason = judge(found.interval, equivalence, neutral=1.0 if is_ratio else 0.0)
-        if found.interval is None:
+        if not is_in_numbers(found, one.kind.scale):
+            # Each run by itself is as it should be; the one that is judged is the later.
+            verdict, reason, because_of, found, equivalence = Verdict.UNDECIDED, "not-finite", "after", None, None
+        elif found.interval is None:
             because_of = _short(len(one.before), planned, level)
     estimate = found.estimate if found else None
     return Change(
@@ -309,8 +322,9 @@ def _unlike(one: _Samples) -> Iterator[Warned]:
     (fewer, when), (more, _) = sorted(((one.before, BEFORE), (one.after, AFTER)), key=lambda run: len(run[0]))
     if len(fewer) < _FEWEST or len(fewer) == len(more):
         return
-    few, many = (float(np.subtract(*np.percentile(values, (75, 25)))) for values in (fewer, more))
-    if many > 0 and few >= _SCATTERS * many:
+    with np.errstate(over="ignore", invalid="ignore"):
+        few, many = (float(np.subtract(*np.percentile(values, (75, 25)))) for values in (fewer, more))
+    if math.isfinite(few) and many > 0 and few >= _SCATTERS * many:
         text = (
             f"the run {when} has fewer blocks, and they scatter {few / many:.1f} × as much as the other's: "
             "where nothing has changed, such runs are called different more often than the level says"

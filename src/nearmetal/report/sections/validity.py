@@ -50,8 +50,8 @@ class Validity:
                 Chart(
                     "drift",
                     f"Each treatment's primary response against its own median{_but_of_bounds(report)}. "
-                    "A trend over blocks is a drift, which blocks cancel out; a slope over the position within a block is "
-                    "what random order guards against.",
+                    "A trend over blocks is a drift, which blocks cancel out; a slope over the position within a block "
+                    "is what random order guards against.",
                     "Primary responses relative to their medians, over blocks and over positions within a block.",
                     panels,
                 )
