@@ -117,7 +117,13 @@ def test_a_ratio_axis_is_not_stretched_by_what_lies_out_of_all_proportion() -> N
     assert charts.ratio_axis([1e-320, 1e308, 0.9], 0.02) == charts.ratio_axis([0.9], 0.02)
 
 
-@pytest.mark.parametrize("ends", [[0.0], [-3e6, 1e3], [1e-9, 2e-9], [], [5.0, 5.0]])
+@pytest.mark.parametrize("unit", ["", "share"])
+@pytest.mark.parametrize("far", [1e308, -1.7e308, 1e300])
+def test_a_difference_axis_is_not_stretched_by_what_no_float_would_span(far: float, unit: str) -> None:
+    assert charts.difference_axis([far, 0.9], unit) == charts.difference_axis([0.9], unit)
+
+
+@pytest.mark.parametrize("ends", [[0.0], [-3e6, 1e3], [1e-9, 2e-9], [], [5.0, 5.0], [5e-324], [9e299, -9e299]])
 def test_a_difference_axis_shows_every_end_and_zero(ends: list[float]) -> None:
     axis, divisor = charts.difference_axis(ends, "B")
     low, high = axis.domain

@@ -1,15 +1,22 @@
 """The chapter of the verdicts: what its picture shows, what the caption says of that, and what the table has."""
 
+import json
+import math
+import re
 from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.report.blocks import Block, Chart, Table
+from nearmetal.report.chapters import sections
 from nearmetal.report.formats import comma_separated
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections import verdicts
+from nearmetal.report.write import render
 from tests import contrasted, plausible_run
 
 
@@ -128,6 +135,33 @@ def test_the_caption_tells_of_triangles_where_something_is_cut(
     assert ("; triangle: beyond the picture, a small one: only an end of the interval." in chart.caption) is is_told
 
 
+@pytest.mark.parametrize("unit", ["s", "share", ""])
+@pytest.mark.parametrize("far", [1e308, -1.7e308])
+def test_a_difference_that_cannot_be_drawn_leaves_the_others_in_the_picture(
+    far: float, unit: str, report: ReportInput
+) -> None:
+    near = difference("near", 0.002, 0.004, unit=unit)
+    chart, table = chapter(report, near, difference("far", far, None, interval=(far, far), unit=unit))
+    (panel,) = chart.panels
+    points = [
+        row for layer in panel.spec["layer"] if layer["mark"]["type"] == "point" for row in layer["data"]["values"]
+    ]
+    assert len(points) == 2 and len(table.rows) == 2
+    assert any(
+        "triangle" in layer["mark"].get("shape", "") and layer["data"]["values"] for layer in panel.spec["layer"]
+    )
+    assert "; triangle: beyond the picture" in chart.caption
+    json.dumps(panel.spec, allow_nan=False)
+    (alone,) = chapter(report, near)[0].panels
+    assert domains(panel.spec) == domains(alone.spec)
+
+
+def domains(spec: Any) -> set[tuple[float, ...]]:
+    """Of the axis of differences."""
+    fields = [layer["encoding"].get("x", {}) for layer in spec["layer"]]
+    return {tuple(field["scale"]["domain"]) for field in fields if "scale" in field}
+
+
 def test_the_margin_of_a_ratio_is_told_as_the_study_has_it(report: ReportInput) -> None:
     _, table = chapter(report, contrast())
     row = dict(zip([column.title for column in table.columns], table.rows[0], strict=True))
@@ -146,3 +180,18 @@ def test_many_sentences_do_not_push_the_picture_off_the_first_screen(
 ) -> None:
     kinds = [block.kind for block in blocks(report, *[contrast()] * count)]
     assert [kind for kind in kinds if kind != "notice"] == order
+
+
+def test_values_of_any_size_in_one_block_leave_the_report_whole(tmp_path: Path) -> None:
+    """What a program of the user's prints may be anything."""
+    folder = plausible_run.make(tmp_path / "run", blocks=1, faults=False)
+    given = cycle([5.0, -1.0, 0.0, math.nan, math.inf, 1e308, -1e308])
+    lines = [json.loads(line) for line in folder.journal.read_text().splitlines()]
+    for line in lines:
+        for response in line.get("responses", {}).values():
+            response.update(value=next(given), scale="difference")
+    folder.journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = sections(read(folder))
+    assert "verdicts" in [section.name for section in found]
+    page = str(render(folder, "md"))
+    assert not re.search(r"\d[\d,]{60}", page), "nobody reads 300 digits"

@@ -195,6 +195,10 @@ def test_rates_below_each_other_have_one_precision(values: list[float], decimals
         (512 * 2**20, "B", "512 MiB"),
         (0.021, "share", "2.1 %"),
         (float("inf"), "1/s", "without limit"),
+        (1e300, "1/s", "1e+300/s"),
+        (-1.7e308, "", "−1.7e+308"),
+        (1e300, "B", "1e+300 B"),
+        (1e308, "share", "1e+308 share"),
     ],
 )
 def test_quantities_have_a_unit_that_fits(value: float, unit: str, text: str) -> None:
@@ -217,6 +221,10 @@ def test_quantities_have_a_unit_that_fits(value: float, unit: str, text: str) ->
         (-6.0, (-17.4, -4.9e-9), "", "−6.0 (−17.4 to −4.9e−09)"),
         (1e-9, (-17.4, 17.4), "", "0 (−17 to +17)"),
         (float("nan"), None, "", "+nan"),
+        (1e308, (9e307, 1.5e308), "", "+1e+308 (+9e+307 to +1.5e+308)"),
+        (-1e200, (-1e300, 0.0), "1/s", "−1e+200 per second (−1e+300 to 0)"),
+        (1.7e308, None, "share", "+1.7e+308 share"),
+        (1e-300, (5e-324, 2e-300), "", "+1e−300 (+4.94e−324 to +2e−300)"),
     ],
 )
 def test_differences_name_their_unit_once(

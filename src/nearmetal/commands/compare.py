@@ -190,7 +190,7 @@ def _why_undecided(change: Change) -> str:
 
 _REASONS = {
     "not-positive": "a value of the run {when} is zero or negative, so it has no ratio",
-    "not-finite": "a value of the run {when} is not a number",
+    "not-finite": "a value of the run {when}, or what is made of it, is not a finite number",
     "censored": "a value of the run {when} is only known to lie beyond what was tried",
     "units-differ": "its unit, direction or scale in the run {when} is another one",
     "too-few-blocks": "too few blocks of the run {when} have it to tell",

@@ -11,7 +11,9 @@ def quantity(value: float, unit: str, decimals: int | None = None) -> str:
     """ "1.2 ms", "512 MiB", "12,340/s": a value of a response for people; of a rate with so many decimals if given."""
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else "without limit"
-    if unit == "1/s":
+    if abs(value) >= _LARGEST:
+        text = f"{value:.3g}{'' if unit == '1/s' else ' '}{unit.removeprefix('1')}".rstrip()
+    elif unit == "1/s":
         text = f"{_rounded(value) if decimals is None else f'{value:,.{decimals}f}'}/s"
     elif not unit and abs(value) < 10_000_000:  # a count, as it stands on an axis
         text = _rounded(value)
@@ -46,8 +48,11 @@ def _plainly(value: float, decimals: int) -> str:
     """With so many decimals, or as many as it takes not to be 0, unless nobody would count its zeros: 3e+300."""
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else "without limit"
-    is_usual = not value or _SMALLEST <= abs(value) < _LARGEST
-    return _never_0(value, decimals) if is_usual else f"{value:.3g}"
+    return _never_0(value, decimals) if _is_usual(value) else f"{value:.3g}"
+
+
+def _is_usual(value: float) -> bool:
+    return not value or _SMALLEST <= abs(value) < _LARGEST
 
 
 def _never_0(value: float, decimals: int, sign: str = "") -> str:
@@ -59,7 +64,7 @@ def _never_0(value: float, decimals: int, sign: str = "") -> str:
 
 
 _SMALLEST, _LARGEST = 1e-24, 1e24
-"""Ratios beyond are of a value that is not what it seems: they are told, at no great length."""
+"""What lies beyond is not what it seems, or of a value that is not: it is told, at no great length."""
 
 
 def interval(value: float, spread: tuple[float, float], bounds: Sequence[float] = ()) -> str:
@@ -136,8 +141,8 @@ def difference(value: float, spread: tuple[float, float] | None, unit: str) -> s
 def _signed(value: float, *ends: float) -> list[str]:
     """A difference and its ends, without the zeros in which all of them end."""
     numbers = (value, *ends)
-    if not all(map(math.isfinite, numbers)):
-        return [f"{number:+.3g}".replace("-", "−") for number in numbers]
+    if not all(math.isfinite(number) and _is_usual(number) for number in numbers):
+        return [f"{number:+.3g}".replace("-", "−") if number else "0" for number in numbers]
     most = _decimals(value, (ends[0], ends[1]) if ends else None)
     decimals = next(few for few in range(most + 1) if all(round(n, few) == round(n, most) for n in numbers))
     # A change that is next to none within an interval on both sides of 0 may be 0; what tells a side may not.
@@ -183,6 +188,8 @@ _STEPS: dict[str, tuple[tuple[float, str], ...]] = {
 def axis(unit: str, values: Iterable[float]) -> tuple[float, str]:
     """What to divide by, and the unit's name, so that an axis has short numbers."""
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if largest >= _LARGEST:  # no unit is fit for it, and a smaller one might take it out of the floats
+        return 1.0, {"1/s": "per second"}.get(unit, unit)
     if unit in _STEPS:
         steps = _STEPS[unit]
         return next(((size, name) for size, name in steps if largest >= 2 * size), steps[-1]) if largest else steps[-1]

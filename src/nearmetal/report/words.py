@@ -67,7 +67,7 @@ _REASONS = {
     "not-looked-yet": "not looked at yet",
     "not-ended-yet": "the run has not ended",
     "not-positive": "a value is not positive, so it has no ratio",
-    "not-finite": "a value is not a number",
+    "not-finite": "a value, or a difference or ratio of values, is not a finite number",
     "censored": "a value is only known to lie beyond what was tried",
     "nothing-before": "no good trial of the run before has it",
     "nothing-after": "no good trial of the run after has it",

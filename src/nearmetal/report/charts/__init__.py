@@ -5,7 +5,7 @@ report may take. Labels and figures arrive as data, never as part of an expressi
 code. Rows are numbered and their names drawn as text above or beside them, which keeps a picture readable in 328 px.
 """
 
-from nearmetal.report.charts.axes import Axis, difference_axis, ratio_axis
+from nearmetal.report.charts.axes import TOO_FAR, Axis, difference_axis, ratio_axis
 from nearmetal.report.charts.forest import Arm, Group, forest
 from nearmetal.report.charts.grammar import HALF, NARROW, WIDE, Spec
 from nearmetal.report.charts.lines import Line, lines, thinned
@@ -15,6 +15,7 @@ __all__ = [
     "HALF",
     "NARROW",
     "ROOMY",
+    "TOO_FAR",
     "WIDE",
     "Arm",
     "Axis",

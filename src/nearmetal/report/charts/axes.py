@@ -28,6 +28,9 @@ _MANY = 7
 _FARTHEST = 1e150
 """Beyond this, and nearer to 0 than one over it, no float holds how many times the one is of the other."""
 
+TOO_FAR = 1e300
+"""No float holds how far values beyond this may lie apart."""
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -74,9 +77,10 @@ def ratio_axis(ends: Iterable[float], margin: float | None) -> Axis:
 def difference_axis(ends: Iterable[float], unit: str) -> tuple[Axis, float]:
     """A linear axis of differences around 0, and what the values must be divided by to stand on it.
 
-    It shows every end. A margin is a share of a reference, so each row has its own and the axis has no band.
+    It shows every end that is not `TOO_FAR`. A margin is a share of a reference, so each row has its own and the axis
+    has no band.
     """
-    finite = [end for end in ends if math.isfinite(end)]
+    finite = [end for end in ends if abs(end) < TOO_FAR]
     divisor, name = figures.axis(unit, finite)
     low, high, ticks = linear_ticks([0.0, *(end / divisor for end in finite)])
     named = "percentage points" if unit == "share" else name
@@ -97,7 +101,7 @@ def log_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:
 def linear_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:
     """A domain around the values, and round numbers within it: at most six."""
     least, most = min(values, default=0.0), max(values, default=1.0)
-    if least == most == 0:
+    if max(abs(least), abs(most)) < 1 / TOO_FAR:
         least, most = -1.0, 1.0
     spread = most - least or abs(most) * 0.1
     low, high = least - 0.08 * spread, most + 0.08 * spread

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,6 +12,9 @@ from nearmetal.report.charts.axes import Axis
 from nearmetal.report.charts.grammar import Spec, along, chart, field, layer, own_colour, same_scale
 from nearmetal.report.charts.rows import Row, Rows, grid, heading, headings
 from nearmetal.report.charts.text import measured
+
+_MOST = sys.float_info.max
+"""A specification has no word for what is infinite; whatever it is, it lies beyond the axis."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,8 @@ def _own_band(arm: Arm, y: float, axis: Axis) -> list[Row]:
 def _arm(arm: Arm, axis: Axis) -> Row:
     """A row as data, cut where it leaves the axis."""
     least, most = axis.domain
-    row: Row = {"colour": arm.colour, "estimate": arm.estimate, "verdict": arm.verdict}
+    estimate = min(max(arm.estimate, -_MOST), _MOST)
+    row: Row = {"colour": arm.colour, "estimate": estimate, "verdict": arm.verdict}
     if arm.low is None or arm.high is None or arm.high < least or arm.low > most:
         return {**row, "low": None, "high": None, "cut": ()}
     cut = tuple(side for side, is_cut in (("left", arm.low < least), ("right", arm.high > most)) if is_cut)

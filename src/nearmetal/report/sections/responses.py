@@ -14,8 +14,6 @@ from nearmetal.report.reading import ReportInput
 _FEW: Final = 12
 """Pictures that a reader looks through. Some workloads bring nine, most of them for whoever asks."""
 
-_TOO_FAR: Final = 1e300
-
 _BOUNDS: Final = (
     " Of some blocks only a bound is known, and that is where their dot stands: behind ≥ values may lie higher, behind "
     "≤ lower, and – is a median of which nothing is known."
@@ -122,7 +120,7 @@ def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
 
 def _drawable(values: Iterable[float]) -> tuple[float, ...]:
     """Those that lie somewhere, and not so far that no float holds how far they lie apart."""
-    return tuple(value for value in values if abs(value) < _TOO_FAR)
+    return tuple(value for value in values if abs(value) < charts.TOO_FAR)
 
 
 def _described(cells: Sequence[Cell]) -> str:

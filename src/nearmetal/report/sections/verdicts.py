@@ -124,6 +124,7 @@ def _chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
         axis, divisor = charts.difference_axis(shown, unit)
         title = "Against the reference, as differences"
         panels.append(_panel(f"differences-{len(panels)}", title, chosen, axis, report, divisor))
+        is_cut = is_cut or _leaves(axis, chosen, divisor)
     return Chart(
         name="verdicts",
         caption=f"Dashed line: the reference. {_shaded(bool(ratios), differences, figures.percent(margin))} "
@@ -162,10 +163,10 @@ def _ends(contrast: Contrast, divisor: float = 1.0) -> tuple[float, ...]:
     return tuple(end / divisor for end in (estimate or 0.0, *(contrast.interval or ())))
 
 
-def _leaves(axis: charts.Axis, contrasts: Iterable[Contrast]) -> bool:
+def _leaves(axis: charts.Axis, contrasts: Iterable[Contrast], divisor: float = 1.0) -> bool:
     """Whether an estimate or an end of an interval lies beyond the axis."""
     least, most = axis.domain
-    return any(end < least or end > most for contrast in contrasts for end in _ends(contrast))
+    return any(end < least or end > most for contrast in contrasts for end in _ends(contrast, divisor))
 
 
 def _panel(
