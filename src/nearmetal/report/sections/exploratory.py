@@ -8,7 +8,8 @@ from nearmetal.report.sections.verdicts import contrast_table, ratio_panel
 
 _LEAD = (
     "Responses the study did not name beforehand. With this many comparisons some look different by chance alone: take "
-    "them as hints for the next study, not as findings."
+    "them as hints for the next study, not as findings. Each interval is at {level}: the study's whole level, which "
+    "they do not share."
 )
 
 _AFTER_LOOKS = (
@@ -37,14 +38,12 @@ class Exploratory:
         blocks: list[Block] = []
         if 0 < len(ratios) <= _DRAWN:
             margin = figures.percent(report.manifest.study.design.margin)
-            caption = (
-                f"As above; shaded: the margin of {margin}. The intervals are at the study's whole level, not shared "
-                "among comparisons."
-            )
+            caption = f"As above; shaded: the margin of {margin}."
             description = "Ratios of the exploratory responses to the reference; the table has the same figures."
             blocks.append(Chart(self.name, caption, description, (ratio_panel("ratios", "", ratios, report),)))
         blocks.append(contrast_table(self.name, "All exploratory comparisons", contrasts, report, folded=bool(blocks)))
-        lead = _LEAD + (_AFTER_LOOKS if report.manifest.plan.looks else "")
+        level = figures.percent(1 - report.manifest.study.design.alpha)
+        lead = _LEAD.format(level=level) + (_AFTER_LOOKS if report.manifest.plan.looks else "")
         return Section(self.name, self.title, lead, tuple(blocks))
 
 

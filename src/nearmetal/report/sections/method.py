@@ -80,7 +80,7 @@ def _design(report: ReportInput) -> tuple[tuple[str, str], ...]:
         (
             "Level",
             f"{design.alpha:g} for the whole study, shared by {figures.count(contrasts, 'primary contrast')}: "
-            f"{plan.level:.4g} each, so every interval is at {figures.percent(1 - plan.level)}.",
+            f"{plan.level:.4g} each, so {_intervals(plan.level, design.alpha)}.",
         ),
         (
             "Verdicts",
@@ -88,6 +88,16 @@ def _design(report: ReportInput) -> tuple[tuple[str, str], ...]:
             "excludes the reference; undecided: neither. Undecided is not the same as no difference.",
         ),
         ("Host", _host(report)),
+    )
+
+
+def _intervals(level: float, alpha: float) -> str:
+    """At what intervals are: those of primary contrasts share the study's level, all others have it each."""
+    if level == alpha:
+        return f"every interval is at {figures.percent(1 - alpha)}"
+    return (
+        f"their intervals are at {figures.percent(1 - level)}; those of exploratory comparisons, and of one treatment "
+        f"by itself, do not share it and are at {figures.percent(1 - alpha)}"
     )
 
 
