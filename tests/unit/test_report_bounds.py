@@ -91,6 +91,8 @@ def test_the_marks_are_in_what_programs_read(unsaturated: RunFolder) -> None:
     written = rows(table, "data", for_programs)
     marks = {(row["response"], row["at_least"], row["at_most"], row["unbounded"]) for row in written}
     assert {("saturation point", "6", "0", "0"), ("errors", "0", "0", "0")} <= marks
+    (table,) = [table for table in blocks_of(unsaturated, "saturation", Table) if table.name == "saturation"]
+    assert {(row["at_least"], row["centre"]) for row in rows(table, "data", for_programs)} == {("6", "")}
     assert {row["stddev"] for row in written if row["response"] == "saturation point"} == {""}
 
 

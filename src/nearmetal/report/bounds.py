@@ -7,7 +7,7 @@ from typing import Final, Literal
 from nearmetal.analysis.bounds import Bound, left_open
 from nearmetal.analysis.responses import mean
 from nearmetal.analysis.results import Cell
-from nearmetal.report.blocks import Quantity
+from nearmetal.report.blocks import Column, Quantity
 
 Statistic = Literal["mean", "minimum", "median", "maximum"]
 
@@ -17,6 +17,16 @@ _STATISTICS: Final[Mapping[Statistic, Callable[[Sequence[float]], float]]] = {
     "median": statistics.median,
     "maximum": max,
 }
+
+_COUNTED: Final[Mapping[str, Bound]] = {"at_least": "right", "at_most": "left", "unbounded": "both"}
+
+COLUMNS: Final = tuple(Column(title, numeric=True, where="data") for title in _COUNTED)
+"""For programs: in how many blocks no more is known than such a bound."""
+
+
+def counts(cell: Cell) -> tuple[int, ...]:
+    """What stands in `COLUMNS`."""
+    return tuple(cell.censored.count(bound) for bound in _COUNTED.values())
 
 
 def of(cell: Cell, statistic: Statistic) -> Bound | None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from nearmetal.analysis.bounds import Bound
 from nearmetal.analysis.results import Cell
 from nearmetal.model import COSTS
 from nearmetal.report import bounds, charts, words
@@ -18,9 +17,6 @@ _BOUNDS: Final = (
     " Of some blocks only a bound is known, and that is where their dot stands: behind ≥ values may lie higher, behind "
     "≤ lower, and – is a median of which nothing is known."
 )
-
-_CENSORED: Final[Mapping[str, Bound]] = {"at_least": "right", "at_most": "left", "unbounded": "both"}
-"""Columns for programs: in how many blocks no more is known than such a bound."""
 
 
 class Responses:
@@ -143,7 +139,7 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
         Column("min", numeric=True),
         Column("median", numeric=True),
         Column("max", numeric=True),
-        *(Column(title, numeric=True, where="data") for title in _CENSORED),
+        *bounds.COLUMNS,
     )
     rows: tuple[tuple[Value, ...], ...] = tuple(
         (
@@ -157,7 +153,7 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
             bounds.quantity(cell, "minimum"),
             bounds.quantity(cell, "median"),
             bounds.quantity(cell, "maximum"),
-            *(cell.censored.count(bound) for bound in _CENSORED.values()),
+            *bounds.counts(cell),
         )
         for cell in cells
     )

@@ -83,6 +83,7 @@ def _points(cells: Sequence[Cell], report: ReportInput) -> Table:
         Column("from", numeric=True),
         Column("to", numeric=True),
         Column("only a bound", numeric=True),
+        *bounds.COLUMNS,
         *([Column("published for each")] if found else []),
     )
     rows: list[tuple[Value, ...]] = []
@@ -100,7 +101,8 @@ def _points(cells: Sequence[Cell], report: ReportInput) -> Table:
                 None if any(cell.censored) else Quantity(middle.estimate, cell.unit),
                 None if low is None else Quantity(low, cell.unit),
                 None if high is None else Quantity(high, cell.unit),
-                sum(bound is not None for bound in cell.censored),
+                sum(bounds.counts(cell)),
+                *bounds.counts(cell),
                 *([_published(found, cell, report)] if found else []),
             )
         )
