@@ -5,7 +5,7 @@ of their own, machines that come and go at the same time cannot take it away fro
 groups; their paths are read from /proc/PID/cgroup, and the same reading functions serve.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +50,32 @@ if [ "$bytes" ]; then
 fi
 echo "$version"
 """
+# A thread may end meanwhile, and the groups at the root have no limits. Those of a guest's vCPUs may be each its own.
+_LIMITS = """
+root=$1
+shift
+[ ! -f "$root/cgroup.controllers" ] || unified=1
+for pid; do cat "/proc/$pid/task/"*/cgroup 2>/dev/null; done | sort -u | while IFS=: read -r _ controllers path; do
+    case $unified,$controllers in
+        1,) folder=$root$path ;;
+        ,cpu | ,cpu,* | ,*,cpu | ,*,cpu,*) folder=$root/cpu$path ;;
+        ,memory) folder=$root/memory$path ;;
+        *) continue ;;
+    esac
+    while [ "${#folder}" -gt "${#root}" ]; do
+        if [ "$controllers" != memory ]; then
+            read -r line <"$folder/cpu.max" && echo "quota $line"
+            read -r line <"$folder/cpu.cfs_quota_us" && read -r period <"$folder/cpu.cfs_period_us" &&
+                echo "quota $line $period"
+        fi
+        read -r line <"$folder/memory.max" && echo "memory $line"
+        read -r line <"$folder/memory.limit_in_bytes" && echo "memory $line"
+        folder=${folder%/*}
+    done 2>/dev/null
+done
+"""
+_NO_LIMIT = 1 << 62
+"""Version 1 writes "none" as the largest number of whole pages."""
 # Its words are the folders of groups. A process that forks while the list is read escapes the round, so there are
 # rounds until the group can be removed. A machine may have made groups below its own.
 REMOVE = """
@@ -159,6 +185,33 @@ async def quota(group: Group, site: Site) -> float | None:
         words = (await must(site, "cat", *files)).decode().split()
     allowed, period = words
     return None if allowed in ("max", "-1") else int(allowed) / int(period)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The strictest among some groups and those above them; None for none."""
+
+    quota: float | None = None
+    """CPUs' worth of time."""
+    memory: int | None = None
+    """In bytes."""
+
+
+async def limits(pids: Sequence[int], site: Site) -> Limits:
+    """Of all groups that threads of these processes are in, whoever put them there. HostCannot."""
+    told = await must(site, "sh", "-c", _LIMITS, "limits", str(ROOT), *map(str, pids))
+    return parse_limits(told.decode())
+
+
+def parse_limits(told: str) -> Limits:
+    """From lines of a kind (as `_LIMITS` prints them) and its value. Pure."""
+    quotas, memories = [], []
+    for kind, *words in map(str.split, told.splitlines()):
+        if kind == "memory" and words[0] != "max" and int(words[0]) < _NO_LIMIT:
+            memories.append(int(words[0]))
+        elif kind == "quota" and words[0] not in ("max", "-1"):
+            quotas.append(int(words[0]) / int(words[1]))
+    return Limits(min(quotas, default=None), min(memories, default=None))
 
 
 async def of_process(pid: int, site: Site) -> Group:

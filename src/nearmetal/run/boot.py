@@ -181,8 +181,8 @@ def _address(task: BootTask, trial: TrialPlan) -> TrialAddress:
 
 
 def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
-    if booted.stage is None:
-        raise AssertionError("trials run on a stage")
+    if booted.stage is None or booted.allotment is None:
+        raise AssertionError("trials run on a stage that was looked at")
     return TrialTask(
         address=_address(task, trial),
         workload=next(spec for spec in booted.asked.workloads if spec.name == trial.workload),
@@ -190,6 +190,7 @@ def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
         observe=booted.asked.observe,
         treatments=tuple(shape.treatments(booted.asked)),
         surroundings=booted.surroundings,
+        allotment=booted.allotment,
         artifacts=task.artifacts,
         record=_record(task, booted, trial, TrialStatus.OK),
     )

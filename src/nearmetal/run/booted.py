@@ -21,6 +21,7 @@ from nearmetal.model import (
     TrialPlan,
     Warned,
 )
+from nearmetal.run.allotment import Allotment
 from nearmetal.run.surroundings import Surroundings
 
 
@@ -58,6 +59,8 @@ class Booted:
     surroundings: Surroundings = field(default_factory=Surroundings)
     readback: dict[str, Any] = field(default_factory=dict)
     warnings: list[Warned] = field(default_factory=list)
+    allotment: Allotment | None = None
+    """What its machines have, once that is read back."""
     responses: dict[str, Response] = field(default_factory=dict)
     """Of the boot itself: what it took to get ready, and the memory it costs."""
 

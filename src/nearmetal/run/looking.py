@@ -1,6 +1,7 @@
 """Reading back what the machines of a boot are: for validity, the fairness diff, and what a machine's memory costs."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from nearmetal.lab.image.build import BINARIES
@@ -9,7 +10,8 @@ from nearmetal.lab.machines import kernel
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Machine, Response
-from nearmetal.run import placement, verify
+from nearmetal.run import allotment, placement, verify
+from nearmetal.run.allotment import Placed
 from nearmetal.run.booted import Booted, BootTask, Invalid
 from nearmetal.run.events import FactsSeen, Stream
 
@@ -30,7 +32,11 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, stream
         booted.note("share", await shares.verify(server, booted.spec))
     if stage.clients:
         stream.emit(FactsSeen(treatment=task.boot.treatment, role="client", facts=await _facts(stage.clients[0])))
-    await _locate(booted, lab)
+    placed = [
+        Placed(handle, await lab.site(handle.site), booted.cpusets.get(handle.name, "")) for handle in booted.handles
+    ]
+    await _locate(booted, placed)
+    booted.allotment = await allotment.read(stage, placed)
 
 
 def _refuse_other(image: str, before: str | None) -> None:
@@ -38,12 +44,9 @@ def _refuse_other(image: str, before: str | None) -> None:
         raise Invalid(f"it is made of {image}, and its treatment's earlier boots were of {before}: another system")
 
 
-async def _locate(booted: Booted, lab: Lab) -> None:
+async def _locate(booted: Booted, placed: Sequence[Placed]) -> None:
     """Read back on which CPUs each machine of ours is."""
-    found = {
-        handle.name: await placement.read(handle, await lab.site(handle.site), booted.cpusets.get(handle.name, ""))
-        for handle in booted.handles
-    }
+    found = {one.handle.name: await placement.read(one.handle, one.site, one.cpuset) for one in placed}
     told = {name: readback for name, readback in found.items() if readback is not None}
     if told:
         booted.readback["cpus"] = {name: dict(readback.values) for name, readback in told.items()}

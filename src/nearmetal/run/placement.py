@@ -33,15 +33,15 @@ class Task:
 
 async def read(handle: Handle, site: Site, cpuset: str) -> Readback | None:
     """Whether a machine's tasks are on its cpuset. None for a machine that is not ours to place."""
-    pids = await _processes(handle, site)
+    pids = await processes(handle, site)
     if not cpuset or not pids:
         return None
     told = await must(site, "sh", "-c", _TASKS, "tasks", *map(str, pids))
     return judged([_task(line) for line in told.decode().splitlines()], cpuset, handle.data.get("pinned"))
 
 
-async def _processes(handle: Handle, site: Site) -> list[int]:
-    """The machine's first process, or all those of its monitor."""
+async def processes(handle: Handle, site: Site) -> list[int]:
+    """The machine's first process, or all those of its monitor; none of a machine that is not ours to place."""
     if "first" in handle.data:
         return [int(handle.data["first"]["pid"])]
     if "pinned" in handle.data:

@@ -32,6 +32,7 @@ from nearmetal.model import (
     WorkloadSpec,
 )
 from nearmetal.run import contention, standstill
+from nearmetal.run.allotment import Allotment
 from nearmetal.run.contention import Accounts
 from nearmetal.run.events import Step, Stream, TrialStarted
 from nearmetal.run.surroundings import Surroundings
@@ -48,6 +49,7 @@ class TrialTask:
     observe: ObserveSpec
     treatments: tuple[tuple[Treatment, Level], ...]
     surroundings: Surroundings
+    allotment: Allotment
     artifacts: Path
     record: TrialRecord
     """What is known from the boot; the trial adds to it."""
@@ -106,9 +108,9 @@ class _Trial:
             self._responses["cpu_per_event"] = Response(value=cost / measurement.events, unit="s", better="lower")
         self._warnings += measurement.warnings
         self.keep(measurement.artifacts)
-        not_kept = await self._timed("check", self._not_kept())
-        # First, for it may be why something else is wrong.
-        reason = self._stood_still or measurement.invalid or not_kept
+        changed, not_kept = await self._timed("check", self._checked())
+        # First what may be why something else is wrong.
+        reason = self._stood_still or changed or measurement.invalid or not_kept
         return self.ended(TrialStatus.INVALID if reason else TrialStatus.OK, reason)
 
     async def _measure(self, workload: Workload, stage: Stage) -> tuple[Measurement, float | None]:
@@ -152,6 +154,10 @@ class _Trial:
             observation = await watch.stop()
             self.keep({f"{when}-{name}": content for name, content in observation.artifacts.items()})
             self._observed.setdefault(observer.name, {})[when] = dict(observation.counters)
+
+    async def _checked(self) -> tuple[str | None, str | None]:
+        """What is wrong with what the machines have, and with how they are treated."""
+        return await self._task.allotment.why(self._task.stage), await self._not_kept()
 
     async def _not_kept(self) -> str | None:
         """Whether every treatment still holds now that it has been measured."""

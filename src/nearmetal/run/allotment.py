@@ -1,0 +1,128 @@
+"""Has each machine still what it was given, now that it has been measured? Anybody who has its host can change that.
+
+Read when the boot is verified, and after each measurement: its limits and its CPUs from its host's kernel, where the
+machine is ours, and what it finds itself to have. What is changed and put back within one measurement is not seen.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nearmetal import cpu_lists
+from nearmetal.errors import MachineLost, NearmetalError
+from nearmetal.lab import cgroup
+from nearmetal.lab.cgroup import Limits
+from nearmetal.model import Handle, Machine, Site, Stage
+from nearmetal.run import placement
+
+_ONLINE, _MEMORY = "/sys/devices/system/cpu/online", "/proc/meminfo"
+
+_SAME_MEMORY = 0.01
+"""Share by which a kernel's memory may differ from what it was: it sets a little aside for itself now and then."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A machine of ours on its site, with the CPUs that it was put on ("" for all)."""
+
+    handle: Handle
+    site: Site
+    cpuset: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a machine finds itself to have; None for what it does not tell."""
+
+    cpus: int | None
+    memory: int | None
+    """In bytes."""
+
+
+@dataclass(frozen=True)
+class Allotment:
+    """What the machines of a boot have."""
+
+    placed: tuple[Placed, ...]
+    limits: tuple[Limits | None, ...]
+    """Of those placed, in their order; None for one of which its site's kernel tells nothing."""
+    found: tuple[Found, ...]
+    """By the servers, then the clients."""
+
+    async def why(self, stage: Stage) -> str | None:
+        """Why what was measured since does not count: of the first machine that has something else. MachineLost."""
+        now = await read(stage, self.placed)
+        for placed, before, after in zip(self.placed, self.limits, now.limits, strict=True):
+            where = await placement.read(placed.handle, placed.site, placed.cpuset)
+            problems = limits_changed(before, after)
+            if where is not None and not where.ok:
+                problems.append(f"it is not where it was put: {where.reason}")
+            if problems:
+                return _changed(str(placed.handle.data["role"]), placed.handle.name, problems)
+        for machine, had, has in zip(_machines(stage), self.found, now.found, strict=True):
+            if problems := found_changed(had, has):
+                return _changed(machine.role, machine.name, problems)
+        return None
+
+
+async def read(stage: Stage, placed: Sequence[Placed]) -> Allotment:
+    """MachineLost; HostCannot of a host that does not tell."""
+    limits = await asyncio.gather(*(_limits(one) for one in placed))
+    found = await asyncio.gather(*map(_found, _machines(stage)))
+    return Allotment(tuple(placed), tuple(limits), tuple(found))
+
+
+def _machines(stage: Stage) -> tuple[Machine, ...]:
+    return (*stage.servers, *stage.clients)
+
+
+async def _limits(placed: Placed) -> Limits | None:
+    pids = await placement.processes(placed.handle, placed.site)
+    return await cgroup.limits(pids, placed.site) if pids else None
+
+
+async def _found(machine: Machine) -> Found:
+    online, memory = [await _line(machine, path) for path in (_ONLINE, _MEMORY)]
+    words = memory.split()
+    return Found(
+        len(cpu_lists.parse(online)) if online else None,
+        int(words[1]) * 1024 if words[:1] == ["MemTotal:"] else None,
+    )
+
+
+async def _line(machine: Machine, path: str) -> str:
+    """A file's first; "" where there is no such file."""
+    try:
+        return (await machine.get(path)).decode("utf-8", "replace").partition("\n")[0].strip()
+    except MachineLost:
+        raise
+    except NearmetalError:
+        return ""
+
+
+def limits_changed(before: Limits | None, after: Limits | None) -> list[str]:
+    """Pure."""
+    if before is None or after is None:
+        return []
+    problems = []
+    if before.quota != after.quota:
+        had, has = ("any" if one is None else f"{one:g} CPUs" for one in (before.quota, after.quota))
+        problems.append(f"it may use {has} of their time instead of {had}")
+    if before.memory != after.memory:
+        had, has = ("any" if one is None else str(one) for one in (before.memory, after.memory))
+        problems.append(f"its control group allows it {has} bytes of memory instead of {had}")
+    return problems
+
+
+def found_changed(had: Found, has: Found) -> list[str]:
+    """Pure."""
+    problems = []
+    if None not in (had.cpus, has.cpus) and had.cpus != has.cpus:
+        problems.append(f"{has.cpus} CPUs are online instead of {had.cpus}")
+    if had.memory and has.memory and abs(has.memory / had.memory - 1) > _SAME_MEMORY:
+        problems.append(f"it has {has.memory} bytes of memory instead of {had.memory}")
+    return problems
+
+
+def _changed(role: str, name: str, problems: Sequence[str]) -> str:
+    return f"the {role} {name} did not keep what it was given while it was measured: {'; '.join(problems)}"
