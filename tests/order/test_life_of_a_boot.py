@@ -1,15 +1,18 @@
 """The order of a boot's life: provision, treat, verify, measure, undo, destroy; also when something goes wrong."""
 
+import asyncio
 import errno
 import hashlib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nearmetal.environments.mock import Mock, MockMachine
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.mock.world import World
-from nearmetal.model import Level, Readback, Stage, TrialStatus
+from nearmetal.model import Handle, Level, Readback, Stage, TrialStatus
 from nearmetal.run.events import BlockEnded, BootEnded, BootStarted, Event, Step, TrialEnded, Withdrawn
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records as records_of
@@ -56,6 +59,28 @@ async def test_a_boot_goes_through_its_life_in_order(tmp_path: Path) -> None:
         assert names.index("TrialEnded") < names.index("BootEnded")
     assert [record.status for record in records] == [TrialStatus.OK] * 4
     assert await mock_run.left_over() == []
+
+
+async def test_a_restarted_machine_is_ready_once_it_has_restarted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the order to restart: how long it took to make it before that says nothing of a restart."""
+    create, reboot = Mock.create, MockMachine.reboot
+
+    async def slowly_created(*given: Any) -> Handle:
+        await asyncio.sleep(1.0)
+        return await create(*given)
+
+    async def slowly_restarted(self: MockMachine) -> None:
+        await asyncio.sleep(0.4)
+        await reboot(self)
+
+    monkeypatch.setattr(Mock, "create", slowly_created)
+    monkeypatch.setattr(MockMachine, "reboot", slowly_restarted)
+    text = mock_run.STUDY.replace("speed = 0.5", 'speed = 0.5\nprovision = "restart"')
+    _, records = await mock_run.run(tmp_path / "run", text)
+    ready = {record.trial.treatment["environment"]: record.responses["ready"].value for record in records}
+    assert 0.4 <= ready["slow"] < 1.0 <= ready["base"]
 
 
 async def test_every_treatment_once_in_each_block(tmp_path: Path) -> None:

@@ -97,7 +97,10 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
         servers = await making.servers(booted, share, lab)
     with _step(booted, stream, "attach"):
         machines = await asyncio.gather(*(lab.attach(handle) for handle in servers))
-        # The servers' own way from nothing to an answer, without the clients'.
+        if booted.provision == "restart":
+            began = time.monotonic_ns()  # what it took to have one that can be restarted is nothing to a restart
+            await asyncio.gather(*(machine.reboot() for machine in machines))
+        # The servers' own way from nothing, or from the order to restart, to an answer, without the clients'.
         ready = (time.monotonic_ns() - began) / 1e9
         booted.responses["ready"] = Response(value=ready, unit="s", better="lower")
         if is_elsewhere:

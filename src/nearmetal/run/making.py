@@ -90,9 +90,6 @@ async def _all(booted: Booted, cpusets: Sequence[str], creations: Sequence[Await
 
 async def stage(booted: Booted, lab: Lab, servers: list[Machine], client_handles: list[Handle]) -> LabStage:
     clients = await asyncio.gather(*(lab.attach(handle) for handle in client_handles))
-    if booted.provision == "restart":
-        for machine in servers:
-            await machine.reboot()
     machines = [*servers, *clients]
     await asyncio.gather(*(probe.ensure(machine) for machine in machines))
     # Several clients begin together, and no trial is to pay for comparing their clocks. Whoever else is to begin with

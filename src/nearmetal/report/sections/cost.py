@@ -10,7 +10,7 @@ from nearmetal.report.sections.responses import cell_table, how_drawn, in_words,
 
 _LEAD = (
     "What the host spends, the virtual machine monitor included: CPU seconds for each request or event, memory that it "
-    "holds beyond what the machine itself uses, and the time until a fresh machine is ready."
+    "holds beyond what the machine itself uses, and the time until a fresh machine is ready, or a restarted one again."
 )
 
 
