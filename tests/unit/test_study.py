@@ -327,6 +327,29 @@ def test_machines_are_placed_on_hosts_that_are_declared() -> None:
     assert study.read(factor, "s.toml").factors["host"].levels == ("local", "far")
 
 
+@pytest.mark.parametrize("kind", ["host", "docker", "podman"])
+def test_a_machine_on_its_hosts_kernel_has_as_many_cpus_as_are_named(kind: str) -> None:
+    text = f"""name = "cpus"
+[machine]
+vcpus = 1
+cpus = "0-1"
+[factors]
+environment = ["qemu", "{kind}"]
+[[workloads]]
+name = "web"
+kind = "http"
+"""
+    error = refused(text)
+    assert error.what == f"`cpus` names 2 CPUs for a machine of {kind!r} that is to have 1"
+    assert error.where == f"s.toml:{line('cpus = ', text)}"
+    assert error.remedy == "name as many as `vcpus` says, or set vcpus = 2"
+    assert study.read(text.replace("vcpus = 1", "vcpus = 2"), "s.toml").machine.cpus == "0-1"
+    guests = text.replace(f'["qemu", "{kind}"]', '["qemu"]')
+    assert study.read(guests, "s.toml").machine.vcpus == 1
+    varied = text.replace("vcpus = 1", "").replace("[factors]", "[factors]\nvcpus = [2, 1]")
+    assert refused(varied).what == error.what
+
+
 def test_an_observer_of_no_plugin_is_refused_also_as_a_factor() -> None:
     text = GOOD.replace("[machine]", '[factors.tap]\nlevels = [false, true]\nsets = "observe.capture"\n[machine]')
     assert study.read(text, "s.toml").factors["tap"].levels == (False, True)

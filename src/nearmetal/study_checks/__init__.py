@@ -7,7 +7,14 @@ from nearmetal.study_checks.comparison import check_counterparts, check_referenc
 from nearmetal.study_checks.factors import check_conditions, check_factors, check_names
 from nearmetal.study_checks.levels import check_levels, check_observers, check_targets
 from nearmetal.study_checks.places import check_environments
-from nearmetal.study_checks.treatments import check_cables, check_meaning, check_places, check_reality, check_servers
+from nearmetal.study_checks.treatments import (
+    check_cables,
+    check_cpus,
+    check_meaning,
+    check_places,
+    check_reality,
+    check_servers,
+)
 from nearmetal.study_checks.workloads import check_workload_parameters, check_workloads
 from nearmetal.study_text import StudyText
 
@@ -29,6 +36,7 @@ CHECKS: Sequence[Check] = (
     check_reality,
     check_places,
     check_servers,
+    check_cpus,
     check_cables,
     check_meaning,
 )

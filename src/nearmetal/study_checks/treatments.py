@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from nearmetal import factors as words
-from nearmetal import hosts, plugins
-from nearmetal.model import Assignment, EnvironmentSpec, Ignoring, Study
+from nearmetal import cpu_lists, hosts, plugins
+from nearmetal.model import VIRTUAL_HARDWARE, Assignment, EnvironmentSpec, Ignoring, Study
 from nearmetal.study_text import StudyText, shown
 
 LOOKED_AT = 20_000
@@ -60,6 +60,19 @@ def check_servers(study: Study, where: StudyText) -> None:
         if has_several and hosts.is_one_machine(study.environment(level)):
             what = f"{clients.count} clients are to have a server each, but {shown(level)} is one machine"
             raise where.wrong(("clients", "connect"), what, 'connect = "shared": all clients load that one')
+
+
+def check_cpus(study: Study, where: StudyText) -> None:
+    """A machine without hardware of its own has the CPUs that are named for it: they are those that it counts."""
+    for _, asked in _tried(study, words.as_written):
+        given, level = asked.machine.cpus, asked.environment
+        if given is None or not ignored(study.environment(level)) >= VIRTUAL_HARDWARE:
+            continue
+        named, wanted = len(cpu_lists.parse(given)), asked.machine.vcpus
+        if named != wanted:
+            what = f"`cpus` names {named} CPUs for a machine of {shown(level)} that is to have {wanted}"
+            remedy = f"name as many as `vcpus` says, or set vcpus = {named}"
+            raise where.wrong(("machine", "cpus"), what, remedy)
 
 
 def check_cables(study: Study, where: StudyText) -> None:
