@@ -8,6 +8,7 @@ from typing import Any
 from nearmetal.analysis.clients import about_clients
 from nearmetal.analysis.contrasts import matched_contrasts, until_the_end
 from nearmetal.analysis.diagnostics import about_run, diagnose, has_ended, sharing_cpus
+from nearmetal.analysis.disks import disks_of
 from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.reality import about_reality
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, key_of, mean
@@ -31,7 +32,8 @@ def analyse(
     looked = taken[-1].blocks if taken else 0
     matched = matched_contrasts(manifest.plan, arms, primaries, design.alpha, design.margin, looked)
     planned = next((look["blocks"] for look in looks if look["stops"]), len(manifest.plan.blocks))
-    contrasts = diagnose(matched, arms, sharing_cpus(kept, manifest.study), planned, manifest.plan.looks)
+    crowded = sharing_cpus(kept, manifest.study)
+    contrasts = diagnose(matched, arms, crowded, disks_of(manifest), planned, manifest.plan.looks)
     if not manifest.plan.looks and not has_ended(told, bool(kept)):
         contrasts = tuple(map(until_the_end, contrasts))
     left_out = list(zip(manifest.left_out, manifest.left_out_why, strict=True))

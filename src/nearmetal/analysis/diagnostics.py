@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from nearmetal import cpu_lists, factors
 from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import Matched
+from nearmetal.analysis.disks import Disks
 from nearmetal.analysis.responses import Arm, Arms, Replicate
 from nearmetal.analysis.results import Contrast
 from nearmetal.model import Assignment, Look, Study, TrialRecord, Warned
@@ -32,7 +33,7 @@ _ELSEWHERE = ("ssh", "vmware")
 
 
 def diagnose(
-    matched: Sequence[Matched], arms: Arms, crowded: Set[str], planned: int, looks: Sequence[Look] = ()
+    matched: Sequence[Matched], arms: Arms, crowded: Set[str], disks: Disks, planned: int, looks: Sequence[Look] = ()
 ) -> tuple[Contrast, ...]:
     """The contrasts with all their warnings.
 
@@ -52,6 +53,7 @@ def diagnose(
             *one.contrast.warnings,
             *about_series(one.differences, one.contrast.primary),
             *positions.about(one.contrast),
+            *disks.about(one.contrast),
             *shared[id(one.pairs)],
         )
         contrasts.append(one.contrast.model_copy(update={"warnings": warnings}) if warnings else one.contrast)

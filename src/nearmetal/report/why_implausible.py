@@ -26,7 +26,7 @@ _SEND_NOTHING = frozenset({"sysbench", "noise"})
 _PACKETS = ("packets", "super_segments", "acks", "autocorked", "retransmitted")
 _TOLD = 3
 _AT_ITS_LIMIT = frozenset({"client-limited", "generator-late", "cpus-shared"})
-_OTHERS = frozenset({"busy-host", "host-cache"})
+_OTHERS = frozenset({"busy-host", "disks-unlike", "host-cache"})
 
 
 def is_implausible(contrast: Contrast, report: ReportInput) -> bool:

@@ -64,9 +64,12 @@ class Booted:
     responses: dict[str, Response] = field(default_factory=dict)
     """Of the boot itself: what it took to get ready, and the memory it costs."""
 
+    def handle(self, machine: Machine) -> Handle:
+        return next(handle for handle in self.handles if handle.name == machine.name)
+
     def told(self, machine: Machine) -> Mapping[str, Any]:
         """What its environment wrote down of a machine."""
-        return next(handle.data for handle in self.handles if handle.name == machine.name)
+        return self.handle(machine).data
 
     def note(self, name: str, readback: Readback) -> None:
         """Keep what was read back. Invalid when it is not as declared."""

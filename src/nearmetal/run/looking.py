@@ -6,7 +6,7 @@ from typing import Any
 
 from nearmetal.lab.image.build import BINARIES
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.machines import kernel
+from nearmetal.lab.machines import disk, kernel
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Machine, Response
@@ -24,6 +24,8 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, stream
             _refuse_other(str(image), task.made_of)
             facts["image"] = image
         if index == 0:
+            if lies_on := await disk.lies_on(booted.handle(server), facts, server.site):
+                facts["disk"] = {"lies_on": lies_on}
             stream.emit(FactsSeen(treatment=task.boot.treatment, role="server", facts=facts))
             await _memory_overhead(booted, server, facts)
         told = booted.told(server)

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from nearmetal import factors as words
 from nearmetal import cpu_lists, hosts, plugins
+from nearmetal import factors as words
 from nearmetal.model import VIRTUAL_HARDWARE, Assignment, EnvironmentSpec, Ignoring, Study
 from nearmetal.study_text import StudyText, shown
 
