@@ -57,6 +57,20 @@ def machine(
     assert stays(token) == []
 
 
+@pytest.fixture(params=["docker", "podman"])
+def container(
+    request: pytest.FixtureRequest, lab_image: object, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dict[str, Any]]:
+    if request.param == "podman" and shutil.which("podman") is None:
+        pytest.skip("there is no podman: apt-get install podman runc")
+    variable, engine = ("DOCKER_HOST", "engine") if request.param == "docker" else ("CONTAINER_HOST", "podman")
+    monkeypatch.setenv(variable, request.getfixturevalue(engine))
+    told = up(request.param)
+    yield told
+    nearmetal("down", "m")
+    assert stays(told["switch"].removeprefix("nm-")) == []
+
+
 def in_a_terminal(*words: str, typed: bytes) -> tuple[int, bytes]:
     """The status of a command that has a terminal, and all that was shown there."""
     pid, terminal = pty.fork()
@@ -214,6 +228,80 @@ def sleeping(length: str) -> list[str]:
     """Processes of this host, those of containers among them, that sleep so long."""
     asked = subprocess.run(["pgrep", "-f", f"^sleep {length}$"], capture_output=True, text=True)
     return asked.stdout.split()
+
+
+_ON_AND_ON = "while :; do echo y; done"
+
+
+@pytest.mark.parametrize(
+    "words", [("exec", "m", "--", "sh", "-c", _ON_AND_ON), ("ssh", "m", _ON_AND_ON)], ids=["exec", "ssh"]
+)
+def test_what_nobody_reads_any_more_ends_in_containers_too(container: dict[str, Any], words: tuple[str, ...]) -> None:
+    word = f"before-head-{time.monotonic_ns()}"
+    unread = ["bash", "-c", '"$@" | head -1; exit ${PIPESTATUS[0]}', "bash", *command(*words, f"#{word}")]
+    ended = subprocess.run(unread, capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (141, b"y\n", b"")
+    assert still_running(word) == []
+
+
+def test_what_cannot_say_any_more_ends_in_containers_too(container: dict[str, Any]) -> None:
+    """Its client ends by itself then, with a status of its own."""
+    word = f"into-full-{time.monotonic_ns()}"
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(command("exec", "m", "--", "sh", "-c", _ON_AND_ON, word), stdout=full, timeout=60)
+    assert ended.returncode != 0
+    assert still_running(word) == []
+
+
+def test_what_a_program_left_in_the_background_goes_on_in_containers(container: dict[str, Any]) -> None:
+    length = f"{time.monotonic_ns() / 1e9:.3f}"
+    ended = nearmetal("exec", "m", "--", "sh", "-c", f"setsid sleep {length} >/dev/null 2>&1 </dev/null & exit 3")
+    assert ended.returncode == 3
+    until_sleeping(length)
+    time.sleep(0.5)
+    assert sleeping(length)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_what_exec_started_in_a_container_ends_when_it_is_told_to(
+    container: dict[str, Any], number: signal.Signals
+) -> None:
+    length = f"{time.monotonic_ns() / 1e9:.3f}"
+    with subprocess.Popen(command("exec", "m", "--", "sh", "-c", f"sleep {length}; :")) as running:
+        until_sleeping(length)
+        running.send_signal(number)
+        assert running.wait(30) == 128 + number
+    assert still_running(length) == []
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "closed"])
+def test_what_a_terminal_started_in_a_container_ends_with_it(container: dict[str, Any], how: str) -> None:
+    length = f"{time.monotonic_ns() / 1e9:.3f}"
+    words = ("exec", "m", "--", "sleep", length) if how == "Ctrl-C" else ("ssh", "m", f"sleep {length}; :")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, command(*words))
+    until_sleeping(length)
+    if how == "Ctrl-C":
+        os.write(terminal, b"\x03")
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 128 + signal.SIGINT
+        os.close(terminal)
+    else:
+        os.close(terminal)
+        os.waitpid(pid, 0)
+    assert still_running(length) == []
+
+
+def until_sleeping(length: str) -> None:
+    until = time.monotonic() + 30
+    while not sleeping(length):
+        assert time.monotonic() < until, "it never began"
+        time.sleep(0.05)
+
+
+def still_running(word: str) -> list[str]:
+    """Processes of this host, those of containers among them, that were started with this word."""
+    return subprocess.run(["pgrep", "-a", "-f", word], capture_output=True, text=True).stdout.splitlines()
 
 
 def test_down_twice(machine: dict[str, Any]) -> None:

@@ -11,8 +11,7 @@ from types import FrameType
 from typing import Any
 
 from nearmetal import pipes
-from nearmetal.by_hand import doors
-from nearmetal.by_hand.guard import guarded
+from nearmetal.by_hand import doors, guard
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab.commands.process import exit_status
@@ -42,6 +41,8 @@ def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
         return _run_without_door(kept, argv, terminal)
     with guarded_where_needed(kept) as mark:
         status, told_to_end = _with_own_streams(door(argv, terminal=terminal, mark=mark))
+        if _outlives_its_client(kept) and (told_to_end or guard.outlived(mark)):
+            guard.end(mark)
     if status == 0 and told_to_end and _outlives_its_client(kept):
         # The engine's client calls it a success when it was told to end; the program did not come to its end.
         return 128 + told_to_end
@@ -61,7 +62,7 @@ def require_after(status: int, kept: Kept, door: Callable[..., list[str]]) -> No
 def guarded_where_needed(kept: Kept) -> Iterator[str]:
     """The mark of what is started within, which ends with this process at the latest."""
     mark = secrets.token_hex(8)
-    with guarded(mark) if _outlives_its_client(kept) else nullcontext():
+    with guard.guarded(mark) if _outlives_its_client(kept) else nullcontext():
         yield mark
 
 

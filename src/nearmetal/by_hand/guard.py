@@ -1,6 +1,7 @@
 """Ending a program in a container when whoever started it is gone, however that went.
 
-The engine lets a program go on whose client has died. So a process of our own, which outlives us, waits for the end of
+The engine lets a program go on whose client has ended before it: by a signal, or because nobody takes what it says any
+more. We end that by ourselves; and should we be killed, a process of our own, which outlives us, waits for the end of
 a pipe that we hold: closed without a word, we are dead, and every process that carries our mark in its environment is
 ended. The mark is inherited, and nothing of it is left in the container.
 """
@@ -11,6 +12,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from nearmetal.lab.commands.orphans import marked
 
@@ -54,6 +56,20 @@ def _wait(waited: int, mark: str) -> None:
         os.dup2(nothing, standard)
     if os.read(waited, 1) != _WELL:
         end(mark)
+
+
+def outlived(mark: str) -> bool:
+    """Whether the program that the engine started goes on, and not only what it left in the background when it ended."""
+    return any(_comes_from_outside(process) for process in marked(VARIABLE, mark))
+
+
+def _comes_from_outside(process: int) -> bool:
+    """Whether its parent is none of the container's: who starts a program there is outside, who adopts one inside."""
+    try:
+        parent = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+        return os.readlink(f"/proc/{process}/ns/pid") != os.readlink(f"/proc/{parent}/ns/pid")
+    except OSError:
+        return False  # it ended just now
 
 
 def end(mark: str) -> None:
