@@ -58,14 +58,22 @@ def machine(
 
 
 @pytest.fixture(params=["docker", "podman"])
-def container(
-    request: pytest.FixtureRequest, lab_image: object, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[dict[str, Any]]:
+def socket(
+    request: pytest.FixtureRequest, lab_image: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> tuple[str, Path]:
+    """A kind of container, and a name by which its engine is reached: without it, no engine answers."""
     if request.param == "podman" and shutil.which("podman") is None:
         pytest.skip("there is no podman: apt-get install podman runc")
     variable, engine = ("DOCKER_HOST", "engine") if request.param == "docker" else ("CONTAINER_HOST", "podman")
-    monkeypatch.setenv(variable, request.getfixturevalue(engine))
-    told = up(request.param)
+    name = tmp_path / "socket"
+    name.symlink_to(request.getfixturevalue(engine).removeprefix("unix://"))
+    monkeypatch.setenv(variable, f"unix://{name}")
+    return request.param, name
+
+
+@pytest.fixture
+def container(socket: tuple[str, Path]) -> Iterator[dict[str, Any]]:
+    told = up(socket[0])
     yield told
     nearmetal("down", "m")
     assert stays(told["switch"].removeprefix("nm-")) == []
@@ -302,6 +310,27 @@ def until_sleeping(length: str) -> None:
 def still_running(word: str) -> list[str]:
     """Processes of this host, those of containers among them, that were started with this word."""
     return subprocess.run(["pgrep", "-a", "-f", word], capture_output=True, text=True).stdout.splitlines()
+
+
+def test_an_engine_that_is_away_is_told(container: dict[str, Any], socket: tuple[str, Path]) -> None:
+    kind, name = socket
+    engine = name.readlink()
+    name.unlink()
+    try:
+        ended = nearmetal("exec", "m", "--", "true")
+        assert (ended.returncode, ended.stdout) == (125, b"")
+        said = ended.stderr.decode()
+        assert said.count("\n") == 2 and said.startswith("nearmetal: m: "), "nothing of the engine's own client"
+        assert "there is no such socket" in said and f"systemctl start {kind}" in said and "nearmetal down m" in said
+        ended = nearmetal("cp", "m:/etc/hosts", "/tmp/nowhere")
+        assert (ended.returncode, b"there is no such socket" in ended.stderr) == (3, True)
+        (listed,) = json.loads(done("ls", "--json"))["machines"]
+        assert (listed["name"], listed["state"]) == ("m", "unreachable")
+        assert b"unreachable: its engine does not answer" in done("ls")
+    finally:
+        name.symlink_to(engine)
+    assert done("exec", "m", "--", "echo", "again") == b"again\n"
+    assert json.loads(done("ls", "--json"))["machines"][0]["state"] == "up"
 
 
 def test_down_twice(machine: dict[str, Any]) -> None:

@@ -9,13 +9,16 @@ from nearmetal.model import Document, Frozen, MachineSpec
 from nearmetal.store.runs import Listed, Unreadable
 
 
+State = Literal["starting", "up", "unreachable", "lost"]
+
+
 class MachineUp(Frozen):
     """A machine to work in."""
 
     name: str
     environment: str
-    state: Literal["starting", "up", "lost"]
-    """Lost: it ended by itself, or its keeper died, and the machine with it."""
+    state: State
+    """Unreachable: it is a container whose engine does not answer. Lost: it ended by itself, or its keeper died, and the machine with it."""
     made: str
     """When, by ISO 8601."""
     address: str
@@ -55,7 +58,7 @@ class Ls(Document):
     machines: tuple[MachineUp, ...]
 
 
-def machine_up(kept: Kept, state: Literal["starting", "up", "lost"]) -> MachineUp:
+def machine_up(kept: Kept, state: State) -> MachineUp:
     return MachineUp(
         name=kept.name,
         environment=kept.environment,

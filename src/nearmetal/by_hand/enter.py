@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from nearmetal import pipes
-from nearmetal.by_hand import doors, guard
+from nearmetal.by_hand import doors, engine, guard
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab.commands.process import exit_status
@@ -26,11 +26,12 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 async def require(kept: Kept) -> None:
-    """MachineLost when the machine is gone."""
+    """MachineLost when the machine is gone, or cannot be reached."""
     if await kept.is_lost():
         raise MachineLost(
             "it is gone: it ended by itself, or its keeper died, and it too", kept.name, f"nearmetal down {kept.name}"
         )
+    await engine.require(kept)
 
 
 def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
@@ -51,7 +52,7 @@ def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
 
 
 def require_after(status: int, kept: Kept, door: Callable[..., list[str]]) -> None:
-    """MachineLost when the way in ended so because the machine is gone."""
+    """MachineLost when the way in ended so because the machine is gone, or its engine."""
     if status != 0:
         asyncio.run(require(kept))
     if status in _MAY_BE_LOST and kept.handle and kept.handle.kind in ("qemu", "libvirt"):
@@ -68,7 +69,7 @@ def guarded_where_needed(kept: Kept) -> Iterator[str]:
 
 def _outlives_its_client(kept: Kept) -> bool:
     """What an engine was told to run goes on when the client that told it is killed."""
-    return kept.handle is not None and kept.handle.kind in ("docker", "podman")
+    return engine.brand(kept) is not None
 
 
 def _require_answer(kept: Kept, command: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,7 +19,7 @@ from nearmetal.printing import console_for, print_json
 from nearmetal.units import show_size
 
 if TYPE_CHECKING:
-    from nearmetal.by_hand.documents import MachineUp
+    from nearmetal.by_hand.documents import MachineUp, State
     from nearmetal.lab.machines.kept import Kept
 
 
@@ -122,9 +122,15 @@ def machines() -> "list[MachineUp]":
     return asyncio.run(all_told())
 
 
-async def _state(kept: "Kept") -> Literal["starting", "up", "lost"]:
+async def _state(kept: "Kept") -> "State":
+    from nearmetal.by_hand import engine
+
     if await kept.is_lost():
         return "lost"
+    try:
+        await engine.require(kept)
+    except MachineError:
+        return "unreachable"
     return "up" if kept.handle else "starting"
 
 
@@ -146,5 +152,7 @@ def print_machines(listed: "Sequence[MachineUp]") -> None:
     ]
     console = console_for(False)
     console.print(fitted([Column(title) for title in titles], rows, console.width))
+    if any(one.state == "unreachable" for one in listed):
+        console.print("unreachable: its engine does not answer; nearmetal exec NAME -- true tells which, and what to do")
     if any(one.state == "lost" for one in listed):
         console.print("lost: it ended by itself, or its keeper died, and it too; remove the rest by: nearmetal clean")

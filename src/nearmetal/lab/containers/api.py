@@ -78,6 +78,27 @@ PODMAN = Brand(
 _BRANDS = (DOCKER, PODMAN)
 
 
+def brand_of(kind: str) -> Brand | None:
+    """Whose engine makes machines of this kind; None where no engine does."""
+    return next((brand for brand in _BRANDS if brand.client == kind), None)
+
+
+async def ping(address: str, brand: Brand) -> None:
+    """HostCannot when no engine answers there. Without the SDK, whose import takes longer than many a command."""
+    try:
+        async with asyncio.timeout(_TIMEOUT):
+            reader, writer = await asyncio.open_unix_connection(address.removeprefix("unix://"))
+            try:
+                writer.write(b"GET /_ping HTTP/1.0\r\n\r\n")
+                answer = await reader.read()
+            finally:
+                writer.close()
+    except (OSError, TimeoutError) as error:
+        raise silent(address, error, brand) from error
+    if not answer.endswith(b"OK"):
+        raise silent(address, EOFError() if not answer else ValueError(), brand)
+
+
 class Engine:
     """One engine on this host, reached by its Unix socket."""
 

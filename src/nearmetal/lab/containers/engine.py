@@ -18,7 +18,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab.changes.ledger import held, ledgers_folder
-from nearmetal.lab.containers.api import Engine, Refused
+from nearmetal.lab.containers.api import DOCKER, Engine, Refused, ping
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Handle, MachineSpec
@@ -146,13 +146,8 @@ def _containers(name: str) -> str:
 async def _until_it_answers(daemon: asyncio.subprocess.Process, socket: Path, log: Path) -> None:
     deadline = asyncio.get_running_loop().time() + LIMITS.boot
     while asyncio.get_running_loop().time() < deadline and daemon.returncode is None:
-        with contextlib.suppress(OSError):
-            reader, writer = await asyncio.open_unix_connection(socket)
-            writer.write(b"GET /_ping HTTP/1.0\r\n\r\n")
-            answer = await reader.read()
-            writer.close()
-            if answer.endswith(b"OK"):
-                return
+        with contextlib.suppress(HostCannot):
+            return await ping(f"unix://{socket}", DOCKER)
         await asyncio.sleep(0.05)
     said = log.read_text(errors="replace").strip()[-1000:]
     raise HostCannot(f"the Docker engine did not come up: {said}", str(log))
