@@ -523,11 +523,11 @@ def image_ls(as_json: bool) -> None:
 
 @image.command("rm")
 @click.argument("name")
-def image_rm(name: str) -> None:
+def image_rm(name: str) -> int:
     """Remove an image, by its name or digest."""
     from nearmetal.commands import image as command
 
-    command.rm(name)
+    return command.rm(name)
 
 
 @cli.command()

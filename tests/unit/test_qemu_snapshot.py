@@ -180,12 +180,12 @@ async def test_those_of_an_image_that_is_gone_and_what_was_cut_short_are_removed
         assert [one.name for one in snapshot.folder().iterdir()] == [".lock"]
 
 
-async def test_the_list_of_images_tells_of_them_and_they_go_with_their_image(
+def test_the_list_of_images_tells_of_them_and_they_go_with_their_image(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     listed = finished(Paths.default().cache, Recipe())
     image = Image("lab", Recipe().key, "ab" * 32, listed)
-    await make(key(1), image)
+    asyncio.run(make(key(1), image))
     image_commands.ls(as_json=False)
     assert "1 snapshot of guests, " in capsys.readouterr().out
     image_commands.rm("lab")

@@ -8,7 +8,6 @@ from nearmetal.lab.machines.kept import Kept
 from nearmetal.model import Document, Frozen, MachineSpec
 from nearmetal.store.runs import Listed, Unreadable
 
-
 State = Literal["starting", "up", "unreachable", "lost"]
 
 
@@ -18,7 +17,7 @@ class MachineUp(Frozen):
     name: str
     environment: str
     state: State
-    """Unreachable: it is a container whose engine does not answer. Lost: it ended by itself, or its keeper died, and the machine with it."""
+    """Unreachable: a container whose engine does not answer. Lost: it ended by itself, or its keeper died."""
     made: str
     """When, by ISO 8601."""
     address: str

@@ -59,7 +59,7 @@ def _wait(waited: int, mark: str) -> None:
 
 
 def outlived(mark: str) -> bool:
-    """Whether the program that the engine started goes on, and not only what it left in the background when it ended."""
+    """Whether the program that the engine started goes on, not only what it left in the background when it ended."""
     return any(_comes_from_outside(process) for process in marked(VARIABLE, mark))
 
 
@@ -67,7 +67,7 @@ def _comes_from_outside(process: int) -> bool:
     """Whether its parent is none of the container's: who starts a program there is outside, who adopts one inside."""
     try:
         parent = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[1]
-        return os.readlink(f"/proc/{process}/ns/pid") != os.readlink(f"/proc/{parent}/ns/pid")
+        return Path(f"/proc/{process}/ns/pid").readlink() != Path(f"/proc/{parent}/ns/pid").readlink()
     except OSError:
         return False  # it ended just now
 

@@ -153,6 +153,6 @@ def print_machines(listed: "Sequence[MachineUp]") -> None:
     console = console_for(False)
     console.print(fitted([Column(title) for title in titles], rows, console.width))
     if any(one.state == "unreachable" for one in listed):
-        console.print("unreachable: its engine does not answer; nearmetal exec NAME -- true tells which, and what to do")
+        console.print("unreachable: its engine does not answer; nearmetal exec NAME -- true tells what to do")
     if any(one.state == "lost" for one in listed):
         console.print("lost: it ended by itself, or its keeper died, and it too; remove the rest by: nearmetal clean")

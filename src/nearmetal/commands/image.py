@@ -1,14 +1,18 @@
 """What the commands about images do."""
 
+import asyncio
 import shlex
+from itertools import product
 from pathlib import Path
 
 import click
 
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput, Interrupted
+from nearmetal.errors import BadInput, ExitCode, HostCannot, Interrupted
 from nearmetal.interrupts import until_interrupted
 from nearmetal.lab import image, machine
+from nearmetal.lab.containers import copies
+from nearmetal.lab.containers.api import BRANDS
 from nearmetal.lab.image.documents import Boxed, Built, Images, Listed, Snapshots
 from nearmetal.lab.machines.kept import everything
 from nearmetal.lab.qemu import snapshot
@@ -102,10 +106,21 @@ def box(name: str, out: Path | None, as_json: bool) -> None:
     console.print(f"vagrant box add --name nearmetal/{name} {shlex.quote(str(file))}", highlight=False, soft_wrap=True)
 
 
-def rm(name: str) -> None:
-    for removed in image.rm(Paths.default().cache, name, _who):
+def rm(name: str) -> int:
+    """1 where an engine may still have a copy, which is told."""
+    gone = image.rm(Paths.default().cache, name, _who)
+    for removed in gone:
         click.echo(f"removed {removed.name} {removed.digest[:12]}")
     snapshot.sweep()
+    left = False
+    for removed, brand in product(gone, BRANDS):
+        try:
+            if address := asyncio.run(copies.remove(removed, brand)):
+                click.echo(f"removed {copies.tag(removed)} from the {brand.called} at {address}")
+        except HostCannot as error:
+            click.echo(f"nearmetal: {error}", err=True)
+            left = True
+    return ExitCode.NOT_ALL_OF_IT if left else ExitCode.DONE
 
 
 def _who(process: int) -> str:

@@ -26,13 +26,13 @@ from nearmetal.errors import HostCannot, NotProvisioned
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
 from nearmetal.lab.containers import config as container_config
+from nearmetal.lab.containers import copies
 from nearmetal.lab.containers import image as container_image
 from nearmetal.lab.containers.api import DOCKER, Brand, Engine, Refused
 from nearmetal.lab.containers.engine import bury, is_own
 from nearmetal.lab.containers.machine import Container
 from nearmetal.lab.containers.sandboxed import SandboxedContainer, is_sandboxed
 from nearmetal.lab.findings import enough_cpus, finding, program, provided
-from nearmetal.lab.image import Image
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.machines.shared_kernel import isolation_found
@@ -50,7 +50,6 @@ from nearmetal.model import (
     Site,
 )
 
-_DIGEST = "nearmetal.digest"
 _NOT_FOUND = 404
 _NOT_YET = (409, 500)
 """What Docker says while a container is being removed, and Podman while it is ending."""
@@ -239,24 +238,8 @@ class DockerEnvironment:
         """What the engine calls the machine's image, which is there afterwards. Blocks."""
         if spec.brings_image:
             return container_image.provided(client, spec.image)
-        return self._imported(client, lab_machine.image(spec.image))
-
-    def _imported(self, client: Any, image: Image) -> str:
-        """The image's tag in the engine, which takes it over once. Blocks."""
-        from docker.errors import ImageNotFound
-
-        tag = f"nearmetal/{image.name.lower()}:{image.digest[:12]}"
         with self._importing:
-            try:
-                labels = client.inspect_image(tag)["Config"]["Labels"] or {}
-                present = labels.get(_DIGEST) == image.digest
-            except ImageNotFound:
-                present = False
-            if not present:
-                client.import_image_from_file(
-                    str(image.tarball), repository=tag, changes=[f"LABEL {_DIGEST}={image.digest}"]
-                )
-        return tag
+            return copies.taken_over(client, lab_machine.image(spec.image))
 
     async def attach(self, handle: Handle, site: Site) -> "Container":
         if "first" not in handle.data:

@@ -75,12 +75,12 @@ PODMAN = Brand(
     component="Podman Engine",
     other_runtime="name that, or start a service with the other: podman --runtime NAME system service",
 )
-_BRANDS = (DOCKER, PODMAN)
+BRANDS = (DOCKER, PODMAN)
 
 
 def brand_of(kind: str) -> Brand | None:
     """Whose engine makes machines of this kind; None where no engine does."""
-    return next((brand for brand in _BRANDS if brand.client == kind), None)
+    return next((brand for brand in BRANDS if brand.client == kind), None)
 
 
 async def ping(address: str, brand: Brand) -> None:
@@ -126,7 +126,7 @@ class Engine:
         """HostCannot where an engine of the other brand answers: much of their API is alike, and not all of it."""
         version = await self.call(self.client.version)
         names = {part["Name"] for part in version.get("Components") or ()}
-        answers = next((one for one in _BRANDS if one.component in names), self.brand)
+        answers = next((one for one in BRANDS if one.component in names), self.brand)
         if answers != self.brand:
             raise HostCannot(
                 f"a {answers.called} answers at {self.address}, and no {self.brand.called}",

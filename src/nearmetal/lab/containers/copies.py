@@ -1,0 +1,71 @@
+"""What an engine takes over of an image of ours, so that it makes containers of it: once for each build.
+
+It goes with the image where its engine answers: the one that the environment names, or the usual one. An engine that
+only a study names is not known here.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from nearmetal.errors import HostCannot
+from nearmetal.lab.containers.api import Brand, Engine, Refused
+from nearmetal.lab.image import Image
+
+_DIGEST = "nearmetal.digest"
+"""The label by which a copy is known for ours."""
+
+
+def tag(image: Image) -> str:
+    return f"nearmetal/{image.name.lower()}:{image.digest[:12]}"
+
+
+def taken_over(client: Any, image: Image) -> str:
+    """The image's tag in an engine, which takes it over once. Blocks."""
+    if not _is_there(client, image):
+        client.import_image_from_file(
+            str(image.tarball), repository=tag(image), changes=[f"LABEL {_DIGEST}={image.digest}"]
+        )
+    return tag(image)
+
+
+async def remove(image: Image, brand: Brand) -> str | None:
+    """The address of the engine from which the copy was removed; None when it had none.
+
+    HostCannot when the copy is in use, or when that cannot be told.
+    """
+    address = brand.address({})
+    if not _may_have(address, brand):
+        return None
+    command = f"{brand.client} rmi {tag(image)}"
+    try:
+        engine = await Engine.connect(address, brand)
+        if not await engine.call(_is_there, engine.client, image):
+            return None
+    except HostCannot as error:
+        what = f"whether it has {tag(image)} cannot be told: {error.what}"
+        raise HostCannot(what, address, f"when it answers: {command}") from None
+    try:
+        await engine.call(engine.client.remove_image, tag(image))
+    except Refused as error:
+        what = f"{tag(image)} is still in the {brand.called}: {error.what}"
+        raise HostCannot(what, address, f"remove what uses it, then: {command}") from None
+    return address
+
+
+def _is_there(client: Any, image: Image) -> bool:
+    """Blocks."""
+    from docker.errors import ImageNotFound
+
+    try:
+        labels = client.inspect_image(tag(image))["Config"]["Labels"] or {}
+    except ImageNotFound:
+        return False
+    return bool(labels.get(_DIGEST) == image.digest)
+
+
+def _may_have(address: str, brand: Brand) -> bool:
+    """Whether there is an engine that could have taken an image over, whether or not it answers."""
+    if not address.startswith("unix://"):
+        return False
+    return brand.variable in os.environ or Path(address.removeprefix("unix://")).exists()
