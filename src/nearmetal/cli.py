@@ -36,8 +36,9 @@ def main() -> None:
         click.echo("nearmetal: interrupted", err=True)
         status = ExitCode.INTERRUPTED
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        _complain(f"{where}{error.strerror or error}\n  remedy: {_remedy(error)}")
+        from nearmetal import system_errors
+
+        _complain(system_errors.in_full(error, of_run=sys.argv[1:2] in (["run"], ["resume"])))
         status = ExitCode.HOST_CANNOT
     sys.exit(int(status or 0))
 
@@ -50,23 +51,6 @@ def _complain(text: str) -> None:
 
         text = folded(text)
     click.echo(text, err=True)
-
-
-def _remedy(error: OSError) -> str:
-    import errno
-    import os
-
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        if sys.argv[1:2] in (["run"], ["resume"]):
-            return "free some space; what the run has recorded is safe, and `nearmetal resume` goes on with it"
-        return "free some space, then give the command again"
-    if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        return "move what lies there out of the way: a folder belongs there"
-    if error.errno == errno.EROFS or (error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() == 0):
-        return "name a place that can be written to"
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return "run nearmetal as root"
-    return "`nearmetal doctor` shows what this host lacks"
 
 
 @click.group(context_settings=_CONTEXT)

@@ -43,7 +43,7 @@ def _replace(path: Path, content: bytes, *, lasting: bool) -> None:
 
 
 def claim(path: Path, content: bytes) -> bool:
-    """Write a file that is not there yet, for its owner alone; whether it was not.
+    """Write a file that is not there yet, for its owner alone; whether it was not. OSError, which names the file.
 
     Another process may do the same at this moment: the first to link its file wins, and the file is whole.
     """
@@ -54,6 +54,9 @@ def claim(path: Path, content: bytes) -> bool:
         os.link(unfinished, path)
     except FileExistsError:
         return False
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
     finally:
         Path(unfinished).unlink()
     return True

@@ -1,13 +1,17 @@
 """The host's disk fills under a guest: the guest's program hears of it, and whoever measures is told the folder."""
 
+import mmap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from nearmetal.commands.by_hand import own_failures_apart
 from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.errors import MachineLost
 from nearmetal.model import TrialStatus
+from nearmetal.store.journal import Journal, lines
+from tests.command_line import called
 from tests.small_disk import small_disk
 
 from . import laboratory
@@ -65,3 +69,41 @@ async def test_a_trial_that_is_lost_so_says_why(small_state: Path, tmp_path: Pat
     records = await laboratory.study(tmp_path / "run", STUDY)
     assert {record.status for record in records} == {TrialStatus.LOST}
     assert all(f"the host's disk is full: {small_state}" in str(record.reason) for record in records)
+
+
+@pytest.mark.parametrize("rest", ["some", "none"])
+def test_a_journal_that_finds_no_room_names_its_file(tmp_path: Path, rest: str) -> None:
+    """Of a line that has room for a part of it, that part is written; of one that has none, nothing."""
+    with small_disk(tmp_path / "small", "16k") as place:
+        journal = Journal(place / "journal.jsonl")
+        size = mmap.PAGESIZE - len('{"much":""}\n') - (100 if rest == "some" else 0)
+        try:
+            journal.append({"much": "x" * size})
+            with pytest.raises(OSError, match="No space left"):
+                (place / "other").write_bytes(b"x" * 10**5)
+            with pytest.raises(OSError, match="No space left") as told:
+                journal.append({"much": "y" * 200})
+        finally:
+            journal.close()
+        assert told.value.filename == str(place / "journal.jsonl")
+        assert list(lines(place / "journal.jsonl")) == [{"much": "x" * size}]
+
+
+def test_a_machine_that_cannot_be_written_down_is_refused_with_the_file_and_a_remedy(home: Path) -> None:
+    with small_disk(home / "state", "16k") as state:
+        with pytest.raises(OSError, match="No space left"):
+            (state / "much").write_bytes(b"x" * 10**5)
+        ended = called("up", "mock", "--name", "one")
+        assert (ended.returncode, ended.stdout) == (3, "")
+        assert ended.stderr.startswith(f"nearmetal: {state}/up")
+        assert "No space left on device\n  remedy: free some space" in ended.stderr
+
+
+def test_what_the_system_refuses_of_exec_has_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    def fill() -> int:
+        return Path("/dev/full").write_bytes(b"x")
+
+    assert own_failures_apart(fill) == 125
+    assert capsys.readouterr().err == (
+        "nearmetal: No space left on device\n  remedy: free some space, then give the command again\n"
+    )

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -97,7 +98,7 @@ async def test_a_full_disk_ends_the_run_with_what_is_recorded_safe(study: Path, 
     folder = full_soon / "run"
     status, _, stderr = await ended(await start("run", str(study), "-o", str(folder)))
     assert status == 3
-    assert "No space left on device" in stderr
+    assert re.search(rf"^nearmetal: {folder}/\S+: No space left on device$", stderr, re.MULTILINE)
     assert "nearmetal resume" in stderr
     assert "Traceback" not in stderr
     assert len(list(records(RunFolder(folder).journal))) > 0

@@ -18,7 +18,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from nearmetal import hosts, plugins
+from nearmetal import hosts, plugins, system_errors
 from nearmetal.by_hand import ssh_config
 from nearmetal.by_hand.wanted import Wanted, cpuset, refuse_what_cannot_be, wanted
 from nearmetal.config import Paths
@@ -130,8 +130,7 @@ async def _until_told(environment: str, name: str | None, overrides: Sequence[st
         tell(error=str(error), code=int(code))
         return int(code)
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        tell(error=f"{where}{error.strerror or error}", code=int(ExitCode.HOST_CANNOT))
+        tell(error=system_errors.in_full(error), code=int(ExitCode.HOST_CANNOT))
         return int(ExitCode.HOST_CANNOT)
     return 0
 

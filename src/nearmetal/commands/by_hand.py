@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nearmetal import pipes
+from nearmetal import pipes, system_errors
 from nearmetal.errors import ExitCode, HostCannot, MachineError, NearmetalError
 from nearmetal.printing import console_for, print_json
 from nearmetal.units import show_size
@@ -104,7 +104,7 @@ def own_failures_apart(work: Callable[[], int]) -> int:
         pipes.fall_silent(sys.stdout)
         return 128 + signal.SIGPIPE
     except OSError as error:
-        click.echo(f"nearmetal: {error.strerror or error}", err=True)
+        click.echo(f"nearmetal: {system_errors.in_full(error)}", err=True)
     return ExitCode.OWN_FAILURE
 
 

@@ -23,15 +23,16 @@ class Journal:
         self._cut_torn_line()
 
     def append(self, line: dict[str, Any]) -> None:
-        """OSError when the disk is full; the journal then ends with the line before."""
+        """OSError, which names the file, when the disk is full; the journal then ends with the line before."""
         content = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         before = os.fstat(self._descriptor).st_size
         try:
             if os.write(self._descriptor, content) != len(content):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._descriptor)
-        except OSError:
+        except OSError as error:
             os.ftruncate(self._descriptor, before)
+            error.filename = str(self.path)
             raise
 
     def close(self) -> None:

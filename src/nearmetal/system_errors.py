@@ -1,0 +1,26 @@
+"""What the system refuses, in words: what, where, and the remedy, as errors of ours have them."""
+
+import errno
+import os
+
+_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def in_full(error: OSError, *, of_run: bool = False) -> str:
+    """`of_run`: it came to a command that measures, which can be gone on with."""
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}\n  remedy: {_remedy(error.errno, of_run)}"
+
+
+def _remedy(number: int | None, of_run: bool) -> str:
+    if number in _IS_FULL:
+        if of_run:
+            return "free some space; what the run has recorded is safe, and `nearmetal resume` goes on with it"
+        return "free some space, then give the command again"
+    if number in (errno.ENOTDIR, errno.EEXIST):
+        return "move what lies there out of the way: a folder belongs there"
+    if number == errno.EROFS or (number in (errno.EACCES, errno.EPERM) and os.geteuid() == 0):
+        return "name a place that can be written to"
+    if number in (errno.EACCES, errno.EPERM):
+        return "run nearmetal as root"
+    return "`nearmetal doctor` shows what this host lacks"
