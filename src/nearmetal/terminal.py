@@ -48,6 +48,7 @@ class Watcher:
         self._began = time.monotonic()
         self._place = ""
         self._workload = ""
+        self._is_made = self._is_left = False
         self._bar: Progress | None = None
         if console.is_terminal and not console.is_dumb_terminal:
             self._bar = Progress(
@@ -94,6 +95,7 @@ class Watcher:
     def _on_BootStarted(self, event: BootStarted) -> None:
         self._treatment = " ".join(show(level) for level in event.treatment.values())
         self._workload = ""
+        self._is_made = self._is_left = False
 
     def _on_Step(self, event: Step) -> None:
         if self._bar and event.state == "begins":
@@ -107,14 +109,17 @@ class Watcher:
     def _on_TrialEnded(self, event: TrialEnded) -> None:
         self._done += 1
         record = event.record
+        self._is_made |= record.boot is not None
         if record.status is not TrialStatus.OK:
             self._say(str(record.status), f"{key(record.trial.treatment)} {record.trial.workload}: {record.reason}")
         self._move()
 
     def _on_BootEnded(self, event: BootEnded) -> None:
         if not self._bar:
-            took = sum(event.phases_ns.values()) / 1e9
-            self._console.print(f"  {key(event.treatment)}: made and removed in {show_duration(took)}")
+            took = show_duration(sum(event.phases_ns.values()) / 1e9)
+            told = "made, and not all of it removed," if self._is_left else "made and removed"
+            what = f"{told} in {took}" if self._is_made else f"not made, given up after {took}"
+            self._console.print(f"  {key(event.treatment)}: {what}")
 
     def _on_BlockEnded(self, event: BlockEnded) -> None:
         if not event.whole:
@@ -130,6 +135,7 @@ class Watcher:
         self._say("withdrawn", f"{key(event.treatment)}: {event.reason}", "red")
 
     def _on_LeftBehind(self, event: LeftBehind) -> None:
+        self._is_left = True
         self._say("left behind (nearmetal clean tries again)", event.what)
 
     def _move(self) -> None:

@@ -28,7 +28,7 @@ from nearmetal.lab import probe
 from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers import copies
 from nearmetal.lab.containers import image as container_image
-from nearmetal.lab.containers.api import DOCKER, Brand, Engine, Refused
+from nearmetal.lab.containers.api import DOCKER, Brand, Engine, Refused, ping
 from nearmetal.lab.containers.engine import bury, is_own
 from nearmetal.lab.containers.machine import Container
 from nearmetal.lab.containers.sandboxed import SandboxedContainer, is_sandboxed
@@ -175,6 +175,7 @@ class DockerEnvironment:
         if site.name != "local":
             raise HostCannot("containers are made on this host only", site.name, "run nearmetal there")
         engine = await self._engine(self.brand.address(order.options))
+        await ping(engine.address, self.brand)  # what cannot even be begun leaves nothing to remove
         asked = order.options.get("runtime")
         sandboxed = is_sandboxed(asked or await self._default_runtime(engine))
         keeper = container_config.keeper_of(order.name) if sandboxed and order.port else None

@@ -131,7 +131,7 @@ async def _undo(token: str, ledger: Ledger) -> Cleaned:
         cleared = await Lab(token, ledger, open_site).clear()
     after = ledger.outstanding()
     removed = tuple(f"{h.kind} {h.name}" for h in before.handles if h not in after.handles)
-    return Cleaned(ledgers=1, removed=removed, restored=cleared.restored, left=cleared.left)
+    return Cleaned(ledgers=1, removed=removed, restored=cleared.restored, left=tuple(map(str, cleared.left)))
 
 
 def _sum(all_cleaned: Sequence[Cleaned]) -> Cleaned:

@@ -13,6 +13,7 @@ from nearmetal.lab.changes.engine import Applied, Undone
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.commands import orphans
 from nearmetal.lab.commands.bound import Bound
+from nearmetal.lab.left import Left
 from nearmetal.lab.networks import link as links
 from nearmetal.lab.networks import network
 from nearmetal.lab.networks import trunk as trunks
@@ -43,10 +44,10 @@ OpenSite = Callable[[str], Awaitable[Site]]
 
 @dataclass(frozen=True)
 class Cleared:
-    """What became of what a lab had changed, and of what it had made that is still there; in words."""
+    """What became of what a lab had changed, in words, and of what it had made that is still there."""
 
     restored: tuple[str, ...]
-    left: tuple[str, ...]
+    left: tuple[Left, ...]
 
 
 class Lab:
@@ -146,25 +147,25 @@ class Lab:
         self._link = await links.lay(switch, spec, ends, cpuset, site, self.ledger, seed=seed)
         return self._link
 
-    async def take_up(self) -> list[str]:
-        """Remove link and trunk, where they lie or were begun, before their machines go; in words what could not be."""
-        left: list[str] = []
+    async def take_up(self) -> list[Left]:
+        """Remove link and trunk, where they lie or were begun, before their machines go; what could not be."""
+        left: list[Left] = []
         if self._link is not None:
             link, self._link = self._link, None
             try:
                 await link.remove()
             except NearmetalError as error:
-                left.append(str(error))
+                left.append(Left(str(error)))
         wires = [handle for handle in self.ledger.outstanding().handles if handle.kind in _WIRES]
         return left + await self.destroy_all(wires)
 
-    async def destroy_all(self, handles: Sequence[Handle]) -> list[str]:
-        """At the same time. What could not be destroyed, in words; it stays in the ledger."""
-        left: list[str] = []
+    async def destroy_all(self, handles: Sequence[Handle]) -> list[Left]:
+        """At the same time. What could not be destroyed; it stays in the ledger."""
+        left: list[Left] = []
         ended = await asyncio.gather(*(self.destroy(handle) for handle in handles), return_exceptions=True)
         for handle, error in zip(handles, ended, strict=True):
             if isinstance(error, Exception):
-                left.append(f"{handle.kind} {handle.name} on {handle.site}: {message_of(error)}")
+                left.append(Left(f"{handle.kind} {handle.name} on {handle.site}", message_of(error)))
             elif error is not None:
                 raise error
         return left
@@ -205,13 +206,13 @@ class Lab:
 
     async def close(self) -> list[str]:
         """Put back and remove whatever is still there, machines first; what could not be, in words."""
-        return list((await self.clear()).left)
+        return [str(one) for one in (await self.clear()).left]
 
     async def clear(self) -> Cleared:
         """As `close`; also what was put back. Each thing is told once, as it is at the end."""
         held = self.ledger.outstanding().handles
         undone = await self.undo()
-        left: list[str] = []
+        left: list[Left] = []
         for some in ([handle for handle in held if handle.kind in _WIRES], self.machines()):
             left += await self.destroy_all(some)
         # A machine whose values could not be put back has taken them with it, now that it is removed.
@@ -227,9 +228,9 @@ class Lab:
         return Cleared(
             restored=tuple(one.told for one in (*undone, *again) if one.outcome in ("restored", "already so")),
             left=(
-                *(one.told for one in undone if one.outcome == "left"),
-                *(one.told for one in undone if one.outcome == "failed" and one.change.on in kept),
-                *(one.told for one in again if one.outcome in ("left", "failed") and one.change.on not in kept),
+                *(one.left for one in undone if one.outcome == "left"),
+                *(one.left for one in undone if one.outcome == "failed" and one.change.on in kept),
+                *(one.left for one in again if one.outcome in ("left", "failed") and one.change.on not in kept),
                 *left,
             ),
         )

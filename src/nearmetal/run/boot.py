@@ -30,7 +30,7 @@ from nearmetal.model import (
 )
 from nearmetal.run import looking, making, shape
 from nearmetal.run.booted import Booted, BootTask, Invalid
-from nearmetal.run.events import BootEnded, BootStarted, LeftBehind, Step, Stream, TrialEnded
+from nearmetal.run.events import BootEnded, BootStarted, Step, Stream, TrialEnded
 from nearmetal.run.trial import TrialTask, kept, run_trial
 
 _NO_MORE_IS_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -157,15 +157,14 @@ def _step(booted: Booted, stream: Stream, name: str) -> Iterator[None]:
 async def _tear_down(booted: Booted, lab: Lab, stream: Stream) -> None:
     """Put back and remove. What cannot be is told and stays in the ledger; it never hides the trials' records."""
     with _step(booted, stream, "undo"):
-        left = [undone.told for undone in await lab.undo() if undone.outcome == "left"]
+        left = [undone.left for undone in await lab.undo() if undone.outcome == "left"]
     with _step(booted, stream, "destroy"):
         left += await lab.take_up()
         # The ledger, not `booted`, knows also of a machine whose creation failed half-way.
         left += await lab.destroy_all(lab.machines())
     # What was changed in a machine that is removed now is no longer owed.
-    left += [undone.told for undone in await lab.undo() if undone.outcome in ("left", "failed")]
-    for what in left:
-        stream.emit(LeftBehind(what=what))
+    left += [undone.left for undone in await lab.undo() if undone.outcome in ("left", "failed")]
+    stream.left_behind(left)
 
 
 # ── Records ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -4,11 +4,12 @@ Durable events are in the journal before anybody hears of them; the others are o
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from nearmetal.lab.left import Left
 from nearmetal.model import Frozen, Level, TrialAddress, TrialRecord
 from nearmetal.store.journal import Journal
 
@@ -132,9 +133,21 @@ class Stream:
     def __init__(self, journal: Journal, listeners: tuple[Listener, ...] = ()) -> None:
         self._journal = journal
         self._listeners = listeners
+        self._left: set[str] = set()
 
     def emit(self, event: Event) -> None:
         if event.durable:
             self._journal.append(event.line())
         for listener in self._listeners:
             listener(event)
+
+    def left_behind(self, left: Iterable[Left]) -> None:
+        """Each thing once: it is tried again after every boot. Those for one reason, such as an engine that is away,
+        together."""
+        new: dict[str, list[str]] = {}
+        for one in left:
+            if one.what not in self._left:
+                self._left.add(one.what)
+                new.setdefault(one.why, []).append(one.what)
+        for why, things in new.items():
+            self.emit(LeftBehind(what=str(Left(", ".join(things), why))))

@@ -11,7 +11,6 @@ from nearmetal.run.events import (
     BlockEnded,
     Event,
     FactsSeen,
-    LeftBehind,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -73,8 +72,7 @@ async def run(
                 break
         interrupted = False
     finally:
-        for what in await lab.close():
-            stream.emit(LeftBehind(what=what))
+        stream.left_behind((await lab.clear()).left)
         stream.emit(RunEnded(interrupted=interrupted))
         journal.close()
     return progress

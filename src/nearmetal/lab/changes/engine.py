@@ -11,6 +11,7 @@ from typing import Literal, cast
 from nearmetal.errors import HostCannot, MachineGone, message_of
 from nearmetal.lab.changes.kinds import KINDS
 from nearmetal.lab.changes.ledger import Ledger
+from nearmetal.lab.left import Left
 from nearmetal.lab.site import must
 from nearmetal.model import Change, Commands, Machine, Warned
 
@@ -34,8 +35,11 @@ class Undone:
 
     @property
     def told(self) -> str:
-        what = f"{self.change.on}: {self.change.kind} {self.change.target}"
-        return f"{what}: {self.detail}" if self.detail else what
+        return str(self.left)
+
+    @property
+    def left(self) -> Left:
+        return Left(f"{self.change.on}: {self.change.kind} {self.change.target}", self.detail)
 
 
 @dataclass(frozen=True)

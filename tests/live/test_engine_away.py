@@ -1,0 +1,68 @@
+"""An engine that goes away in the middle of a run: what it leaves is told once, and not that it was removed."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from nearmetal.lab.clean import clean
+from nearmetal.lab.image import Image
+from nearmetal.run.events import Event, LeftBehind, TrialEnded
+from nearmetal.terminal import Watcher
+from tests.live.remains import stays
+from tests.order import mock_run
+
+pytestmark = pytest.mark.live
+
+STUDY = """
+name = "away"
+[environments.docker]
+engine = "unix://{}"
+[machine]
+memory = "256MiB"
+[factors]
+environment = ["docker"]
+[clients]
+environment = "docker"
+[design]
+blocks = 2
+[[workloads]]
+name = "nothing"
+kind = "command"
+argv = ["echo", "{{\\"seconds\\": 1}}"]
+response = "seconds"
+better = "lower"
+json = "seconds"
+"""
+
+
+async def test_what_an_engine_that_went_away_leaves_is_told_once(engine: str, lab_image: Image, tmp_path: Path) -> None:
+    socket = tmp_path / "socket"
+    socket.symlink_to(engine.removeprefix("unix://"))
+    out = io.StringIO()
+    watcher = Watcher(Console(file=out, width=500), trials=2, blocks=2, estimate=1.0)
+
+    def see(event: Event) -> None:
+        watcher(event)
+        if isinstance(event, TrialEnded):
+            socket.unlink(missing_ok=True)
+
+    events, records = await mock_run.run(tmp_path / "run", STUDY.format(socket), see)
+    assert [record.boot is not None for record in records] == [True, False, False, False]
+    told = [event.what for event in events if isinstance(event, LeftBehind)]
+    made = {word for what in told for word in what.split() if word.startswith("nm-")}
+    token = min(made).rpartition("-")[0]
+    assert made == {f"{token}-1", f"{token}-2"}, "those that were made, and none that could not be"
+    for name in made:
+        assert sum(what.split().count(name) for what in told) == 1
+    assert len(told) == 1, "for the same reason, with the same remedy"
+    said = out.getvalue()
+    assert said.count("left behind") == 1
+    assert said.count("environment=docker: made, and not all of it removed, in ") == 1
+    assert said.count("environment=docker: not made, given up after ") == 3
+    assert "made and removed" not in said
+    socket.symlink_to(engine.removeprefix("unix://"))
+    cleaned = await clean()
+    assert cleaned.left == ()
+    assert stays(token) == []
