@@ -1,9 +1,10 @@
 """Machines of images that are not ours: a container of a strange image, and a distribution's cloud image by QEMU."""
 
 import io
+import json
 import shutil
 import tarfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from nearmetal.lab.containers.api import Engine
 from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
+from tests.command_line import called
 
 from . import cloud_image, laboratory
 
@@ -60,7 +62,7 @@ async def client(engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         member.size = len(nobody)
         tar.addfile(member, io.BytesIO(nobody))
     repository, _, tag = REFERENCE.partition(":")
-    changes = ["ENTRYPOINT exit 1", "USER nobody", "WORKDIR /nowhere"]
+    changes = ["ENTRYPOINT exit 1", "USER nobody", "WORKDIR /nowhere", "ENV OWN=1"]
     connected.client.import_image_from_file(str(root), repository=repository, tag=tag, changes=changes)
     yield connected
     connected.client.remove_image(REFERENCE, force=True)
@@ -77,6 +79,7 @@ async def test_a_container_is_made_of_a_reference_or_an_archive(client: Engine, 
             await probe.ensure(machine)
             assert (await machine.exec(["cat", "/etc/passwd"])).text.count("\n") == 2
             assert (await machine.exec(["lighttpd", "-v"])).status == 127
+            assert "OWN=1" not in (await machine.exec(["env"])).text.split("\n"), "environments are alike everywhere"
             (handle,) = lab.machines()
             assert handle.data["image"] == f"{image} {id}", "a reference may be given to another image meanwhile"
         client.client.remove_image(REFERENCE, force=True)  # the archive brings it again
@@ -88,6 +91,39 @@ async def test_an_image_that_the_engine_has_not_is_told(client: Engine, site: Lo
     findings = await DockerEnvironment().check(EnvironmentSpec(kind="docker"), spec, site)
     (bad,) = [finding for finding in findings if not finding.ok]
     assert bad.detail == "the engine has no such image" and bad.remedy == "docker pull nearmetal-tests/none:1"
+
+
+@pytest.fixture(params=[("sh",), ("cat", "sha256sum")], ids=" ".join)
+def short(request: pytest.FixtureRequest, client: Engine, tmp_path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """An image without some programs, and which those are."""
+    lacking: tuple[str, ...] = request.param
+    root = tmp_path / "short.tar"
+    with tarfile.open(root, "w") as tar:
+        tar.add(shutil.which("busybox") or "/bin/busybox", "bin/busybox")
+        for name in {"sh", "cat", "mkdir", "chmod", "sha256sum"} - {*lacking}:
+            link = tarfile.TarInfo(f"bin/{name}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            tar.addfile(link)
+    client.client.import_image_from_file(str(root), repository="nearmetal-tests/short", tag="1")
+    yield "nearmetal-tests/short:1", lacking
+    client.client.remove_image("nearmetal-tests/short:1", force=True)
+
+
+def test_an_image_without_what_gets_us_in_does_not_come_up(short: tuple[str, tuple[str, ...]]) -> None:
+    image, lacking = short
+    ended = called("up", "docker", "--name", "short", "--set", f"machine.image={image}")
+    assert (ended.returncode, "is up" in ended.stdout) == (3, False)
+    assert f"its image {image} has no {', '.join(lacking)}\n  remedy: " in ended.stderr
+    assert json.loads(called("ls", "--json").stdout)["machines"] == []
+
+
+async def test_a_run_with_an_image_without_what_gets_us_in_says_so(
+    short: tuple[str, tuple[str, ...]], tmp_path: Path, lab_image: Image
+) -> None:
+    image, lacking = short
+    records = await laboratory.study(tmp_path / "run", STUDY.format(image=image))
+    reasons = {record.reason for record in records if record.trial.treatment["environment"] == "docker"}
+    assert all(f"its image {image} has no {', '.join(lacking)}" in str(reason) for reason in reasons), reasons
 
 
 async def test_a_run_says_that_its_machines_are_made_of_different_images(

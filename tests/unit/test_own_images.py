@@ -174,21 +174,36 @@ class NoEngine:
 def test_an_archive_says_for_which_architecture_it_is(tmp_path: Path) -> None:
     listed = [{"Config": "abc.json", "RepoTags": ["own:1"], "Layers": []}]
     good = archive(tmp_path / "good.tar", manifest_json=listed, abc_json={"architecture": "amd64"})
-    assert container_image.lacking(NoEngine(), str(good), "x86_64").ok
-    other = container_image.lacking(NoEngine(), str(good), "aarch64")
+    assert container_image.lacking(NoEngine(), str(good), "x86_64", "docker").ok
+    other = container_image.lacking(NoEngine(), str(good), "aarch64", "docker")
     assert not other.ok and "architecture amd64" in other.detail and "linux/arm64" in other.remedy
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive", b"\0" * 20_000])
-def test_what_is_no_archive_of_an_image_is_told(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "it is no tar archive"),
+        (b"no archive", "it is no tar archive"),
+        (b"\0" * 20_000, "it has no manifest.json that names an image's configuration"),
+    ],
+)
+def test_what_is_no_archive_of_an_image_is_told(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "bad.tar"
     path.write_bytes(content)
-    found = container_image.lacking(NoEngine(), str(path), "x86_64")
-    assert not found.ok and "no archive of an image" in found.detail and "docker save" in found.remedy
+    found = container_image.lacking(NoEngine(), str(path), "x86_64", "podman")
+    assert not found.ok and found.detail == f"this is no archive of an image: {why}"
+    assert found.remedy == "make it by: podman save -o FILE IMAGE"
     with pytest.raises(BadInput):
-        container_image.provided(NoEngine(), str(path))
+        container_image.provided(NoEngine(), str(path), "podman")
+
+
+@pytest.mark.parametrize("files", [{}, {"manifest_json": {}}, {"manifest_json": [{"Config": "none.json"}]}])
+def test_an_archive_of_something_else_is_told(tmp_path: Path, files: dict[str, Any]) -> None:
+    other = archive(tmp_path / "other.tar", **{"other_json": 1, **files})
+    found = container_image.lacking(NoEngine(), str(other), "x86_64", "docker")
+    assert "it has no manifest.json that names" in found.detail
 
 
 def test_an_archive_that_is_not_there_is_told(tmp_path: Path) -> None:
-    found = container_image.lacking(NoEngine(), str(tmp_path / "none.tar"), "x86_64")
+    found = container_image.lacking(NoEngine(), str(tmp_path / "none.tar"), "x86_64", "docker")
     assert found.detail == "there is no such file"

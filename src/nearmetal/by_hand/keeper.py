@@ -25,6 +25,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import ExitCode, MachineError, NearmetalError, ToolFailed
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab, OpenSite
+from nearmetal.lab.machine import require_programs
 from nearmetal.lab.machines import alive
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines.identity import FirstProcess
@@ -90,6 +91,8 @@ async def _make(want: Wanted, kept: Kept, lab: Lab) -> Handle:
     site = await lab.site(want.spec.host)
     handle = await lab.create(want.environment, want.spec, "server", want.provision, cpus, site, logins=True)
     machine = await lab.attach(handle)
+    if want.spec.brings_image:
+        await require_programs(machine, want.spec.image)
     up = kept.model_copy(update={"handle": handle, "cpus": cpus, "address": machine.address})
     written.save(up)
     ssh_config.write(up)

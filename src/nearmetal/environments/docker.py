@@ -153,7 +153,9 @@ class DockerEnvironment:
             return []
         try:
             engine = await self._engine(self.brand.address(options))
-            return [await engine.call(container_image.lacking, engine.client, machine.image, site.arch)]
+            return [
+                await engine.call(container_image.lacking, engine.client, machine.image, site.arch, self.brand.client)
+            ]
         except HostCannot:
             return []  # that no engine answers is found already
 
@@ -238,7 +240,7 @@ class DockerEnvironment:
     def _image(self, client: Any, spec: MachineSpec) -> str:
         """What the engine calls the machine's image, which is there afterwards. Blocks."""
         if spec.brings_image:
-            return container_image.provided(client, spec.image)
+            return container_image.provided(client, spec.image, self.brand.client)
         with self._importing:
             return copies.taken_over(client, lab_machine.image(spec.image))
 

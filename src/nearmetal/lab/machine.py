@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 from typing import IO, Any, Protocol
 
 from nearmetal.config import Paths
-from nearmetal.errors import HostCannot
+from nearmetal.errors import HostCannot, NotProvisioned
 from nearmetal.lab import image as images
 from nearmetal.lab.commands.refused import cannot_read, cannot_write
 from nearmetal.lab.findings import provided
@@ -26,6 +26,11 @@ mkdir -p -- "$2"
 [ -e "$1" ] || { : >"$1"; chmod -- "$3" "$1"; }
 exec cat >"$1"
 """
+
+_NEEDED, _NEEDED_BY_SHELL = ("sh", "cat", "sha256sum"), ("mkdir", "chmod")
+"""What is started by itself, and what a shell starts, which may have it built in."""
+_NOT_STARTED = (126, 127)
+_LACKING = 'for program; do command -v "$program" >/dev/null || echo "$program"; done'
 
 
 def image(name: str) -> Image:
@@ -111,6 +116,20 @@ async def put(commands: Named, content: bytes, path: str, mode: int) -> None:
     ended = await commands.exec(["sh", "-c", _PUT, "put", str(file), str(file.parent), f"{mode:o}"], stdin=content)
     if ended.status != 0:
         raise cannot_write(path, _said(ended), commands.name)
+
+
+async def require_programs(commands: Named, image: str) -> None:
+    """NotProvisioned where an image of the user's has not what the probe and files get in by."""
+    tried = {program: await commands.exec([program, "/dev/null"]) for program in _NEEDED}
+    lacking = [program for program, ended in tried.items() if ended.status in _NOT_STARTED]
+    if "sh" not in lacking:
+        lacking += (await commands.exec(["sh", "-c", _LACKING, "lacking", *_NEEDED_BY_SHELL])).text.split()
+    if lacking:
+        raise NotProvisioned(
+            f"its image {image} has no {', '.join(lacking)}",
+            commands.name,
+            f"take one that has {', '.join((*_NEEDED, *_NEEDED_BY_SHELL))}: see docs/image.md",
+        )
 
 
 async def get(commands: Named, path: str) -> bytes:

@@ -15,6 +15,7 @@ from nearmetal import hosts, plugins
 from nearmetal.errors import MachineError, NearmetalError
 from nearmetal.lab import probe
 from nearmetal.lab.lab import Lab
+from nearmetal.lab.machine import require_programs
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import (
     BootRecord,
@@ -103,6 +104,8 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
         # The servers' own way from nothing, or from the order to restart, to an answer, without the clients'.
         ready = (time.monotonic_ns() - began) / 1e9
         booted.responses["ready"] = Response(value=ready, unit="s", better="lower")
+        if booted.spec.brings_image:
+            await asyncio.gather(*(require_programs(machine, booted.spec.image) for machine in machines))
         if is_elsewhere:
             clients = await making.clients(task, booted, share, lab, machines)
         stage = booted.stage = await making.stage(booted, lab, machines, clients)
