@@ -13,6 +13,8 @@ import pytest
 from nearmetal import cli
 from nearmetal.dashboard.list_view import ListView
 from nearmetal.dashboard.run_view import RunView
+from nearmetal.errors import BadInput
+from nearmetal.run.refusal import refuse_what_is_there
 from nearmetal.store import runs
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import RunFolder
@@ -157,6 +159,16 @@ def test_a_run_in_the_way_is_told_with_what_can_be_done_with_it(
     assert {file: file.read_bytes() for file in folder.path.iterdir() if file.is_file()} == found
     told = f"{folder.path}: a run is there already\n  remedy: choose another -o{remedy}\n"
     assert words == f"nearmetal: {told.replace('RUN', str(folder.path))}"
+
+
+def test_a_run_in_the_way_that_another_measures_is_told_so(folder: RunFolder) -> None:
+    """By a home of its own, else that one is measuring would be told before."""
+    with claimed(folder.journal), pytest.raises(BadInput) as told:
+        refuse_what_is_there(folder.path)
+    assert str(told.value) == (
+        f"{folder.path}: a run is there already, and goes on: another process measures it\n"
+        f"  remedy: choose another -o, or see how far it is by: nearmetal show '{folder.path}'"
+    )
 
 
 def read_only(folder: RunFolder, *words: object) -> tuple[int, str]:

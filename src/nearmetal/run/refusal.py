@@ -1,6 +1,7 @@
 """What a run is refused for before anything is made, in words that help: a folder that is taken, a host that cannot."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 
@@ -20,7 +21,9 @@ _NAMED = 3
 def refuse_what_is_there(folder: Path) -> None:
     """BadInput where a run lies already, or anything else that is not a run's."""
     if (folder / "manifest.json").exists():
-        raise BadInput("a run is there already", str(folder), f"choose another -o{_what_to_do_with(folder)}")
+        state = _state(folder)
+        what = "a run is there already" + (", and goes on: another process measures it" if state == "running" else "")
+        raise BadInput(what, str(folder), f"choose another -o{_what_to_do_with(folder, state)}")
     try:
         if next(folder.iterdir(), None) is not None:
             raise BadInput("the folder holds something else", str(folder), "name a new one, or an empty one, by -o")
@@ -30,18 +33,27 @@ def refuse_what_is_there(folder: Path) -> None:
         raise BadInput("this is not a folder", str(folder), "name a new one, or an empty one, by -o") from None
 
 
-def _what_to_do_with(run: Path) -> str:
-    """What is left to do with a run that is there: it has ended, or can go on, or is past helping."""
+_DOING: Mapping[runs.State, tuple[str, str]] = {
+    "ended": ("see it by", "show"),
+    "interrupted": ("go on with it by", "resume"),
+    "running": ("see how far it is by", "show"),
+}
+
+
+def _state(run: Path) -> runs.State | None:
+    """None of one that is past helping."""
     folder = RunFolder(run)
     try:
         folder.manifest()
-        state = runs.state(folder.journal)
+        return runs.state(folder.journal)
     except (BadInput, OSError):
+        return None
+
+
+def _what_to_do_with(run: Path, state: runs.State | None) -> str:
+    if state is None:
         return ""
-    doing = {"ended": ("see it by", "show"), "interrupted": ("go on with it by", "resume")}
-    if state not in doing:
-        return ": it is measured by another process"
-    how, verb = doing[state]
+    how, verb = _DOING[state]
     return f", or {how}: nearmetal {verb} {quote(str(run))}"
 
 
