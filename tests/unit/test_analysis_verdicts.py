@@ -17,6 +17,7 @@ from nearmetal.model import (
     Study,
     TrialStatus,
 )
+from nearmetal.report import words
 from tests.analysed import PAIR, codes, manifest, only, plain, ratio, record, run, whole_run, wobble
 
 
@@ -187,6 +188,24 @@ def test_a_response_missing_in_some_blocks_is_warned_of() -> None:
     contrast = only(run(of, records))
     assert contrast.blocks == 7
     assert "response-missing" in codes(contrast)
+
+
+def test_a_response_that_one_side_never_has_is_the_reason_and_not_its_trials_which_are_good() -> None:
+    of = manifest()
+    records = [
+        record(arm, block, {"throughput": ratio(1.0)} if arm == "host" else {}) for block in range(8) for arm in PAIR
+    ]
+    contrast = only(run(of, records))
+    assert (contrast.verdict, contrast.reason, contrast.blocks) == (Verdict.UNDECIDED, "response-missing", 0)
+    assert words.reason(contrast) == "no block has it on both sides"
+
+
+def test_a_margin_that_is_none_is_told_of_the_median_which_alone_is_0() -> None:
+    of = manifest()
+    lossy = only(run(of, whole_run(of, lambda block, arm, _: wobble(block, 0.1) if block > 5 else 0.0, plain)))
+    assert (lossy.reason, lossy.equivalence) == ("no-margin", None)
+    assert any(pair.reference for pair in lossy.pairs)
+    assert words.reason(lossy) == "the median of the reference is 0, so a margin in percent of it means nothing"
 
 
 def test_cells_hold_what_a_table_shows() -> None:

@@ -383,8 +383,10 @@ def test_differences_are_told_as_changes(runs: tuple[Path, Path], capsys: pytest
             change_records(run, lambda line: line["responses"]["throughput"].update(as_difference), environment)
     assert compare_commands.compare(*runs, None, gate=False, as_json=False) == 0
     text = told(capsys)
-    assert "slow: throughput changed by 0 (0 to 0); it was 0, so a margin in percent means nothing" in text
-    assert "slow vs base: throughput changed by 0 (0 to 0); the reference is 0, so a margin" in text
+    assert (
+        "slow: throughput changed by 0 (0 to 0); its median was 0, so a margin in percent of it means nothing" in text
+    )
+    assert "slow vs base: throughput changed by 0 (0 to 0); the median of the reference is 0, so a margin" in text
 
 
 def test_a_host_that_is_slower_as_a_whole_does_not_fail_a_gate(

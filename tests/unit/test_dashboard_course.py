@@ -10,6 +10,7 @@ import pytest
 from nearmetal import plan as planning
 from nearmetal.dashboard import glance
 from nearmetal.dashboard.course import Course, Fate, Row
+from nearmetal.dashboard.so_far import so_far
 from nearmetal.factors import identity
 from nearmetal.model import BlockPlan, Study, TrialAddress, TrialRecord, TrialStatus
 from nearmetal.report.words import Labels
@@ -88,6 +89,25 @@ def test_the_golden_run_has_ended_with_every_trial_in_its_place() -> None:
     assert glance.state(course, is_measured=False) == "ended"
     assert glance.how_far(course) == "16 trials, 8 blocks"
     assert glance.troubles(course, Labels.of(manifest.plan.treatments)) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"responses": {}}, "no block has it on both sides"),
+        ({"status": TrialStatus.FAILED}, "no block has a good trial of both"),
+    ],
+)
+def test_a_run_in_which_nothing_can_be_compared_says_why(changes: dict[str, Any], reason: str) -> None:
+    folder = RunFolder(FOLDER)
+    manifest = folder.manifest()
+    course = Course(manifest.study, manifest.plan)
+    for record in records(folder.journal):
+        is_slow = record.trial.treatment["environment"] == "slow"
+        course.take(record.model_copy(update=changes) if is_slow else record)
+    course.take(event("RunEnded", interrupted=False))
+    section, _ = so_far(manifest, course, folder)
+    assert section.lead == f"Nothing can be compared: {reason}."
 
 
 def test_what_an_analysis_of_the_primary_contrasts_takes_is_kept_and_no_more() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from nearmetal.analysis.results import Contrast, Verdict
-from nearmetal.report.blocks import Block, Chart, Table
+from nearmetal.model import Warned
+from nearmetal.report.blocks import Block, Chart, Notice, Statements, Table
 from nearmetal.report.chapters import sections
 from nearmetal.report.formats import comma_separated
 from nearmetal.report.reading import ReportInput, read
@@ -77,6 +78,17 @@ def test_each_difference_stands_on_the_margin_of_its_own_reference(report: Repor
     margins = [dict(zip([c.title for c in table.columns], row, strict=True))["margin"] for row in table.rows]
     assert margins == ["±4 ms", "±3 ms"]
     assert "margin_low,margin_high" in comma_separated(table)
+
+
+def test_the_small_print_tells_a_reason_once(report: ReportInput) -> None:
+    why = "a value is only known to lie beyond what was tried"
+    warnings = (Warned(code="censored", text=f"{why}, so it is left undecided"), Warned(code="drift", text="it drifts"))
+    undecided = {"verdict": Verdict.UNDECIDED, "ratio": None, "interval": None, "p": None, "reason": "censored"}
+    for others in ([contrast()], [contrast(**undecided, warnings=warnings[:1])]):
+        told = blocks(report, contrast(**undecided, warnings=warnings), *others)
+        assert not [block for block in told if isinstance(block, Notice)]
+        (sentences,) = [block for block in told if isinstance(block, Statements)]
+        assert sentences.items[0].detail == f"8 blocks, {why}; it drifts"
 
 
 def test_an_axis_of_differences_reaches_as_far_as_their_margins(report: ReportInput) -> None:

@@ -284,6 +284,16 @@ def test_a_warning_of_one_side_here_and_of_both_there_is_told_once() -> None:
     assert out.count("interrupted") == 1
 
 
+def test_a_reason_is_not_warned_of_once_more() -> None:
+    why = "a value is only known to lie beyond what was tried"
+    warnings = (Warned(code="censored", text=f"{why}, so it is left undecided"), Warned(code="drift", text="it drifts"))
+    undecided = {"verdict": Verdict.UNDECIDED, "ratio": None, "interval": None, "p": None, "reason": "censored"}
+    found = contrast(**undecided, warnings=warnings)
+    out = printed(Analysis(trials=TrialCounts(ok=16), contrasts=(found, contrast()), cells=()), 200)
+    assert out.count(why) == 1
+    assert "1 of 2 comparisons: it drifts" in out
+
+
 def test_hostile_names_do_not_steer_the_terminal() -> None:
     name = "[bold]x[/bold]\x1b[2J"
     hostile = contrast(treatment={"environment": name}, workload="[red]w")

@@ -172,7 +172,7 @@ def _contrast(planned: ContrastPlan, response: str, kind: ResponseKind, pairs: P
         equivalence=result.equivalence,
         p=result.p,
         verdict=result.verdict,
-        reason=problem or result.reason,
+        reason=problem or ("response-missing" if pairs and not used else result.reason),
         warnings=warnings,
         pairs=_PAIRS.validate_python(
             [

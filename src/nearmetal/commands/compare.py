@@ -201,7 +201,7 @@ _REASONS = {
 def _reason(change: Change) -> str:
     """Why there is no verdict, or ""."""
     if change.reason == "no-margin" and not _is_of_costs(change):
-        return "it was 0, so a margin in percent means nothing"
+        return "its median was 0, so a margin in percent of it means nothing"
     if change.because_of and change.reason in _REASONS:
         return _REASONS[change.reason].format(when=change.because_of)
     return words.reason(change)

@@ -1,13 +1,13 @@
 """What a run says before its end: the report's chapter of verdicts, of the blocks that have ended. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from nearmetal.analysis.analyse import analyse
-from nearmetal.analysis.results import Analysis
+from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.dashboard.course import Course
 from nearmetal.model import Warned
-from nearmetal.report import figures
+from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Notice, Section, Table
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.sections.verdicts import Verdicts
@@ -21,8 +21,9 @@ def so_far(manifest: Manifest, course: Course, folder: RunFolder) -> tuple[Secti
     """The chapter, and what it was made from. Statements and pictures: the tables are the report's."""
     analysis = analyse(manifest, course.records, course.events, manifest.plan.primaries)
     report = ReportInput(manifest, _worth_reading(analysis, course), tuple(course.records), folder)
-    if not any(contrast.blocks for contrast in report.analysis.contrasts if contrast.primary):
-        return _nothing_yet(course), report
+    primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
+    if not any(contrast.blocks for contrast in primary):
+        return _nothing_yet(course, primary), report
     # What the whole run is warned of is told in one place, and that is not this one.
     alone = replace(report, analysis=report.analysis.model_copy(update={"warnings": ()}))
     section = Verdicts().render(alone)
@@ -73,11 +74,12 @@ def _next(course: Course) -> str:
     return "" if coming is None else f"The next look is after block {coming}."
 
 
-def _nothing_yet(course: Course) -> Section:
+def _nothing_yet(course: Course, primary: Sequence[Contrast]) -> Section:
     if not course.plan.contrasts:
         text = "Nothing is compared: the study has no treatment beside its reference."
     elif course.is_over:
-        text = "No block has a good trial of both sides of a comparison."
+        reasons = dict.fromkeys(map(words.reason, primary))
+        text = f"Nothing can be compared: {figures.listing(reasons)}."
     else:
         text = "A comparison takes a block in which both of its sides were measured. None has ended yet."
     return Section("verdicts", "Verdicts", text, ())

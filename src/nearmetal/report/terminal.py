@@ -131,7 +131,7 @@ def _small_print(primary: Sequence[Contrast]) -> Text:
 
 def _warned(primary: Sequence[Contrast]) -> list[str]:
     """What its contrasts are warned of, the most frequent first, in a few lines: the report has it all."""
-    groups = grouped((index, warning) for index, contrast in enumerate(primary) for warning in contrast.warnings)
+    groups = grouped((index, warning) for index, contrast in enumerate(primary) for warning in words.warned(contrast))
     groups.sort(key=lambda group: -len(set(group.about)))
     lines = [
         f"{len(set(group.about))} of {figures.count(len(primary), 'comparison')}: {words.plain(group.text)}"

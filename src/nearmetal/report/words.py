@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nearmetal import factors
 from nearmetal.analysis.results import Contrast, Verdict
-from nearmetal.model import Assignment, Level, Scale
+from nearmetal.model import Assignment, Level, Scale, Warned
 from nearmetal.report import figures
 from nearmetal.report.blocks import Badge, Tone
 
@@ -64,6 +64,7 @@ _CLAUSES = {
 _REASONS = {
     "too-few-blocks": "too few blocks to tell",
     "no-blocks": "no block has a good trial of both",
+    "response-missing": "no block has it on both sides",
     "not-looked-yet": "not looked at yet",
     "not-ended-yet": "the run has not ended",
     "not-positive": "a value is not positive, so it has no ratio",
@@ -72,7 +73,7 @@ _REASONS = {
     "nothing-before": "no good trial of the run before has it",
     "nothing-after": "no good trial of the run after has it",
     "units-differ": "its unit is not the same in all trials",
-    "no-margin": "the reference is 0, so a margin in percent means nothing",
+    "no-margin": "the median of the reference is 0, so a margin in percent of it means nothing",
 }
 
 
@@ -249,6 +250,11 @@ def verdict(contrast: Contrast) -> Badge:
 def reason(contrast: Contrast) -> str:
     """Why a contrast is undecided, or ""."""
     return _REASONS.get(contrast.reason, plain(contrast.reason)) if contrast.reason else ""
+
+
+def warned(contrast: Contrast) -> tuple[Warned, ...]:
+    """What a contrast is warned of beside the reason for which it is undecided."""
+    return tuple(warning for warning in contrast.warnings if warning.code != contrast.reason)
 
 
 def small_print(contrast: Contrast) -> str:

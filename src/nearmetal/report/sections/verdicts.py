@@ -52,7 +52,7 @@ class Verdicts:
             blocks.append(
                 Notice("No trial ended well, so nothing can be concluded. See Validity for the reasons.", "warning")
             )
-        common = of_all([contrast.warnings for contrast in primary])
+        common = of_all([words.warned(contrast) for contrast in primary])
         said = {one.wording for one in common}
         sentences = Statements(tuple(_statement(contrast, said, report) for contrast in primary))
         of_every = [Notice(f"Of every comparison: {words.plain(one.text)}.", "note") for one in common]
@@ -90,7 +90,7 @@ def _lead(primary: Sequence[Contrast]) -> str:
 
 def _statement(contrast: Contrast, said: Container[str], report: ReportInput) -> Statement:
     """A contrast in words, with what it is warned of; of what wording is `said` of all of them is not repeated."""
-    own = (words.plain(warning.text) for warning in contrast.warnings if wording(warning.text) not in said)
+    own = (words.plain(warning.text) for warning in words.warned(contrast) if wording(warning.text) not in said)
     detail = [words.small_print(contrast), *own]
     return Statement(
         about=words.plain(contrast.workload),
