@@ -165,12 +165,72 @@ def test_of_values_that_are_not_finite_nothing_is_known(value: float) -> None:
     assert found.verdict == "unknown"
     (waits,) = [one for one in found.injected if one.workload == "waits"]
     assert (waits.estimate, waits.interval, waits.is_found, waits.is_right) == (None, None, None, None)
+    assert waits.reason == "not-finite"
+    assert {one.reason for one in found.compared if one is not waits} == {None}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"value": 0.0}, "not-positive"),
+        ({"censored": "right"}, "censored"),
+        ({"unit": "h"}, "units-differ"),
+        (None, "response-missing"),
+    ],
+)
+def test_why_nothing_can_be_told_of_a_comparison_is_told(change: dict[str, Any] | None, reason: str) -> None:
+    """Of all blocks there are, in arithmetic: what is injected is odd, and what is alike with it is not."""
+
+    def odd(treatment: Assignment, workload: str, noise: float) -> Mapping[str, Response]:
+        found = sound(treatment, workload, noise)
+        if workload != "arithmetic" or treatment != MORE:
+            return found
+        return {} if change is None else {**found, "elapsed": found["elapsed"].model_copy(update=change)}
+
+    found = told(manifest(), odd)
+    assert found.verdict == "unknown"
+    assert {one.reason for one in found.alike} == {None}
+    assert {one.workload: (one.estimate, one.is_right, one.reason) for one in found.injected} == {
+        "arithmetic": (None, None, reason),
+        "waits": (pytest.approx(1e-3, rel=0.05), True, None),
+    }
+
+
+def test_where_no_known_difference_was_seen_a_fault_would_not_have_been_either() -> None:
+    """As on a host that others have for themselves: all is alike, and nothing is told from anything."""
+
+    def loud(treatment: Assignment, workload: str, noise: float) -> Mapping[str, Response]:
+        found = sound({**treatment, "amount": 2000}, workload, 30 * noise)
+        factor = 1.05 if workload == "arithmetic" and treatment["amount"] == 2100 else 1.0
+        name, added = ("elapsed", 0.0) if workload == "arithmetic" else ("latency_p50", 0.01 * abs(noise))
+        return {**found, name: calibrated.seconds(found[name].value * factor + added)}
+
+    found = told(manifest(), loud)
+    assert {one.is_right for one in found.compared} == {True}
+    assert {one.is_found for one in found.injected} == {False}
+    assert found.verdict == "unknown"
+
+
+def test_what_is_alike_is_judged_by_its_interval_where_the_run_has_not_ended() -> None:
+    """Contrasts of such a run have no verdict; what is alike is called different all the same."""
+
+    def values(treatment: Assignment, workload: str, noise: float) -> Mapping[str, Response]:
+        return sound(treatment, workload, noise + (8.0 if treatment["environment"] == "again" else 0.0))
+
+    of = manifest()
+    kept = [record for record in records(of, values) if record.trial.block < 12]
+    begun = [{"schema": "event.v1", "event": "RunStarted"}]
+    found = calibrate(of, kept, analyse(of, kept, begun, of.plan.primaries), "run")
+    assert found is not None and "unfinished" in {warning.code for warning in found.warnings}
+    assert found.verdict == "unsound"
+    assert [one.is_different for one in found.alike if one.workload == "arithmetic"] == [True]
 
 
 def test_with_few_blocks_nothing_is_known_of_verdicts_but_something_of_noise() -> None:
     found = told(manifest(7))
     assert found.verdict == "unknown"
     assert {one.is_different for one in found.alike} == {one.is_covered for one in found.injected} == {None}
+    assert {one.reason for one in found.compared} == {"too-few-blocks"}
     assert found.injected[0].estimate == pytest.approx(1.05, abs=0.01)
     assert found.noise
     assert told(manifest(3)).noise == ()

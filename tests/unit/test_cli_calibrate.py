@@ -1,6 +1,7 @@
 """`nearmetal calibrate` on pretended machines: words, codes and documents, and what is kept for `nearmetal plan`."""
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from nearmetal.commands.calibrate import Wanted, calibrate
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.model import Assignment, Response
+from nearmetal.report.reading import read
+from nearmetal.report.sections.calibration import plugin as section
 from nearmetal.store import calibrations, runs
 from nearmetal.store.folder import RunFolder
 from tests import calibrated
@@ -152,6 +155,67 @@ def test_a_machine_that_sees_little_says_so_at_once(tmp_path: Path, capsys: pyte
     words = said(capsys)
     assert "trusted. But small differences are not seen. Not told from none: 1.05 ×, in arithmetic." in words
     assert "; too small to be told from none" in words
+
+
+def test_one_that_sees_nothing_does_not_begin_with_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All alike is not called different and every interval has the truth: they are as wide as that."""
+
+    def loud(treatment: Assignment, workload: str, noise: float) -> dict[str, Response]:
+        found = calibrated.sound(treatment, workload, 30 * noise)
+        if workload == "waits":
+            found["latency_p50"] = calibrated.seconds(found["latency_p50"].value + 0.01 * abs(noise))
+        return found
+
+    folder = write(tmp_path / "made", loud)
+    busy = {"code": "busy-host", "text": "other programs used 75 % of the time of the CPUs in use"}
+    journal = folder / "journal.jsonl"
+    lines = [{**json.loads(line), "warnings": [busy]} for line in journal.read_text().splitlines()]
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert calibrate(NOTHING, folder, gate=True, as_json=False) == 5
+    words = said(capsys)
+    assert words.startswith(
+        "Not known: no fault was seen, and this run would not have seen one. None of the differences of known size was "
+        "told from none: 1.05 ×, in arithmetic; and +1,000 µs, give or take 50 µs, in waits. CPU time went elsewhere"
+    )
+    assert "trusted" not in words
+    assert "kept: `nearmetal plan` says by it" in words  # how noisy this machine is, is known all the same
+
+
+@pytest.mark.parametrize(
+    ("values", "headline", "line"),
+    [
+        (
+            {"elapsed": math.nan},
+            "Not known: of 2 of 6 comparisons nothing can be told: a value is not a number.",
+            "? a value is not a number arithmetic, again vs first: time taken no estimate",
+        ),
+        (
+            {"elapsed": 0.0, "latency_p50": None},
+            "Not known: of 6 of 6 comparisons nothing can be told: a value is not positive, so it has no ratio; and no "
+            "block has it on both sides.",
+            "? no block has it on both sides replies, again vs first: median latency no estimate",
+        ),
+    ],
+)
+def test_why_nothing_can_be_told_is_not_put_on_blocks_that_are_there(
+    values: dict[str, float | None], headline: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def odd(treatment: Assignment, workload: str, noise: float) -> dict[str, Response]:
+        found = calibrated.sound(treatment, workload, noise)
+        for name in values.keys() & found.keys():
+            value = values[name]
+            given = None if value is None else found[name].model_copy(update={"value": value})
+            found = {other: one for other, one in found.items() if other != name} | ({name: given} if given else {})
+        return found
+
+    folder = write(tmp_path / "made", odd)
+    assert calibrate(NOTHING, folder, gate=True, as_json=False) == 5
+    words = said(capsys)
+    assert words.startswith(headline)
+    assert line in words and "too few blocks" not in words
+    report = read(RunFolder(folder))
+    chapter = section.render(report)
+    assert chapter is not None and chapter.lead == headline.replace("Not known: of", "Of")
 
 
 def test_one_that_is_wrong_is_told_first_and_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from nearmetal import plugins
 from nearmetal.analysis import power
 from nearmetal.analysis.alike import grouped
-from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
+from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio, judge
 from nearmetal.analysis.known import Known, Truth, asked, known
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, key_of
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
@@ -73,7 +73,8 @@ def verdict(alike: Sequence[Alike], injected: Sequence[Injected]) -> Literal["so
     right = [*(one.is_right for one in alike), *(one.is_right for one in injected)]
     if False in right:
         return "unsound"
-    return "unknown" if None in right else "sound"
+    sees_nothing = bool(injected) and not any(one.is_found for one in injected)
+    return "unknown" if None in right or sees_nothing else "sound"
 
 
 def _with_what_is_known(manifest: Manifest, contrasts: Iterable[Contrast]) -> Iterator[tuple[Contrast, Known]]:
@@ -97,23 +98,29 @@ def _is_told(contrast: Contrast, what: Known) -> bool:
 
 
 def _alike(contrast: Contrast) -> Alike:
+    """By the interval: of a run that has not ended contrasts have no verdict."""
+    is_ratio = contrast.scale == "ratio"
+    verdict, _ = judge(contrast.interval, contrast.equivalence, neutral=1.0 if is_ratio else 0.0)
     return Alike(
         **_of(contrast),
-        estimate=contrast.ratio if contrast.scale == "ratio" else contrast.difference,
+        estimate=contrast.ratio if is_ratio else contrast.difference,
         interval=contrast.interval,
-        is_different=None if contrast.interval is None else contrast.verdict is Verdict.DIFFERENT,
+        reason=contrast.reason if contrast.interval is None else None,
+        is_different=None if contrast.interval is None else verdict is Verdict.DIFFERENT,
     )
 
 
 def _injected(contrast: Contrast, truth: Truth) -> Injected:
     """By the pairs of the contrast, on the scale on which the truth is known."""
     pairs = [(pair.treatment, pair.reference) for pair in contrast.pairs]
-    estimate, interval = _on_scale(truth, pairs, contrast.level)
+    reason = contrast.reason if not pairs or contrast.reason in _NO_SIZE else _off_scale(truth, pairs)
+    estimate, interval = (None, None) if reason else _on_scale(truth, pairs, contrast.level)
     return Injected(
         **{**_of(contrast), "scale": truth.scale},
         truth=(truth.low, truth.high),
         estimate=estimate,
         interval=interval,
+        reason=reason or ("too-few-blocks" if interval is None else None),
         is_covered=None if interval is None else _holds(interval, truth),
         is_found=None if interval is None else not interval[0] <= (truth.scale == "ratio") <= interval[1],
     )
@@ -130,17 +137,24 @@ def _of(contrast: Contrast) -> dict[str, Any]:
     return {name: getattr(contrast, name) for name in names}
 
 
+_NO_SIZE = frozenset({"censored", "units-differ"})
+"""Reasons of a contrast for which its values have no difference of any size, whatever the scale."""
+
+
+def _off_scale(truth: Truth, pairs: Sequence[tuple[float, float]]) -> str | None:
+    """Why values have no place on the scale on which the truth is known; None where they have."""
+    if not np.isfinite(pairs).all():
+        return "not-finite"
+    return "not-positive" if truth.scale == "ratio" and not np.min(pairs) > 0 else None
+
+
 def _on_scale(
     truth: Truth, pairs: Sequence[tuple[float, float]], level: float
-) -> tuple[float | None, tuple[float, float] | None]:
-    if not pairs or not np.isfinite(pairs).all():
-        return None, None
+) -> tuple[float, tuple[float, float] | None]:
     treatment, reference = np.array(pairs).T
     if truth.scale == "difference":
         found = signed_rank(treatment - reference, level, LOG_RESOLUTION * float(np.abs(pairs).max() or 1.0))
         return found.estimate, found.interval
-    if not min(treatment.min(), reference.min()) > 0:
-        return None, None
     found = as_ratio(signed_rank(np.log(treatment) - np.log(reference), level, LOG_RESOLUTION))
     return found.estimate, found.interval
 

@@ -23,6 +23,7 @@ from nearmetal.plan_sight import share
 from nearmetal.printing import console_for, print_json, warn
 from nearmetal.report import figures, words
 from nearmetal.report.reading import read
+from nearmetal.report.sections import calibration
 from nearmetal.report.terminal import counts_line
 from nearmetal.report.write import write
 from nearmetal.run import session
@@ -138,8 +139,13 @@ def _keep(found: Calibration, folder: RunFolder) -> Path | None:
     state = Paths.default().state
     is_ours = folder.path.resolve() in runs.remembered(state) and found.kernel == os.uname().release
     is_whole = not found.quick and "unfinished" not in {warning.code for warning in found.warnings}
-    is_fit = _is_as_built_in(folder.manifest()) and bool(found.noise) and found.verdict == "sound"
+    is_fit = _is_as_built_in(folder.manifest()) and bool(found.noise) and _is_right(found)
     return calibrations.keep(found, state) if is_ours and is_whole and is_fit else None
+
+
+def _is_right(found: Calibration) -> bool:
+    """In all that is known of it, if only because it sees little: how noisy a machine is, is known all the same."""
+    return all(one.is_right for one in found.compared)
 
 
 def _is_as_built_in(manifest: Manifest) -> bool:
@@ -160,7 +166,7 @@ def _print(found: Calibration, console: Console) -> None:
         console.print(Text(but, style="yellow"))
     trials = counts_line(found.trials)
     console.print(Text(f"{found.environment}, {found.made}: ", style="dim").append_text(trials))
-    _section("Alike with alike", [*(_of_alike(one) for one in found.alike), *_unseen(found)], console)
+    _section("Alike with alike", [*(_of_alike(one) for one in found.alike), *_too_small(found)], console)
     _section("Differences of known size", [_of_injected(one) for one in found.injected], console)
     _print_noise(found, console)
     _section("Surroundings", _surroundings(found), console)
@@ -170,7 +176,7 @@ def _headline(found: Calibration) -> Text:
     if found.verdict == "sound":
         return Text("Yes: as far as this run can show, answers on this machine can be trusted.", style="bold green")
     if found.verdict == "unknown":
-        return Text("Not known: too few blocks to tell; 8 are the fewest.", style="bold yellow")
+        return Text(f"Not known: {_why_unknown(found)}", style="bold yellow")
     wrong = sum(bool(one.is_different) for one in found.alike)
     missed = sum(one.is_covered is False for one in found.injected)
     parts = []
@@ -185,18 +191,33 @@ def _headline(found: Calibration) -> Text:
     )
 
 
+def _why_unknown(found: Calibration) -> str:
+    if {one.reason for one in found.untold} == {"too-few-blocks"}:
+        return f"too few blocks to tell; {planning.enough_blocks(1, found.level)} are the fewest."
+    if found.untold:
+        return calibration.untold(found)
+    return (
+        "no fault was seen, and this run would not have seen one. None of the differences of known size was told "
+        f"from none: {_unseen(found)}."
+    )
+
+
 def _but(found: Calibration) -> str:
     """What keeps it from seeing more."""
-    unseen = [one for one in found.injected if one.is_found is False]
-    if unseen:
-        missed = figures.listing(f"{_truth(one)}, in {words.workload(one.workload)}" for one in unseen)
-        return f"But small differences are not seen. Not told from none: {missed}."
+    parts = []
+    if found.unseen and (found.verdict != "unknown" or found.untold):  # else it has been said
+        parts.append(f"But small differences are not seen. Not told from none: {_unseen(found)}.")
     if _BUSY & {warning.code for warning in found.warnings}:
-        return "But CPU time went elsewhere meanwhile: on a quiet host smaller differences are seen."
-    return ""
+        parts.append("CPU time went elsewhere meanwhile: on a quiet host smaller differences are seen.")
+    return " ".join(parts)
 
 
-def _unseen(found: Calibration) -> list[Text]:
+def _unseen(found: Calibration) -> str:
+    """ "1.05 ×, in arithmetic; and +1,000 µs, in waits": the injected differences that were not told from none."""
+    return figures.listing(f"{_truth(one)}, in {words.workload(one.workload)}" for one in found.unseen)
+
+
+def _too_small(found: Calibration) -> list[Text]:
     if all(one.interval is None for one in found.alike):
         return []
     return [Text("a fault that is smaller than these intervals are wide would not have been seen", style="dim")]
@@ -210,12 +231,15 @@ def _section(heading: str, lines: Sequence[Text], console: Console) -> None:
 
 
 _BUSY = {"busy-host", "steal"}
-_UNTOLD = ("?", "too few blocks", "bold yellow")
+
+
+def _untold(one: Alike | Injected) -> tuple[str, str, str]:
+    return "?", words.why(one.reason or ""), "bold yellow"
 
 
 def _of_alike(one: Alike) -> Text:
     sign, what, style = {
-        None: _UNTOLD,
+        None: _untold(one),
         False: ("=", "not called different", "bold green"),
         True: ("!", "called different", "bold red"),
     }[one.is_different]
@@ -224,7 +248,7 @@ def _of_alike(one: Alike) -> Text:
 
 def _of_injected(one: Injected) -> Text:
     sign, what, style = {
-        None: _UNTOLD,
+        None: _untold(one),
         True: ("=", "truth in the interval", "bold green"),
         False: ("!", "truth outside the interval", "bold red"),
     }[one.is_covered]
@@ -287,7 +311,8 @@ def _row(noise: Noise) -> tuple[str, ...]:
 
 
 def _surroundings(found: Calibration) -> list[Text]:
-    later = [warning for warning in found.warnings if warning.code not in words.FIRST]
+    said = {*words.FIRST, *(one.reason for one in found.untold)}
+    later = [warning for warning in found.warnings if warning.code not in said]
     lines = [Text(f"! {words.plain(warning.text)}", style="yellow") for warning in later]
     for one in found.disturbances:
         what = {"stolen": "denied by the host's own host (steal)", "others": "used by other programs"}[one.what]
@@ -301,6 +326,6 @@ def _about_keeping(found: Calibration, path: Path | None) -> str:
         return "kept: `nearmetal plan` says by it what a study can see here"
     if found.quick:
         return "not kept for `nearmetal plan`: trials this short are noisier than those of a study"
-    if found.verdict != "sound":
+    if not _is_right(found):
         return "not kept for `nearmetal plan`, which goes by sound ones"
     return "not kept for `nearmetal plan`, which goes by the last whole run of this host with the study as it is"

@@ -249,7 +249,12 @@ def verdict(contrast: Contrast) -> Badge:
 
 def reason(contrast: Contrast) -> str:
     """Why a contrast is undecided, or ""."""
-    return _REASONS.get(contrast.reason, plain(contrast.reason)) if contrast.reason else ""
+    return why(contrast.reason) if contrast.reason else ""
+
+
+def why(code: str) -> str:
+    """A contrast's `reason` for people."""
+    return _REASONS.get(code, plain(code))
 
 
 def warned(contrast: Contrast) -> tuple[Warned, ...]:

@@ -21,13 +21,15 @@ class Compared(Frozen):
     estimate: float | None
     """Treatment over reference on a ratio scale, else treatment less reference."""
     interval: tuple[Number, Number] | None
+    reason: str | None = None
+    """Why nothing can be told: as of a contrast, "too-few-blocks" or what keeps its values from being compared."""
 
 
 class Alike(Compared):
     """Two names of the same thing, in a primary response."""
 
     is_different: bool | None
-    """Whether it was called different, which is wrong. None with too few blocks to tell."""
+    """Whether it was called different, which is wrong. None where nothing can be told."""
 
     @property
     def is_right(self) -> bool | None:
@@ -40,7 +42,7 @@ class Injected(Compared):
     truth: tuple[Number, Number]
     """On the scale of `estimate`; both ends are equal where it is known exactly."""
     is_covered: bool | None
-    """Whether the interval holds the truth. None with too few blocks to tell."""
+    """Whether the interval holds the truth. None where nothing can be told."""
     is_found: bool | None
     """Whether the interval excludes that there is no difference."""
 
@@ -113,13 +115,29 @@ class Calibration(Document):
     """At which each comparison was made: 5 % shared by all that the run makes."""
     verdict: Literal["sound", "unsound", "unknown"]
     """`unsound`: something alike was called different, or an injected difference lies outside its interval. `unknown`:
-    some of them cannot be told, and of the others none was wrong."""
+    none was wrong, but some of them cannot be told, or no injected difference was told from none: a fault of that size
+    would not have been seen either."""
     alike: tuple[Alike, ...]
     injected: tuple[Injected, ...]
     noise: tuple[Noise, ...]
     disturbances: tuple[Disturbance, ...]
     warnings: tuple[Warned, ...]
     """Of the run and of these comparisons."""
+
+    @property
+    def compared(self) -> tuple[Alike | Injected, ...]:
+        """All of which the right answer is known."""
+        return (*self.alike, *self.injected)
+
+    @property
+    def untold(self) -> tuple[Alike | Injected, ...]:
+        """Those of which nothing can be told."""
+        return tuple(one for one in self.compared if one.is_right is None)
+
+    @property
+    def unseen(self) -> tuple[Injected, ...]:
+        """Injected differences that were not told from none."""
+        return tuple(one for one in self.injected if one.is_found is False)
 
 
 class Sight(Frozen):

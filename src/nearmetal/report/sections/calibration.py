@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from nearmetal.analysis.calibrate import BLOCKS, calibrate, has_injected
-from nearmetal.report import words
+from nearmetal.report import figures, words
 from nearmetal.report.blocks import Badge, Block, Column, Paragraph, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
 from nearmetal.store.calibration import Alike, Calibration, Injected, Noise
@@ -12,7 +12,6 @@ _LEADS = {
     "sound": "Nothing that is alike was called different, and every difference of known size lies in its interval.",
     "unsound": "Something that is alike was called different, or a difference of known size lies outside its interval. "
     "Of sound machines one in twenty has such a run.",
-    "unknown": "Too few blocks to tell whether the answers were right.",
 }
 _SMALLEST = (
     "Below stands how small a difference studies of so many blocks tell from none in 80 % of cases, with one "
@@ -35,7 +34,25 @@ class Calibrated:
         blocks: list[Block] = [_answers(found, report)]
         if ratios := [noise for noise in found.noise if noise.scale == "ratio" and noise.finds]:
             blocks += [Paragraph(_SMALLEST), _smallest(ratios)]
-        return Section(self.name, self.title, _LEADS[found.verdict], tuple(blocks))
+        return Section(self.name, self.title, _lead(found), tuple(blocks))
+
+
+def _lead(found: Calibration) -> str:
+    if {one.reason for one in found.untold} == {"too-few-blocks"}:
+        return "Too few blocks to tell whether the answers were right."
+    if found.verdict != "unknown":
+        return _LEADS[found.verdict]
+    if found.untold:
+        text = untold(found)
+        return text[0].upper() + text[1:]
+    return "No fault was seen, and this run would not have seen one: no difference of known size was told from none."
+
+
+def untold(found: Calibration) -> str:
+    """ "of 2 of 6 comparisons nothing can be told: a value is not a number." """
+    reasons = figures.listing(dict.fromkeys(words.why(one.reason or "") for one in found.untold))
+    total = figures.count(len(found.compared), "comparison")
+    return f"of {len(found.untold)} of {total} nothing can be told: {reasons}."
 
 
 def _answers(found: Calibration, report: ReportInput) -> Table:
@@ -52,8 +69,7 @@ def _answers(found: Calibration, report: ReportInput) -> Table:
         Column("truth"),
         Column("answer"),
     )
-    told: list[Alike | Injected] = [*found.alike, *found.injected]
-    rows = tuple(_row(one, report) for one in told)
+    rows = tuple(_row(one, report) for one in found.compared)
     return Table("calibration", "What is known beforehand, and what was found", columns, rows)
 
 
@@ -80,7 +96,7 @@ def _value(value: float | None, one: Alike | Injected) -> Value:
 
 def _answer(one: Alike | Injected) -> Badge:
     if one.is_right is None:
-        return Badge("too few blocks", "unknown")
+        return Badge(words.why(one.reason or ""), "unknown")
     if isinstance(one, Alike):
         return Badge("not called different", "same") if one.is_right else Badge("called different", "worse")
     return Badge("in the interval", "same") if one.is_right else Badge("outside the interval", "worse")
