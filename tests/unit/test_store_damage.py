@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from nearmetal.dashboard.run_view import RunView
 from nearmetal.errors import BadInput
-from nearmetal.store import journal
+from nearmetal.report.reading import read as read_run
+from nearmetal.store import journal, query, runs
 from nearmetal.store.folder import RunFolder
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run"
@@ -95,6 +97,29 @@ def test_a_line_of_the_journal_that_cannot_be_read(run: Path, line: str, what: s
     error = refused(lambda: list(journal.records(run / "journal.jsonl")))
     assert error.where == str(run / "journal.jsonl")
     assert error.what == f"line 3 cannot be read: {what}"
+
+
+def test_a_trial_that_has_two_lines_is_told_by_all_who_read_them(run: Path, tmp_path: Path) -> None:
+    """Two records of one trial are no block's whole attempt: "160 trials ok", and nothing could be compared."""
+    file = run / "journal.jsonl"
+    lines = file.read_text().splitlines()
+    number = next(number for number, line in enumerate(lines) if '"record.v1"' in line)
+    file.write_text("\n".join([*lines, lines[number]]) + "\n")
+    what = f"line {len(lines) + 1} is of the same trial as line {number + 1}"
+    said: list[str] = []
+
+    def asked() -> None:
+        query.ask("SELECT 1", [run], tmp_path / "cache", said.append)
+        raise BadInput(said[-1], "", "as told")
+
+    view = RunView(run)
+    assert what in view.state()["state"]
+    for read in (lambda: list(journal.records(file)), lambda: read_run(RunFolder(run)), view.follow):
+        error = refused(read)
+        assert (error.what, error.where) == (what, str(file))
+    assert refused(asked).what == f"left out: {file}: {what}"
+    (one,) = runs.listing([run])[1]
+    assert one.reason == f"journal.jsonl: {what}"
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "journal.jsonl"])

@@ -133,7 +133,10 @@ class Course:
     # ── Taking in ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def take(self, line: TrialRecord | Mapping[str, Any]) -> None:
-        """A record or an event, as the journal has it. An event of a kind that is not known changes nothing."""
+        """A record or an event, as the journal has it. An event of a kind that is not known changes nothing.
+
+        ValueError where a trial has a record already.
+        """
         self.lines += 1
         if isinstance(line, TrialRecord):
             self._record(line)
@@ -172,6 +175,8 @@ class Course:
     def _record(self, record: TrialRecord) -> None:
         trial = record.trial
         row = Row(identity(trial.treatment), trial.workload)
+        if trial.id in self._ids:
+            raise ValueError("this trial has a record already")
         self._ids.add(trial.id)
         if self.now is not None and any(one.id == trial.id for one in self.now.trials):
             self.now = self.now.after(record)

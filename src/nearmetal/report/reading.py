@@ -120,7 +120,8 @@ def _journal(folder: RunFolder) -> tuple[tuple[TrialRecord, ...], tuple[dict[str
                 others.append(json.loads(line))
     except (OSError, ValueError, RecursionError):
         return tuple(records(folder.journal)), tuple(events(folder.journal))
-    if any(not isinstance(line, dict) or line.get("schema") != "event.v1" for line in others):
+    has_copies = len({record.trial.id for record in trials}) < len(trials)
+    if has_copies or any(not isinstance(line, dict) or line.get("schema") != "event.v1" for line in others):
         return tuple(records(folder.journal)), tuple(events(folder.journal))
     return tuple(trials), tuple(others)
 

@@ -56,13 +56,19 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def records(path: Path) -> Iterator[TrialRecord]:
-    """The trials of a journal, in the order they ended. BadInput, with the line's number, when one is damaged."""
+    """The trials of a journal, in the order they ended. BadInput, with the line's number, when one is damaged, or is of
+    a trial that has a line already: no run measures one twice, and of such trials nothing can be compared."""
+    seen: dict[str, int] = {}
     for number, line in _numbered(path):
         if line.get("schema") == "record.v1":
             try:
                 record: TrialRecord = TrialRecord.from_json(line)
             except ValidationError as error:
                 raise _damaged(path, number, damage.not_as_declared(error, line)) from None
+            before = seen.setdefault(record.trial.id, number)
+            if before != number:
+                what = f"line {number} is of the same trial as line {before}"
+                raise BadInput(what, str(path), "restore the file from a copy; each trial has one line")
             yield record
 
 

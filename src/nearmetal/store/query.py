@@ -55,13 +55,14 @@ _TABLES = {"runs": "SELECT * FROM manifest", "trials": _TRIALS, "responses": _RE
 
 _DOUBTFUL = """
 SELECT count(*) FROM line
-WHERE trial.id IS NULL OR trial.block IS NULL OR trial.attempt IS NULL OR trial.position IS NULL OR trial.repeat IS NULL
+WHERE trial.id IN (SELECT trial.id FROM line GROUP BY ALL HAVING count(*) > 1) OR trial.id IS NULL OR trial.block IS NULL OR trial.attempt IS NULL OR trial.position IS NULL OR trial.repeat IS NULL
   OR trial.treatment IS NULL OR trial.workload IS NULL OR site IS NULL
   OR coalesce(status, '') NOT IN ('ok', 'invalid', 'failed', 'lost') OR responses IS NULL
   OR len(list_filter(map_values(responses), lambda one: one IS NULL OR one.value IS NULL OR one.unit IS NULL
     OR coalesce(one.better, '') NOT IN ('higher', 'lower')
     OR coalesce(one.scale, 'ratio') NOT IN ('ratio', 'difference'))) > 0"""
-"""Lines of which something that tables have is not as it should be: DuckDB reads them, with nothing in its place."""
+"""Lines of which something that tables have is not as it should be: DuckDB reads them, with nothing in its place. And
+those of a trial that has more than one."""
 
 _MANIFEST = ("run VARCHAR", "name VARCHAR", "study VARCHAR", "question VARCHAR", "created TIMESTAMP", "blocks INTEGER")
 """`run` is the folder, as in the other tables; `created` is by UTC."""
