@@ -160,8 +160,14 @@ def test_what_else_is_not_the_same_is_told_but_for_what_cannot_matter() -> None:
 def runs(tmp_path: Path) -> tuple[Path, Path]:
     """The golden run, and the same where the machines that are not the reference do a tenth less."""
     before, after = (Path(shutil.copytree(GOLDEN, tmp_path / name)) for name in ("before", "after"))
+    made(after, "2026-11-22T22:19:46+00:00")
     scale(after, lambda environment: 0.9 if environment == "slow" else 1.0)
     return before, after
+
+
+def made(run: Path, created: str) -> None:
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "created": created}))
 
 
 def scale(run: Path, factor: Callable[[str], float]) -> None:
@@ -183,13 +189,13 @@ def test_a_gate_is_for_what_is_surely_worse(runs: tuple[Path, Path], capsys: pyt
     assert "nothing else is known to differ between the two" in text
     assert "▼ different, worse slow: throughput 0.9" in text
     assert "▼ different, worse slow vs base: throughput 0.90 × what it was (0.8" in text
+    assert "! the run named second is the older of the two" not in text
     assert compare_commands.compare(before, after, None, gate=True, as_json=False) == 5
     assert "gate not met: 1 comparison surely worse than before, by more than the margin" in told(capsys)
     assert compare_commands.compare(before, after, 0.2, gate=True, as_json=False) == 0
     assert compare_commands.compare(after, before, None, gate=True, as_json=False) == 0
     text = told(capsys)
     assert "gate met: no comparison is surely worse than before, by more than the margin" in text
-    assert "! the run named second is the older of the two" not in text
 
 
 def change_records(run: Path, change: Callable[[dict[str, Any]], object], environment: str = "slow") -> None:
@@ -368,8 +374,7 @@ def test_names_do_not_steer_a_terminal_and_an_older_run_is_told(
 ) -> None:
     before, after = runs
     hostile = after.rename(tmp_path / "after\x1b[31m\u202e[red]")
-    manifest = json.loads((hostile / "manifest.json").read_text())
-    (hostile / "manifest.json").write_text(json.dumps({**manifest, "created": "2020-01-01T00:00:00+00:00"}))
+    made(hostile, "2020-01-01T00:00:00+00:00")
     assert compare_commands.compare(before, hostile, None, gate=False, as_json=False) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out and "\u202e" not in out and "[red]" in out
@@ -452,7 +457,8 @@ def test_another_primary_response_is_told_by_its_name(
     earlier["plan"]["primaries"] = {"web": "throughput", "more": "throughput"}
     (before / "manifest.json").write_text(json.dumps(earlier))
     lines = (before / "journal.jsonl").read_text()
-    both = lines + lines.replace('"workload":"web"', '"workload":"more"')
+    more = lines.replace('"workload":"web"', '"workload":"more"').replace('"trial":{"id":"', '"trial":{"id":"more-')
+    both = lines + more
     for run in runs:
         (run / "journal.jsonl").write_text(both)
     compare_commands.compare(before, after, None, gate=True, as_json=False)
@@ -490,6 +496,29 @@ def test_runs_that_cannot_be_compared_are_refused(runs: tuple[Path, Path], tmp_p
     with pytest.raises(BadInput, match="no good trial of what both runs were to measure") as refused:
         compare_commands.compare(after, before, None, gate=True, as_json=False)
     assert (refused.value.where, RunFolder.open(after).manifest().study.name) == (str(after), "golden")
+
+
+def test_a_copy_of_a_run_is_that_run(tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(GOLDEN, tmp_path / "copy"))
+    with pytest.raises(BadInput, match=r"both are the same run: they share 16 trials") as refused:
+        compare_commands.compare(GOLDEN, copy, None, gate=True, as_json=False)
+    assert refused.value.where == str(copy)
+    lines = (copy / "journal.jsonl").read_text().splitlines(keepends=True)
+    (copy / "journal.jsonl").write_text("".join(lines[: len(lines) // 2]))  # taken while the run went on
+    with pytest.raises(BadInput, match=r"both are the same run: they share 8 trials"):
+        compare_commands.compare(copy, GOLDEN, None, gate=True, as_json=False)
+
+
+def test_runs_that_began_in_the_same_second_are_two(runs: tuple[Path, Path]) -> None:
+    """As of two hosts whose timers start them; what ended before it was measured may be told alike."""
+    before, after = runs
+    made(after, RunFolder(before).manifest().created)
+    for environment in ("base", "slow"):
+        change_records(after, lambda line: line["phases_ns"].update(measure=1), environment)
+    lost = {"status": "lost", "reason": "it never came up", "boot": None, "responses": {}, "phases_ns": {}}
+    for run in runs:
+        change_records(run, lambda line: line["trial"]["block"] or line.update(lost, machines=[]))
+    assert compare_commands.compare(before, after, None, gate=False, as_json=False) == 0
 
 
 def test_what_is_the_same_is_not_among_what_is_not() -> None:

@@ -79,8 +79,11 @@ class Asked:
         self.printed.append(ended.stdout)
 
     def run(self, name: str, change: Callable[[list[dict[str, Any]]], object] | None = None) -> Path:
-        """A copy of the golden run, with another journal."""
+        """The golden run as if it had been made again, with another journal."""
         copy = shutil.copytree(FOLDER, self.folder / name)
+        folder = RunFolder(copy)
+        another = folder.manifest().created.replace("2026", f"20{27 + len(list(self.folder.iterdir()))}")
+        folder.write_manifest(folder.manifest().model_copy(update={"created": another}))
         if change is not None:
             lines = [json.loads(line) for line in (copy / "journal.jsonl").read_text().splitlines()]
             change(lines)

@@ -52,6 +52,17 @@ class Ran:
         return len({record.trial.block for record in self.records}) if plan.looks else len(plan.blocks)
 
 
+def in_both(before: Ran, after: Ran) -> int:
+    """How many trials are in both, as of a run and a copy of it: by how long their steps took, to the nanosecond.
+
+    What has no steps, as with a machine that never came up, can be told alike by two runs that began together.
+    """
+    if before.manifest.created != after.manifest.created:
+        return 0
+    known = {record.trial.id: record.phases_ns for record in before.records}
+    return sum(bool(one.phases_ns) and known.get(one.trial.id) == one.phases_ns for one in after.records)
+
+
 class Change(Contrast):
     """What changed from one run to the next: of a treatment, or of a treatment against its reference.
 

@@ -12,7 +12,7 @@ from nearmetal.analysis.alone import Alone, Of, dropped
 from nearmetal.analysis.apart import AFTER, BEFORE
 from nearmetal.analysis.responses import count, key_of
 from nearmetal.analysis.results import FairnessRow, Verdict
-from nearmetal.analysis.two_runs import NOTHING_BEFORE, Change, Compared, Ran, is_unjudged
+from nearmetal.analysis.two_runs import NOTHING_BEFORE, Change, Compared, Ran, in_both, is_unjudged
 from nearmetal.analysis.two_runs import compare as compared
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.printing import console_for, print_json
@@ -22,6 +22,7 @@ from nearmetal.report.words import Labels
 from nearmetal.store import journal, runs
 from nearmetal.store.folder import RunFolder
 
+_TWO_RUNS = "name two runs; `nearmetal ls` lists them"
 _ROWS = 12
 """What else is not the same is told up to here; `--json` has it all."""
 _LONGEST = 60
@@ -31,9 +32,12 @@ _LONGEST = 60
 def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json: bool) -> int:
     """GATE_NOT_MET where a gate is asked for and something is surely worse, gone, or cannot be judged any more."""
     if before.resolve() == after.resolve():
-        raise BadInput("both are the same run", str(after), "name two runs; `nearmetal ls` lists them")
+        raise BadInput("both are the same run", str(after), _TWO_RUNS)
     folders = [RunFolder.open(before), RunFolder.open(after)]
     ran = [Ran(folder.manifest(), tuple(journal.records(folder.journal))) for folder in folders]
+    if copied := in_both(*ran):
+        what = f"both are the same run: they share {figures.count(copied, 'trial')}"
+        raise BadInput(what, str(after), _TWO_RUNS)
     states = [runs.state(folder.journal) for folder in folders]
     found = compared(ran[0], ran[1], (str(before), str(after)), margin)
     if not found.changes:

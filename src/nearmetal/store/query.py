@@ -55,7 +55,8 @@ _TABLES = {"runs": "SELECT * FROM manifest", "trials": _TRIALS, "responses": _RE
 
 _DOUBTFUL = """
 SELECT count(*) FROM line
-WHERE trial.id IN (SELECT trial.id FROM line GROUP BY ALL HAVING count(*) > 1) OR trial.id IS NULL OR trial.block IS NULL OR trial.attempt IS NULL OR trial.position IS NULL OR trial.repeat IS NULL
+WHERE trial.id IN (SELECT trial.id FROM line GROUP BY ALL HAVING count(*) > 1)
+  OR trial.id IS NULL OR trial.block IS NULL OR trial.attempt IS NULL OR trial.position IS NULL OR trial.repeat IS NULL
   OR trial.treatment IS NULL OR trial.workload IS NULL OR site IS NULL
   OR coalesce(status, '') NOT IN ('ok', 'invalid', 'failed', 'lost') OR responses IS NULL
   OR len(list_filter(map_values(responses), lambda one: one IS NULL OR one.value IS NULL OR one.unit IS NULL
