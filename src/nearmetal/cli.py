@@ -155,9 +155,11 @@ def resume(run: Path, as_json: bool) -> int:
     type=click.Choice(["html", "md", "json", "csv", "png"]),
     default="html",
     show_default=True,
-    help="Of json the schema is analysis.v1.",
+    help="html writes the report and prints its path, others are printed. Of json the schema is analysis.v1.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write there instead of to the run's folder.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write this file alone, and nothing to the run's folder."
+)
 def report(run: Path, form: Any, output: Path | None) -> None:
     """Write the report of a run.
 

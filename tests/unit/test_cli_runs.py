@@ -129,6 +129,18 @@ def test_no_run_is_put_where_something_else_lies(study: Path, tmp_path: Path) ->
     assert [path.name for path in folder.iterdir()] == ["thesis.tex"]
 
 
+def test_the_page_is_written_and_its_path_printed_and_other_formats_are_printed_alone(tmp_path: Path) -> None:
+    run = Path(shutil.copytree(FOLDER, tmp_path / "run"))
+    before = sorted(run.iterdir())
+    assert called("report", str(run), "--format", "md").stdout.startswith("# golden")
+    assert called("report", str(run), "-o", str(tmp_path / "page.html")).stdout == ""
+    assert sorted(run.iterdir()) == before
+    for words in ([], ["--format", "html"]):
+        (run / "report.html").unlink(missing_ok=True)
+        assert called("report", str(run), *words).stdout == f"{run / 'report.html'}\n"
+        assert (run / "report.html").read_bytes() == (tmp_path / "page.html").read_bytes()
+
+
 def test_a_report_for_a_folder_that_is_not_there_is_refused(study: Path, tmp_path: Path) -> None:
     assert called("run", str(study), "-o", str(tmp_path / "run")).returncode == 0
     refused = called("report", str(tmp_path / "run"), "--format", "md", "-o", str(tmp_path / "nowhere" / "report.md"))
