@@ -134,7 +134,9 @@ def as_if_waited(line: dict[str, Any]) -> list[dict[str, Any]]:
     if line.get("event") == "LookTaken" and line["look"] == 2:
         return [line | {"blocks": 12}]
     if line["schema"] == "record.v1" and line["trial"]["block"] == 9 and line["status"] == "ok":
-        return [line, *(line | {"trial": line["trial"] | {"block": block}} for block in (10, 11))]
+        trial = line["trial"]
+        more = [trial | {"block": block, "id": f"{trial['id']}-{block}"} for block in (10, 11)]
+        return [line, *(line | {"trial": another} for another in more)]
     return [line]
 
 
@@ -204,6 +206,6 @@ async def test_the_report_says_when_it_looked_and_what_a_look_had_to_see(tmp_pat
     assert r"8 (\|W+ − W−\| ≥ 32, p ≤ 0.023) and 12 (\|W+ − W−\| ≥ 54, p ≤ 0.034)" in text
     assert "their p and intervals only describe" in text
     assert "a verdict rests on those before the look" in text
-    assert "planned blocks have both sides" not in text and "planned blocks were begun" not in text
+    assert "planned blocks have it" not in text and "planned blocks were begun" not in text
     page = render(RunFolder(tmp_path / "run"), "html")
     assert "8 of at most 12 blocks" in page

@@ -187,7 +187,9 @@ def test_a_response_missing_in_some_blocks_is_warned_of() -> None:
     records[0] = record("host", 0, {})
     contrast = only(run(of, records))
     assert contrast.blocks == 7
-    assert "response-missing" in codes(contrast)
+    told = {warning.code: warning.text for warning in contrast.warnings}
+    assert told["response-missing"] == "throughput is missing in 1 of the blocks that are ok"
+    assert told["blocks-missing"] == "7 of 8 planned blocks have it on both sides"
 
 
 def test_a_response_that_one_side_never_has_is_the_reason_and_not_its_trials_which_are_good() -> None:

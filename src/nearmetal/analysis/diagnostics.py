@@ -208,7 +208,7 @@ def about_trials(pairs: Sequence[tuple[Replicate, Replicate]], crowded: Set[str]
 
 def _blocks(pairs: Sequence[tuple[Replicate, Replicate]], planned: int) -> Iterable[Warned]:
     if len(pairs) < planned:
-        text = f"{len(pairs)} of {planned} planned blocks have both sides of the comparison"
+        text = f"{len(pairs)} of {planned} planned blocks have it on both sides"
         yield Warned(code="blocks-missing", text=text)
     again = sum(treatment.attempt > 0 for treatment, _ in pairs)
     if again:
