@@ -515,7 +515,13 @@ def test_runs_that_began_in_the_same_second_are_two(runs: tuple[Path, Path]) -> 
     made(after, RunFolder(before).manifest().created)
     for environment in ("base", "slow"):
         change_records(after, lambda line: line["phases_ns"].update(measure=1), environment)
-    lost = {"status": "lost", "reason": "it never came up", "boot": None, "responses": {}, "phases_ns": {}}
+    lost: dict[str, Any] = {
+        "status": "lost",
+        "reason": "it never came up",
+        "boot": None,
+        "responses": {},
+        "phases_ns": {},
+    }
     for run in runs:
         change_records(run, lambda line: line["trial"]["block"] or line.update(lost, machines=[]))
     assert compare_commands.compare(before, after, None, gate=False, as_json=False) == 0
