@@ -154,7 +154,7 @@ def test_what_is_pushed_appears(width: int, name: str, tmp_path: Path, monkeypat
     seen = looked.seen
     assert seen["first"]["state"] == "running"
     assert seen["first"]["ok"] < seen["ok"] == 16
-    assert seen["title"] == "16 trials, 8 blocks: golden"
+    assert seen["title"] == "ended, 16 trials, 8 blocks: golden"
     assert seen["foot"] == "This run has ended."
     assert seen["scroll"] == seen["width"] == width
     assert seen["pictures"] >= 1

@@ -18,6 +18,7 @@ from nearmetal.dashboard.glance import Strip, Told
 from nearmetal.dashboard.live import Parts
 from nearmetal.errors import NearmetalError
 from nearmetal.report import page as report_page
+from nearmetal.report import words
 from nearmetal.report.blocks import LONG, Chart, Section
 from nearmetal.report.drawing import Spec
 from nearmetal.report.reading import ReportInput
@@ -74,13 +75,15 @@ def parts(seen: Seen) -> Parts:
     course, is_measured = seen.course, seen.state == "running"
     grid = list(glance.strips(course, seen.labels, is_measured))
     now, planned = course.now if is_measured else None, len(course.plan.blocks)
+    how_far = glance.how_far(course)
     return {
+        "title": _title(f"{seen.state}, {how_far}", course.study.name),
         "state": _render(
             "state.html.j2",
             seen=seen,
             quoted=quote(str(seen.path)),
             bar=glance.bar(course),
-            how_far=glance.how_far(course),
+            how_far=how_far,
             bad=glance.bad(course),
             doing=glance.doing(course, seen.labels) if now else "",
             since=0.0 if now is None else max(0.0, (time.time_ns() - now.since_ns) / 1e9),
@@ -148,7 +151,12 @@ def unreadable(path: Path, error: NearmetalError | OSError) -> Parts:
         what = known.reason(error, path)
         remedy = error.remedy if isinstance(error, NearmetalError) else _remedy(error)
     text = _render("unreadable.html.j2", what=what, remedy=remedy, path=str(path))
-    return {"state": text, "troubles": "", "grid": "", "verdicts": ""}
+    return {"title": _title("cannot be read", path.name), "state": text, "troubles": "", "grid": "", "verdicts": ""}
+
+
+def _title(state: str, name: str) -> str:
+    """What a browser's tab says: its beginning is what there is room for."""
+    return escape(words.plain(f"{state}: {name}"))
 
 
 def _remedy(error: OSError) -> str:
@@ -181,7 +189,7 @@ def run(manifest: Manifest | None, path: Path, version: int, parts: Parts, *, is
 
 def runs(version: int, parts: Parts) -> str:
     """The list's page."""
-    return _render("list.html.j2", title="Runs", parts=_whole(parts), version=version)
+    return _render("list.html.j2", parts=_whole(parts), version=version)
 
 
 def missing() -> str:

@@ -1,7 +1,7 @@
 "use strict";
 /* Puts in place what the server pushes, and counts seconds in between. Without it the page loads itself anew. */
 (() => {
-  const foot = document.getElementById("link");
+  const foot = document.getElementById("link"), away = document.getElementById("away");
   const source = new EventSource(`${location.pathname.replace(/\/$/, "")}/events?seen=${document.body.dataset.version}`);
 
   const put = (id, html) => {
@@ -21,7 +21,9 @@
   const shown = (seconds) => seconds < 60 ? `${seconds} s` : seconds < 3600
     ? `${Math.floor(seconds / 60)} min ${seconds % 60} s` : `${Math.floor(seconds / 3600)} h ${Math.floor(seconds / 60) % 60} min`;
 
-  const count = () => document.querySelectorAll("[data-from]").forEach((one) => {
+  const isLost = () => document.body.classList.contains("lost");
+
+  const count = () => isLost() || document.querySelectorAll("[data-from]").forEach((one) => {
     one.textContent = `for ${shown(Math.floor((performance.now() - one.dataset.from) / 1000))}`;
   });
 
@@ -30,20 +32,35 @@
       ? "This run has ended." : "Follows what goes on.";
   };
 
-  source.onopen = () => { told(); document.body.classList.remove("lost"); };
+  /* Where nothing is heard any more the whole page says so at once, wherever one has scrolled to, and in its tab. */
+  let title = document.title;
+  const lost = (why) => {
+    if (!isLost()) {
+      title = document.title;
+      document.title = `No answer: ${title}`;
+      away.dataset.since = new Date().toLocaleTimeString();
+      document.body.classList.add("lost");
+    }
+    const text = `The dashboard does not answer any more: this page is as it was at ${away.dataset.since}. ${why}`;
+    if (away.textContent !== text) away.textContent = foot.textContent = text;
+  };
+  const found = () => {
+    if (isLost()) document.title = title;
+    document.body.classList.remove("lost");
+    away.textContent = "";
+    told();
+    count();
+  };
+
+  source.onopen = found;
   source.onmessage = (event) => {
     for (const [id, html] of Object.entries(JSON.parse(event.data))) put(id, html);
     told();
-    const titled = document.querySelector("[data-title]");
-    if (titled) document.title = titled.dataset.title;
     received();
   };
-  source.onerror = () => {
-    document.body.classList.add("lost");
-    foot.textContent = source.readyState === EventSource.CLOSED
-      ? "The dashboard has ended or was started anew: what you see does not change any more."
-      : "The dashboard does not answer: what you see may be old. Trying again.";
-  };
+  source.onerror = () => lost(source.readyState === EventSource.CLOSED
+    ? "It was started anew: open the address that it printed then."
+    : "It is asked again every 2 s.");
 
   /* A square's words, for those who cannot hover over it. */
   const say = (event) => {

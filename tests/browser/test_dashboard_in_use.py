@@ -1,0 +1,119 @@
+"""The dashboard as somebody uses it: when it ends, by the keyboard, to the report and back, on a phone."""
+
+import asyncio
+import json
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearmetal.dashboard import server
+from nearmetal.dashboard.run_view import number_of
+from nearmetal.report.write import write
+from nearmetal.store.claim import claimed
+from nearmetal.store.folder import RunFolder
+from tests.browser.chromium import NEEDED
+from tests.browser.driven import Page, browser
+from tests.golden.make_run import FOLDER
+
+pytestmark = NEEDED
+
+TOKEN = "t0ken"
+
+
+@contextmanager
+def served(path: Path, port: int | None = None) -> Iterator[int]:
+    """In a thread of this process, until left: the port."""
+    ready = threading.Event()
+    listening = server.listen(port)
+    stop: list[Any] = []
+
+    async def serve() -> None:
+        task = asyncio.ensure_future(server.serve(server.Dashboard(lambda: [path], path), TOKEN, listening))
+        stop.append((asyncio.get_running_loop(), task))
+        ready.set()
+        await asyncio.wait({task})
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    assert ready.wait(60)
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        loop, task = stop[0]
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join(60)
+        listening.close()
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[Page]:
+    with browser(tmp_path / "profile") as found:
+        yield found
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return RunFolder(Path(shutil.copytree(FOLDER, tmp_path / "run")))
+
+
+def cut(folder: RunFolder) -> None:
+    """In the midst of a boot that began just now."""
+    lines = [json.loads(line) for line in folder.journal.read_text().splitlines()[:35]]
+    last = max(line.get("at_ns", 0) for line in lines)
+    for line in lines:
+        if "at_ns" in line:
+            line["at_ns"] += time.time_ns() - last
+    folder.journal.write_text("".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines))
+
+
+def opened(page: Page, folder: RunFolder, port: int) -> None:
+    """By the address that the dashboard prints, and followed."""
+    page.open(f"http://127.0.0.1:{port}/runs/{number_of(folder.path)}?token={TOKEN}")
+    page.until("document.getElementById('link').textContent.match(/Follows what goes on|has ended/)")
+
+
+# ── When it ends ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+SINCE = "document.querySelector('.since').textContent"
+NOTICE = "document.getElementById('away')"
+
+
+def test_a_page_whose_dashboard_has_ended_says_so_at_the_top_and_stands_still(page: Page, run: RunFolder) -> None:
+    """Until it is back, when all of that is taken back."""
+    cut(run)
+    page.wide(1200)
+    with claimed(run.journal):
+        with served(run.path) as port:
+            opened(page, run, port)
+            page.until(f"{SINCE}.match(/^for [1-9]/)")
+            title = page.value("document.title")
+            assert title.startswith("running, ")
+            assert page.value(f"{NOTICE}.offsetHeight") == 0
+        page.until(f"{NOTICE}.offsetHeight > 0")
+        page.value("window.scrollTo(0, document.body.scrollHeight)")
+        assert page.value(f"{NOTICE}.getBoundingClientRect().top") == 0, "wherever one has scrolled to"
+        assert "does not answer any more" in page.value(f"{NOTICE}.textContent")
+        assert page.value("document.title") == f"No answer: {title}"
+        stood = page.value(SINCE)
+        page.value("window.later = 0; setTimeout(() => { window.later = 1 }, 2500); 0")
+        page.until("window.later")
+        assert page.value(SINCE) == stood
+        with served(run.path, port):
+            page.until(f"{NOTICE}.offsetHeight === 0")
+            assert page.value("document.title") == title
+            page.until(f"{SINCE} !== {json.dumps(stood)}")
+
+
+@pytest.mark.parametrize(("is_over", "state"), [(True, "ended"), (False, "interrupted")])
+def test_the_tab_tells_the_state(is_over: bool, state: str, page: Page, run: RunFolder) -> None:
+    if not is_over:
+        cut(run)
+    with served(run.path) as port:
+        opened(page, run, port)
+        assert page.value("document.title").startswith(f"{state}, ")
