@@ -14,7 +14,17 @@ from tests.browser.chromium import CHROMIUM, QUIET
 
 _PATIENCE = 60.0
 """Seconds for something to appear."""
-_KEYS = {"Tab": 9, "Enter": 13, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+_KEYS = {
+    "Tab": 9,
+    "Enter": 13,
+    "Home": 36,
+    "End": 35,
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+}
+"""By their codes."""
 
 
 @dataclass
@@ -99,5 +109,3 @@ def browser(profile: Path) -> Iterator[Page]:
         finally:
             process.terminate()
             process.wait(_PATIENCE)
-
-

@@ -117,3 +117,30 @@ def test_the_tab_tells_the_state(is_over: bool, state: str, page: Page, run: Run
     with served(run.path) as port:
         opened(page, run, port)
         assert page.value("document.title").startswith(f"{state}, ")
+
+
+# ── On a phone ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+LONG = "aworkloadwhosenameisaslongasitmaybeandhasnohyphentobreakit" * 2
+WORD = "[...document.querySelectorAll('.legend small')].map((one) => one.offsetHeight < 30)"
+
+
+@pytest.fixture
+def named(run: RunFolder) -> RunFolder:
+    """With a workload and an environment of long names, without marks to break them at."""
+    for path in (run.path / "manifest.json", run.journal):
+        path.write_text(path.read_text().replace('"web"', f'"{LONG[:100]}"').replace('"base"', f'"{LONG[:50]}"'))
+    return run
+
+
+def test_long_names_are_broken_and_the_word_beside_them_is_not(page: Page, named: RunFolder) -> None:
+    page.wide(400)
+    with served(named.path) as port:
+        opened(page, named, port)
+        page.until(WORD)
+        assert page.value("document.documentElement.scrollWidth") == 400
+        assert page.value(WORD) == [True]
+        page.open(write(named).as_uri())
+        page.until("document.querySelector('.legend small')")
+        assert page.value("document.documentElement.scrollWidth") == 400
+        assert page.value(WORD) == [True]
