@@ -119,6 +119,64 @@ def test_the_tab_tells_the_state(is_over: bool, state: str, page: Page, run: Run
         assert page.value("document.title").startswith(f"{state}, ")
 
 
+# ── By the keyboard ───────────────────────────────────────────────────────────────────────────────────────────────
+
+SAID = "document.getElementById('said').textContent"
+
+
+def tabbed_to(page: Page, selector: str) -> None:
+    """By as few presses as there may be at most."""
+    for _ in range(8):
+        page.press("Tab")
+        if page.value(f"document.activeElement.matches({json.dumps(selector)})"):
+            return
+    raise AssertionError(f"no press of Tab leads to {selector}")
+
+
+def test_what_a_square_says_is_read_by_the_keyboard_too(page: Page, run: RunFolder) -> None:
+    cut(run)
+    rest = FOLDER.joinpath("journal.jsonl").read_bytes().splitlines(keepends=True)[35:]
+    page.wide(1200, 500)
+    with claimed(run.journal), served(run.path) as port:
+        opened(page, run, port)
+        tabbed_to(page, ".rows")
+        assert page.value(SAID).startswith("base, block 1: ok after ")
+        assert page.value("document.querySelectorAll('.at').length") == 1
+        for key, said in (
+            ("ArrowRight", "base, block 2: ok after 137 ms"),
+            ("ArrowDown", "slow, block 2: ok after "),
+            ("ArrowDown", "slow, block 2: ok after "),
+            ("End", "slow, block 8: to come"),
+            ("ArrowUp", "base, block 8: to come"),
+            ("Home", "base, block 1: ok after "),
+            ("End", "base, block 8: to come"),
+        ):
+            page.press(key)
+            assert page.value(SAID).startswith(said)
+        assert page.value("document.getElementById('said').getBoundingClientRect().bottom") <= 500, "in sight"
+        with run.journal.open("ab") as out:
+            out.write(b"".join(rest))
+        page.until(f"{SAID}.startsWith('base, block 8: ok after ')")
+        assert page.value("document.querySelector('.at').title").startswith("block 8: ok")
+        page.press("Tab")
+        assert page.value("document.querySelectorAll('.at').length") == 0
+
+
+def test_a_report_that_the_dashboard_shows_leads_back_to_its_run(page: Page, run: RunFolder) -> None:
+    write(run)
+    page.wide(1200)
+    with served(run.path) as port:
+        opened(page, run, port)
+        place = page.value("location.pathname")
+        tabbed_to(page, "[href$='/report']")
+        page.press("Enter")
+        page.until("location.pathname.endsWith('/report') && document.querySelector('nav')")
+        tabbed_to(page, f"[href='{place}']")
+        page.press("Enter")
+        page.until(f"location.pathname === {json.dumps(place)} && document.querySelector('.state.ended')")
+    assert number_of(run.path) not in run.page.read_text(), "nothing of it in the file"
+
+
 # ── On a phone ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 LONG = "aworkloadwhosenameisaslongasitmaybeandhasnohyphentobreakit" * 2

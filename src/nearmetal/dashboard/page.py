@@ -31,6 +31,8 @@ _FEW = 20
 """Blocks up to which a row has room for all of them on any screen, each with its number above."""
 _AT_A_GLANCE = 1000
 """More squares than this are folded."""
+_ABOVE = b'<p class="kicker">'
+"""What a report begins with."""
 _SLOT = re.compile("<!--(strip-[0-9]+-[0-9]+)-->")
 
 
@@ -190,6 +192,12 @@ def run(manifest: Manifest | None, path: Path, version: int, parts: Parts, *, is
 def runs(version: int, parts: Parts) -> str:
     """The list's page."""
     return _render("list.html.j2", parts=_whole(parts), version=version)
+
+
+def report(content: bytes, number: str) -> bytes:
+    """A report as its file has it, with a way back to the run that it was opened from, above its name."""
+    back = f'<a href="/runs/{number}">To the run</a> · '.encode()
+    return content.replace(_ABOVE, _ABOVE + back, 1)
 
 
 def missing() -> str:

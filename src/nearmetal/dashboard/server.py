@@ -26,8 +26,9 @@ from nearmetal.errors import HostCannot
 HOST = "127.0.0.1"
 _RETRY = "retry: 2000\n\n"
 """Milliseconds after which a browser that lost its connection tries again."""
-_POLICY_OF_REPORTS = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
-"""A report is made to be read from a file, with its style in it. It has no script, and gets to run none."""
+_POLICY_OF_REPORTS = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox allow-same-origin"
+"""A report is made to be read from a file, with its style in it. It has no script, and gets to run none. As a page of
+this place, which it is by the last word, its way back to the run takes the cookie along."""
 _KEPT = 8
 """Runs that are kept in memory when nobody looks at them: a large one takes tens of megabytes."""
 _LINGER = 3
@@ -104,7 +105,8 @@ class Dashboard:
         content = found and _regular(found[0].folder.page)
         if content is None:
             return _not_found()
-        return HTMLResponse(content, headers={"Content-Security-Policy": _POLICY_OF_REPORTS})
+        back = page.report(content, request.path_params["number"])
+        return HTMLResponse(back, headers={"Content-Security-Policy": _POLICY_OF_REPORTS})
 
     def _events(self, request: Request, live: Live) -> Response:
         told = request.headers.get("last-event-id") or request.query_params.get("seen") or ""

@@ -14,6 +14,7 @@
 
   const received = () => {
     const now = performance.now();
+    document.querySelectorAll(".rows").forEach((one) => { one.tabIndex = 0; });
     document.querySelectorAll("[data-seconds]").forEach((one) => { one.dataset.from ??= now - 1000 * one.dataset.seconds; });
     count();
   };
@@ -57,18 +58,56 @@
     for (const [id, html] of Object.entries(JSON.parse(event.data))) put(id, html);
     told();
     received();
+    mark(document.querySelector(".rows:focus-visible"));
   };
   source.onerror = () => lost(source.readyState === EventSource.CLOSED
     ? "It was started anew: open the address that it printed then."
     : "It is asked again every 2 s.");
 
   /* A square's words, for those who cannot hover over it. */
-  const say = (event) => {
-    const square = event.target.closest?.(".strip li[title]"), said = document.getElementById("said");
-    if (square && said) said.textContent = `${square.closest(".row").querySelector(".name").textContent}, ${square.title}`;
+  const say = (square) => {
+    const said = document.getElementById("said");
+    const text = `${square.closest(".row").querySelector(".name").textContent}, ${square.title}`;
+    if (said.textContent !== text) said.textContent = text;
   };
-  document.addEventListener("click", say);
-  document.addEventListener("pointerover", say);
+  const pointed = (event) => {
+    const square = event.target.closest?.(".strip li[title]");
+    if (square) say(square);
+  };
+  document.addEventListener("click", pointed);
+  document.addEventListener("pointerover", pointed);
+
+  /* By the keyboard a grid is one stop, and the arrows go from square to square. Squares are pushed anew while somebody
+     stands on one, so that the grid knows where that is. */
+  const between = (value, most) => Math.max(0, Math.min(value, most));
+  const mark = (rows, down = 0, right = 0) => {
+    document.querySelector(".strip li.at")?.classList.remove("at");
+    if (!rows) return;
+    const strips = rows.querySelectorAll(".strip:not(.heads)");
+    const row = between(Number(rows.dataset.row ?? 0) + down, strips.length - 1);
+    const squares = strips[row].querySelectorAll("li[title]");
+    const place = between(Number(rows.dataset.place ?? 0) + right, squares.length - 1);
+    Object.assign(rows.dataset, { row, place });
+    squares[place].classList.add("at");
+    say(squares[place]);
+  };
+  const inSight = () => document.querySelector(".strip li.at").scrollIntoView({ block: "nearest" });
+  const ways = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
+    Home: [0, -Infinity], End: [0, Infinity] };
+  document.addEventListener("keydown", (event) => {
+    const way = ways[event.key];
+    if (!way || !event.target.matches(".rows") || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    mark(event.target, ...way);
+    inSight();
+  });
+  document.addEventListener("focusin", (event) => {
+    if (!event.target.matches(".rows:focus-visible")) return;
+    mark(event.target);
+    inSight();
+  });
+  document.addEventListener("focusout", () => mark(null));
+
   setInterval(count, 1000);
   received();
 })();
