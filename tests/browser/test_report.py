@@ -13,6 +13,8 @@ from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
 from tests import plausible_run
 from tests.browser.chromium import NEEDED, chromium
+from tests.browser.driven import browser
+from tests.unit import test_report_usage as usage
 
 pytestmark = [NEEDED, pytest.mark.usefixtures("one_engine")]
 
@@ -74,6 +76,25 @@ def test_names_as_long_as_they_may_be_do_not_break_a_phone(tmp_path: Path) -> No
     told = measured(write(RunFolder.open(made.path)), 360, tmp_path)
     assert told["scroll"] == 360
     assert told["wide"] == 0
+
+
+CUT = """
+document.querySelectorAll("details").forEach((one) => { one.open = true; });
+[...document.querySelectorAll(".table .scroll")].filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)
+"""
+
+
+def test_on_a_desktop_the_last_column_of_the_widest_tables_is_not_cut(tmp_path: Path) -> None:
+    folder = usage.made(tmp_path / "run")
+    for path in (folder.path / "manifest.json", folder.journal):
+        path.write_text(path.read_text().replace('"web"', '"web-kept-alive"').replace('"docker"', '"docker-2"'))
+    written = write(folder)
+    assert written.read_text().count("%idle") == 2
+    with browser(tmp_path / "profile") as page:
+        page.wide(1200)
+        page.open(written.as_uri())
+        page.until("document.querySelector('footer')")
+        assert page.value(CUT) == []
 
 
 @pytest.mark.parametrize(("width", "height"), [(1400, 2400), (500, 2400)])
