@@ -48,8 +48,7 @@ def _facts(before: Mapping[str, Any], after: Mapping[str, Any], where: str) -> I
         if facts
     ]
     for row in fairness_of(machines, {"environment": BEFORE}):
-        # Among treatments it is told too that programs are identical.
-        if len({row.values.get(when) for when in (BEFORE, AFTER)}) > 1:
+        if not row.is_the_same:
             yield row.model_copy(update={"fact": where + row.fact})
 
 

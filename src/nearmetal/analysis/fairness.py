@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from nearmetal import factors
-from nearmetal.analysis.results import FairnessRow
+from nearmetal.analysis.results import IDENTICAL, FairnessRow
 from nearmetal.model import Assignment
 from nearmetal.store.folder import MachineFacts
 from nearmetal.units import show_size
@@ -180,7 +180,7 @@ def _identical(count: int, labelled: Mapping[str, Facts], prefix: str) -> Iterat
     """Equal hashes are worth a row: that the programs under test are the same is what the comparison rests on."""
     if count:
         fact = f"{prefix}{count} of the programs under test"
-        yield FairnessRow(group="binaries", fact=fact, values=dict.fromkeys(labelled, "identical"))
+        yield FairnessRow(group="binaries", fact=fact, values=dict.fromkeys(labelled, IDENTICAL))
 
 
 # ── From a document to facts ──────────────────────────────────────────────────────────────────────────────────────

@@ -100,6 +100,10 @@ class Cell(Frozen):
     median: Number
 
 
+IDENTICAL = "identical"
+"""What is told of programs that are the same everywhere."""
+
+
 class FairnessRow(Frozen):
     """One fact that is not the same everywhere: what could make treatments unlike besides what is under study."""
 
@@ -107,6 +111,11 @@ class FairnessRow(Frozen):
     fact: str
     values: Mapping[str, str]
     """Label of the treatment (or environment) to the fact as text; absent where it was not told."""
+
+    @property
+    def is_the_same(self) -> bool:
+        """Whether it is none, after all: how many of the programs under test are identical is told too."""
+        return set(self.values.values()) == {IDENTICAL}
 
 
 class Analysis(Document):

@@ -3,7 +3,7 @@
 from nearmetal.analysis.results import FairnessRow
 from nearmetal.factors import key
 from nearmetal.report import words
-from nearmetal.report.blocks import Column, Section, Table, Value
+from nearmetal.report.blocks import Block, Column, Paragraph, Section, Table, Value
 from nearmetal.report.reading import ReportInput
 
 _SIDE_BY_SIDE = 6
@@ -22,14 +22,17 @@ class Fairness:
         rows = report.analysis.fairness
         if not report.manifest.fairness and not rows:
             return None
-        if not rows:
+        same = "; ".join(words.plain(row.fact) for row in rows if row.is_the_same)
+        blocks: tuple[Block, ...] = (Paragraph(f"Identical everywhere: {same}."),) if same else ()
+        different = tuple(row for row in rows if not row.is_the_same)
+        if not different:
             lead = "Every fact that the machines told of themselves is the same everywhere."
-            return Section(self.name, self.title, lead)
+            return Section(self.name, self.title, lead, blocks)
         lead = (
             "Facts that the machines told of themselves and that differ, besides what is under study. Each could be "
             "part of the reason for a difference above. What is not in this list is not known to differ."
         )
-        return Section(self.name, self.title, lead, (_table(rows, report),))
+        return Section(self.name, self.title, lead, (*blocks, _table(different, report)))
 
 
 def _table(rows: tuple[FairnessRow, ...], report: ReportInput) -> Table:

@@ -1,0 +1,53 @@
+"""The chapter on what else is not the same: differences in its table, and what is the same in a sentence."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearmetal.analysis.fairness import fairness_of
+from nearmetal.report.blocks import Paragraph, Section, Table
+from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.sections.fairness import plugin
+from nearmetal.store.folder import MachineFacts, RunFolder
+from tests.golden.make_run import FOLDER
+
+PROGRAMS = {"/usr/sbin/lighttpd": "0c" * 32, "/usr/bin/sysbench": "1d" * 32}
+
+
+@pytest.fixture(scope="module")
+def golden() -> ReportInput:
+    return read(RunFolder.open(FOLDER))
+
+
+def chapter(golden: ReportInput, *of: dict[str, Any]) -> Section:
+    """Of as many treatments as have facts, for servers and clients."""
+    machines = [
+        MachineFacts(treatment={"environment": f"e{number}"}, role=role, facts={"hashes": PROGRAMS, **told})
+        for number, told in enumerate(of)
+        for role in ("server", "client")
+    ]
+    manifest = golden.manifest.model_copy(update={"fairness": tuple(machines)})
+    rows = fairness_of(machines, {"environment": "e0"})
+    analysis = golden.analysis.model_copy(update={"fairness": rows})
+    section = plugin.render(ReportInput(manifest, analysis, golden.records, golden.folder))
+    assert section is not None
+    return section
+
+
+SAME = "Identical everywhere: 2 of the programs under test; client: 2 of the programs under test."
+
+
+@pytest.mark.parametrize("treatments", [2, 8])
+def test_identical_programs_are_not_among_what_differs(treatments: int, golden: ReportInput) -> None:
+    kernels = [{"kernel": {"release": f"6.{number}"}} for number in range(treatments)]
+    said, table = chapter(golden, *kernels).blocks
+    assert said == Paragraph(SAME)
+    assert isinstance(table, Table)
+    assert {row[0] for row in table.rows} == {"kernel"}
+
+
+def test_where_nothing_differs_that_is_said_in_place_of_a_table(golden: ReportInput) -> None:
+    section = chapter(golden, {}, {})
+    assert section.lead == "Every fact that the machines told of themselves is the same everywhere."
+    assert section.blocks == (Paragraph(SAME),)
