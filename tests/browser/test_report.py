@@ -80,7 +80,8 @@ def test_names_as_long_as_they_may_be_do_not_break_a_phone(tmp_path: Path) -> No
 
 CUT = """
 document.querySelectorAll("details").forEach((one) => { one.open = true; });
-[...document.querySelectorAll(".table .scroll")].filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)
+const cut = (one) => one.scrollWidth > one.clientWidth;
+[...document.querySelectorAll(".table .scroll")].filter(cut).map((one) => one.textContent);
 """
 
 

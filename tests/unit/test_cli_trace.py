@@ -110,6 +110,14 @@ def test_the_page_is_printed_where_it_is_piped_on(trace: Run) -> None:
         assert f"{' '.join(other)}" in err and "standard output can hold one of them" in err
 
 
+def test_the_slowest_requests_stand_before_the_details(trace: Run, tmp_path: Path) -> None:
+    """On the page and in the terminal."""
+    captures.both_ends(tmp_path, captures.conversation(6))
+    for more in ((), ("--html", "-")):
+        _, out, _ = trace(CLIENT, *more)
+        assert 0 < out.index("The slowest requests") < out.index("What was sent") < out.index("Size of requests")
+
+
 def test_a_name_promises_nothing_that_is_not_written(trace: Run) -> None:
     status, _, err = trace(CLIENT, "--requests", "lines.csv")
     assert status == 2

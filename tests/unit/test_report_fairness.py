@@ -1,6 +1,5 @@
 """The chapter on what else is not the same: differences in its table, and what is the same in a sentence."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest

@@ -56,9 +56,9 @@ def trace(captures: Sequence[Path], number: int | None, html: Path | None, reque
         times = array("d") if are_strangers(document) else chosen.totals(lines)
         picked = None if are_strangers(document) else chosen.choose(lines, times, number)
         tables = summary(document)
-        # Where these are not all.
+        # Where these are not all; before what fewer people read, which is everything but what the captures are.
         if len(times) > _SLOWEST and (slow := chosen.slowest(lines, times, _SLOWEST)):
-            tables.append(slowest.table(slow))
+            tables.insert(1, slowest.table(slow))
         if requests is not None and _is_parquet(requests):
             parquet.write(lines, requests)
         if html is not None:

@@ -118,7 +118,8 @@ def summary(document: Mapping[str, Any]) -> list[Summary]:
     if document["ignored"]:
         counts = sorted(document["ignored"].items(), key=lambda one: (-one[1], one[0]))
         rows = tuple((name, f"{count:,}") for name, count in counts)
-        tables.append(Summary("Not followed, by what it is", ("", "packets"), rows))
+        of_both = ", in both captures together" if len(document["captures"]) > 1 else ""
+        tables.append(Summary(f"Not followed, by what it is{of_both}", ("", "packets"), rows))
     return tables
 
 
@@ -184,12 +185,19 @@ def _any_of_both(
 def _sides(document: Mapping[str, Any]) -> Summary:
     client, server = document["client"], document["server"]
     rows = _of_both(client, server, _SIDE) + _any_of_both(client, server, _SELDOM)
-    writes = [document[side]["writes"] for side in ("client", "server")]
+    writes = [_joinable(document[side]) for side in ("client", "server")]
     if any(writes):
-        rows.append(("small writes held back and joined", *(f"{one['joined']:,}" if one else "–" for one in writes)))
+        rows.append(("writes held back and joined", *(f"{one['joined']:,}" if one else "–" for one in writes)))
         sizes = (figures.quantity(one["size"], "B") if one else "–" for one in writes)
-        rows.append(("bytes of such a write", *sizes))
+        rows.append(("bytes of a write", *sizes))
     return Summary("What was sent", ("", "by clients", "by servers"), tuple(rows))
+
+
+def _joinable(side: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What is told of its writes, unless one is larger than every segment: it is cut then, and joined with none."""
+    writes: Mapping[str, Any] | None = side["writes"]
+    largest = max((bucket["to"] for bucket in side["sizes"]), default=0)
+    return writes if writes is not None and writes["size"] <= largest else None
 
 
 def _between(joined: Mapping[str, Any], second_end: str) -> Summary:
