@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from nearmetal.factors import key
 from nearmetal.model import Assignment, BlockPlan, Level, TrialRecord, TrialStatus
@@ -10,6 +11,7 @@ from nearmetal.model import Assignment, BlockPlan, Level, TrialRecord, TrialStat
 MOST_ATTEMPTS = 3
 """A block with a trial that is not ok is repeated whole, twice at most."""
 FAILURES_TO_WITHDRAW = 3
+"""Attempts running with a trial that is not ok."""
 
 
 @dataclass
@@ -17,7 +19,8 @@ class Progress:
     """Takes in records one by one, in the order they ended."""
 
     _done: dict[tuple[int, int], dict[str, TrialRecord]] = field(default_factory=lambda: defaultdict(dict))
-    _failed_attempts: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    _is_bad: dict[str, dict[tuple[int, int], bool]] = field(default_factory=lambda: defaultdict(dict))
+    """Of each treatment, whether an attempt has a trial that is not ok; the attempts in the order they began."""
     withdrawn: list[dict[str, Level]] = field(default_factory=list)
 
     def add(self, record: TrialRecord) -> Assignment | None:
@@ -25,15 +28,11 @@ class Progress:
         trial = record.trial
         attempt = (trial.block, trial.attempt)
         self._done[attempt][trial.id] = record
-        failures = self._failed_attempts[key(trial.treatment)]
-        if record.status is TrialStatus.OK:
-            # An attempt with a failed trial stays failed, whatever else of it is ok.
-            if attempt not in failures:
-                failures.clear()
-            return None
-        if attempt not in failures:
-            failures.append(attempt)
-        if len(failures) >= FAILURES_TO_WITHDRAW and dict(trial.treatment) not in self.withdrawn:
+        # One bad trial makes an attempt bad, whatever else of it is ok, before or after.
+        is_bad = self._is_bad[key(trial.treatment)]
+        is_bad[attempt] = is_bad.get(attempt, False) or record.status is not TrialStatus.OK
+        running = sum(takewhile(bool, reversed(is_bad.values())))
+        if running >= FAILURES_TO_WITHDRAW and dict(trial.treatment) not in self.withdrawn:
             self.withdrawn.append(dict(trial.treatment))
             return trial.treatment
         return None
