@@ -21,6 +21,7 @@ from nearmetal.run.events import (
     Event,
     LeftBehind,
     LookTaken,
+    NothingToCompare,
     RunResumed,
     Step,
     TrialEnded,
@@ -133,6 +134,9 @@ class Watcher:
 
     def _on_Withdrawn(self, event: Withdrawn) -> None:
         self._say("withdrawn", f"{key(event.treatment)}: {event.reason}", "red")
+
+    def _on_NothingToCompare(self, event: NothingToCompare) -> None:
+        self._say("no more blocks", f"after {count(event.blocks, 'block')} nothing is left that can be compared")
 
     def _on_LeftBehind(self, event: LeftBehind) -> None:
         self._is_left = True

@@ -13,8 +13,20 @@ from nearmetal.environments.mock import Mock, MockMachine
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.mock.world import World
 from nearmetal.model import Handle, Level, Readback, Stage, TrialStatus
-from nearmetal.run.events import BlockEnded, BootEnded, BootStarted, Event, Step, TrialEnded, Withdrawn
+from nearmetal.report import reading
+from nearmetal.run.events import (
+    BlockEnded,
+    BootEnded,
+    BootStarted,
+    Event,
+    NothingToCompare,
+    Step,
+    TrialEnded,
+    Withdrawn,
+)
+from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import events as events_of
 from nearmetal.store.journal import records as records_of
 from nearmetal.treatments.offload import Offload
 from nearmetal.workloads import http
@@ -209,6 +221,7 @@ async def test_a_treatment_that_fails_three_attempts_running_is_withdrawn_and_th
     text = mock_run.STUDY.replace(
         'kind = "mock"\nspeed = 0.5', 'kind = "mock"\nlabel = "s"\nfault = "attach"\nfault_on = [1, 2, 3, 4, 5, 6]'
     )
+    text = text.replace('"slow"]', '"slow", "third"]') + '[environments.third]\nkind = "mock"\n'
     events, records = await mock_run.run(tmp_path / "run", text)
     (withdrawn,) = [event for event in events if isinstance(event, Withdrawn)]
     assert withdrawn.treatment == {"environment": "slow"}
@@ -216,7 +229,43 @@ async def test_a_treatment_that_fails_three_attempts_running_is_withdrawn_and_th
     assert events.index(failed[2]) < events.index(withdrawn), "why is told before that there is no other chance"
     assert sum(record.trial.treatment["environment"] == "slow" for record in records) == 3
     last = [record for record in records if record.trial.block == 1]
-    assert [(record.trial.treatment["environment"], record.status) for record in last] == [("base", TrialStatus.OK)]
+    assert {(record.trial.treatment["environment"], record.status) for record in last} == {
+        ("base", TrialStatus.OK),
+        ("third", TrialStatus.OK),
+    }
+
+
+WITHDRAWN_REFERENCE = mock_run.STUDY.replace("blocks = 2", "blocks = 5").replace(
+    '[environments.base]\nkind = "mock"\n',
+    '[environments.base]\nkind = "mock"\nlabel = "b"\nfault = "attach"\nfault_on = [2, 3, 4, 5, 6, 7, 8]\n',
+)
+"""In its second block."""
+
+
+async def test_a_run_of_fixed_blocks_ends_when_nothing_is_left_that_can_be_compared(tmp_path: Path) -> None:
+    events, records = await mock_run.run(tmp_path / "run", WITHDRAWN_REFERENCE)
+    (told,) = [event for event in events if isinstance(event, NothingToCompare)]
+    assert told.blocks == 2
+    assert {record.trial.block for record in records} == {0, 1}
+    listed, _ = runs.listing([tmp_path / "run"])
+    assert (listed[0].state, listed[0].planned) == ("ended", 4)
+    warnings = {one.code: one.text for one in reading.read(RunFolder(tmp_path / "run")).analysis.warnings}
+    assert warnings["nothing-to-compare"] == "the run ended after 2 blocks: nothing was left that can be compared"
+    assert "blocks-missing" not in warnings
+
+
+@pytest.mark.parametrize("kind", [Withdrawn, NothingToCompare])
+async def test_it_ends_there_also_when_it_was_interrupted_on_the_way(tmp_path: Path, kind: type[Event]) -> None:
+    def interrupt(event: Event) -> None:
+        if isinstance(event, kind):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await mock_run.run(tmp_path / "run", WITHDRAWN_REFERENCE, interrupt)
+    _, records = await mock_run.resume(tmp_path / "run")
+    assert {record.trial.block for record in records} == {0, 1}
+    told = [event for event in events_of(RunFolder(tmp_path / "run").journal) if event["event"] == "NothingToCompare"]
+    assert [event["blocks"] for event in told] == [2]
 
 
 async def test_one_boot_for_all_workloads_where_the_design_shares_it(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, 
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.store.folder import MachineFacts, Manifest
+from nearmetal.store.journal import blocks_to_run
 
 
 def analyse(
@@ -31,7 +32,7 @@ def analyse(
     taken = manifest.plan.looks[: max((look["look"] for look in looks), default=0)]
     looked = taken[-1].blocks if taken else 0
     matched = matched_contrasts(manifest.plan, arms, primaries, design.alpha, design.margin, looked)
-    planned = next((look["blocks"] for look in looks if look["stops"]), len(manifest.plan.blocks))
+    planned = blocks_to_run(len(manifest.plan.blocks), told)
     crowded = sharing_cpus(kept, manifest.study)
     contrasts = diagnose(matched, arms, crowded, disks_of(manifest), planned, manifest.plan.looks)
     if not manifest.plan.looks and not has_ended(told, bool(kept)):

@@ -316,6 +316,7 @@ def about_run(
     attempts = {(record.trial.block, record.trial.attempt) for record in records}
     return (
         *_treatments("withdrawn", "withdrawn after three failures running", withdrawn),
+        *_early(told),
         *_phases(told, bool(records)),
         *_treatments("left-out", "left out", left_out),
         *_attempts(attempts, planned),
@@ -333,6 +334,14 @@ def _treatments(code: str, what: str, found: LeftOut) -> Iterable[Warned]:
         names = list(dict.fromkeys(group.about))
         were = "was" if len(names) == 1 else "were"
         yield Warned(code=code, text=f"{'; '.join(names)} {were} {what}: {group.text}")
+
+
+def _early(events: Sequence[Mapping[str, Any]]) -> Iterable[Warned]:
+    for event in events:
+        if event["event"] == "NothingToCompare":
+            after = "1 block" if event["blocks"] == 1 else f"{event['blocks']} blocks"
+            text = f"the run ended after {after}: nothing was left that can be compared"
+            yield Warned(code="nothing-to-compare", text=text)
 
 
 def _attempts(attempts: Set[tuple[int, int]], planned: int) -> Iterable[Warned]:

@@ -10,6 +10,7 @@ from nearmetal import plan as planning
 from nearmetal.analysis.alike import Merging, wording
 from nearmetal.factors import Identity, identity
 from nearmetal.model import Assignment, Plan, Study, TrialPlan, TrialRecord, TrialStatus
+from nearmetal.store.journal import blocks_to_run
 
 
 class Row(NamedTuple):
@@ -122,6 +123,8 @@ class Course:
     """When it began, or went on after an interruption."""
     last_ns: int = 0
     """When the last event was written."""
+    _ends: list[Mapping[str, Any]] = field(default_factory=list)
+    """Events that may have ended it before all its blocks had run."""
     _before: int = 0
     _measured: int = 0
     _ended: dict[Row, dict[int, list[Ended]]] = field(default_factory=dict)
@@ -158,8 +161,10 @@ class Course:
                 self.now = self._boot(line["block"], line["attempt"], line["treatment"])
             case "BootEnded" | "BlockEnded":
                 self.now = None
-            case "LookTaken":
-                self.looks.append(line)
+            case "LookTaken" | "NothingToCompare":
+                self._ends.append(line)
+                if line["event"] == "LookTaken":
+                    self.looks.append(line)
             case "Withdrawn":
                 self.withdrawn[identity(line["treatment"])] = line["reason"]
                 self._note("withdrawn", Row(identity(line["treatment"]), ""), line["reason"], None)
@@ -203,9 +208,8 @@ class Course:
 
     @property
     def blocks(self) -> int:
-        """How many there are to run: those planned, or fewer where a look has decided all."""
-        stops = (look["blocks"] for look in self.looks if look["stops"])
-        return int(next(stops, len(self.plan.blocks)))
+        """How many there are to run: those planned, or fewer where the run came to its end sooner."""
+        return blocks_to_run(len(self.plan.blocks), self._ends)
 
     @property
     def is_over(self) -> bool:

@@ -114,6 +114,13 @@ class Withdrawn(Event):
     reason: str
 
 
+class NothingToCompare(Event):
+    """Of every planned contrast a side was withdrawn, so that a run of fixed blocks ends before them all."""
+
+    blocks: int
+    """That had run by then."""
+
+
 class LeftBehind(Event):
     """Something that could not be put back or removed; `nearmetal clean` tries again."""
 

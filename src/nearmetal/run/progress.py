@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from nearmetal.factors import key
-from nearmetal.model import Assignment, BlockPlan, Level, TrialRecord, TrialStatus
+from nearmetal.model import Assignment, BlockPlan, Level, Plan, TrialRecord, TrialStatus
 
 MOST_ATTEMPTS = 3
 """A block with a trial that is not ok is repeated whole, twice at most."""
@@ -51,6 +51,11 @@ class Progress:
         """Every trial of this attempt has run and is ok."""
         records = self._done[block.index, block.attempt]
         return all(trial.id in records and records[trial.id].status is TrialStatus.OK for trial in block.trials)
+
+    def leaves_nothing_to_compare(self, plan: Plan) -> bool:
+        """Whether a side of every contrast is withdrawn; of a plan without contrasts nothing was to be compared."""
+        gone = {key(treatment) for treatment in self.withdrawn}
+        return bool(plan.contrasts) and all(gone & {key(one.treatment), key(one.reference)} for one in plan.contrasts)
 
     def has_ended(self, block: BlockPlan) -> bool:
         """Every trial of this attempt has a record, good or bad; those of withdrawn treatments do not count."""

@@ -11,6 +11,8 @@ from nearmetal.run.events import (
     BlockEnded,
     Event,
     FactsSeen,
+    LookTaken,
+    NothingToCompare,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -20,7 +22,7 @@ from nearmetal.run.events import (
 )
 from nearmetal.run.looks import last_look, look_after
 from nearmetal.run.progress import MOST_ATTEMPTS, Progress
-from nearmetal.store.folder import MachineFacts, RunFolder
+from nearmetal.store.folder import MachineFacts, Manifest, RunFolder
 from nearmetal.store.journal import Journal, events, records
 
 NOTHING: Mapping[str, tuple[str, str]] = MappingProxyType({})
@@ -40,7 +42,11 @@ async def run(
     before = list(records(folder.journal))
     seen = list(before)
     # What a look found stands: treatments withdrawn after it were still open then.
-    stops = {event["blocks"]: event["stops"] for event in events(folder.journal) if event["event"] == "LookTaken"}
+    stops = {
+        event["blocks"]: event.get("stops", True)
+        for event in events(folder.journal)
+        if event["event"] in ("LookTaken", "NothingToCompare")
+    }
     progress = Progress.of(before)
     journal = Journal(folder.journal)
     keeper = _FactsKeeper(folder)
@@ -61,13 +67,9 @@ async def run(
         for planned in manifest.plan.blocks:
             await _run_block_until_whole(folder, planned, progress, lab, stream, keeper.made_of)
             ran = planned.index + 1
-            look = None if ran in stops else look_after(ran, manifest, seen, progress.withdrawn)
-            # Of blocks that ran before an interruption, what was withdrawn since is known already.
-            if ran not in stops and ran > max((record.trial.block for record in seen), default=0):
-                look = look or last_look(ran, manifest, seen, progress.withdrawn)
-            if look:
-                stops[ran] = look.stops
-                stream.emit(look)
+            if ran not in stops and (found := _found_after(ran, manifest, seen, progress)):
+                stops[ran] = found.stops if isinstance(found, LookTaken) else True
+                stream.emit(found)
             if stops.get(ran):
                 break
         interrupted = False
@@ -76,6 +78,20 @@ async def run(
         stream.emit(RunEnded(interrupted=interrupted))
         journal.close()
     return progress
+
+
+def _found_after(
+    ran: int, manifest: Manifest, seen: list[TrialRecord], progress: Progress
+) -> LookTaken | NothingToCompare | None:
+    """What there is to tell after so many blocks: what a look has found, or that there is nothing to go on for."""
+    look = look_after(ran, manifest, seen, progress.withdrawn)
+    # Of blocks that ran before an interruption, what was withdrawn since is known already.
+    if look or ran <= max((record.trial.block for record in seen), default=0):
+        return look
+    if manifest.plan.looks:
+        return last_look(ran, manifest, seen, progress.withdrawn)
+    is_last = ran == len(manifest.plan.blocks)
+    return None if is_last or not progress.leaves_nothing_to_compare(manifest.plan) else NothingToCompare(blocks=ran)
 
 
 def _beginning(

@@ -3,7 +3,7 @@
 import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,17 @@ def events(path: Path) -> Iterator[dict[str, Any]]:
     for line in lines(path):
         if line.get("schema") == "event.v1":
             yield line
+
+
+def blocks_to_run(planned: int, told: Iterable[Mapping[str, Any]]) -> int:
+    """Of the blocks that are planned, those before the end by a run's events: a look that has decided all, or no
+    comparison with both its sides."""
+    ends = (
+        event["blocks"]
+        for event in told
+        if event["event"] == "NothingToCompare" or (event["event"] == "LookTaken" and event["stops"])
+    )
+    return int(next(ends, planned))
 
 
 def last(path: Path) -> dict[str, Any]:

@@ -132,9 +132,6 @@ def state(records: Path) -> State:
 
 
 def _blocks_to_run(folder: RunFolder, manifest: Manifest) -> tuple[BlockPlan, ...]:
-    """All that are planned; of a sequential run that was decided sooner, those before."""
+    """All that are planned; of a run that came to its end sooner, those before."""
     blocks = manifest.plan.blocks
-    if not manifest.plan.looks:
-        return blocks
-    looks = (event for event in journal.events(folder.journal) if event["event"] == "LookTaken" and event["stops"])
-    return next((blocks[: look["blocks"]] for look in looks), blocks)
+    return blocks[: journal.blocks_to_run(len(blocks), journal.events(folder.journal))]
