@@ -1,5 +1,6 @@
 """The command line: arguments to calls. What is heavy is imported where it is used: --help answers at once."""
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -60,6 +61,16 @@ def cli() -> None:
 
     Start with `nearmetal doctor`, then `nearmetal run quickstart`.
     """
+
+
+class _NumberWithin(click.FloatRange):
+    """NaN is neither below a range nor above it, and the library lets it pass."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
 
 
 def _json_option(*schemas: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -446,7 +457,7 @@ def isolate_exec(program: tuple[str, ...]) -> int:
 @isolate.command("prove")
 @_cpus_option
 @click.option("--rounds", type=click.IntRange(1, 1000), default=8, show_default=True, help="Listen so often to each.")
-@click.option("--seconds", type=click.FloatRange(0.1, 60), default=0.5, show_default=True, help="How long each time.")
+@click.option("--seconds", type=_NumberWithin(0.1, 60), default=0.5, show_default=True, help="How long each time.")
 @_json_option("isolate.prove.v1")
 def isolate_prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
     """Compare a CPU with and without isolation.

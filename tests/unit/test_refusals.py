@@ -29,6 +29,8 @@ def refused(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
             "plan --seed: '1.5' is not a whole number\n  remedy: write a whole number; `nearmetal plan",
         ),
         ("isolate prove --seconds 99", "isolate prove --seconds: 99.0 is not a number from 0.1 to 60"),
+        ("isolate prove --seconds nan", "isolate prove --seconds: 'nan' is not a number from 0.1 to 60"),
+        ("isolate prove --seconds inf", "isolate prove --seconds: inf is not a number from 0.1 to 60"),
         ("isolate prove --seconds x", "isolate prove --seconds: 'x' is not a number from 0.1 to 60"),
         ("report x --format htm", "report --format: 'htm' is none of its values\n  remedy: did you mean `html`?"),
         ("report x --format pdf", "report --format: 'pdf' is none of its values\n  remedy: choose one of: html, md"),
