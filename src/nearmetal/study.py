@@ -37,6 +37,7 @@ def read(text: str, file: str, overrides: Sequence[str] = (), quick: bool = Fals
         raise where.wrong(("quick",), "`quick` is not a table", "say in [quick] what a quick run sets")
     if quick and scaled_down is None:
         raise where.wrong((), "--quick, but the study has no [quick] table", "say in [quick] what a quick run sets")
+    where.quick_workloads = _quick_workloads(raw, scaled_down or {}, where)
     small = copy.deepcopy(raw)
     _merge(small, scaled_down or {})
     changes = _found([_override(text) for text in overrides], small if quick else raw, where)
@@ -75,6 +76,29 @@ def _merge(raw: dict[str, Any], over: Mapping[str, Any]) -> None:
             _merge(raw[key], value)
         else:
             raw[key] = copy.deepcopy(value)
+
+
+def _quick_workloads(raw: Mapping[str, Any], quick: Mapping[str, Any], where: StudyText) -> dict[int, int]:
+    """The place of each of [[quick.workloads]] among all workloads, to which of them it is. A name that the study does
+    not have is a new workload's if that has a kind, and else a mistake: BadInput."""
+    entries, over = raw.get("workloads"), quick.get("workloads")
+    if not isinstance(entries, list) or not isinstance(over, list):
+        return {}
+    names = [_name(entry) for entry in entries]
+    known = [name for name in names if isinstance(name, str)]
+    found = {}
+    for number, entry in enumerate(over):
+        name = _name(entry)
+        if name is None or name not in names:
+            if isinstance(name, str) and "kind" not in entry:
+                remedy = f"{did_you_mean(name, known, 'workloads')}; a new one needs `kind`"
+                path = ("quick", "workloads", number, "name")
+                raise where.wrong(path, f"there is no workload {shown(name)}", remedy)
+            names.append(name)
+            found[len(names) - 1] = number
+        else:
+            found[names.index(name)] = number
+    return found
 
 
 def _name(entry: object) -> object:

@@ -27,13 +27,15 @@ _SHOWN = 100
 
 
 class StudyText:
-    """A study file as text. `overrides` are the key paths that the command line set, with how it did."""
+    """A study file as text. `overrides` are the key paths that the command line set, with how it did; `quick_workloads`
+    says of the place of a workload in the quick version which of [[quick.workloads]] it comes from."""
 
     def __init__(self, text: str, file: str) -> None:
         """BadInput when it is not TOML."""
         self.file = file
         self.overrides: dict[KeyPath, str] = {}
         self.is_quick = False
+        self.quick_workloads: dict[int, int] = {}
         self.raw = self._parsed(text)
         self._lines = locate(text)
 
@@ -60,9 +62,19 @@ class StudyText:
             for override, written in self.overrides.items():
                 if override[:length] == path[:length]:
                     return f"{self.file}, {_printable(written)}"
-        if self.is_quick and ("quick", *path) in self._lines:
-            path = ("quick", *path)
+        if self.is_quick:
+            path = self._in_quick(path)
         return f"{self.file}:{line_of(self._lines, path)}"
+
+    def _in_quick(self, path: KeyPath) -> KeyPath:
+        """Where [quick] has a key, if it does; all of a workload that only [quick] has is there."""
+        is_new = False
+        there: KeyPath = ("quick", *path)
+        match path:
+            case ("workloads", int(index), *keys) if index in self.quick_workloads:
+                there = ("quick", "workloads", self.quick_workloads[index], *keys)
+                is_new = index >= len(self.raw["workloads"])
+        return there if is_new or there in self._lines else path
 
 
 def parse(text: str) -> dict[str, Any]:

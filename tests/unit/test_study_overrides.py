@@ -5,7 +5,7 @@ import pytest
 from nearmetal import study
 from nearmetal.errors import BadInput
 from nearmetal.model import SequentialBlocks, Study
-from tests.unit.study_text import GOOD, refused
+from tests.unit.study_text import GOOD, line, refused
 
 
 def read(*overrides: str, quick: bool = False) -> Study:
@@ -132,6 +132,26 @@ def test_quick_lays_its_table_over_the_others() -> None:
     assert [workload.name for workload in quick.workloads] == ["web", "n"]
     assert quick.workloads[0].parameters["duration"] == "2s"
     assert study.read(text, "s.toml").workloads[0].parameters["duration"] == "1s"
+
+
+@pytest.mark.parametrize(
+    ("entry", "points_at", "what", "remedy"),
+    [
+        ('name = "wbe"\nduration = "2s"\n', 'name = "wbe"', "there is no workload 'wbe'", "did you mean `web`?"),
+        ('name = "x"\nduration = "2s"\n', 'name = "x"', "there is no workload 'x'", "a new one needs `kind`"),
+        ('name = "n"\nkind = "htp"\n', 'kind = "htp"', "there is no kind of workload 'htp'", "did you mean `http`?"),
+        ('name = "n"\nkind = "http"\nbla = 1\n', "bla = 1", "`bla`", ""),
+        ('duration = "2s"\n', "[[quick.workloads]]", "`workloads.1.name` is missing", "add it"),
+    ],
+)
+def test_a_mistake_in_a_workload_of_the_quick_version_is_shown_where_it_stands(
+    entry: str, points_at: str, what: str, remedy: str
+) -> None:
+    text = f"{GOOD}\n[[quick.workloads]]\n{entry}"
+    error = refused(text)
+    assert error.where == f"s.toml:{line(points_at, text)}"
+    assert what in error.what
+    assert remedy in error.remedy
 
 
 def test_quick_without_a_quick_table_is_told() -> None:
