@@ -9,10 +9,11 @@ _IS_FULL = (errno.ENOSPC, errno.EDQUOT)
 def in_full(error: OSError, *, of_run: bool = False) -> str:
     """`of_run`: it came to a command that measures, which can be gone on with."""
     where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{error.strerror or error}\n  remedy: {_remedy(error.errno, of_run)}"
+    return f"{where}{error.strerror or error}\n  remedy: {remedy(error, of_run=of_run)}"
 
 
-def _remedy(number: int | None, of_run: bool) -> str:
+def remedy(error: OSError, *, of_run: bool = False) -> str:
+    number = error.errno
     if number in _IS_FULL:
         if of_run:
             return "free some space; what the run has recorded is safe, and `nearmetal resume` goes on with it"

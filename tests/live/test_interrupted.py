@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,12 @@ PATIENCE = 240.0
 LONG = mock_run.STUDY.replace("blocks = 2", "blocks = 200")
 
 
-async def start(*arguments: str) -> asyncio.subprocess.Process:
+async def start(*arguments: str, **environment: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "nearmetal", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "COLUMNS": "200"},
+        env={**os.environ, "COLUMNS": "200", **environment},
     )
 
 
@@ -91,6 +92,19 @@ def full_soon(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for a manifest and some records."""
     with small_disk(tmp_path / "small", "400k") as place:
         yield place
+
+
+@pytest.mark.live
+async def test_a_home_without_room_is_named_and_nothing_is_said_of_a_run(study: Path, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "full", "8k") as place:
+        with suppress(OSError), (place / "all").open("wb") as all_of_it:
+            all_of_it.write(bytes(100_000))
+        for words in (("run", str(study), "-o", str(tmp_path / "out")), ("up", "mock")):
+            status, _, stderr = await ended(await start(*words, NEARMETAL_HOME=str(place)))
+            assert status == 3
+            assert stderr.startswith(f"nearmetal: {place}/"), stderr
+            assert "No space left on device\n  remedy: free some space, then give the command again" in stderr
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.live

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from nearmetal.commands import image as image_commands
 from nearmetal.commands import run as run_commands
 from nearmetal.errors import HostCannot, Interrupted
 from nearmetal.lab import image
+from nearmetal.run.refusal import refuse_what_is_there
 from nearmetal.store.folder import RunFolder
 from tests.command_line import called
 from tests.golden.make_run import FOLDER
@@ -208,6 +210,42 @@ def test_a_report_that_finds_no_room_is_asked_for_again_once_there_is(
     with pytest.raises(HostCannot, match="the report cannot be written there: No space left") as told:
         run_commands.report(FOLDER, "html", None)
     assert told.value.remedy == f"free some space, then: nearmetal report {FOLDER}"
+
+
+@pytest.mark.parametrize(
+    "place", ["/proc/x", "/proc/x/y", "/tmp/" + "x" * 300, "/dev/null/x"], ids=["proc", "deep", "long", "file"]
+)
+def test_where_no_folder_can_be_made_another_is_to_be_named(tmp_path: Path, place: str) -> None:
+    study = tmp_path / "s.toml"
+    study.write_text(GOOD)
+    ended = called("run", str(study), "-o", place, environment={"NEARMETAL_HOME": str(tmp_path / "home")})
+    assert ended.returncode == 2, ended.stderr
+    assert f"nearmetal: {place}: " in ended.stderr
+    assert "remedy: name a" in ended.stderr
+
+
+def test_a_folder_that_was_tried_for_a_run_that_is_refused_is_not_left(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    refuse_what_is_there(tmp_path / "runs" / "a" / "b")
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_a_report_that_finds_no_room_leaves_what_was_there(tmp_path: Path) -> None:
+    place = tmp_path / "reports"
+    place.mkdir()
+    there = place / "there.csv"
+    there.write_text("before")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limit[1]))
+    try:
+        for file in (there, place / "new.csv"):
+            with pytest.raises(OSError, match="File too large") as told:
+                run_commands.report(FOLDER, "csv", file)
+            assert told.value.filename == str(file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert list(place.iterdir()) == [there]
+    assert there.read_text() == "before"
 
 
 def test_a_report_that_cannot_be_written_names_its_file() -> None:

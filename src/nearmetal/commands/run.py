@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from nearmetal import pipes
+from nearmetal import files, pipes, system_errors
 from nearmetal import plan as planning
 from nearmetal.commands.study import Opened, say_missing
 from nearmetal.config import Paths
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _WIDEST = 10_000
 """Columns: more than a line ever has."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 # ── Running ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -54,8 +55,14 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> 
     say_missing(missing, "left out", console)
     plan = planning.make(study, [treatment for treatment, _ in missing])
     began = time.monotonic()
-    with watcher(study, plan, console) as watching:
-        finished = until_interrupted(session.start(request, console.print, (watching,)))
+    try:
+        with watcher(study, plan, console) as watching:
+            finished = until_interrupted(session.start(request, console.print, (watching,)))
+    except OSError as error:
+        if error.errno not in _NO_ROOM or (folder / "manifest.json").exists():
+            raise
+        # There is no run yet that one could go on with.
+        raise HostCannot(os.strerror(error.errno), str(error.filename or ""), system_errors.remedy(error)) from None
     took = f" in {show_elapsed(time.monotonic() - began)}"
     return _conclude(RunFolder(request.folder), finished, took, as_json)
 
@@ -137,12 +144,11 @@ def _written(folder: RunFolder) -> Path:
     try:
         return write(folder, warn)
     except OSError as error:
-        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM, *_NO_ROOM):
             raise
         what = f"the report cannot be written there: {os.strerror(error.errno)}"
         again = f"nearmetal report {quote(str(folder.path))}"
-        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = f"free some space, then: {again}" if is_full else f"{again} -o FILE"
+        remedy = f"free some space, then: {again}" if error.errno in _NO_ROOM else f"{again} -o FILE"
         raise HostCannot(what, str(folder.path), remedy) from None
 
 
@@ -168,19 +174,27 @@ def report(path: Path, form: "Format", output: Path | None) -> None:
     content = render(folder, form, warn)
     data = content.encode() if isinstance(content, str) else content
     if output is not None:
-        try:
-            output.write_bytes(data)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            what = f"nothing can be written there: {error.strerror}"
-            raise BadInput(what, str(output), "name another file by -o") from None
-        except OSError as error:
-            error.filename = error.filename or str(output)
-            raise
+        _write_to(output, data)
     elif form == "png" and sys.stdout.isatty():
         raise BadInput("a picture is no text for a terminal", remedy="name a file by -o, or send it to one by >")
     else:
         with suppress(BrokenPipeError):  # whoever reads it has had enough
             pipes.write_whole(sys.stdout.buffer, data)
+
+
+def _write_to(output: Path, data: bytes) -> None:
+    """A file is as before or complete, also on a disk that is full. BadInput where there can be none; OSError."""
+    try:
+        if output.exists() and not output.is_file():
+            output.write_bytes(data)  # a device or a pipe
+        else:
+            files.replace(output.resolve(), data)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG):
+            what = f"nothing can be written there: {error.strerror}"
+            raise BadInput(what, str(output), "name another file by -o") from None
+        error.filename = str(output)
+        raise
 
 
 def show(path: Path, as_json: bool) -> None:

@@ -39,16 +39,22 @@ def measuring() -> AbstractContextManager[None]:
 
 @contextmanager
 def exclusive(path: Path, busy: str) -> Iterator[None]:
-    """Hold a lock on a file, which says who does. HostCannot, with what is busy and who, when somebody else has it."""
+    """Hold a lock on a file, which says who does. HostCannot, with what is busy and who, when somebody else has it.
+
+    OSError, which names the file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         if not try_lock(file):
             file.seek(0)
             holder = file.read().strip()
             raise HostCannot(f"{busy}{f' ({holder})' if holder else ''}", str(path), "wait until it ends")
-        file.truncate(0)
-        file.write(f"process {os.getpid()}")
-        file.flush()
+        try:
+            file.truncate(0)
+            os.write(file.fileno(), f"process {os.getpid()}".encode())  # what a file object keeps fails once more later
+        except OSError as error:
+            error.filename = error.filename or str(path)
+            raise
         yield
 
 

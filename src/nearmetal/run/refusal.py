@@ -1,7 +1,9 @@
 """What a run is refused for before anything is made, in words that help: a folder that is taken, a host that cannot."""
 
+import errno
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
@@ -19,18 +21,41 @@ _NAMED = 3
 
 
 def refuse_what_is_there(folder: Path) -> None:
-    """BadInput where a run lies already, or anything else that is not a run's."""
-    if (folder / "manifest.json").exists():
+    """BadInput where a run lies already, or anything else that is not a run's, and where no folder can be made."""
+    try:
+        inside = {path.name for path in folder.iterdir()}
+    except FileNotFoundError:
+        _try_to_make(folder)
+        return
+    except NotADirectoryError:
+        raise BadInput("this is not a folder", str(folder), "name a new one, or an empty one, by -o") from None
+    except OSError as error:
+        raise _no_folder(folder, error) from None
+    if "manifest.json" in inside:
         state = _state(folder)
         what = "a run is there already" + (", and goes on: another process measures it" if state == "running" else "")
         raise BadInput(what, str(folder), f"choose another -o{_what_to_do_with(folder, state)}")
+    if inside:
+        raise BadInput("the folder holds something else", str(folder), "name a new one, or an empty one, by -o")
+
+
+def _try_to_make(folder: Path) -> None:
+    """Only by trying is it known: some file systems let nobody make a folder, whatever its permissions are."""
+    new = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        if next(folder.iterdir(), None) is not None:
-            raise BadInput("the folder holds something else", str(folder), "name a new one, or an empty one, by -o")
-    except FileNotFoundError:
-        pass
-    except NotADirectoryError:
-        raise BadInput("this is not a folder", str(folder), "name a new one, or an empty one, by -o") from None
+        folder.mkdir(parents=True)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise _no_folder(folder, error) from None
+    finally:
+        for place in new:
+            with suppress(OSError):
+                place.rmdir()
+
+
+def _no_folder(folder: Path, error: OSError) -> BadInput | OSError:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP):
+        return BadInput(f"no folder can be made there: {error.strerror}", str(folder), "name another by -o")
+    return error
 
 
 _DOING: Mapping[runs.State, tuple[str, str]] = {
