@@ -46,14 +46,18 @@ def called(*words: str, cwd: Path | None = None, environment: Mapping[str, str] 
 
 
 def started(
-    *words: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None, broken: bool = False
+    *words: str,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    broken: bool = False,
+    patience: float = 120,
 ) -> Ended:
-    """In a process of its own. `broken` where a section of the report is to break."""
+    """In a process of its own. `broken` where a section of the report is to break; `patience` in seconds."""
     ended = subprocess.run(
         [sys.executable, "-m", "nearmetal", *words],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patience,
         cwd=cwd,
         env={**os.environ, **_COLUMNS, **(environment or {})},
     )

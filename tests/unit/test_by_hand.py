@@ -22,7 +22,8 @@ from nearmetal.by_hand.wanted import wanted
 from nearmetal.commands import by_hand as by_hand_commands
 from nearmetal.config import Limits, Paths
 from nearmetal.errors import BadInput
-from nearmetal.lab.image import Recipe
+from nearmetal.lab.image import Recipe, store
+from nearmetal.lab.lock import lock_file, try_lock
 from nearmetal.lab.machines import kept
 from nearmetal.say import Say
 from tests.command_line import called, started
@@ -148,6 +149,19 @@ def test_what_a_host_lacks_and_a_machine_that_does_not_come_up() -> None:
     second = ("--set", "environments.mock.fault_on=[2]")
     assert "did not answer" in refused(3, "up", "mock", "--set", "environments.mock.fault=attach", *second)
     assert listed() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="without root nothing is built")
+@pytest.mark.parametrize(("wish", "said"), [("memory=99TiB", "99 TiB of memory"), ("vcpus=9999", "9999 CPUs")])
+def test_what_this_host_cannot_give_is_refused_before_an_image_is_built(tmp_path: Path, wish: str, said: str) -> None:
+    cache = tmp_path / "bare" / "cache"
+    with lock_file(store.images(cache)) as another_build:
+        assert try_lock(another_build)
+        words = ("up", "host", "--set", f"machine.{wish}")
+        ended = started(*words, environment={"NEARMETAL_HOME": str(cache.parent)}, patience=20)
+    assert ended.returncode == 3
+    assert said in ended.stderr
+    assert "waiting" not in ended.stdout + ended.stderr
 
 
 def test_a_keeper_that_does_not_come_to_its_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,19 @@
 """The images on this machine: whole or not there at all."""
 
 import asyncio
+import fcntl
 import json
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.image import Image, Recipe, build, hold, ls, newest, rm, store
+from nearmetal.lab.lock import lock_file, try_lock
+from tests.command_line import started
 
 PARTS = {"rootfs.tar": b"tar", "root.qcow2": b"disk", "vmlinux": b"kernel", "initrd": b"initrd"}
 
@@ -136,6 +141,31 @@ async def test_two_builds_wait_for_each_other(tmp_path: Path) -> None:
 
     await asyncio.gather(hold("a"), hold("b"))
     assert order == ["a in", "waiting for another build to end", "a out", "b in", "b out"]
+
+
+def test_who_removes_while_an_image_is_built_is_told_what_is_waited_for(tmp_path: Path) -> None:
+    said: list[str] = []
+    with ThreadPoolExecutor() as pool, lock_file(store.images(tmp_path)) as building:
+        assert try_lock(building)
+        removing = pool.submit(rm, tmp_path, "nosuch", say=said.append)
+        try:
+            deadline = time.monotonic() + 5
+            while not said and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert said == ["waiting for another build to end"]
+        finally:
+            fcntl.flock(building, fcntl.LOCK_UN)
+        with pytest.raises(BadInput, match="no image"):
+            removing.result(10)
+
+
+def test_no_name_is_refused_without_waiting(tmp_path: Path) -> None:
+    cache = tmp_path / "bare" / "cache"
+    with lock_file(store.images(cache)) as building:
+        assert try_lock(building)
+        ended = started("image", "rm", "", environment={"NEARMETAL_HOME": str(cache.parent)}, patience=20)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "remedy: " in ended.stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may build")

@@ -33,6 +33,7 @@ from nearmetal.lab.machines.kept import Kept
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.model import Handle
+from nearmetal.run.preparing import lacks_image
 
 
 def tell(**answer: Any) -> None:
@@ -81,6 +82,9 @@ async def _prepare(want: Wanted, open_site: OpenSite) -> None:
         from nearmetal.lab.image import Recipe, build
 
         if want.spec.image == Recipe().name or want.spec.brings_image:
+            if lacks_image(want.study):
+                # Once more when it is there; but nobody shall wait minutes for it to be told that the host is too small.
+                await refuse_what_cannot_be(want, open_site)
             await build(Recipe(), Paths.default().cache, _say)
     await refuse_what_cannot_be(want, open_site)
     await plugin.prepare(want.environment, want.spec, await open_site(want.spec.host))

@@ -108,7 +108,7 @@ def box(name: str, out: Path | None, as_json: bool) -> None:
 
 def rm(name: str) -> int:
     """1 where an engine may still have a copy, which is told."""
-    gone = image.rm(Paths.default().cache, name, _who)
+    gone = image.rm(Paths.default().cache, name, _who, lambda text: click.echo(text, err=True))
     for removed in gone:
         click.echo(f"removed {removed.name} {removed.digest[:12]}")
     snapshot.sweep()

@@ -11,12 +11,14 @@ from typing import IO
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.lock import lock_file, try_lock
+from nearmetal.say import Say
 
 from .image import Image, read
 from .recipe import Recipe
 
 UNFINISHED = ".unfinished-"
 """What folders are called that are being built or removed; nobody else's, whoever holds the lock."""
+_WAITING = "waiting for another build to end"
 
 
 def folder_of(recipe: Recipe, cache: Path) -> Path:
@@ -43,14 +45,18 @@ def newest(built: Iterable[Image]) -> list[Image]:
     return list(first.values())
 
 
-def rm(cache: Path, name_or_digest: str, who: Callable[[int], str] = str) -> list[Image]:
+def rm(cache: Path, name_or_digest: str, who: Callable[[int], str] = str, say: Say = lambda text: None) -> list[Image]:
     """Remove the images of that name, or the one whose digest or key starts so (8 digits at least).
 
-    Waits for a build to end. Raises BadInput if there is none, HostCannot if one is held, naming by `who` the processes
+    Waits for a build to end, and says so. Raises BadInput if there is none, HostCannot if one is held, naming by `who` the processes
     that do, or something is mounted below one; then all are left.
     """
+    if not name_or_digest:
+        raise BadInput("no image is named", remedy="`nearmetal image ls` names them")
     with lock_file(images(cache)) as descriptor, ExitStack() as locks:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if not try_lock(descriptor):
+            say(_WAITING)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         chosen = [image for image in ls(cache) if _is_meant(image, name_or_digest)]
         if not chosen:
             known = ", ".join(sorted({image.name for image in ls(cache)})) or "none"
@@ -125,7 +131,7 @@ async def lock(cache: Path, progress: Callable[[str], None]) -> AsyncIterator[No
         has_said = False
         while not try_lock(descriptor):
             if not has_said:
-                progress("waiting for another build to end")
+                progress(_WAITING)
                 has_said = True
             await asyncio.sleep(0.2)
         yield
