@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import records
+from nearmetal.store.journal import events, records
 from tests.order import mock_run
 from tests.small_disk import small_disk
 
@@ -85,6 +85,22 @@ async def test_a_second_run_at_once_is_refused(study: Path, tmp_path: Path) -> N
     assert not (tmp_path / "two").exists()
     first.send_signal(signal.SIGINT)
     assert (await ended(first))[0] == 4
+
+
+async def test_who_does_not_wait_for_the_report_is_told_that_all_is_recorded(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    running = await start("run", str(study), "--blocks", "2", "-o", str(folder))
+    journal = RunFolder(folder).journal
+    for _ in range(600):
+        if any(event["event"] == "RunEnded" for event in events(journal)):
+            break
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(0.1)  # until its own handler of the signal is gone
+    running.send_signal(signal.SIGINT)
+    status, _, stderr = await ended(running)
+    assert status == 4
+    assert f"all trials are recorded; write the report by: nearmetal report {folder}" in stderr
+    assert "resume" not in stderr and "Traceback" not in stderr
 
 
 @pytest.fixture

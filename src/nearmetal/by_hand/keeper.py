@@ -83,7 +83,7 @@ async def _prepare(want: Wanted, open_site: OpenSite) -> None:
 
         if want.spec.image == Recipe().name or want.spec.brings_image:
             if lacks_image(want.study):
-                # Once more when it is there; but nobody shall wait minutes for it to be told that the host is too small.
+                # Once more when it is there; but nobody shall wait minutes to be told that the host is too small.
                 await refuse_what_cannot_be(want, open_site)
             await build(Recipe(), Paths.default().cache, _say)
     await refuse_what_cannot_be(want, open_site)

@@ -105,7 +105,12 @@ def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> in
             _tell(folder, took, as_json)
         click.echo(f"interrupted; {_how_to_go_on(folder)}", err=True)
         return ExitCode.INTERRUPTED
-    trials = _tell(folder, took, as_json)
+    try:
+        trials = _tell(folder, took, as_json)
+    except KeyboardInterrupt:
+        again = f"nearmetal report {quote(str(folder.path))}"
+        click.echo(f"interrupted; all trials are recorded; write the report by: {again}", err=True)
+        return ExitCode.INTERRUPTED
     return ExitCode.SOME_TRIALS_BAD if trials.invalid + trials.failed + trials.lost else ExitCode.DONE
 
 

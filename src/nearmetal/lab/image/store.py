@@ -48,8 +48,8 @@ def newest(built: Iterable[Image]) -> list[Image]:
 def rm(cache: Path, name_or_digest: str, who: Callable[[int], str] = str, say: Say = lambda text: None) -> list[Image]:
     """Remove the images of that name, or the one whose digest or key starts so (8 digits at least).
 
-    Waits for a build to end, and says so. Raises BadInput if there is none, HostCannot if one is held, naming by `who` the processes
-    that do, or something is mounted below one; then all are left.
+    Waits for a build to end, and says so. Raises BadInput if there is none, HostCannot if one is held, naming by `who`
+    the processes that do, or something is mounted below one; then all are left.
     """
     if not name_or_digest:
         raise BadInput("no image is named", remedy="`nearmetal image ls` names them")
