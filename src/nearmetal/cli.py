@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from nearmetal import __version__, pipes
+from nearmetal import __version__, pipes, search_path
 from nearmetal.errors import ExitCode, NearmetalError
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -17,6 +17,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 def main() -> None:
     """The console script. Errors of ours become one message and their exit code; never a traceback."""
     pipes.be_patient()
+    search_path.widen()
     try:
         status = cli.main(prog_name="nearmetal", standalone_mode=False)
     except click.exceptions.Abort:

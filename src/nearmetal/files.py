@@ -45,8 +45,7 @@ def _replace(path: Path, content: bytes, *, lasting: bool) -> None:
 def claim(path: Path, content: bytes) -> bool:
     """Write a file that is not there yet, for its owner alone; whether it was not. OSError, which names the file.
 
-    Another process may do the same at this moment: the first to link its file wins, and the file is whole. OSError,
-    which names the file.
+    Another process may do the same at this moment: the first to link its file wins, and the file is whole.
     """
     descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix=".")  # readable by its owner alone
     try:
