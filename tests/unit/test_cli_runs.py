@@ -330,9 +330,9 @@ def test_a_run_that_may_stop_early_says_when_it_looked() -> None:
 def test_the_plan_of_a_run_that_may_stop_early(study: Path) -> None:
     told = " ".join(called("plan", str(study), "--set", "design.blocks={ min = 8, max = 40 }").stdout.split())
     assert "2 treatments x 1 workload x at most 40 blocks = 80 trials" in told
-    assert "each at level 0.05; looked at after 8, 12, 16, 24, 32 and 40 blocks, until all are decided" in told
+    assert "at alpha 0.05; looked at after 8, 12, 16, 24, 32 and 40 blocks, until all are decided" in told
     late = " ".join(called("plan", str(study), "--set", "design.blocks={ min = 4, max = 12 }").stdout.split())
-    assert "looked at after 8 and 12 blocks (not after 4, with which nothing can be decided at that level)" in late
+    assert "looked at after 8 and 12 blocks (not after 4, with which nothing can be decided at that alpha)" in late
     few = " ".join(called("plan", str(study), "--set", "design.blocks={ min = 3, max = 4 }").stdout.split())
     assert "that takes at least 6 blocks, and with 4 every verdict is undecided" in few
 
@@ -351,10 +351,12 @@ def test_a_plan_tells_which_workload_is_measured_at_levels_that_it_does_not_use(
 
 def test_a_plan_tells_of_a_factor_whose_levels_are_not_compared(study: Path) -> None:
     whole = " ".join(called("plan", str(study)).stdout.split())
+    assert "1 primary contrast, at alpha 0.05; " in whole
     assert "not compared with each other" not in whole
     study.write_text(study.read_text().replace("[factors]", "[factors]\nusage = [false, true]"))
     said = " ".join(called("plan", str(study)).stdout.split())
-    assert "[reference] does not name usage: its 2 levels are not compared with each other" in said
+    assert "`reference` does not name usage: its 2 levels are not compared with each other" in said
+    assert "2 primary contrasts, each at alpha 0.025; " in said
 
 
 def test_a_list_tells_what_was_planned_what_was_repeated_and_what_came_to_nothing(study: Path, tmp_path: Path) -> None:

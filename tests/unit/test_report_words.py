@@ -1,5 +1,7 @@
 """What the report says: the right words for a result, with as many digits as it has."""
 
+import re
+
 import pytest
 from hypothesis import given, strategies
 from rich.console import Console
@@ -8,6 +10,7 @@ from nearmetal.analysis.results import Analysis, Verdict
 from nearmetal.model import Level, TrialCounts, Warned
 from nearmetal.report import cells, figures, terminal, words
 from nearmetal.report.words import Labels
+from nearmetal.workloads import ping
 from tests.contrasted import contrast
 
 LABELS = Labels.of([{"environment": "host"}, {"environment": "docker"}])
@@ -21,6 +24,17 @@ def test_a_contrast_in_plain_words() -> None:
 def test_a_response_nobody_knows_keeps_its_own_name() -> None:
     said = words.sentence(contrast(response="frames_per_second"), LABELS)
     assert said == "docker has 0.97 × the frames per second of host (0.95 to 0.99)"
+
+
+@pytest.mark.parametrize("name", ping.RESPONSES)
+def test_each_response_of_a_round_trip_has_words(name: str) -> None:
+    assert not re.search("rtt|p50|p99|forward|backward", words.sentence(contrast(response=name), LABELS))
+
+
+def test_a_round_trip_in_plain_words() -> None:
+    said = words.sentence(contrast(response="rtt_p50"), LABELS)
+    assert said == "docker takes 0.97 × as long as host there and back (0.95 to 0.99)"
+    assert words.response("rtt_p99") == "99th percentile of round trips"
 
 
 def test_a_difference_in_plain_words() -> None:

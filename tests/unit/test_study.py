@@ -147,7 +147,12 @@ BAD: list[tuple[str, str, str, str]] = [
     ('environment = "base", workers = 1', 'enviroment = "base"', "reference", "did you mean `environment`"),
     ('environment = "base", workers = 1', 'environment = "slow"', "reference", "the factor `nic` comes in"),
     ('environment = "base", workers = 1', "workers = true", "reference", "none of its levels"),
-    ('name = "web"', 'name = "we b"', 'name = "we b', 'letters, digits and . _ - only, no . first, at most 100, such as "we-b"'),
+    (
+        'name = "web"',
+        'name = "we b"',
+        'name = "we b',
+        'letters, digits and . _ - only, no . first, at most 100, such as "we-b"',
+    ),
     ('name = "good"', 'name = ".."', 'name = ".."', 'no . first, at most 100, such as "my-study"'),
     ('name = "good"', 'name = ".hidden"', 'name = ".hidden"', 'no . first, at most 100, such as "hidden"'),
     ('name = "web"', 'name = ".web"', 'name = ".web"', 'no . first, at most 100, such as "web"'),

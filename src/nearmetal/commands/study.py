@@ -177,7 +177,7 @@ def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], 
         console.print(f"{workload.name} does not use {name}, and is measured at each of its {levels} all the same")
     for name in _apart(study):
         levels = figures.count(len(study.factors[name].levels), "level")
-        console.print(f"[reference] does not name {name}: its {levels} are not compared with each other")
+        console.print(f"`reference` does not name {name}: its {levels} are not compared with each other")
     for contrast in plan.contrasts:
         compared = f"{contrast.workload}: {factors.key(contrast.treatment)} against {factors.key(contrast.reference)}"
         console.print(Padding(compared, (0, 0, 0, 2), expand=False))
@@ -207,15 +207,15 @@ def _first(study: Study) -> int:
 
 
 def _when_decided(plan: Plan, needed: int, first: int) -> str:
-    """At what level, and after how many blocks."""
-    at = f"each at level {plan.level:.4g}; "
+    """At what share of alpha, and after how many blocks."""
+    at = f"{'each ' if len(plan.contrasts) > 1 else ''}at alpha {plan.level:.4g}; "
     enough = len(plan.blocks) >= needed
     if not enough or not plan.looks:
         few = "" if enough else f", and with {len(plan.blocks)} every verdict is undecided"
         return f"{at}that takes at least {figures.count(needed, 'block')}{few}"
     after = figures.listing(str(look.blocks) for look in plan.looks)
     is_late = plan.looks[0].blocks > first
-    why = f" (not after {first}, with which nothing can be decided at that level)" if is_late else ""
+    why = f" (not after {first}, with which nothing can be decided at that alpha)" if is_late else ""
     return f"{at}looked at after {after} blocks{why}, until all are decided"
 
 

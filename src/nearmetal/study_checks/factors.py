@@ -8,6 +8,7 @@ from nearmetal.model import FactorSpec, Level, Study
 from nearmetal.model.words import NAME
 from nearmetal.study_text import StudyText, as_name, did_you_mean, shown
 
+
 def check_names(study: Study, where: StudyText) -> None:
     for table, things in (("factors", study.factors), ("environments", study.environments), ("hosts", study.hosts)):
         for name in things:
