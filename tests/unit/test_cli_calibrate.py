@@ -17,6 +17,7 @@ from nearmetal.errors import BadInput
 from nearmetal.model import Assignment, Response
 from nearmetal.report.reading import read
 from nearmetal.report.sections.calibration import plugin as section
+from nearmetal.report.words import why
 from nearmetal.store import calibrations, runs
 from nearmetal.store.folder import RunFolder
 from tests import calibrated
@@ -186,8 +187,8 @@ def test_one_that_sees_nothing_does_not_begin_with_yes(tmp_path: Path, capsys: p
     [
         (
             {"elapsed": math.nan},
-            "Not known: of 2 of 6 comparisons nothing can be told: a value is not a number.",
-            "? a value is not a number arithmetic, again vs first: time taken no estimate",
+            f"Not known: of 2 of 6 comparisons nothing can be told: {why('not-finite')}.",
+            f"? {why('not-finite')} arithmetic, again vs first: time taken no estimate",
         ),
         (
             {"elapsed": 0.0, "latency_p50": None},

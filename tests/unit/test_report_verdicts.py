@@ -116,12 +116,12 @@ def test_an_axis_of_differences_reaches_as_far_as_their_margins(report: ReportIn
         ),
         (
             [contrast(), difference("none", 0.001, None)],
-            "Shaded: the margin of 2 % that the study calls equivalent; a difference has none where its reference is "
-            "0.",
+            "Shaded: the margin of 2 % that the study calls equivalent; a difference has none where the median "
+            "of its reference is 0.",
         ),
         (
             [difference("none", 0.001, None)],
-            "No margin is shaded: the references are 0, and 2 % of that means nothing.",
+            "No margin is shaded: the medians of the references are 0, and 2 % of that means nothing.",
         ),
     ],
 )

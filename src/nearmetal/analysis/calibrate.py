@@ -113,7 +113,9 @@ def _alike(contrast: Contrast) -> Alike:
 def _injected(contrast: Contrast, truth: Truth) -> Injected:
     """By the pairs of the contrast, on the scale on which the truth is known."""
     pairs = [(pair.treatment, pair.reference) for pair in contrast.pairs]
-    reason = contrast.reason if not pairs or contrast.reason in _NO_SIZE else _off_scale(truth, pairs)
+    reason = contrast.reason if not pairs or contrast.reason in _NO_SIZE else None
+    if reason is None and truth.scale == "ratio" and not np.min(pairs) > 0:
+        reason = "not-positive"
     estimate, interval = (None, None) if reason else _on_scale(truth, pairs, contrast.level)
     return Injected(
         **{**_of(contrast), "scale": truth.scale},
@@ -137,15 +139,8 @@ def _of(contrast: Contrast) -> dict[str, Any]:
     return {name: getattr(contrast, name) for name in names}
 
 
-_NO_SIZE = frozenset({"censored", "units-differ"})
+_NO_SIZE = frozenset({"censored", "not-finite", "units-differ"})
 """Reasons of a contrast for which its values have no difference of any size, whatever the scale."""
-
-
-def _off_scale(truth: Truth, pairs: Sequence[tuple[float, float]]) -> str | None:
-    """Why values have no place on the scale on which the truth is known; None where they have."""
-    if not np.isfinite(pairs).all():
-        return "not-finite"
-    return "not-positive" if truth.scale == "ratio" and not np.min(pairs) > 0 else None
 
 
 def _on_scale(

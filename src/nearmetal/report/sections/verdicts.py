@@ -144,9 +144,9 @@ def _shaded(has_ratios: bool, differences: Sequence[Contrast], margin: str) -> s
     if has_ratios:
         text = f"Shaded: the margin of {margin} that the study calls equivalent"
         text += f", of a difference {margin} of its reference's median" if any(own) else ""
-        return text + ("." if all(own) else "; a difference has none where its reference is 0.")
+        return text + ("." if all(own) else "; a difference has none where the median of its reference is 0.")
     if not any(own):
-        return f"No margin is shaded: the references are 0, and {margin} of that means nothing."
+        return f"No margin is shaded: the medians of the references are 0, and {margin} of that means nothing."
     text = f"Shaded: of each row the margin that the study calls equivalent, {margin} of its reference's median"
     return text + ("." if all(own) else "; none where that is 0.")
 
