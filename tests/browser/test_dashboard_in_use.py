@@ -27,14 +27,14 @@ TOKEN = "t0ken"
 
 
 @contextmanager
-def served(path: Path, port: int | None = None) -> Iterator[int]:
+def served(path: Path, port: int | None = None, token: str = TOKEN) -> Iterator[int]:
     """In a thread of this process, until left: the port."""
     ready = threading.Event()
     listening = server.listen(port)
     stop: list[Any] = []
 
     async def serve() -> None:
-        task = asyncio.ensure_future(server.serve(server.Dashboard(lambda: [path], path), TOKEN, listening))
+        task = asyncio.ensure_future(server.serve(server.Dashboard(lambda: [path], path), token, listening))
         stop.append((asyncio.get_running_loop(), task))
         ready.set()
         await asyncio.wait({task})
@@ -108,6 +108,16 @@ def test_a_page_whose_dashboard_has_ended_says_so_at_the_top_and_stands_still(pa
             page.until(f"{NOTICE}.offsetHeight === 0")
             assert page.value("document.title") == title
             page.until(f"{SINCE} !== {json.dumps(stood)}")
+
+
+def test_a_page_of_an_earlier_dashboard_says_where_the_new_one_is(page: Page, run: RunFolder) -> None:
+    page.wide(1200)
+    with served(run.path) as port:
+        opened(page, run, port)
+    page.until(f"{NOTICE}.textContent.includes('asked again')")
+    with served(run.path, port, "another"):
+        page.until(f"{NOTICE}.textContent.includes('started anew')")
+        assert "open the address that it printed" in page.value(f"{NOTICE}.textContent")
 
 
 @pytest.mark.parametrize(("is_over", "state"), [(True, "ended"), (False, "interrupted")])

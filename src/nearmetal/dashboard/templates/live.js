@@ -61,7 +61,7 @@
     mark(document.querySelector(".rows:focus-visible"));
   };
   source.onerror = () => lost(source.readyState === EventSource.CLOSED
-    ? "It was started anew: open the address that it printed then."
+    ? "It was started anew, or knows this run no more: open the address that it printed."
     : "It is asked again every 2 s.");
 
   /* A square's words, for those who cannot hover over it. */
