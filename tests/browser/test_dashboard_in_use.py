@@ -149,6 +149,7 @@ def test_what_a_square_says_is_read_by_the_keyboard_too(page: Page, run: RunFold
     page.wide(1200, 500)
     with claimed(run.journal), served(run.path) as port:
         opened(page, run, port)
+        assert page.value("getComputedStyle(document.getElementById('said')).position") == "static", "it covers nothing"
         tabbed_to(page, ".rows")
         assert page.value(SAID).startswith("base, block 1: ok after ")
         assert page.value("document.querySelectorAll('.at').length") == 1
