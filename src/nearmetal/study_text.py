@@ -114,13 +114,13 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-_NAME_RULE = "letters, digits and . _ - only, no . first, at most 100"
+_NAME_RULE = "letters, digits and . _ - only, at most 100"
 
 
 def as_name(text: str, otherwise: str = "") -> str:
     """What a name may be, and the one that comes nearest to a text that is none; `otherwise` where nothing is left."""
     plain = unicodedata.normalize("NFKD", text[:_LONGEST]).encode("ascii", "ignore").decode()
-    near = re.sub(r"[^A-Za-z0-9._]+", "-", plain).lstrip("-.").rstrip("-")[:100] or otherwise
+    near = re.sub(r"[^A-Za-z0-9._]+", "-", plain).strip("-")[:100] or otherwise
     return f'{_NAME_RULE}, such as "{near}"' if near else _NAME_RULE
 
 

@@ -19,8 +19,7 @@ Whole = Annotated[int, Field(strict=True, ge=1)]
 Number = Annotated[float, WithJsonSchema({"type": ["number", "null"]}, mode="serialization")]
 """One that may be no finite number. JSON has no word for that: it is null there."""
 
-NAME = r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$"
-"""Folders and files are called after it: one that begins with a dot would be hidden, or another folder."""
+NAME = r"^[A-Za-z0-9._-]+$"
 Name = Annotated[str, Field(pattern=NAME, max_length=100)]
 Provision = Literal["boot", "restart", "restore", "reuse"]
 Scale = Literal["ratio", "difference"]

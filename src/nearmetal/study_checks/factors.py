@@ -5,14 +5,15 @@ from collections.abc import Iterable, Sequence
 
 from nearmetal import factors as words
 from nearmetal.model import FactorSpec, Level, Study
-from nearmetal.model.words import NAME
 from nearmetal.study_text import StudyText, as_name, did_you_mean, shown
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 def check_names(study: Study, where: StudyText) -> None:
     for table, things in (("factors", study.factors), ("environments", study.environments), ("hosts", study.hosts)):
         for name in things:
-            if not re.fullmatch(NAME, name) or len(name) > 100:
+            if not _NAME.fullmatch(name):
                 raise where.wrong((table, name), f"{shown(name)} cannot be a name in [{table}]", as_name(name))
     if "local" in study.hosts:
         raise where.wrong(("hosts", "local"), "`local` is this host itself and cannot be another", "rename it")

@@ -14,7 +14,7 @@ from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Frozen, Handle, MachineSpec
 
-_NAME = re.compile(r"(?![-.])[A-Za-z0-9._-]{1,64}")
+_NAME = re.compile(r"(?!-)[A-Za-z0-9._-]{1,64}")
 
 
 class Ended(Exception):
@@ -72,7 +72,7 @@ def check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise BadInput(
             f"{name[:100]!r} cannot be a machine's name",
-            remedy="use letters, digits, '_' and, not first, '.' and '-', at most 64",
+            remedy="use letters, digits, '.', '_' and, not first, '-', at most 64",
         )
 
 
