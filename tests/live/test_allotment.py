@@ -135,6 +135,7 @@ async def test_what_a_guests_monitor_may_use(
     ("change", "why"),
     [
         ({"cpu_period": 100_000, "cpu_quota": 5_000}, "it may use 0.05 CPUs of their time instead of any"),
+        ({"cpuset_cpus": cpu_lists.show(os.sched_getaffinity(0))}, "it is not where it was put: on CPUs"),
         ({"mem_limit": 100 << 20, "memswap_limit": 100 << 20}, "104857600 bytes of memory instead of 268435456"),
     ],
 )
