@@ -112,9 +112,12 @@ def short(request: pytest.FixtureRequest, client: Engine, tmp_path: Path) -> Ite
 def test_an_image_without_what_gets_us_in_does_not_come_up(short: tuple[str, tuple[str, ...]]) -> None:
     image, lacking = short
     ended = called("up", "docker", "--name", "short", "--set", f"machine.image={image}")
-    assert (ended.returncode, "is up" in ended.stdout) == (3, False)
-    assert f"its image {image} has no {', '.join(lacking)}\n  remedy: " in ended.stderr
-    assert json.loads(called("ls", "--json").stdout)["machines"] == []
+    try:
+        assert (ended.returncode, "is up" in ended.stdout) == (3, False)
+        assert f"its image {image} has no {', '.join(lacking)}\n  remedy: " in ended.stderr
+        assert json.loads(called("ls", "--json").stdout)["machines"] == []
+    finally:
+        called("down", "short")
 
 
 async def test_a_run_with_an_image_without_what_gets_us_in_says_so(
