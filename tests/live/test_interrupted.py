@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.journal import events, records
+from nearmetal.store.journal import records
 from tests.order import mock_run
 from tests.small_disk import small_disk
 
@@ -88,17 +88,22 @@ async def test_a_second_run_at_once_is_refused(study: Path, tmp_path: Path) -> N
 
 
 async def test_who_does_not_wait_for_the_report_is_told_that_all_is_recorded(study: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    running = await start("run", str(study), "--blocks", "2", "-o", str(folder))
-    journal = RunFolder(folder).journal
-    for _ in range(600):
-        if any(event["event"] == "RunEnded" for event in events(journal)):
+    """Interrupted while a chapter takes its time, which is somebody else's: so it is known what is going on."""
+    theirs, begun, folder = tmp_path / "theirs", tmp_path / "begun", tmp_path / "run"
+    described = theirs / "theirs-1.dist-info"
+    described.mkdir(parents=True)
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+    (described / "entry_points.txt").write_text("[nearmetal.sections]\nslow = theirs:plugin\n")
+    (theirs / "theirs.py").write_text(f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(60)\n")
+    path = f"{theirs}:{':'.join(sys.path)}"
+    running = await start("run", str(study), "--blocks", "2", "-o", str(folder), PYTHONPATH=path)
+    for _ in range(1200):
+        if begun.exists():
             break
         await asyncio.sleep(0.05)
-    await asyncio.sleep(0.1)  # until its own handler of the signal is gone
     running.send_signal(signal.SIGINT)
     status, _, stderr = await ended(running)
-    assert status == 4
+    assert (status, begun.exists()) == (4, True), stderr
     assert f"all trials are recorded; write the report by: nearmetal report {folder}" in stderr
     assert "resume" not in stderr and "Traceback" not in stderr
 
