@@ -1,6 +1,7 @@
 """Every test has a home of its own; only the image, which takes a minute to build, is shared."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,9 @@ settings.register_profile("exploring", _UNHURRIED)
 settings.load_profile("repeatable")  # what fails for one fails for all; --hypothesis-profile=exploring looks further
 
 pytest.register_assert_rewrite(*(f"tests.live.{name}" for name in ("laboratory", "placed", "remains", "snapshot")))
+
+# Under nohup all that tests start would have it ignored, and some of it is to be told to end by it.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 SHARED_CACHE = Paths.default().cache
 

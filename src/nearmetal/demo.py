@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from nearmetal.config import Paths
 from nearmetal.errors import ExitCode, HostCannot
+from nearmetal.interrupts import ending
 
 _HINT = {"NEARMETAL_RESUME_HINT": "make demo RESUME="}
 """Where the engine is the demo's, `nearmetal resume` alone would find none."""
@@ -59,7 +60,7 @@ async def _run(command: Sequence[str], environment: dict[str, str]) -> int:
             process.send_signal(signal.SIGINT)
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ending():
         loop.add_signal_handler(number, interrupt)
     return await process.wait()
 

@@ -6,13 +6,19 @@ from collections.abc import Coroutine
 from typing import Any
 
 
+def ending() -> tuple[signal.Signals, ...]:
+    """Signals that tell us to end: not SIGHUP where whoever started us has it ignored, as nohup does."""
+    is_kept_from_us = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM, *(() if is_kept_from_us else (signal.SIGHUP,)))
+
+
 def until_interrupted(work: Coroutine[Any, Any, object]) -> bool:
-    """Run to the end, or until SIGINT, SIGTERM or SIGHUP: then tidy up first. Whether it came to the end."""
+    """Run to the end, or until we are told to end: then tidy up first. Whether it came to the end."""
 
     async def guarded() -> bool:
         task = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in ending():
             loop.add_signal_handler(number, task.cancel)
         try:
             await task

@@ -1,14 +1,16 @@
 """An engine that goes away in the middle of a run: what it leaves is told once, and not that it was removed."""
 
+import asyncio
 import io
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from nearmetal.environments import docker
 from nearmetal.lab.clean import clean
 from nearmetal.lab.image import Image
-from nearmetal.run.events import Event, LeftBehind, TrialEnded
+from nearmetal.run.events import Event, LeftBehind, TrialEnded, Withdrawn
 from nearmetal.terminal import Watcher
 from tests.live.remains import stays
 from tests.order import mock_run
@@ -37,7 +39,10 @@ json = "seconds"
 """
 
 
-async def test_what_an_engine_that_went_away_leaves_is_told_once(engine: str, lab_image: Image, tmp_path: Path) -> None:
+async def test_what_an_engine_that_went_away_leaves_is_told_once(
+    engine: str, lab_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docker, "_AWAY", 0.5)
     socket = tmp_path / "socket"
     socket.symlink_to(engine.removeprefix("unix://"))
     out = io.StringIO()
@@ -66,3 +71,23 @@ async def test_what_an_engine_that_went_away_leaves_is_told_once(engine: str, la
     cleaned = await clean()
     assert cleaned.left == ()
     assert stays(token) == []
+
+
+async def test_an_engine_that_comes_back_costs_one_attempt(engine: str, lab_image: Image, tmp_path: Path) -> None:
+    """As one does that is started anew. All of its environment's attempts would fail meanwhile, within seconds."""
+    socket, loop = tmp_path / "socket", asyncio.get_running_loop()
+    socket.symlink_to(engine.removeprefix("unix://"))
+    ended: list[str] = []
+
+    def see(event: Event) -> None:
+        if isinstance(event, TrialEnded):
+            ended.append(str(event.record.status))
+            if len(ended) == 1:
+                socket.unlink()
+                loop.call_later(3, socket.symlink_to, engine.removeprefix("unix://"))
+
+    events, records = await mock_run.run(tmp_path / "run", STUDY.format(socket), see)
+    assert ended == ["ok", "failed", "ok"]
+    assert not [event for event in events if isinstance(event, Withdrawn)]
+    assert "it did again after" in str(records[1].reason)
+    assert (await clean()).left == ()

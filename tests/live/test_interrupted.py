@@ -76,6 +76,17 @@ async def test_once_interrupted_it_tidies_up_and_says_how_to_go_on(
     assert await mock_run.left_over() == []
 
 
+async def test_one_that_nohup_started_runs_on_when_its_terminal_is_closed(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    words = (sys.executable, "-m", "nearmetal", "run", str(study), "--blocks", "3", "-o", str(folder))
+    process = await asyncio.create_subprocess_exec("nohup", *words, stdout=asyncio.subprocess.PIPE)
+    await until_trials(folder, 1)
+    process.send_signal(signal.SIGHUP)
+    await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert process.returncode == 0
+    assert len(list(records(RunFolder(folder).journal))) == 6
+
+
 async def test_a_second_run_at_once_is_refused(study: Path, tmp_path: Path) -> None:
     first = await start("run", str(study), "-o", str(tmp_path / "one"))
     await until_trials(tmp_path / "one", 1)

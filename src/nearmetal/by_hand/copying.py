@@ -27,6 +27,7 @@ from nearmetal.by_hand.enter import attached, guarded_where_needed, handling, re
 from nearmetal.by_hand.unpacking import unpack
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, ToolFailed
+from nearmetal.interrupts import ending
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines.kept import Kept
 from nearmetal.model import Machine
@@ -99,7 +100,7 @@ def copy(source: str, destination: str) -> None:
 @contextmanager
 def _tidy_when_told_to_end() -> Iterator[None]:
     """What ends a program ends us as Ctrl-C does: what was begun is removed. Once only, or that would be cut off."""
-    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    numbers = ending()
 
     def end(number: int, frame: FrameType | None) -> None:
         for one in numbers:

@@ -14,6 +14,7 @@ from nearmetal import pipes
 from nearmetal.by_hand import doors, engine, guard
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
+from nearmetal.interrupts import ending
 from nearmetal.lab.commands.process import exit_status
 from nearmetal.lab.machines.kept import Kept
 from nearmetal.model import Completed, Machine
@@ -128,7 +129,7 @@ def _passing_on(process: "subprocess.Popen[Any]") -> Iterator[list[int]]:
         if not sys.stdin.isatty():
             process.send_signal(number)
 
-    with handling({signal.SIGTERM: passed, signal.SIGHUP: passed, signal.SIGINT: reaches_it_too}):
+    with handling({number: reaches_it_too if number == signal.SIGINT else passed for number in ending()}):
         yield came
 
 

@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar
@@ -50,6 +51,10 @@ from nearmetal.model import (
     Site,
 )
 
+_AWAY = 60.0
+"""Seconds in which an engine that answered before may come back."""
+_BETWEEN = 0.2
+"""Seconds from asking it once to asking it again."""
 _NOT_FOUND = 404
 _NOT_YET = (409, 500)
 """What Docker says while a container is being removed, and Podman while it is ending."""
@@ -177,7 +182,7 @@ class DockerEnvironment:
         if site.name != "local":
             raise HostCannot("containers are made on this host only", site.name, "run nearmetal there")
         engine = await self._engine(self.brand.address(order.options))
-        await ping(engine.address, self.brand)  # what cannot even be begun leaves nothing to remove
+        await self._require(engine)
         asked = order.options.get("runtime")
         sandboxed = is_sandboxed(asked or await self._default_runtime(engine))
         keeper = container_config.keeper_of(order.name) if sandboxed and order.port else None
@@ -207,6 +212,19 @@ class DockerEnvironment:
         )
         ledger.creating(whole)
         return whole
+
+    async def _require(self, engine: Engine) -> None:
+        """HostCannot where it does not answer: what cannot even be begun leaves nothing to remove.
+
+        It answered before, so it may be starting anew: that is waited for, lest the next attempts fail too. This one
+        does all the same, for its time to ready would tell of the engine's.
+        """
+        try:
+            await ping(engine.address, self.brand)
+        except HostCannot as error:
+            after = await _back_after(engine)
+            what = error.what if after is None else f"{error.what}; it did again after {after:.1f} s"
+            raise HostCannot(what, error.where, error.remedy) from None
 
     async def _default_runtime(self, engine: Engine) -> str:
         if engine.address not in self._default_runtimes:
@@ -280,6 +298,17 @@ class DockerEnvironment:
                 if asyncio.get_running_loop().time() > deadline:
                     raise failure from None
             await asyncio.sleep(0.05)
+
+
+async def _back_after(engine: Engine) -> float | None:
+    """Seconds until it answers; None where it does not within the time that it is given."""
+    began = time.monotonic()
+    while (passed := time.monotonic() - began) < _AWAY:
+        await asyncio.sleep(_BETWEEN)
+        with contextlib.suppress(HostCannot):
+            await ping(engine.address, engine.brand)
+            return passed
+    return None
 
 
 def _containers(handle: Handle) -> list[str]:
