@@ -14,7 +14,7 @@ _STARTS = "import asyncio; from nearmetal import demo; asyncio.run(demo._run(['t
 def test_a_killed_demo_leaves_no_command_behind() -> None:
     with subprocess.Popen([sys.executable, "-c", _STARTS], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as demo:
         command = _soon(lambda: _child(demo.pid))
-        _soon(lambda: b"nearmetal" in Path(f"/proc/{command}/cmdline").read_bytes())
+        _soon(lambda: b"-m\0nearmetal\0" in Path(f"/proc/{command}/cmdline").read_bytes())
         # Until it is itself, and no longer on its way to be.
         _soon(lambda: Path(f"/proc/{command}/comm").read_text().startswith("python"))
         demo.send_signal(signal.SIGKILL)
