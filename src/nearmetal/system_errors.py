@@ -3,7 +3,8 @@
 import errno
 import os
 
-_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Numbers of what is said of a disk without room, or of a user who may have no more of it."""
 
 
 def in_full(error: OSError, *, of_run: bool = False) -> str:
@@ -14,7 +15,7 @@ def in_full(error: OSError, *, of_run: bool = False) -> str:
 
 def remedy(error: OSError, *, of_run: bool = False) -> str:
     number = error.errno
-    if number in _IS_FULL:
+    if number in FULL:
         if of_run:
             return "free some space; what the run has recorded is safe, and `nearmetal resume` goes on with it"
         return "free some space, then give the command again"

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 _WIDEST = 10_000
 """Columns: more than a line ever has."""
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 # ── Running ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -59,7 +58,7 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> 
         with watcher(study, plan, console) as watching:
             finished = until_interrupted(session.start(request, console.print, (watching,)))
     except OSError as error:
-        if error.errno not in _NO_ROOM or (folder / "manifest.json").exists():
+        if error.errno not in system_errors.FULL or (folder / "manifest.json").exists():
             raise
         # There is no run yet that one could go on with.
         raise HostCannot(os.strerror(error.errno), str(error.filename or ""), system_errors.remedy(error)) from None
@@ -149,11 +148,11 @@ def _written(folder: RunFolder) -> Path:
     try:
         return write(folder, warn)
     except OSError as error:
-        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM, *_NO_ROOM):
+        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM, *system_errors.FULL):
             raise
         what = f"the report cannot be written there: {os.strerror(error.errno)}"
         again = f"nearmetal report {quote(str(folder.path))}"
-        remedy = f"free some space, then: {again}" if error.errno in _NO_ROOM else f"{again} -o FILE"
+        remedy = f"free some space, then: {again}" if error.errno in system_errors.FULL else f"{again} -o FILE"
         raise HostCannot(what, str(folder.path), remedy) from None
 
 

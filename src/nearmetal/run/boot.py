@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nearmetal import factors as words
-from nearmetal import hosts, plugins
+from nearmetal import hosts, plugins, system_errors
 from nearmetal.errors import MachineError, NearmetalError
 from nearmetal.lab import probe
 from nearmetal.lab.lab import Lab
@@ -34,7 +34,7 @@ from nearmetal.run.booted import Booted, BootTask, Invalid
 from nearmetal.run.events import BootEnded, BootStarted, Step, Stream, TrialEnded
 from nearmetal.run.trial import TrialTask, kept, run_trial
 
-_NO_MORE_IS_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+_NO_MORE_IS_WRITTEN = (*system_errors.FULL, errno.EROFS, errno.EIO)
 """Errors of a disk that end the run: what it has recorded stands, and it can go on once that is mended."""
 
 

@@ -1,7 +1,6 @@
 """Runs a plan, or what is left of it: block after block, each repeated while it is not whole."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 from nearmetal import plan as planning
 from nearmetal.lab.lab import Lab
@@ -25,14 +24,12 @@ from nearmetal.run.progress import MOST_ATTEMPTS, Progress
 from nearmetal.store.folder import MachineFacts, Manifest, RunFolder
 from nearmetal.store.journal import Journal, events, records
 
-NOTHING: Mapping[str, tuple[str, str]] = MappingProxyType({})
-
 
 async def run(
     folder: RunFolder,
     lab: Lab,
     listeners: tuple[Callable[[Event], None], ...] = (),
-    changed: Mapping[str, tuple[str, str]] = NOTHING,
+    changed: Mapping[str, tuple[str, str]] | None = None,
 ) -> Progress:
     """Run the plan in a folder's manifest from where its journal ends. What the lab made is removed at the end.
 
@@ -63,7 +60,7 @@ async def run(
     stream = Stream(journal, (keeper.see, *listeners, follow))
     interrupted = True
     try:
-        stream.emit(_beginning(folder, manifest.plan, before, changed))
+        stream.emit(_beginning(folder, manifest.plan, before, changed or {}))
         for planned in manifest.plan.blocks:
             await _run_block_until_whole(folder, planned, progress, lab, stream, keeper.made_of)
             ran = planned.index + 1

@@ -25,7 +25,7 @@ from nearmetal.run.events import Event
 from nearmetal.run.missing import Missing, cannot_run
 from nearmetal.run.progress import Progress
 from nearmetal.run.refusal import must_be_able_to_make, refusal, refuse_what_is_there
-from nearmetal.run.versions import changed, versions
+from nearmetal.run.versions import other_versions, versions
 from nearmetal.say import Say
 from nearmetal.store import runs
 from nearmetal.store.claim import claimed
@@ -101,17 +101,17 @@ async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event],
         await preparing.build_image(manifest.study, say)
         async with aclosing(opener(hosts.of(manifest.study), say)) as open_site:
             with pinned(manifest.images):
-                now = changed(manifest.versions, await versions(manifest.study, manifest.plan, open_site))
-            for name, (before, after) in now.items():
+                changed = other_versions(manifest.versions, await versions(manifest.study, manifest.plan, open_site))
+            for name, (before, after) in changed.items():
                 say(f"since the run began {name} has changed: {before} before, {after} now")
-            return await _run(folder, open_site, listeners, now)
+            return await _run(folder, open_site, listeners, changed)
 
 
 async def _run(
     folder: RunFolder,
     open_site: OpenSite,
     listeners: tuple[Callable[[Event], None], ...],
-    changed: Mapping[str, tuple[str, str]] = runner.NOTHING,
+    changed: Mapping[str, tuple[str, str]] | None = None,
 ) -> Progress:
     runs.remember(folder.path, Paths.default().state)
     with claimed(folder.journal), pinned(folder.manifest().images):

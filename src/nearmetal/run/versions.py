@@ -23,7 +23,7 @@ async def versions(study: Study, plan: Plan, open_site: OpenSite) -> Mapping[str
     return {**_own(), **_of_the_image(study), **await _of_the_makers(study, plan, open_site)}
 
 
-def changed(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+def other_versions(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """What is another version now, or is no more: as it was, and as it is ("none"). Pure."""
     return {name: (one, now.get(name, "none")) for name, one in before.items() if now.get(name) != one}
 
