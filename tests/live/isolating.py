@@ -53,12 +53,15 @@ def given_back() -> Iterator[State]:
 
 
 def killed_at(count: int, operation: str, delay: float, *words: str) -> bool:
-    """Kill -9 once the ledger has so many lines of an operation, and a moment later; whether it was soon enough."""
+    """Kill -9 once the ledger has so many lines of an operation, and a moment later; whether it was soon enough.
+
+    Whole lines: one that is longer than a page shows before all of it is written, and what dies meanwhile leaves it cut.
+    """
     process = subprocess.Popen([sys.executable, "-m", "nearmetal", "isolate", *words], stdout=subprocess.DEVNULL)
     ledger, wanted = standing.ledger_path(), f'"op":"{operation}"'
     while process.poll() is None:
         text = ledger.read_text().replace(" ", "") if ledger.exists() else ""
-        if text.count(wanted) >= count:
+        if text[: text.rfind("\n") + 1].count(wanted) >= count:
             time.sleep(delay)
             process.send_signal(signal.SIGKILL)
             break
