@@ -288,6 +288,25 @@ async def test_an_engine_of_ones_own_leaves_nothing(folder: Path) -> None:
     assert stays(str(folder)) == []
 
 
+async def test_an_engine_of_ones_own_keeps_to_itself_when_another_ends(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """What it covers was made for the other, which would take it along."""
+    one, other = tmp_path_factory.mktemp("engine"), tmp_path_factory.mktemp("engine")
+    async with contextlib.AsyncExitStack() as first:
+        await first.enter_async_context(own_engine(one))
+        async with own_engine(other) as url:
+            daemon = int((other / "docker.pid").read_text())
+            before = _mounted(daemon)
+            await first.aclose()
+            assert _mounted(daemon) == before >= {"/etc/docker", "/run/docker", "/run/containerd", "/opt/containerd"}
+            assert (await Engine.connect(url)).client.ping()
+
+
+def _mounted(process: int) -> set[str]:
+    return {line.split()[4] for line in Path(f"/proc/{process}/mountinfo").read_text().splitlines()}
+
+
 async def _on_an_own_engine(folder: Path, name: str) -> tuple[asyncio.subprocess.Process, Handle]:
     """A process with an engine of our own in `folder`, and the container that it made."""
     options = {"engine": f"unix://{folder}/docker.sock"}

@@ -18,6 +18,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab.changes.ledger import held, ledgers_folder
+from nearmetal.lab.containers import places
 from nearmetal.lab.containers.api import DOCKER, Engine, Refused, ping
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite
@@ -87,6 +88,7 @@ async def bury(address: str) -> None:
 async def _bury(folder: Path) -> None:
     with exclusive(folder / _LOCK, _BUSY):
         await _sweep(folder, _name(folder))
+        places.remove_unneeded(map(Path, _COVERED))
 
 
 def _name(folder: Path) -> str:
@@ -98,9 +100,7 @@ async def _running(
     folder: Path, name: str, socket: Path, runtimes: Mapping[str, Path], swept: Callable[[], None]
 ) -> AsyncIterator[str]:
     await _sweep(folder, name)
-    made = [place for place in map(Path, _COVERED) if not place.exists()]
-    for place in made:
-        place.mkdir(parents=True)
+    needed = places.need(map(Path, _COVERED))
     try:
         daemon = await _start(folder, name, runtimes)
         try:
@@ -111,11 +111,11 @@ async def _running(
         finally:
             await _stop(daemon)
     finally:
-        await _sweep(folder, name)
+        try:
+            await _sweep(folder, name)
+        finally:
+            places.let_go(needed)
         swept()
-        for place in made:
-            with contextlib.suppress(OSError):  # something that is not ours moved in
-                place.rmdir()
 
 
 async def _start(folder: Path, name: str, runtimes: Mapping[str, Path]) -> asyncio.subprocess.Process:

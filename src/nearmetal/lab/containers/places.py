@@ -1,0 +1,79 @@
+"""Folders that engines of our own cover: those that are made for it stay while one of them runs, and go with the last.
+
+A folder that is removed takes along whatever is mounted on it elsewhere: the cover of another engine too, which would
+then write where it lay. So one that is ours bears a mark, and all who need it share the lock of that.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from nearmetal.lab.lock import try_lock
+
+_MARK = ".made-by-nearmetal"
+
+
+@dataclass(frozen=True)
+class Needed:
+    """A folder of ours, as long as the descriptor of its mark is open."""
+
+    place: Path
+    mark: int
+
+
+def need(places: Iterable[Path]) -> list[Needed]:
+    """Have these folders there. Those that are not somebody else's are returned, for `let_go`. OSError."""
+    needed: list[Needed] = []
+    try:
+        for place in places:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with _alone(place):
+                if (mark := _marked(place)) is not None:
+                    needed.append(Needed(place, mark))
+    except BaseException:
+        let_go(needed)
+        raise
+    return needed
+
+
+def let_go(needed: Iterable[Needed]) -> None:
+    for one in needed:
+        os.close(one.mark)
+        remove_unneeded([one.place])
+
+
+def remove_unneeded(places: Iterable[Path]) -> None:
+    """Those that are ours and that nobody needs any more, also where whoever did was killed."""
+    for place in places:
+        with contextlib.suppress(FileNotFoundError), _alone(place), (place / _MARK).open() as mark:
+            if try_lock(mark):
+                (place / _MARK).unlink()
+                with contextlib.suppress(OSError):  # something that is not ours moved in
+                    place.rmdir()
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """While nobody else makes or removes it: its parent is locked, for the moment that this takes."""
+    parent = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(parent, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(parent)
+
+
+def _marked(place: Path) -> int | None:
+    """The mark of a folder that is ours or becomes so, its lock shared; None of one that is somebody else's."""
+    try:
+        place.mkdir()
+    except FileExistsError:
+        if not (place / _MARK).exists():
+            return None
+    mark = os.open(place / _MARK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try_lock(mark, shared=True)  # free but of those who share it: who removes it has its parent's
+    return mark
