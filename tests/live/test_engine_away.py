@@ -84,9 +84,11 @@ async def test_an_engine_that_comes_back_costs_one_attempt(engine: str, lab_imag
             ended.append(str(event.record.status))
             if len(ended) == 1:
                 socket.unlink()
-                loop.call_later(3, socket.symlink_to, engine.removeprefix("unix://"))
+                loop.call_later(8, socket.symlink_to, engine.removeprefix("unix://"))
 
-    events, records = await mock_run.run(tmp_path / "run", STUDY.format(socket), see)
+    said: list[str] = []
+    events, records = await mock_run.run(tmp_path / "run", STUDY.format(socket), see, said.append)
+    assert said == ["still waiting for the Docker engine to answer again"]
     assert ended == ["ok", "failed", "ok"]
     assert not [event for event in events if isinstance(event, Withdrawn)]
     assert "it did again after" in str(records[1].reason)

@@ -8,6 +8,7 @@ from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.model import Study, TrialRecord
 from nearmetal.run import session
 from nearmetal.run.events import Event
+from nearmetal.say import Say, silent
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 from nearmetal.study import read
@@ -38,12 +39,12 @@ def study(text: str = STUDY) -> Study:
 
 
 async def run(
-    folder: Path, text: str = STUDY, listener: Callable[[Event], None] = lambda event: None
+    folder: Path, text: str = STUDY, listener: Callable[[Event], None] = lambda event: None, say: Say = silent
 ) -> tuple[list[Event], list[TrialRecord]]:
     """Run to the end; what was said, and what was recorded."""
     events: list[Event] = []
     request = session.Request(study(text), text, (), False, folder, available=False)
-    await session.start(request, lambda text: None, (events.append, listener))
+    await session.start(request, say, (events.append, listener))
     return events, list(records(RunFolder(folder).journal))
 
 

@@ -50,6 +50,7 @@ from nearmetal.model import (
     Recorder,
     Site,
 )
+from nearmetal.say import meanwhile
 
 _AWAY = 60.0
 """Seconds in which an engine that answered before may come back."""
@@ -182,7 +183,7 @@ class DockerEnvironment:
         if site.name != "local":
             raise HostCannot("containers are made on this host only", site.name, "run nearmetal there")
         engine = await self._engine(self.brand.address(order.options))
-        await self._require(engine)
+        await self._require(engine, site)
         asked = order.options.get("runtime")
         sandboxed = is_sandboxed(asked or await self._default_runtime(engine))
         keeper = container_config.keeper_of(order.name) if sandboxed and order.port else None
@@ -213,7 +214,7 @@ class DockerEnvironment:
         ledger.creating(whole)
         return whole
 
-    async def _require(self, engine: Engine) -> None:
+    async def _require(self, engine: Engine, site: Site) -> None:
         """HostCannot where it does not answer: what cannot even be begun leaves nothing to remove.
 
         It answered before, so it may be starting anew: that is waited for, lest the next attempts fail too. This one
@@ -222,7 +223,8 @@ class DockerEnvironment:
         try:
             await ping(engine.address, self.brand)
         except HostCannot as error:
-            after = await _back_after(engine)
+            async with meanwhile(site.say, lambda: f"still waiting for the {self.brand.called} to answer again"):
+                after = await _back_after(engine)
             what = error.what if after is None else f"{error.what}; it did again after {after:.1f} s"
             raise HostCannot(what, error.where, error.remedy) from None
 

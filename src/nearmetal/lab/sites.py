@@ -19,7 +19,7 @@ class Sites:
     def __init__(self, hosts: Mapping[str, HostSpec], say: Say) -> None:
         self._hosts = hosts
         self._say = say
-        self._local = LocalSite()
+        self._local = LocalSite(say)
         self._far: dict[str, SshSite] = {}
         self._reaching = asyncio.Lock()
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from nearmetal.model.study import EnvironmentSpec, HostSpec, LinkSpec, MachineSpec
 from nearmetal.model.words import Frozen, Provision, Role
+from nearmetal.say import Say
 
 
 class Completed(Frozen):
@@ -97,6 +98,8 @@ class Site(Commands, Protocol):
     arch: str
     boot_id: str
     """Its kernel's."""
+    say: Say
+    """To whoever waits for what is done there."""
 
     @property
     def spec(self) -> HostSpec | None:

@@ -64,7 +64,7 @@ class SshSite(SshCommands):
         self.boot_id = ""
         self.probe = ""
         """Empty until it lies there."""
-        self._say = say
+        self.say = say
         self._more: list[asyncssh.SSHClientConnection] = []
         self._forwarded: dict[int, asyncssh.SSHListener] = {}
         """By the port there."""
@@ -224,4 +224,4 @@ class SshSite(SshCommands):
                 await must(self, "sh", "-c", f"exec cat {append} {shlex.quote(path)}", stdin=chunk)
                 sent += len(chunk)
                 if telling and (sent == size or sent // _CHUNK % 8 == 0):
-                    self._say(f"{self.where}: {file.name}: {show_size(sent)} of {show_size(size)} sent")
+                    self.say(f"{self.where}: {file.name}: {show_size(sent)} of {show_size(size)} sent")
