@@ -3,6 +3,7 @@
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -60,3 +61,15 @@ def claim(path: Path, content: bytes) -> bool:
     finally:
         Path(unfinished).unlink()
     return True
+
+
+def missing(folder: Path) -> list[Path]:
+    """A folder and its parents as far as they are not there yet, innermost first."""
+    return [place for place in (folder, *folder.parents) if not place.exists()]
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Those that are there and hold nothing."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()

@@ -140,6 +140,18 @@ async def test_a_home_without_room_is_named_and_nothing_is_said_of_a_run(study: 
 
 
 @pytest.mark.live
+async def test_a_run_without_room_for_its_manifest_leaves_no_folder(study: Path, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "full", "8k") as place:
+        (place / "theirs").mkdir()
+        for folder in (place / "new" / "run", place / "theirs"):
+            status, _, stderr = await ended(await start("run", str(study), "-o", str(folder)))
+            assert status == 3
+            assert stderr.startswith(f"nearmetal: {folder}/manifest.json: No space left on device\n  remedy: "), stderr
+        assert list(place.iterdir()) == [place / "theirs"]
+        assert list((place / "theirs").iterdir()) == []
+
+
+@pytest.mark.live
 async def test_a_full_disk_ends_the_run_with_what_is_recorded_safe(study: Path, full_soon: Path) -> None:
     folder = full_soon / "run"
     status, _, stderr = await ended(await start("run", str(study), "-o", str(folder)))

@@ -3,11 +3,11 @@
 import errno
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
 from nearmetal import factors as words
+from nearmetal import files
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.in_short import in_short
 from nearmetal.model import Study
@@ -41,15 +41,13 @@ def refuse_what_is_there(folder: Path) -> None:
 
 def _try_to_make(folder: Path) -> None:
     """Only by trying is it known: some file systems let nobody make a folder, whatever its permissions are."""
-    new = [place for place in (folder, *folder.parents) if not place.exists()]
+    new = files.missing(folder)
     try:
         folder.mkdir(parents=True)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise _no_folder(folder, error) from None
     finally:
-        for place in new:
-            with suppress(OSError):
-                place.rmdir()
+        files.remove_empty(new)
 
 
 def _no_folder(folder: Path, error: OSError) -> BadInput | OSError:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
-from nearmetal import hosts
+from nearmetal import files, hosts
 from nearmetal import plan as planning
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
@@ -79,8 +79,13 @@ async def open_folder(request: Request, open_site: OpenSite) -> RunFolder:
     if not plan.treatments:
         raise HostCannot("nothing else is left to run", request.study.name, "mend what was left out, as is said there")
     folder = RunFolder(request.folder)
-    request.folder.mkdir(parents=True, exist_ok=True)
-    folder.write_manifest(await _manifest(request, plan, missing, open_site))
+    manifest = await _manifest(request, plan, missing, open_site)
+    new = files.missing(request.folder)
+    try:
+        folder.write_manifest(manifest)
+    except OSError:
+        files.remove_empty(new)
+        raise
     return folder
 
 
