@@ -1,15 +1,16 @@
 """The command line: arguments to calls. What is heavy is imported where it is used: --help answers at once."""
 
 import math
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from nearmetal import __version__, pipes, search_path
-from nearmetal.errors import ExitCode, NearmetalError
+from nearmetal.errors import ExitCode, LeftAtOnce, NearmetalError
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -20,7 +21,9 @@ def main() -> None:
     search_path.widen()
     try:
         status = cli.main(prog_name="nearmetal", standalone_mode=False)
-    except click.exceptions.Abort:
+    except click.exceptions.Abort as error:
+        if isinstance(error.__cause__, LeftAtOnce):
+            _leave()
         click.echo("nearmetal: interrupted", err=True)
         status = ExitCode.INTERRUPTED
     except click.ClickException as error:
@@ -43,6 +46,14 @@ def main() -> None:
         _complain(system_errors.in_full(error, of_run=sys.argv[1:2] in (["run"], ["resume"])))
         status = ExitCode.HOST_CANNOT
     sys.exit(int(status or 0))
+
+
+def _leave() -> NoReturn:
+    """As one who is killed: an end in good order would wait for what is still under way. Ledgers know all of it."""
+    click.echo("nearmetal: left at once; what is not put right yet: nearmetal clean", err=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(ExitCode.INTERRUPTED)
 
 
 def _complain(text: str) -> None:
@@ -555,8 +566,6 @@ def load(arguments: tuple[str, ...]) -> None:
 
     See `nearmetal load URL --help`.
     """
-    import os
-
     from nearmetal.lab import probe
 
     os.execv(probe.path(), ["nearmetal", "load", *arguments])

@@ -73,6 +73,10 @@ class Interrupted(NearmetalError):
     exit_code = ExitCode.INTERRUPTED
 
 
+class LeftAtOnce(KeyboardInterrupt):
+    """Ctrl-C once more, while what was begun is being put right: nothing more is, and this process has to end here."""
+
+
 class MachineError(NearmetalError):
     exit_code = ExitCode.SOME_TRIALS_BAD
 

@@ -51,6 +51,14 @@ async def until_trials(folder: Path, count: int) -> None:
     raise AssertionError(f"the run has not come to {count} trials")
 
 
+async def until_there(file: Path) -> None:
+    for _ in range(1200):
+        if file.exists():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{file} has not come to be")
+
+
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
     file = tmp_path / "study.toml"
@@ -68,12 +76,77 @@ async def test_once_interrupted_it_tidies_up_and_says_how_to_go_on(
     process.send_signal(number)
     status, stdout, stderr = await ended(process)
     assert status == 4
+    assert stderr.count("stopping: ") == 1
     assert f"nearmetal resume {folder}" in stderr
     assert "Traceback" not in stderr
     summary = json.loads(stdout.splitlines()[-1])
     finished = list(records(RunFolder(folder).journal))
     assert summary["trials"]["ok"] == len(finished) >= 3
     assert await mock_run.left_over() == []
+
+
+SLOW = """
+import asyncio, pathlib
+from nearmetal.environments import mock
+
+class Slow(mock.Mock):
+    kind = "theirs"
+
+    async def destroy(self, handle, site):
+        while pathlib.Path({slow!r}).exists():
+            pathlib.Path({begun!r}).touch()
+            await asyncio.sleep(0.1)
+        await super().destroy(handle, site)
+
+plugin = Slow()
+"""
+
+
+def of_others(folder: Path, group: str, plugin: str) -> str:
+    """A PYTHONPATH with somebody else's plugin, `theirs`, of which this is the module."""
+    described = folder / "theirs-1.dist-info"
+    described.mkdir(parents=True)
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+    (described / "entry_points.txt").write_text(f"[nearmetal.{group}]\ntheirs = theirs:plugin\n")
+    (folder / "theirs.py").write_text(plugin)
+    return f"{folder}:{':'.join(sys.path)}"
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+async def test_interrupted_once_more_it_leaves_at_once_and_clean_puts_the_rest_right(
+    tmp_path: Path, first: signal.Signals
+) -> None:
+    """While a machine takes forever to be removed, so that it is known what is going on."""
+    slow, begun, folder, study = (tmp_path / name for name in ("slow", "begun", "run", "study.toml"))
+    path = of_others(tmp_path / "theirs", "environments", SLOW.format(slow=str(slow), begun=str(begun)))
+    study.write_text(LONG.replace('"mock"', '"theirs"'))
+    running = await start("run", str(study), "-o", str(folder), "--json", PYTHONPATH=path)
+    await until_trials(folder, 3)
+    slow.touch()
+    await until_there(begun)
+    running.send_signal(first)
+    assert running.stderr and running.stdout
+    said = (await asyncio.wait_for(running.stderr.readuntil(b"leaves at once\n"), PATIENCE)).decode()
+    assert "stopping: what was made or changed is put right first" in said
+    running.send_signal(signal.SIGTERM)  # as a terminal's and its shell's, which are one
+    await asyncio.sleep(0.5)
+    assert running.returncode is None
+    running.send_signal(signal.SIGINT)
+    status, stdout, stderr = await ended(running)
+    assert (status, stdout) == (4, "")
+    assert [line for line in stderr.splitlines() if line] == [
+        f"interrupted; go on with: nearmetal resume {folder}",
+        "nearmetal: left at once; what is not put right yet: nearmetal clean",
+    ]
+    assert await mock_run.left_over() != []
+    finished = len(list(records(RunFolder(folder).journal)))
+    slow.unlink()
+    status, stdout, _ = await ended(await start("clean", "--json", PYTHONPATH=path))
+    assert status == 0 and json.loads(stdout)["removed"] != []
+    assert await mock_run.left_over() == []
+    status, _, stderr = await ended(await start("show", str(folder), PYTHONPATH=path))
+    assert (status, stderr) == (0, "")
+    assert len(list(records(RunFolder(folder).journal))) == finished >= 3
 
 
 async def test_one_that_nohup_started_runs_on_when_its_terminal_is_closed(study: Path, tmp_path: Path) -> None:
@@ -100,21 +173,14 @@ async def test_a_second_run_at_once_is_refused(study: Path, tmp_path: Path) -> N
 
 async def test_who_does_not_wait_for_the_report_is_told_that_all_is_recorded(study: Path, tmp_path: Path) -> None:
     """Interrupted while a chapter takes its time, which is somebody else's: so it is known what is going on."""
-    theirs, begun, folder = tmp_path / "theirs", tmp_path / "begun", tmp_path / "run"
-    described = theirs / "theirs-1.dist-info"
-    described.mkdir(parents=True)
-    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
-    (described / "entry_points.txt").write_text("[nearmetal.sections]\nslow = theirs:plugin\n")
-    (theirs / "theirs.py").write_text(f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(60)\n")
-    path = f"{theirs}:{':'.join(sys.path)}"
+    begun, folder = tmp_path / "begun", tmp_path / "run"
+    slow = f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(60)\n"
+    path = of_others(tmp_path / "theirs", "sections", slow)
     running = await start("run", str(study), "--blocks", "2", "-o", str(folder), PYTHONPATH=path)
-    for _ in range(1200):
-        if begun.exists():
-            break
-        await asyncio.sleep(0.05)
+    await until_there(begun)
     running.send_signal(signal.SIGINT)
     status, _, stderr = await ended(running)
-    assert (status, begun.exists()) == (4, True), stderr
+    assert status == 4, stderr
     assert f"all trials are recorded; write the report by: nearmetal report {folder}" in stderr
     assert "resume" not in stderr and "Traceback" not in stderr
 

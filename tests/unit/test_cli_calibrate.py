@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from nearmetal import schemas
 from nearmetal.commands import calibrate as calibrate_commands
 from nearmetal.commands.calibrate import Wanted, calibrate
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput
+from nearmetal.errors import BadInput, LeftAtOnce
 from nearmetal.model import Assignment, Response
 from nearmetal.report.reading import read
 from nearmetal.report.sections.calibration import plugin as section
 from nearmetal.report.words import why
+from nearmetal.say import Say
 from nearmetal.store import calibrations, runs
 from nearmetal.store.folder import RunFolder
 from tests import calibrated
@@ -278,20 +280,24 @@ def test_it_fits_a_narrow_terminal(
     assert all(str(blocks) in table for blocks in (6, 8, 12, 20, 40))
 
 
+@pytest.mark.parametrize("at_once", [False, True])
 def test_what_is_interrupted_says_how_to_go_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, at_once: bool
 ) -> None:
-    """As if Ctrl-C came after the first block."""
+    """As if Ctrl-C came after the first block, or twice then."""
     folder = tmp_path / "made"
 
-    def interrupted(work: Any) -> bool:
+    def interrupted(work: Any, say: Say) -> bool:
         work.close()
         write(folder)
+        if at_once:
+            raise LeftAtOnce
         return False
 
     monkeypatch.setattr(calibrate_commands, "until_interrupted", interrupted)
     wanted = Wanted("mock", folder, None, (), False)
-    assert calibrate(wanted, None, gate=False, as_json=False) == 4
+    with pytest.raises(LeftAtOnce) if at_once else nullcontext():
+        assert calibrate(wanted, None, gate=False, as_json=False) == 4
     assert f"nearmetal resume {folder}, then nearmetal calibrate --from {folder}" in capsys.readouterr().err
     with pytest.raises(BadInput, match="--from tells of a run"):
         calibrate(wanted, folder, gate=False, as_json=False)

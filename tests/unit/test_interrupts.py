@@ -1,32 +1,102 @@
-"""Ctrl-C: what was begun is tidied up, and what there is to say about it is said."""
+"""What is said and done when a program is told to end."""
 
+import asyncio
+import os
+import signal
 import subprocess
 import sys
 
-PROGRAM = """
-import asyncio, os, signal, threading, time
+import pytest
+
 from nearmetal.interrupts import until_interrupted
 
-async def work():
-    try:
-        # It is waited for after all was tidied up, which is when somebody loses patience.
-        asyncio.get_running_loop().run_in_executor(None, time.sleep, 1)
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-        os.kill(os.getpid(), signal.SIGINT)
-        await asyncio.sleep(60)
-    finally:
-        print("tidied up", flush=True)
 
-finished = until_interrupted(work())
-print("go on with:", finished, flush=True)
-try:
+def tell(number: signal.Signals = signal.SIGINT) -> None:
+    os.kill(os.getpid(), number)
+
+
+def test_whoever_waits_is_told_once_what_is_going_on_and_what_was_begun_is_tidied_up() -> None:
+    said: list[str] = []
+    done: list[str] = []
+
+    async def work() -> None:
+        try:
+            tell(signal.SIGTERM)
+            await asyncio.sleep(60)
+        finally:
+            tell(signal.SIGHUP)
+            await asyncio.sleep(0.05)
+            done.append("tidied up")
+
+    assert not until_interrupted(work(), said.append)
+    assert done == ["tidied up"]
+    assert len(said) == 1 and "leaves at once" in said[0]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+LEAVING = """
+import asyncio, os, signal, threading
+from nearmetal.errors import LeftAtOnce
+from nearmetal.interrupts import until_interrupted
+
+def tell():
     os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(5)
-except KeyboardInterrupt:
-    print("ended", flush=True)
+
+async def in_the_middle_of_tidying_up():
+    try:
+        tell()
+        await asyncio.sleep(600)
+    finally:
+        tell()
+        await asyncio.sleep(600)
+
+async def while_a_thread_goes_on():
+    asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
+    tell()
+    threading.Timer(1, tell).start()
+    await asyncio.sleep(600)
+
+try:
+    until_interrupted({work}())
+except LeftAtOnce:
+    print("left", flush=True)
+os._exit(4)
 """
 
 
-def test_who_presses_it_again_still_reads_how_to_go_on() -> None:
-    ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stdout) == (0, "tidied up\ngo on with: False\nended\n"), ended.stderr
+@pytest.mark.parametrize("work", ["in_the_middle_of_tidying_up", "while_a_thread_goes_on"])
+def test_ctrl_c_once_more_waits_for_nothing(work: str) -> None:
+    """Whoever is left so has to end: by a process of its own, therefore."""
+    script = [sys.executable, "-c", LEAVING.format(work=work)]
+    ended = subprocess.run(script, capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (4, "left\n", "")
+
+
+def test_a_terminal_that_is_gone_keeps_nobody_from_tidying_up() -> None:
+    def say(text: str) -> None:
+        raise OSError(5, "Input/output error")
+
+    async def work() -> None:
+        tell(signal.SIGHUP)
+        await asyncio.sleep(60)
+
+    assert not until_interrupted(work(), say)
+
+
+CUT_OFF = """
+import asyncio, os, random, signal, threading
+from nearmetal.interrupts import until_interrupted
+
+async def work():
+    while True:
+        await (await asyncio.create_subprocess_exec("true")).wait()
+
+for _ in range(30):
+    threading.Timer(0.05 + random.random() / 50, os.kill, (os.getpid(), signal.SIGINT)).start()
+    assert not until_interrupted(work())
+"""
+
+
+def test_nothing_is_said_of_programs_that_were_being_started() -> None:
+    ended = subprocess.run([sys.executable, "-c", CUT_OFF], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")

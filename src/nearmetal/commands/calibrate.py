@@ -17,7 +17,7 @@ from nearmetal.analysis.calibrate import calibrate as calibrated
 from nearmetal.commands import run as run_commands
 from nearmetal.commands import study as study_commands
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput, ExitCode
+from nearmetal.errors import BadInput, ExitCode, LeftAtOnce
 from nearmetal.interrupts import until_interrupted
 from nearmetal.plan_sight import share
 from nearmetal.printing import console_for, print_json, warn
@@ -106,8 +106,12 @@ def _run(wanted: Wanted, console: Console) -> tuple[RunFolder, bool]:
         raise BadInput(what, STUDY, "set the same of both: environments.first.KEY and environments.again.KEY")
     path = wanted.output or session.default_folder(opened.study)
     request = session.Request(opened.study, opened.source, opened.overrides, opened.quick, path, False)
-    with run_commands.watcher(opened.study, planning.make(opened.study), console) as watcher:
-        finished = until_interrupted(session.start(request, console.print, (watcher,)))
+    try:
+        with run_commands.watcher(opened.study, planning.make(opened.study), console) as watcher:
+            finished = until_interrupted(session.start(request, console.print, (watcher,)), console.print)
+    except LeftAtOnce:
+        _interrupted(RunFolder(path))
+        raise
     return RunFolder(path), finished
 
 

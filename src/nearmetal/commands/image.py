@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput, ExitCode, HostCannot, Interrupted
+from nearmetal.errors import BadInput, ExitCode, HostCannot, Interrupted, LeftAtOnce
 from nearmetal.interrupts import until_interrupted
 from nearmetal.lab import image, machine
 from nearmetal.lab.containers import copies
@@ -31,7 +31,12 @@ def build(packages: tuple[str, ...], files: tuple[str, ...], name: str, as_json:
     async def build_it() -> None:
         done.append(await image.build(recipe, Paths.default().cache, lambda text: console.print(text)))
 
-    if not until_interrupted(build_it()):
+    try:
+        finished = until_interrupted(build_it(), console.print)
+    except LeftAtOnce:
+        click.echo("the build was interrupted, and the next one removes what is left of it", err=True)
+        raise
+    if not finished:
         raise Interrupted("the build was interrupted, and nothing is left of it", remedy="run it again")
     built = done[0]
     if as_json:

@@ -23,7 +23,7 @@ from nearmetal.workloads.noise import values
 
 def prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
     with measuring():
-        if not until_interrupted(_prove(LocalSite(), cpus, rounds, seconds, as_json)):
+        if not until_interrupted(_prove(LocalSite(), cpus, rounds, seconds, as_json), console_for(True).print):
             raise Interrupted("it was interrupted, and the CPU is as it was", remedy="run it again")
 
 

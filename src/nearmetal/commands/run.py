@@ -20,7 +20,7 @@ from nearmetal import files, pipes, system_errors
 from nearmetal import plan as planning
 from nearmetal.commands.study import Opened, say_missing
 from nearmetal.config import Paths
-from nearmetal.errors import BadInput, ExitCode, HostCannot
+from nearmetal.errors import BadInput, ExitCode, HostCannot, LeftAtOnce
 from nearmetal.interrupts import until_interrupted
 from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
 from nearmetal.printing import console_for, print_json, warn
@@ -56,9 +56,12 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> 
     began = time.monotonic()
     try:
         with watcher(study, plan, console) as watching:
-            finished = until_interrupted(session.start(request, console.print, (watching,)))
+            finished = until_interrupted(session.start(request, console.print, (watching,)), console.print)
+    except LeftAtOnce:
+        _interrupted(RunFolder(folder))
+        raise
     except OSError as error:
-        if error.errno not in system_errors.FULL or (folder / "manifest.json").exists():
+        if error.errno not in system_errors.FULL or _is_run(RunFolder(folder)):
             raise
         # There is no run yet that one could go on with.
         raise HostCannot(os.strerror(error.errno), str(error.filename or ""), system_errors.remedy(error)) from None
@@ -78,8 +81,12 @@ def resume(path: Path, as_json: bool) -> int:
         console.print("nothing is left to do: this run has come to its end")
         return _conclude(folder, True, "", as_json)
     began = time.monotonic()
-    with watcher(manifest.study, manifest.plan, console, before) as watching:
-        finished = until_interrupted(session.resume(folder, console.print, (watching,)))
+    try:
+        with watcher(manifest.study, manifest.plan, console, before) as watching:
+            finished = until_interrupted(session.resume(folder, console.print, (watching,)), console.print)
+    except LeftAtOnce:
+        _interrupted(folder)
+        raise
     took = f"; going on took {show_elapsed(time.monotonic() - began)}"
     return _conclude(folder, finished, took, as_json)
 
@@ -95,15 +102,12 @@ def watcher(study: Study, plan: Plan, console: Console, before: Sequence[TrialRe
 
 def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> int:
     """Write the report, show the verdicts, say what came of how many trials, and how to go on."""
-    if not (folder.path / "manifest.json").exists():
-        click.echo("interrupted before anything was measured; there is nothing to go on with: run it again", err=True)
-        return ExitCode.INTERRUPTED
     if not finished:
-        # Whoever does not wait for all that can ask for it again.
-        with suppress(KeyboardInterrupt):
-            _tell(folder, took, as_json)
-        click.echo(f"interrupted; {_how_to_go_on(folder)}", err=True)
-        return ExitCode.INTERRUPTED
+        if _is_run(folder):
+            # Whoever does not wait for all that can ask for it again.
+            with suppress(KeyboardInterrupt):
+                _tell(folder, took, as_json)
+        return _interrupted(folder)
     try:
         trials = _tell(folder, took, as_json)
     except KeyboardInterrupt:
@@ -111,6 +115,18 @@ def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> in
         click.echo(f"interrupted; all trials are recorded; write the report by: {again}", err=True)
         return ExitCode.INTERRUPTED
     return ExitCode.SOME_TRIALS_BAD if trials.invalid + trials.failed + trials.lost else ExitCode.DONE
+
+
+def _is_run(folder: RunFolder) -> bool:
+    return (folder.path / "manifest.json").exists()
+
+
+def _interrupted(folder: RunFolder) -> int:
+    if _is_run(folder):
+        click.echo(f"interrupted; {_how_to_go_on(folder)}", err=True)
+    else:
+        click.echo("interrupted before anything was measured; there is nothing to go on with: run it again", err=True)
+    return ExitCode.INTERRUPTED
 
 
 def _how_to_go_on(folder: RunFolder) -> str:
