@@ -16,16 +16,28 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def main() -> None:
-    """The console script. Errors of ours become one message and their exit code; never a traceback."""
-    pipes.be_patient()
-    search_path.widen()
+    """The command line. Errors of ours become one message and their exit code; never a traceback."""
     try:
-        status = cli.main(prog_name="nearmetal", standalone_mode=False)
+        pipes.be_patient()
+        search_path.widen()
+        status = _carried_out()
+    except Exception as error:
+        if not _is_of_interruption(error):
+            raise
+        status = _interrupted()
+    except KeyboardInterrupt:
+        status = _interrupted()
+    sys.exit(int(status or 0))
+
+
+def _carried_out() -> int | None:
+    """The exit code of what was asked for."""
+    try:
+        status: int | None = cli.main(prog_name="nearmetal", standalone_mode=False)
     except click.exceptions.Abort as error:
         if isinstance(error.__cause__, LeftAtOnce):
             _leave()
-        click.echo("nearmetal: interrupted", err=True)
-        status = ExitCode.INTERRUPTED
+        status = _interrupted()
     except click.ClickException as error:
         from nearmetal import refusals
 
@@ -37,15 +49,24 @@ def main() -> None:
     except NearmetalError as error:
         _complain(str(error))
         status = error.exit_code
-    except KeyboardInterrupt:
-        click.echo("nearmetal: interrupted", err=True)
-        status = ExitCode.INTERRUPTED
     except OSError as error:
         from nearmetal import system_errors
 
         _complain(system_errors.in_full(error, of_run=sys.argv[1:2] in (["run"], ["resume"])))
         status = ExitCode.HOST_CANNOT
-    sys.exit(int(status or 0))
+    return status
+
+
+def _is_of_interruption(error: BaseException | None) -> bool:
+    """Whether Ctrl-C stands behind it. While a class is made, as on import, Python makes another error of that."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _interrupted() -> ExitCode:
+    click.echo("nearmetal: interrupted", err=True)
+    return ExitCode.INTERRUPTED
 
 
 def _leave() -> NoReturn:

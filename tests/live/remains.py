@@ -17,9 +17,9 @@ def stays(token: str) -> list[str]:
     return after_a_moment(lambda: remains(token))
 
 
-def after_a_moment(look: Callable[[], list[str]]) -> list[str]:
+def after_a_moment(look: Callable[[], list[str]], moment: float = _MOMENT) -> list[str]:
     """What one still sees then."""
-    until = time.monotonic() + _MOMENT
+    until = time.monotonic() + moment
     while (found := look()) and time.monotonic() < until:
         time.sleep(0.05)
     return found

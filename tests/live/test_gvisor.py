@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,7 +33,8 @@ from tests.podman_service import podman_service
 from .conftest import Make, Notes
 from .laboratory import study
 from .orphan import controller
-from .remains import stays
+from .remains import after_a_moment, stays
+from .test_by_hand import command, done, nearmetal, up
 from .test_docker import (
     test_a_command_over_its_time_is_killed_with_its_children,
     test_a_command_tells_its_status_and_both_streams,
@@ -249,6 +251,36 @@ async def test_a_service_of_podmans_with_that_runtime(
     assert (record.status, record.reason) == ("ok", None)
     assert record.responses["errors"].value == 0
     assert all("+" not in one.boot_id for one in record.machines if one.role == "server"), "it has a kernel of its own"
+
+
+@pytest.mark.skipif(shutil.which("podman") is None, reason="there is no podman: apt-get install podman runc")
+def test_what_exec_started_ends_with_it_where_the_host_sees_no_programs(
+    lab_image: Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But not what a program left in the background."""
+    stubborn = ["sh", "-c", "trap '' TERM; sleep 5432.1 & echo there; wait; sleep 5432.1"]
+    with podman_service(SHARED_CACHE / f"podman-gvisor-of-tests-{WORKER}", str(RUNSC)) as url:
+        monkeypatch.setenv("CONTAINER_HOST", url)
+        told = up("podman")
+        try:
+            left = nearmetal("exec", "m", "--", "sh", "-c", "setsid sleep 1234.5 >/dev/null 2>&1 </dev/null & exit 3")
+            assert left.returncode == 3
+            for number in (signal.SIGKILL, signal.SIGTERM):
+                with subprocess.Popen(command("exec", "m", "--", *stubborn), stdout=subprocess.PIPE) as running:
+                    assert running.stdout is not None and running.stdout.readline() == b"there\n"
+                    assert b"5432.1" in _programs()
+                    running.send_signal(number)
+                assert running.returncode in (-number, 128 + number)
+                assert after_a_moment(lambda: ["it goes on"] if b"5432.1" in _programs() else [], 30) == []
+            assert b"sleep 1234.5" in _programs()
+        finally:
+            nearmetal("down", "m")
+    assert stays(told["switch"].removeprefix("nm-")) == []
+
+
+def _programs() -> bytes:
+    """The command lines of all that runs in the machine."""
+    return done("exec", "m", "--", "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
 
 
 async def _records(

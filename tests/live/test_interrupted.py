@@ -149,6 +149,41 @@ async def test_interrupted_once_more_it_leaves_at_once_and_clean_puts_the_rest_r
     assert len(list(records(RunFolder(folder).journal))) == finished >= 3
 
 
+AT_ITS_START = {
+    "importing the command line": ("click.py", "begin()"),
+    "importing what a command needs": ("pydantic.py", "class Slow:\n    x = Described()"),
+    "ending": ("sitecustomize.py", "import atexit\natexit.register(begin)"),
+}
+"""Modules that Python finds before those of that name."""
+BEGIN = """
+import pathlib, time
+
+def begin():
+    pathlib.Path({begun!r}).touch()
+    time.sleep(600)
+
+class Described:
+    def __set_name__(self, owner, name):  # where Python makes an error of its own of whatever is raised
+        begin()
+"""
+
+
+@pytest.mark.parametrize("moment", AT_ITS_START)
+async def test_an_interruption_before_or_after_all_is_no_traceback(tmp_path: Path, moment: str) -> None:
+    name, content = AT_ITS_START[moment]
+    begun, module = tmp_path / "begun", tmp_path / "path" / name
+    module.parent.mkdir()
+    module.write_text(f"{BEGIN.format(begun=str(begun))}\n{content}\n")
+    process = await start("studies", PYTHONPATH=f"{module.parent}:{':'.join(sys.path)}")
+    await until_there(begun)
+    process.send_signal(signal.SIGINT)
+    status, _, stderr = await ended(process)
+    if moment == "importing what a command needs":
+        assert (status, stderr) == (4, "nearmetal: interrupted\n")
+    else:
+        assert (status, stderr) == (-signal.SIGINT, "")
+
+
 async def test_one_that_nohup_started_runs_on_when_its_terminal_is_closed(study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     words = (sys.executable, "-m", "nearmetal", "run", str(study), "--blocks", "3", "-o", str(folder))

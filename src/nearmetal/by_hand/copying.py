@@ -128,8 +128,8 @@ def _upload(source: Path, kept: Kept, path: str) -> None:
     if door is None:
         _whole_file(kept, source, lambda machine: machine.put(source.read_bytes(), path))
         return
-    with guarded_where_needed(kept) as mark, _stderr() as said:
-        command = door(["sh", "-c", _RECEIVE, "receive", path, name], mark=mark)
+    with guarded_where_needed(kept, door) as marked, _stderr() as said:
+        command = door(["sh", "-c", _RECEIVE, "receive", path, name], mark=marked.mark)
         process = start(command, stdin=subprocess.PIPE, stderr=said)
         assert process.stdin is not None
         try:
@@ -195,8 +195,8 @@ def _download(kept: Kept, path: str, destination: Path) -> None:
         return
     folder = Path(tempfile.mkdtemp(prefix=".nearmetal-", dir=destination.parent))
     try:
-        with guarded_where_needed(kept) as mark:
-            status, said = _receive(door(["sh", "-c", _SEND, "send", path], mark=mark), folder)
+        with guarded_where_needed(kept, door) as marked:
+            status, said = _receive(door(["sh", "-c", _SEND, "send", path], mark=marked.mark), folder)
         if status != 0:
             require_after(status, kept, door)
             raise _refused(kept, path, said)

@@ -10,7 +10,7 @@ import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 
-from nearmetal.by_hand import guard, ssh_config
+from nearmetal.by_hand import marked, ssh_config
 from nearmetal.config import Paths
 from nearmetal.errors import NotProvisioned
 from nearmetal.lab import machine, probe
@@ -66,8 +66,8 @@ def _by_ssh(handle: Handle, argv: Sequence[str], env: Mapping[str, str], termina
     ]
 
 
-_Door = Callable[[Handle, Sequence[str], Mapping[str, str], bool], list[str]]
-_DOORS: Mapping[str, _Door] = {
+_Way = Callable[[Handle, Sequence[str], Mapping[str, str], bool], list[str]]
+_DOORS: Mapping[str, _Way] = {
     "host": _of_host,
     "docker": _of_docker,
     "podman": _of_podman,
@@ -76,7 +76,7 @@ _DOORS: Mapping[str, _Door] = {
 }
 
 
-def of(kept: Kept) -> "Callable[..., list[str]] | None":
+def of(kept: Kept) -> "marked.Door | None":
     """The door of a machine: called with a program's argument vector, `terminal` where it is to have one, and the mark
     by which its processes are found where a `guard` watches over them.
 
@@ -92,7 +92,7 @@ def of(kept: Kept) -> "Callable[..., list[str]] | None":
         refuse_zero_bytes(argv)
         env = {"TERM": os.environ.get("TERM", "xterm")} if terminal else {}
         if mark:
-            env[guard.VARIABLE] = mark
+            env[marked.VARIABLE] = mark
         return _DOORS[handle.kind](handle, argv, env, terminal)
 
     return door

@@ -1,7 +1,6 @@
 """Running a program in a machine that is up, with this process' own stdin, stdout and stderr."""
 
 import asyncio
-import secrets
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 from nearmetal import pipes
 from nearmetal.by_hand import doors, engine, guard
+from nearmetal.by_hand.marked import Door, Inside, Marked, OnHost
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.interrupts import ending
@@ -41,10 +41,10 @@ def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
     door = doors.of(kept)
     if door is None:
         return _run_without_door(kept, argv, terminal)
-    with guarded_where_needed(kept) as mark:
-        status, told_to_end = _with_own_streams(door(argv, terminal=terminal, mark=mark))
-        if _outlives_its_client(kept) and (told_to_end or guard.outlived(mark)):
-            guard.end(mark)
+    with guarded_where_needed(kept, door) as marked:
+        status, told_to_end = _with_own_streams(door(argv, terminal=terminal, mark=marked.mark))
+        if _outlives_its_client(kept) and (told_to_end or _goes_on(marked, status)):
+            marked.end()
     if status == 0 and told_to_end and _outlives_its_client(kept):
         # The engine's client calls it a success when it was told to end; the program did not come to its end.
         return 128 + told_to_end
@@ -52,7 +52,7 @@ def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
     return status
 
 
-def require_after(status: int, kept: Kept, door: Callable[..., list[str]]) -> None:
+def require_after(status: int, kept: Kept, door: Door) -> None:
     """MachineLost when the way in ended so because the machine is gone, or its engine."""
     if status != 0:
         asyncio.run(require(kept))
@@ -61,11 +61,18 @@ def require_after(status: int, kept: Kept, door: Callable[..., list[str]]) -> No
 
 
 @contextmanager
-def guarded_where_needed(kept: Kept) -> Iterator[str]:
-    """The mark of what is started within, which ends with this process at the latest."""
-    mark = secrets.token_hex(8)
-    with guard.guarded(mark) if _outlives_its_client(kept) else nullcontext():
-        yield mark
+def guarded_where_needed(kept: Kept, door: Door) -> Iterator[Marked]:
+    """Tells the mark of what is started within by a way in, which ends with this process at the latest."""
+    has_own_kernel = kept.handle is not None and kept.handle.data.get("sandboxed")
+    marked = Inside(door) if has_own_kernel else OnHost()
+    with guard.guarded(marked) if _outlives_its_client(kept) else nullcontext():
+        yield marked
+
+
+def _goes_on(marked: Marked, status: int) -> bool:
+    """Whether the program does that the engine started, not only what it left in the background when it ended."""
+    # A client that tells of success has seen its end; to look inside takes as long as the program may have.
+    return status != 0 and marked.has_one_from_outside()
 
 
 def _outlives_its_client(kept: Kept) -> bool:

@@ -9,31 +9,24 @@ ended. The mark is inherited, and nothing of it is left in the container.
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from nearmetal.lab.commands.orphans import marked
+from nearmetal.by_hand.marked import Marked
 
-VARIABLE = "NEARMETAL_EXEC"
 _WELL = b"."
-_GRACE = 5.0
-"""Seconds between asking a process to end and ending it."""
-_STARTING = 1.0
-"""Seconds in which one may still appear that the engine had been told to start."""
 
 
 @contextmanager
-def guarded(mark: str) -> Iterator[None]:
-    """What is started within, with `mark` as its `VARIABLE`, ends with this process at the latest, and before if
-    something goes wrong within."""
+def guarded(marked: Marked) -> Iterator[None]:
+    """What is started within, with the mark, ends with this process at the latest, and before if something goes wrong
+    within."""
     waited, held = os.pipe2(os.O_CLOEXEC)
     guard = os.fork()
     if guard == 0:
         try:
             os.close(held)
-            _wait(waited, mark)
+            _wait(waited, marked)
         finally:
             os._exit(0)
     os.close(waited)
@@ -46,7 +39,7 @@ def guarded(mark: str) -> Iterator[None]:
         os.waitpid(guard, 0)
 
 
-def _wait(waited: int, mark: str) -> None:
+def _wait(waited: int, marked: Marked) -> None:
     os.setsid()  # what a terminal sends to its programs is not for the guard
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
@@ -55,29 +48,4 @@ def _wait(waited: int, mark: str) -> None:
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
     if os.read(waited, 1) != _WELL:
-        end(mark)
-
-
-def outlived(mark: str) -> bool:
-    """Whether the program that the engine started goes on, not only what it left in the background when it ended."""
-    return any(_comes_from_outside(process) for process in marked(VARIABLE, mark))
-
-
-def _comes_from_outside(process: int) -> bool:
-    """Whether its parent is none of the container's: who starts a program there is outside, who adopts one inside."""
-    try:
-        parent = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[1]
-        return Path(f"/proc/{process}/ns/pid").readlink() != Path(f"/proc/{parent}/ns/pid").readlink()
-    except OSError:
-        return False  # it ended just now
-
-
-def end(mark: str) -> None:
-    """Ask all that carry the mark to end; after a grace those that did not are ended."""
-    began = time.monotonic()
-    while (still := list(marked(VARIABLE, mark))) or time.monotonic() < began + _STARTING:
-        number = signal.SIGTERM if time.monotonic() < began + _GRACE else signal.SIGKILL
-        for process in still:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, number)
-        time.sleep(0.1)
+        marked.end()

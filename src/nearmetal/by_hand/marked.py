@@ -1,0 +1,126 @@
+"""The processes of a container that carry a mark in their environment: whether they go on, and their end.
+
+The host sees them, unless the container has a kernel of its own: then they are looked for inside, by its shell.
+"""
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from nearmetal.config import LIMITS
+from nearmetal.lab.commands import orphans
+
+VARIABLE = "NEARMETAL_EXEC"
+_GRACE = 5.0
+"""Seconds between asking a process to end and ending it."""
+_STARTING = 1.0
+"""Seconds in which one may still appear that the engine had been told to start."""
+_AGAIN = 0.1
+
+Door = Callable[..., list[str]]
+"""The way into a container, for a program's argument vector."""
+
+
+class Marked(Protocol):
+    mark: str
+
+    def has_one_from_outside(self) -> bool:
+        """Whether one of them was started by the engine, and not by a program inside. One that was adopted was not."""
+        ...
+
+    def end(self) -> None:
+        """Ask all of them to end; after a grace those that did not are ended."""
+        ...
+
+
+class OnHost:
+    """`Marked`, as this host sees them."""
+
+    def __init__(self) -> None:
+        self.mark = _new()
+
+    def has_one_from_outside(self) -> bool:
+        return any(_comes_from_outside(process) for process in orphans.marked(VARIABLE, self.mark))
+
+    def end(self) -> None:
+        began = time.monotonic()
+        while (still := list(orphans.marked(VARIABLE, self.mark))) or time.monotonic() < began + _STARTING:
+            number = signal.SIGTERM if time.monotonic() < began + _GRACE else signal.SIGKILL
+            for process in still:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, number)
+            time.sleep(_AGAIN)
+
+
+def _comes_from_outside(process: int) -> bool:
+    """Whether its parent is none of the container's: who starts a program there is outside, who adopts one inside."""
+    try:
+        parent = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+        return Path(f"/proc/{process}/ns/pid").readlink() != Path(f"/proc/{parent}/ns/pid").readlink()
+    except OSError:
+        return False  # it ended just now
+
+
+# $0 is what their environment has; what lies between its words, a zero byte, is no matter to the search.
+_FIND = """
+find() {
+    for folder in /proc/[0-9]*; do
+        case $(cat "$folder/environ") in *"$0"*) echo "${folder#/proc/}" ;; esac
+    done
+}
+"""
+# The second word behind the name, which is in brackets: its parent's number, 0 for one outside.
+_FROM_OUTSIDE = f"""{_FIND}
+for process in $(find); do
+    read -r stat <"/proc/$process/stat" && set -- ${{stat##*) }} && [ "$2" = 0 ] && exit 0
+done
+exit 1
+"""
+# By rounds: what they take is beyond what they wait.
+_END = f"""{_FIND}
+round=0
+while still=$(find); [ -n "$still" ] || [ $round -lt {_STARTING / _AGAIN:.0f} ]; do
+    [ $round -lt {_GRACE / _AGAIN:.0f} ] && name=TERM || name=KILL
+    [ -z "$still" ] || kill -s $name $still
+    round=$((round + 1))
+    sleep {_AGAIN}
+done
+"""
+
+
+class Inside:
+    """`Marked`, as the container sees them. One that is gone has none."""
+
+    def __init__(self, door: Door) -> None:
+        self.mark = _new()
+        self._door = door
+
+    def has_one_from_outside(self) -> bool:
+        return self._run(_FROM_OUTSIDE) == 0
+
+    def end(self) -> None:
+        self._run(_END)
+
+    def _run(self, script: str) -> int | None:
+        command = self._door(["sh", "-c", script, f"{VARIABLE}={self.mark}"])
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            return subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # what a terminal sends to its programs is not for it
+                timeout=LIMITS.command,
+                check=False,
+            ).returncode
+        return None
+
+
+def _new() -> str:
+    return secrets.token_hex(8)
