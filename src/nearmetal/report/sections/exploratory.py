@@ -1,8 +1,11 @@
 """Everything else that was compared: labelled as what it is, a source of questions and no answer."""
 
+from collections.abc import Sequence
+
+from nearmetal.analysis.multiples import multiples
 from nearmetal.analysis.results import Contrast
-from nearmetal.report import figures
-from nearmetal.report.blocks import Block, Chart, Section
+from nearmetal.report import figures, words
+from nearmetal.report.blocks import Block, Chart, Paragraph, Section
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.sections.verdicts import contrast_table, ratio_panel
 
@@ -28,8 +31,10 @@ class Exploratory:
 
     def render(self, report: ReportInput) -> Section | None:
         order = {response: place for place, response in enumerate(_in_order(report))}
+        repeated = multiples(report.analysis.cells, report.manifest.plan.primaries) & order.keys()
+        own = [one for one in report.analysis.contrasts if (one.workload, one.response) not in repeated]
         contrasts = sorted(
-            (contrast for contrast in report.analysis.contrasts if not contrast.primary),
+            (contrast for contrast in own if not contrast.primary),
             key=lambda contrast: order[contrast.workload, contrast.response],
         )
         if not contrasts:
@@ -42,9 +47,20 @@ class Exploratory:
             description = "Ratios of the exploratory responses to the reference; the table has the same figures."
             blocks.append(Chart(self.name, caption, description, (ratio_panel("ratios", "", ratios, report),)))
         blocks.append(contrast_table(self.name, "All exploratory comparisons", contrasts, report, folded=bool(blocks)))
+        blocks += _not_repeated(sorted(repeated, key=order.__getitem__), report)
         level = figures.percent(1 - report.manifest.study.design.alpha)
         lead = _LEAD.format(level=level) + (_AFTER_LOOKS if report.manifest.plan.looks else "")
         return Section(self.name, self.title, lead, tuple(blocks))
+
+
+def _not_repeated(repeated: Sequence[tuple[str, str]], report: ReportInput) -> list[Block]:
+    """What is a primary response in another unit, of whose comparison there shall not be a second interval."""
+    told = [
+        f"{words.response(response)} of {words.workload(workload)}, which is "
+        f"{words.response(report.manifest.plan.primaries[workload])} times a constant in every trial"
+        for workload, response in repeated
+    ]
+    return [Paragraph(f"Not compared a second time: {'; '.join(told)}.")] if told else []
 
 
 def _in_order(report: ReportInput) -> list[tuple[str, str]]:
