@@ -21,6 +21,7 @@ from nearmetal.store.folder import RunFolder
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Database
     from duckdb import DuckDBPyRelation as Relation
+    from duckdb import Statement
 
 _ADDRESS = (
     "STRUCT(id VARCHAR, block INTEGER, attempt INTEGER, position INTEGER, repeat INTEGER,"
@@ -111,13 +112,14 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None],
             what = f"what is kept of journals cannot be read: {_in_one_line(error)}"
             raise BadInput(what, str(kept), "remove that folder: it is made again") from None
         try:
-            _refuse_what_reaches_out(sql)
+            _refuse_what_is_no_question(sql)
+            database.execute("BEGIN TRANSACTION READ ONLY")  # a SELECT may hold a WITH that inserts
             return _interruptible(database, lambda: _answer(database, sql, most))
         except duckdb.PermissionException as error:
             raise BadInput(f"{_ALONE}: {_in_one_line(error)}", "", _BRING) from None
+        except duckdb.TransactionException as error:
+            raise BadInput(f"{_READS}: {_in_one_line(error)}", "", _ASK) from None
         except duckdb.Error as error:
-            if "the configuration has been locked" in str(error):
-                raise BadInput(f"a question changes no setting: {_in_one_line(error)}", "", "leave that out") from None
             raise BadInput(_in_one_line(error), "", "\n    ".join(["the tables are:", *tables])) from None
         except OverflowError as error:
             raise BadInput(
@@ -128,6 +130,8 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None],
 # ── A question is about runs, and reaches for nothing else ────────────────────────────────────────────────────────────
 
 _ALONE = "a question reads what runs hold: no other file, no network, no extension"
+_READS = "a question reads, and changes nothing"
+_ASK = "begin with SELECT, FROM, WITH, VALUES, PIVOT, DESCRIBE, SHOW or SUMMARIZE"
 _BRING = "write other data as VALUES; what --json prints can be written to a file, and read by another program"
 
 
@@ -151,15 +155,41 @@ def _close(database: "Database", files: Sequence[str]) -> None:
     database.execute("SET lock_configuration = true")
 
 
-def _refuse_what_reaches_out(sql: str) -> None:
-    """What could write over the files that are left to it, or try another first. BadInput, or duckdb's own errors."""
+def _refuse_what_is_no_question(sql: str) -> None:
+    """All but one statement that reads. What else there is could write over the files that are left to it, try another
+    first, or change what is asked. BadInput, or duckdb's own errors."""
     import duckdb
 
     kinds = duckdb.StatementType
     words = {kinds.COPY: "COPY", kinds.EXPORT: "EXPORT", kinds.ATTACH: "ATTACH", kinds.LOAD: "INSTALL or LOAD"}
-    for statement in duckdb.extract_statements(sql):
+    statements = duckdb.extract_statements(sql)
+    for statement in statements:
         if statement.type in words:
             raise BadInput(f"{_ALONE}; this would {words[statement.type]}", "", _BRING)
+        if statement.type == kinds.SET:
+            raise BadInput("a question changes no setting", statement.query.strip(), "leave that out")
+        if not _reads(statement):
+            raise BadInput(_READS, statement.query.strip(), _ASK)
+    if not statements:
+        raise BadInput("this asks for nothing", sql, "begin with SELECT, or FROM")
+    if len(statements) > 1:
+        what = f"these are {len(statements)} statements, and one can be answered"
+        raise BadInput(what, "", "ask one after the other, or put what one needs of another before it: WITH … AS (…)")
+
+
+def _reads(statement: "Statement") -> bool:
+    """Whether it does no more. A PIVOT becomes several statements, as does whatever has one in it: it reads where it can
+    stand in place of a table."""
+    import duckdb
+
+    kinds = duckdb.StatementType
+    if statement.type != kinds.MULTI:
+        return bool(statement.type == kinds.SELECT)
+    try:
+        duckdb.extract_statements(f"FROM ({statement.query.strip().rstrip(';')}\n)")
+    except duckdb.ParserException:
+        return False
+    return True
 
 
 def _interruptible(database: "Database", work: Callable[[], Answer]) -> Answer:
@@ -177,8 +207,6 @@ def _interruptible(database: "Database", work: Callable[[], Answer]) -> Answer:
 
 def _answer(database: "Database", sql: str, most: int | None) -> Answer:
     asked = database.sql(sql)
-    if asked is None:
-        raise BadInput("this asks for nothing", sql, "begin with SELECT, or FROM")
     columns = tuple(zip(asked.columns, map(str, asked.types), strict=True))
     rows = _fetched(asked, None if most is None else most + 1)
     is_cut = most is not None and len(rows) > most
