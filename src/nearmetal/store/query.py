@@ -178,8 +178,8 @@ def _refuse_what_is_no_question(sql: str) -> None:
 
 
 def _reads(statement: "Statement") -> bool:
-    """Whether it does no more. A PIVOT becomes several statements, as does whatever has one in it: it reads where it can
-    stand in place of a table."""
+    """Whether it does no more. A PIVOT becomes several statements, as does whatever has one in it: those that can stand
+    in place of a table read."""
     import duckdb
 
     kinds = duckdb.StatementType
