@@ -80,7 +80,31 @@ def test_what_the_kernels_of_a_full_capture_counted_is_not_told(tmp_path: Path) 
     assert {"sent again", "packets"} < set(titles)
     assert section is not None
     (warned,) = [block.text for block in section.blocks if isinstance(block, Notice)]
-    assert warned.endswith("What kernels counted of host, docker and qemu is not told: they went on counting")
+    trials = ", ".join(f"of web with {name} in 2 of 2 trials" for name in ("host", "docker", "qemu"))
+    assert warned.endswith(f"What kernels counted is left out {trials}: they went on counting")
+
+
+def test_one_full_capture_leaves_out_what_kernels_counted_in_its_own_trial_alone(tmp_path: Path) -> None:
+    """Their counts there are of all requests, and the capture knows of a part of them."""
+    folder = plausible_captures.make(tmp_path / "run", 3)
+    lines = [json.loads(line) for line in folder.journal.read_text().splitlines()]
+    cut = next(one for one in lines if one["trial"]["treatment"]["environment"] == "qemu" and one["observers"])
+    capture = cut["observers"]["capture"]
+    capture["trace-0"]["requests"] = 100
+    capture["server-0"].update({"limit_reached": 1, "kernel.RetransSegs": 500, "kernel.TCPAutoCorking": 900})
+    folder.journal.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    section = anatomy.render(read(folder))
+    for name, title, expected in (
+        ("packets", "corked", [0.9, 0.9, 0.04]),
+        ("mishaps", "queued", [3, 3, 3]),
+        ("mishaps", "by kernels", [0, 0, 3]),
+    ):
+        found = table(section, f"anatomy-{name}")
+        place = [column.title for column in found.columns].index(title)
+        assert [row[place] for row in found.rows] == expected, title
+    assert section is not None
+    (warned,) = [block.text for block in section.blocks if isinstance(block, Notice)]
+    assert warned.endswith("What kernels counted is left out of web with qemu in 1 of 3 trials: they went on counting")
 
 
 def test_packets_of_treatments_are_compared_with_intervals(report: ReportInput) -> None:

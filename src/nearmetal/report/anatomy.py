@@ -43,6 +43,8 @@ class Seen:
     """The trial whose requests took as long as those of the middle one."""
     crossing: int
     """Of how many captures it is known what crossed."""
+    uncounted: int = 0
+    """In how many trials kernels counted on when a capture was cut: what they counted there is left out."""
 
 
 def has_several_clients(found: Sequence[Seen]) -> bool:
@@ -96,10 +98,11 @@ def _of_requests(workload: str, treatment: Assignment, trials: list[TrialRecord]
         workload,
         treatment,
         len(told),
-        {**_means(traced), **_kernels(trials)},
+        {**(means := _means(traced)), **_kernels(trials, means["requests"])},
         _events(traced),
         by_total[(len(by_total) - 1) // 2][0],
         sum("crossed" in one for one in traced),
+        sum(not _is_whole(record) for record in trials if traces(record)),
     )
 
 
@@ -109,18 +112,24 @@ def _means(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {name: statistics.fmean(one[name] for one in told if name in one) for name in names}
 
 
-def _kernels(trials: Sequence[TrialRecord]) -> dict[str, float]:
-    """What kernels counted of those requests. Nothing where a capture is not whole: they counted on."""
-    places = [record.observers.get(OBSERVER, {}) for record in trials if traces(record)]
+def _is_whole(record: TrialRecord) -> bool:
+    return is_whole(record.observers.get(OBSERVER, {}))
+
+
+def _kernels(trials: Sequence[TrialRecord], requests: float) -> dict[str, float]:
+    """What kernels counted of those requests, for as many as a trial has in the mean. Only of trials whose captures are
+    whole: in the others they counted on, of more requests than are known."""
+    whole = [record for record in trials if traces(record) and _is_whole(record)]
+    places = [record.observers.get(OBSERVER, {}) for record in whole]
     ends = [one for place in places for name, one in place.items() if not name.startswith(TRACE)]
-    if not all(map(is_whole, places)) or not any(_OF_KERNEL + "OutSegs" in one for one in ends):
+    if not any(_OF_KERNEL + "OutSegs" in one for one in ends):
         return {}
-    told = [one for record in trials for one in traces(record)]
+    known = sum(one["requests"] for record in whole for one in traces(record))
     clients, servers = ([p[name] for p in places for name in p if name.startswith(end)] for end in ("client", "server"))
     return {
-        "kernel_retransmitted": _sum(ends, "RetransSegs") / len(told),
-        "kernel_out_of_order": _sum(clients, "TCPOFOQueue") / len(told),
-        "corked": _sum(servers, "TCPAutoCorking") / sum(one["requests"] for one in told),
+        "kernel_retransmitted": _sum(ends, "RetransSegs") / known * requests,
+        "kernel_out_of_order": _sum(clients, "TCPOFOQueue") / known * requests,
+        "corked": _sum(servers, "TCPAutoCorking") / known,
     }
 
 

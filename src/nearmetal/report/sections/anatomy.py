@@ -76,11 +76,14 @@ class Anatomy:
             return None
         if missing:
             text = f"{figures.count(len(missing), 'capture is', 'captures are')} not whole, for example: {missing[0]}"
-            untold = dict.fromkeys(
-                report.labels.treatment(one.treatment) for one in found if "corked" not in one.figures
-            )
-            if untold:
-                text += f". What kernels counted of {figures.listing(untold)} is not told: they went on counting"
+            uncounted = [
+                f"{' with '.join(map(str, _named(one, report)))} in {one.uncounted} of "
+                f"{figures.count(len(report.trials(one.workload, one.treatment)), 'trial')}"
+                for one in found
+                if one.uncounted
+            ]
+            if uncounted:
+                text += f". What kernels counted is left out of {', of '.join(uncounted)}: they went on counting"
             blocks.append(Notice(words.plain(text), "warning"))
         if found:
             blocks += [*_ladders(found, report), *packets(found, report)]
