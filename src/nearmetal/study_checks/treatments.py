@@ -6,6 +6,7 @@ from itertools import islice
 
 from nearmetal import cpu_lists, hosts, plugins
 from nearmetal import factors as words
+from nearmetal.lines import KeyPath
 from nearmetal.model import VIRTUAL_HARDWARE, Assignment, EnvironmentSpec, Ignoring, Study
 from nearmetal.study_text import StudyText, shown
 
@@ -22,14 +23,27 @@ def _tried(study: Study, ask: _Asking) -> Iterator[tuple[Assignment, words.Asked
     return ((treatment, ask(study, treatment, names)) for treatment in islice(words.treatments_of(study), LOOKED_AT))
 
 
+def _written(study: Study, treatment: Assignment, table: str, *keys: str) -> KeyPath:
+    """Where the value of a table's key stands that a treatment has: at a factor, where one sets it. Of several keys at
+    the first that is set so."""
+    names = plugins.names("treatments")
+    aims = {name: words.target(name, study.factors[name], study, names) for name in treatment}
+    for key in keys:
+        for name, aim in aims.items():
+            if (aim.kind, aim.key) == (table, key):
+                return ("factors", name)
+    return (table, keys[0])
+
+
 def check_places(study: Study, where: StudyText) -> None:
     """A machine that is a host of its own cannot be placed on another."""
-    for _, asked in _tried(study, words.as_written):
+    for treatment, asked in _tried(study, words.as_written):
         placed = (("machine", asked.environment, asked.machine), ("clients", asked.clients.environment, asked.clients))
         for table, level, spec in placed:
             if spec.host != "local" and hosts.reached(study, level) is not None:
                 what = f"{table}.host places {shown(level)} on {shown(spec.host)}, but it is a host of its own"
-                raise where.wrong((table, "host"), what, "leave it out, or give the factor a `when`")
+                path = _written(study, treatment, table, "host")
+                raise where.wrong(path, what, "leave it out, or give the factor a `when`")
 
 
 PRETENDED = "mock"
@@ -54,17 +68,18 @@ def check_reality(study: Study, where: StudyText) -> None:
 
 def check_servers(study: Study, where: StudyText) -> None:
     """A machine that exists once cannot be the server of each of several clients."""
-    for _, asked in _tried(study, words.as_written):
+    for treatment, asked in _tried(study, words.as_written):
         clients, level = asked.clients, asked.environment
         has_several = clients.connect == "pairs" and clients.count > 1
         if has_several and hosts.is_one_machine(study.environment(level)):
             what = f"{clients.count} clients are to have a server each, but {shown(level)} is one machine"
-            raise where.wrong(("clients", "connect"), what, 'connect = "shared": all clients load that one')
+            path = _written(study, treatment, "clients", "connect", "count")
+            raise where.wrong(path, what, 'connect = "shared": all clients load that one')
 
 
 def check_cpus(study: Study, where: StudyText) -> None:
     """A machine without hardware of its own has the CPUs that are named for it: they are those that it counts."""
-    for _, asked in _tried(study, words.as_written):
+    for treatment, asked in _tried(study, words.as_written):
         given, level = asked.machine.cpus, asked.environment
         if given is None or not ignored(study.environment(level)) >= VIRTUAL_HARDWARE:
             continue
@@ -72,18 +87,20 @@ def check_cpus(study: Study, where: StudyText) -> None:
         if named != wanted:
             what = f"`cpus` names {named} CPUs for a machine of {shown(level)} that is to have {wanted}"
             remedy = f"name as many as `vcpus` says, or set vcpus = {named}"
-            raise where.wrong(("machine", "cpus"), what, remedy)
+            raise where.wrong(_written(study, treatment, "machine", "cpus", "vcpus"), what, remedy)
 
 
 def check_cables(study: Study, where: StudyText) -> None:
     """A direct cable has two ends."""
-    for _, asked in _tried(study, words.ask):
+    for treatment, asked in _tried(study, words.ask):
         if asked.link.switch == "direct" and asked.clients.count > 1 and asked.clients.connect == "shared":
             what = f"a direct cable has two ends, and {asked.clients.count} clients share a server"
-            raise where.wrong(("link", "switch"), what, 'switch = "bridge", or clients.connect = "pairs"')
+            path = _written(study, treatment, "link", "switch")
+            raise where.wrong(path, what, 'switch = "bridge", or clients.connect = "pairs"')
         if asked.link.jitter and asked.link.jitter > (asked.link.delay or 0.0):
             what = "the jitter is more than the delay, and no frame can arrive before it was sent"
-            raise where.wrong(("link", "jitter"), what, "give a longer delay, or less jitter")
+            path = _written(study, treatment, "link", "jitter", "delay")
+            raise where.wrong(path, what, "give a longer delay, or less jitter")
 
 
 def check_meaning(study: Study, where: StudyText) -> None:
