@@ -31,6 +31,7 @@ mod output;
 mod place;
 mod process;
 mod program;
+mod refusal;
 mod sample;
 mod schema;
 mod serve;
@@ -41,6 +42,8 @@ mod timing;
 mod trace;
 mod units;
 mod usage;
+
+use refusal::Refusal;
 
 #[cfg(fuzzing)]
 pub use trace::entries as fuzzed;
@@ -80,7 +83,7 @@ pub fn main() -> ExitCode {
     let verb = match Cli::try_parse() {
         Ok(arguments) => arguments.verb,
         Err(error) if is_help(&error) => error.exit(),
-        Err(error) => return refuse(&usage::in_one_line(&error.to_string())),
+        Err(error) => return refuse(&Refusal::of_parser(&error, &words()).into()),
     };
     let result = match verb {
         Verb::Load(args) => load::run(args),
@@ -101,7 +104,15 @@ pub fn main() -> ExitCode {
         Verb::Schema(args) => schema::run(args),
         Verb::Trace(args) => trace::run(args),
     };
-    result.unwrap_or_else(|error| refuse(&format!("{error:#}")))
+    result.unwrap_or_else(|error| refuse(&error))
+}
+
+/// What it was given.
+fn words() -> Vec<String> {
+    let given = std::env::args_os().skip(1);
+    given
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
 }
 
 /// Whether it is no error but an answer to --help, --version or no verb at all.
@@ -109,7 +120,11 @@ fn is_help(error: &clap::Error) -> bool {
     !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
 }
 
-fn refuse(reason: &str) -> ExitCode {
-    eprintln!("{}: {reason}", usage::own_name());
+fn refuse(error: &anyhow::Error) -> ExitCode {
+    let name = usage::own_name();
+    match error.downcast_ref::<Refusal>() {
+        Some(refusal) => eprintln!("{}", refusal.shown(&name)),
+        None => eprintln!("{name}: {error:#}"),
+    }
     ExitCode::from(output::INPUT_IS_WRONG)
 }

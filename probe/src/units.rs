@@ -24,8 +24,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     let number: f64 = number
         .trim()
         .parse()
-        .map_err(|_| format!("'{number}' is not a number"))?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| format!("'{text}' is out of range"))
+        .map_err(|_| format!("'{number}' is not a number; write it as 5s, 100ms, 250us or 2m"))?;
+    Duration::try_from_secs_f64(number * seconds)
+        .map_err(|_| format!("'{text}' is no time that can be waited; write 0s or more"))
 }
 
 /// Parse a share such as `1%` or `0.5%` into a number from 0 to 1.

@@ -1,10 +1,10 @@
-//! What is said of arguments that are wrong: one line, under the name that the program was called by.
+//! The name that the program was called by, and what its parser says in one line.
 
 use std::path::Path;
 
 /// The name that the program was called by: `nearmetal load` is this program under another.
 pub fn own_name() -> String {
-    std::env::args()
+    std::env::args_os()
         .next()
         .as_deref()
         .map(Path::new)

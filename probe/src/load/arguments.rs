@@ -171,16 +171,20 @@ impl Args {
         ];
         if self.mode != ModeName::Ramp {
             if let Some((name, _)) = ramp_only.iter().find(|(_, value)| value.is_some()) {
-                return Err(format!("{name} belongs to --mode ramp"));
+                return Err(format!(
+                    "{name} belongs to --mode ramp; give that too, or leave {name} out"
+                ));
             }
         }
         if self.mode != ModeName::Open && self.rate.is_some() {
-            return Err("--rate belongs to --mode open".into());
+            return Err("--rate belongs to --mode open; give that too, or leave --rate out".into());
         }
         match self.mode {
             ModeName::Closed => Ok(Mode::Closed),
             ModeName::Open => {
-                let rate = self.rate.ok_or("--mode open needs --rate")?;
+                let rate = self
+                    .rate
+                    .ok_or("--mode open needs --rate; give it in requests per second")?;
                 Ok(Mode::Open(self.open_loop(rate_of("--rate", rate)?)))
             }
             ModeName::Ramp => self.ramp().map(Mode::Ramp),
@@ -199,15 +203,18 @@ impl Args {
     fn ramp(&self) -> Result<Ramp, String> {
         if self.requests.is_some() || self.duration.is_some() {
             return Err(
-                "--mode ramp takes the length of a step from --per-step, not from --requests or --duration".into(),
+                "--mode ramp takes no --requests and no --duration; give the length of a step by --per-step".into(),
             );
         }
-        let missing = |name: &str| format!("--mode ramp needs {name}");
+        let missing =
+            |name: &str| format!("--mode ramp needs {name}; give it in requests per second");
         let from = rate_of("--from", self.from.ok_or_else(|| missing("--from"))?)?;
         let step = rate_of("--step", self.step.ok_or_else(|| missing("--step"))?)?;
         let to = rate_of("--to", self.to.ok_or_else(|| missing("--to"))?)?;
         if to < from {
-            return Err(format!("--to {to} lies below --from {from}"));
+            return Err(format!(
+                "--to {to} lies below --from {from}; give a higher one"
+            ));
         }
         Ok(Ramp {
             from,
@@ -239,8 +246,9 @@ impl Args {
             None => Ok(Vec::new()),
             Some(text) => match text.strip_prefix('@') {
                 None => Ok(text.as_bytes().to_vec()),
-                Some(file) => std::fs::read(file)
-                    .map_err(|error| format!("--data: cannot read '{file}': {error}")),
+                Some(file) => std::fs::read(file).map_err(|error| {
+                    format!("--data: cannot read '{file}': {error}; name a file that you may read")
+                }),
             },
         }
     }
@@ -269,7 +277,7 @@ fn rate_of(name: &str, rate: f64) -> Result<f64, String> {
 
 fn per_second(text: &str) -> Result<f64, String> {
     text.parse()
-        .map_err(|_| "give a number of requests per second".into())
+        .map_err(|_| format!("'{text}' is not a number; write requests per second, such as 100"))
 }
 
 /// A share such as `1%` or `0.01`.

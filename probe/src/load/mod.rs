@@ -43,6 +43,7 @@ pub use arguments::Args;
 pub use document::Document;
 pub use progress_lines::{Line as ProgressLine, StepLine};
 
+use crate::refusal::Refusal;
 use crate::{interrupt, output, usage};
 
 /// Exit code of a load that not one reply came to; the document is printed all the same.
@@ -51,9 +52,10 @@ const NO_REPLY: u8 = 1;
 const INTERRUPTED: u8 = 4;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let plan = args.plan().map_err(anyhow::Error::msg)?;
-    let address = plan.target.resolve().map_err(anyhow::Error::msg)?;
-    let engine = engine::Choice::for_plan(&plan).map_err(anyhow::Error::msg)?;
+    let refused = |reason: String| Refusal::of("load", &reason);
+    let plan = args.plan().map_err(refused)?;
+    let address = plan.target.resolve().map_err(refused)?;
+    let engine = engine::Choice::for_plan(&plan).map_err(refused)?;
     socket::raise_descriptor_limit();
     let stop = interrupt::flag()?;
     let mut progress = progress::Progress::new(args.progress, args.json);

@@ -51,7 +51,7 @@ pub fn token<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
     let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if text.is_empty() || !text.bytes().all(valid) {
         return Err(format!(
-            "{what}: '{}' is not a word of HTTP",
+            "{what}: '{}' is not a word of HTTP; write letters, digits and hyphens",
             text.escape_debug()
         ));
     }
@@ -67,7 +67,7 @@ pub fn header(text: &str) -> Result<(String, String), String> {
     let framing = ["content-length", "transfer-encoding", "connection"];
     if framing.iter().any(|own| name.eq_ignore_ascii_case(own)) {
         return Err(format!(
-            "--header: {name} is set by --data and --new-connections, and cannot be given"
+            "--header: {name} is set by --data and --new-connections, and cannot be given; leave it out"
         ));
     }
     let value = value.trim();
@@ -76,7 +76,7 @@ pub fn header(text: &str) -> Result<(String, String), String> {
         .any(|byte| byte.is_ascii_control() && byte != b'\t')
     {
         return Err(format!(
-            "--header: the value of {name} holds a control character"
+            "--header: the value of {name} holds a control character; remove it"
         ));
     }
     Ok((name.to_owned(), value.to_owned()))

@@ -19,7 +19,7 @@ impl Target {
             Some(("http", rest)) => rest,
             Some((scheme, _)) => {
                 return Err(format!(
-                    "'{url}': the scheme is '{scheme}', but only http:// can be measured"
+                    "'{url}': the scheme is '{scheme}', but only http:// can be measured; write it as http://HOST[:PORT]/PATH"
                 ));
             }
             None => {
@@ -58,16 +58,23 @@ impl Target {
     pub fn resolve(&self) -> Result<SocketAddr, String> {
         (self.host.as_str(), self.port)
             .to_socket_addrs()
-            .map_err(|error| format!("cannot find the address of '{}': {error}", self.host))?
+            .map_err(|error| {
+                format!(
+                    "cannot find the address of '{}': {error}; name a host that has one, or give its address",
+                    self.host
+                )
+            })?
             .next()
-            .ok_or_else(|| format!("'{}' has no address", self.host))
+            .ok_or_else(|| format!("'{}' has no address; give one", self.host))
     }
 }
 
 /// Refuse what would break the request line apart.
 pub fn check_path(path: &str) -> Result<(), String> {
     if !path.starts_with('/') {
-        return Err(format!("the path '{path}' must begin with '/'"));
+        return Err(format!(
+            "the path '{path}' must begin with '/'; write /{path}"
+        ));
     }
     match path.bytes().find(|byte| !byte.is_ascii_graphic()) {
         Some(byte) => Err(format!(

@@ -1,4 +1,5 @@
-//! Arguments that cannot be carried out end with status 2 and one line that says why, whoever called.
+//! Arguments that cannot be carried out end with status 2, and with where, what is wrong and what would be right: in
+//! one line for the programs that call the probe, in nearmetal's two for the people who call it by that name.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
@@ -14,10 +15,19 @@ fn run(called: &str, line: &str) -> Output {
         .unwrap()
 }
 
+/// What it told of arguments that it refused: status 2, and nothing on stdout.
+fn refused(called: &str, line: &str) -> String {
+    let output = run(called, line);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{line}: {told}");
+    assert!(output.stdout.is_empty(), "{line}");
+    told
+}
+
 #[test]
-fn bad_arguments_are_one_line_and_status_2() {
+fn programs_are_told_bad_arguments_in_one_line() {
     for (line, reason) in [
-        ("load", "not provided: <URL>"),
+        ("load", "load: URL is missing; write: nearmetal-probe load"),
         ("load nohost", "not a URL"),
         (
             "load http://no-such-host.invalid/",
@@ -26,26 +36,156 @@ fn bad_arguments_are_one_line_and_status_2() {
         ("load http://127.0.0.1:99999/", "not a port"),
         ("load https://a/", "only http://"),
         ("load http://a/ --duration 5", "no unit"),
-        (
-            "load http://a/ --mode opn",
-            "possible values: closed, open, ramp]; a similar value",
-        ),
-        ("load http://a/ --frob", "unexpected argument '--frob'"),
-        (
-            "load http://a/ --mode open --rate abc",
-            "number of requests per second",
-        ),
+        ("load http://a/ --frob", "there is no option --frob; "),
         ("load http://a/ --rate 10", "--rate belongs to --mode open"),
-        ("serve --listen nowhere", "nowhere"),
-        ("frobnicate", "unrecognized subcommand"),
+        (
+            "serve --listen nowhere",
+            "serve --listen: 'nowhere': invalid",
+        ),
+        (
+            "frobnicate",
+            "there is no verb 'frobnicate'; `nearmetal-probe --help`",
+        ),
+        ("nois", "did you mean `noise`?"),
+        (
+            "--frob",
+            "there is no option --frob; `nearmetal-probe --help`",
+        ),
     ] {
-        let output = run("nearmetal-probe", line);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{line}: {told}");
+        let told = refused("nearmetal-probe", line);
         assert_eq!(told.lines().count(), 1, "{line}: {told}");
         assert!(told.starts_with("nearmetal-probe: "), "{line}: {told}");
         assert!(told.contains(reason), "{line}: {told}");
-        assert!(output.stdout.is_empty(), "{line}");
+    }
+}
+
+#[test]
+fn people_are_told_where_what_and_the_remedy() {
+    const MORE: &str = "`nearmetal load --help` says more";
+    for (line, what, remedy) in [
+        ("", "load: URL is missing", "write: nearmetal load "),
+        (
+            "http://a/ http://b/",
+            "load: 'http://b/' is more than it takes",
+            "write: nearmetal load ",
+        ),
+        (
+            "http://a/ --workers x",
+            "load --workers: 'x' is not a whole number from 0 on",
+            MORE,
+        ),
+        (
+            "http://a/ --workers 99999999999",
+            "load --workers: 99999999999 is not a whole number from 0 to 4294967295",
+            MORE,
+        ),
+        (
+            "http://a/ --workers -5",
+            "load --workers: -5 is less than nothing",
+            MORE,
+        ),
+        (
+            "http://a/ --duration -5s",
+            "load --duration: -5s is less than nothing",
+            MORE,
+        ),
+        (
+            "http://a/ --duration=-5s",
+            "load --duration: '-5s' is no time that can be waited",
+            "write 0s or more",
+        ),
+        (
+            "http://a/ --mode open --rate=-5",
+            "load: --rate -5 is not a rate",
+            "give requests per second between",
+        ),
+        (
+            "http://a/ --mode open --rate -.5",
+            "load --rate: -.5 is less than nothing",
+            MORE,
+        ),
+        (
+            "http://a/ --rate abc",
+            "load --rate: 'abc' is not a number",
+            "write requests per second",
+        ),
+        (
+            "http://a/ --duration",
+            "load: --duration takes a value",
+            "write --duration <TIME>; ",
+        ),
+        (
+            "http://a/ --json=5",
+            "load: --json takes no value",
+            "write it alone: --json",
+        ),
+        (
+            "http://a/ --json --json",
+            "load: --json is given more than once",
+            "give it once",
+        ),
+        (
+            "http://a/ --work 5",
+            "load: there is no option --work",
+            "did you mean `--workers`?",
+        ),
+        (
+            "http://a/ -Z",
+            "load: there is no option -Z",
+            "`nearmetal load --help` lists",
+        ),
+        (
+            "-5",
+            "load: '-5' is more than it takes",
+            "write: nearmetal load ",
+        ),
+        (
+            "http://a/ --mode opn",
+            "load --mode: 'opn' is none of its values",
+            "did you mean `open`?",
+        ),
+        (
+            "http://a/ --mode sideways",
+            "load --mode: 'sideways' is none of its values",
+            "choose one of: closed, open, ramp",
+        ),
+        (
+            "http://a/ --threads 20",
+            "load: --threads 20 leaves threads without a worker",
+            "give at least as many --workers",
+        ),
+        (
+            "ftp://a/",
+            "load: 'ftp://a/': the scheme is 'ftp'",
+            "write it as http://HOST[:PORT]/PATH",
+        ),
+        (
+            "http://a/ --max-errors 200%",
+            "load --max-errors: '200%' is not a share",
+            "write it as 1%",
+        ),
+        (
+            "http://a/\u{7}",
+            "load: 'http://a/\u{fffd}': the path holds the byte 0x07",
+            "percent-encoded",
+        ),
+    ] {
+        let told = refused("nearmetal", &format!("load {line}"));
+        let (first, second) = told
+            .trim_end()
+            .split_once("\n  remedy: ")
+            .unwrap_or_else(|| panic!("{line}: {told}"));
+        assert!(
+            first.starts_with(&format!("nearmetal: {what}")),
+            "{line}: {told}"
+        );
+        assert!(
+            second.contains(remedy) && !second.contains('\n'),
+            "{line}: {told}"
+        );
+        for word in ["-- -", "argument '", "invalid value"] {
+            assert!(!told.contains(word), "{line}: {told}");
+        }
     }
 }
 
@@ -56,6 +196,17 @@ fn it_speaks_under_the_name_it_was_called_by() {
         help.contains("Usage: nearmetal load [OPTIONS] <URL>"),
         "{help}"
     );
-    let told = String::from_utf8(run("nearmetal", "load").stderr).unwrap();
-    assert!(told.starts_with("nearmetal: "), "{told}");
+}
+
+#[test]
+fn words_that_are_no_text_are_refused_like_others() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let output = Command::new(THIS)
+        .args([OsStr::new("load"), OsStr::from_bytes(b"http://\xff/")])
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(!told.contains("panicked"), "{told}");
 }
