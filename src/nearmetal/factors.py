@@ -10,6 +10,7 @@ from typing import Any, Literal
 from nearmetal import hosts
 from nearmetal.model import (
     Assignment,
+    CaptureSpec,
     ClientsSpec,
     FactorSpec,
     Level,
@@ -33,6 +34,9 @@ _TABLES: dict[Table, Any] = {
     "observe": ObserveSpec,
 }
 
+OF_CAPTURES = {"snap": "capture.snap", "inside": "capture.inside"}
+"""What of a capture that is made can be varied, by its name alone, and as a key of [observe]."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -52,11 +56,13 @@ def target(name: str, factor: FactorSpec, study: Study, treatments: tuple[str, .
         return Target("environment", name)
     if factor.sets is not None:
         table, _, key = factor.sets.partition(".")
-        if table == "observe" and key:
+        if table == "observe" and key and (key in OF_CAPTURES.values() or not key.startswith("capture.")):
             return Target("observe", key)  # also an observer of somebody else's
         if table in _TABLES and (key in _TABLES[table].model_fields or (table == "machine" and key in treatments)):
             return Target(table, key) if key in _TABLES[table].model_fields else Target("treatment", key)
-        keys = ", ".join(f"{t}.{k}" for t, model in _TABLES.items() for k in model.model_fields)
+        settable = [(t, k) for t, model in _TABLES.items() for k in model.model_fields]
+        settable += [("observe", k) for k in OF_CAPTURES.values()]
+        keys = ", ".join(f"{t}.{k}" for t, k in settable)
         treated = ", ".join(f"machine.{treatment}" for treatment in treatments)
         raise NoTarget(f"sets = {factor.sets!r} names nothing that can be set; it can be one of {keys}, {treated}")
     for table, model in _TABLES.items():
@@ -372,12 +378,22 @@ def as_written(study: Study, assignment: Assignment, treatments: tuple[str, ...]
         machine=_with(study.machine, tables["machine"]),
         clients=_with(study.clients, tables["clients"]),
         link=_with(study.link, tables["link"]),
-        observe=_with(study.observe, _without_those_as_set(study, tables["observe"])),
+        observe=_observed(study, tables["observe"]),
         treatments=chosen,
         workloads=tuple(
             WorkloadSpec.model_validate(fill(workload.model_dump(), assignment)) for workload in study.workloads
         ),
     )
+
+
+def _observed(study: Study, levels: Mapping[str, Level]) -> ObserveSpec:
+    """What is listened in with, and how captures are made where there are any."""
+    whether = {name: level for name, level in levels.items() if name not in OF_CAPTURES.values()}
+    how = {name: levels[key] for name, key in OF_CAPTURES.items() if key in levels}
+    observe: ObserveSpec = _with(study.observe, _without_those_as_set(study, whether))
+    if observe.capture is None or not how:
+        return observe
+    return observe.model_copy(update={"capture": _with(observe.capture, how)})
 
 
 def _without_those_as_set(study: Study, levels: Mapping[str, Any]) -> dict[str, Any]:
@@ -387,6 +403,8 @@ def _without_those_as_set(study: Study, levels: Mapping[str, Any]) -> dict[str, 
 
 def put(study: Study, aim: Target, level: Level) -> Any:
     """What a level becomes in the table that it sets. pydantic's ValidationError when it does not fit there."""
+    if aim.kind == "observe" and aim.key in OF_CAPTURES.values():
+        return _with(study.observe.capture or CaptureSpec(), {aim.key.removeprefix("capture."): level})
     return getattr(_with(getattr(study, aim.kind), {aim.key: level}), aim.key)
 
 

@@ -19,16 +19,18 @@ def check_targets(study: Study, where: StudyText) -> None:
         try:
             aim = words.target(name, factor, study, treatments)
         except words.NoTarget as error:
-            raise where.wrong(("factors", name), str(error), 'say what it sets: sets = "machine.nic"') from None
+            sets = f"observe.{words.OF_CAPTURES[name]}" if name in words.OF_CAPTURES else "machine.nic"
+            raise where.wrong(("factors", name), str(error), f'say what it sets: sets = "{sets}"') from None
         if aim in taken:
             what = f"`{name}` and `{taken[aim]}` both set {aim.key}"
             raise where.wrong(("factors", name), what, "make them one factor")
         taken[aim] = name
         # A level `true` of an observer is what [observe] says of it.
-        is_overridden = (aim.kind, aim.key) in where.overrides and not (aim.kind == "observe" and True in factor.levels)
-        if is_overridden and words.is_everywhere(study.factors, name):
+        is_as_set = aim.kind == "observe" and aim.key not in words.OF_CAPTURES.values() and True in factor.levels
+        path: KeyPath = (aim.kind, *aim.key.split("."))
+        if path in where.overrides and not is_as_set and words.is_everywhere(study.factors, name):
             what = f"the factor `{name}` sets `{aim.kind}.{aim.key}` in every treatment, so that this does nothing"
-            raise where.wrong((aim.kind, aim.key), what, f"set its levels: --set 'factors.{name}=[…]'")
+            raise where.wrong(path, what, f"set its levels: --set 'factors.{name}=[…]'")
     for name, level in study.machine.settings.items():
         if name not in treatments:
             known = [*type(study.machine).model_fields, *treatments]
@@ -79,7 +81,7 @@ def _level(name: str, aim: words.Target, level: Level, study: Study, where: Stud
         case "machine", "nic" | "disk":
             _is_model(path, aim.key, level, where)
         case "observe", _:
-            observer(path, aim.key, placed, where)
+            observer(path, aim.key.partition(".")[0], placed, where)
     return placed
 
 
