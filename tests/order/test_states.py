@@ -2,10 +2,12 @@
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,8 @@ from nearmetal.run.refusal import refuse_what_is_there
 from nearmetal.store import runs
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import events
+from tests.command_line import called
 from tests.dashboard_server import PATIENCE
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
@@ -78,6 +82,41 @@ def test_one_that_was_killed_can_go_on(killed: Callable[[RunFolder], None], fold
     assert (status, "nothing is left to do" in words) == (0, False)
     assert "16 trials ok; going on took" in words
     all_say("ended", folder, said)
+
+
+def made_with(versions: dict[str, str], folder: RunFolder) -> None:
+    folder.write_manifest(folder.manifest().model_copy(update={"versions": versions}))
+
+
+def test_one_that_goes_on_with_other_versions_says_so(folder: RunFolder) -> None:
+    made_with({"Python": platform.python_version(), "Python package numpy": "0.0.1", "QEMU": "7.2.0"}, folder)
+    before(40)(folder)
+    numpy = version("numpy")
+    went_on = called("resume", str(folder.path), "--json")
+    assert (went_on.returncode, len(went_on.stdout.splitlines())) == (0, 1)
+    told = [line for line in went_on.stderr.splitlines() if "has changed" in line]
+    assert told == [
+        f"since the run began Python package numpy has changed: 0.0.1 before, {numpy} now",
+        "since the run began QEMU has changed: 7.2.0 before, none now",
+    ]
+    (resumed,) = [event for event in events(folder.journal) if event["event"] == "RunResumed"]
+    assert resumed["changed"] == {"Python package numpy": ["0.0.1", numpy], "QEMU": ["7.2.0", "none"]}
+    analysis = json.loads(called("report", str(folder.path), "--format", "json").stdout)
+    warned = [one["text"] for one in analysis["warnings"] if one["code"] == "versions-changed"]
+    page = " ".join(called("report", str(folder.path), "--format", "md").stdout.split())
+    assert warned == [
+        f"the trials after it was resumed were made with another Python package numpy: {numpy} instead of 0.0.1",
+        "the trials after it was resumed were made with another QEMU: none instead of 7.2.0",
+    ]
+    assert all(text in page for text in warned)
+
+
+def test_one_that_goes_on_with_the_same_versions_says_nothing_of_them(folder: RunFolder) -> None:
+    made_with({"Python": platform.python_version(), "Python package numpy": version("numpy")}, folder)
+    before(40)(folder)
+    went_on = called("resume", str(folder.path))
+    assert went_on.returncode == 0 and "has changed" not in went_on.stdout + went_on.stderr
+    assert "versions-changed" not in called("report", str(folder.path), "--format", "json").stdout
 
 
 def test_one_that_goes_on_is_not_begun_again(folder: RunFolder, said: Said) -> None:
