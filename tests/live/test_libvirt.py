@@ -16,6 +16,7 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 from nearmetal.run import placement
 from tests.conftest import OWN_CPU
+from tests.libvirt_network import LibvirtNetwork
 
 from .conftest import Make, Notes
 from .laboratory import spec
@@ -158,3 +159,13 @@ async def test_a_quota_is_told_before(environment: LibvirtEnvironment, site: Loc
     limited = MachineSpec.model_validate({"quota": 0.5})
     bad = [one for one in await environment.check(EnvironmentSpec(kind="libvirt"), limited, site) if not one.ok]
     assert [finding.what for finding in bad] == ["a quota"]
+
+
+async def test_a_libvirtd_with_another_network_is_told_with_a_remedy(
+    make: Make, environment: LibvirtEnvironment, guests_network: LibvirtNetwork
+) -> None:
+    """It looks for a guest's card where it runs itself, as one in a container does."""
+    with pytest.raises(NotProvisioned, match="libvirt does not find its card") as refused:
+        await make(spec(), uri=guests_network.uri)
+    assert "network namespace" in refused.value.what
+    assert "start libvirtd in that of this host" in refused.value.remedy

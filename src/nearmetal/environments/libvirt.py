@@ -162,7 +162,7 @@ class LibvirtEnvironment:
         try:
             self._running[order.name] = await connection.create(f"{folder}/domain.xml", LIMITS.command)
         except NotProvisioned as error:
-            raise NotProvisioned(error.what, order.name) from None
+            raise _refused(error.what, order) from None
         if order.port:
             await network.plug_moved(order.port, tap, site)
         found = await _found(connection, order.name, guest.accel, site)
@@ -231,6 +231,17 @@ def _qemu() -> Environment:
 def _tap(name: str) -> str:
     """The tap's name until it moves: an interface's has 15 characters at most, a machine's may have more."""
     return f"nm-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+
+
+_NO_CARD = "specified dev doesn't exist"
+"""What libvirt says of a card that is not in the network that it runs in."""
+
+
+def _refused(reason: str, order: Order) -> NotProvisioned:
+    if _NO_CARD not in reason:
+        return NotProvisioned(reason, order.name)
+    what = "libvirt does not find its card: it runs in another network namespace than the switch, as in a container"
+    return NotProvisioned(what, order.name, "start libvirtd in that of this host, or name another: uri = …")
 
 
 async def _end(uuid: str, connection: Connection) -> None:

@@ -39,7 +39,7 @@ class Connection:
         """
         script = f"create --paused --autodestroy {_quoted(file)}; event --loop --all --timeout 2147483"
         launch = [self.site.probe, "launch", *self.site.bound, "--", PROGRAM, "--connect", self.uri, script]
-        running = await self.site.spawn(launch)
+        running = await self.site.spawn(launch, env=_LOCALE)
         if not (await running.first_line(limit)).startswith(_CREATED):
             raise NotProvisioned(f"libvirt does not start it: {reason((await running.stop()).stderr)}")
         return running
