@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from nearmetal.store.claim import claimed
 from nearmetal.store.folder import RunFolder
 from tests.browser.chromium import NEEDED
 from tests.browser.driven import Page, browser
+from tests.dashboard_server import dashboard
 from tests.golden.make_run import FOLDER
 
 pytestmark = NEEDED
@@ -118,6 +120,38 @@ def test_a_page_of_an_earlier_dashboard_says_where_the_new_one_is(page: Page, ru
     with served(run.path, port, "another"):
         page.until(f"{NOTICE}.textContent.includes('started anew')")
         assert "open the address that it printed" in page.value(f"{NOTICE}.textContent")
+
+
+def test_a_connection_that_falls_silent_is_noticed_and_found_again(page: Page, run: RunFolder) -> None:
+    """As by a laptop that sleeps or a tunnel that breaks: nobody closes it."""
+    cut(run)
+    page.wide(1200)
+    with claimed(run.journal), dashboard(str(run.path)) as served:
+        page.open(served.url)
+        page.until("document.getElementById('link').textContent.includes('Follows')")
+        served.process.send_signal(signal.SIGSTOP)
+        page.until(f"{NOTICE}.offsetHeight > 0")
+        assert "Nothing was heard of it" in page.value(f"{NOTICE}.textContent")
+        assert page.value("document.title").startswith("No answer: running, ")
+        served.process.send_signal(signal.SIGCONT)
+        page.until(f"{NOTICE}.offsetHeight === 0")
+        with run.journal.open("ab") as out:
+            out.write(b"".join(FOLDER.joinpath("journal.jsonl").read_bytes().splitlines(keepends=True)[35:]))
+        page.until("document.title.startsWith('running, 16 trials')")
+
+
+def test_a_dashboard_that_has_nothing_to_tell_is_not_taken_for_silent(page: Page, run: RunFolder) -> None:
+    page.wide(1200)
+    with served(run.path) as port:
+        opened(page, run, port)
+        page.value(f"""
+            window.later = window.wrong = 0;
+            setTimeout(() => {{ window.later = 1 }}, 22000);
+            new MutationObserver(() => {{ window.wrong = 1 }}).observe({NOTICE}, {{ childList: true }});
+            0
+        """)
+        page.until("window.later")
+        assert page.value("window.wrong") == 0
 
 
 @pytest.mark.parametrize(("is_over", "state"), [(True, "ended"), (False, "interrupted")])

@@ -13,8 +13,8 @@ _OFTEN = 0.5
 """Seconds between two looks."""
 _SHARE = 20
 """A look that took a second of CPU time is followed by this many without one: what is measured has the CPU."""
-_STILL_HERE = 15.0
-"""Seconds of silence after which a browser is told that there is nothing to tell."""
+_STILL_HERE = 5.0
+"""Seconds of silence after which a browser is told that there is nothing to tell: a third of what a page waits for."""
 
 
 @dataclass

@@ -26,6 +26,8 @@ from nearmetal.errors import HostCannot
 HOST = "127.0.0.1"
 _RETRY = "retry: 2000\n\n"
 """Milliseconds after which a browser that lost its connection tries again."""
+_BEAT = "event: beat\ndata: nothing new\n\n"
+"""An event and no comment: a page is told of those alone, and takes a long silence for a connection that is dead."""
 _POLICY_OF_REPORTS = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox allow-same-origin"
 """A report is made to be read from a file, with its style in it. It has no script, and gets to run none. As a page of
 this place, which it is by the last word, its way back to the run takes the cookie along."""
@@ -149,7 +151,7 @@ async def _as_events(live: Live, seen: int) -> AsyncIterator[str]:
     async with contextlib.aclosing(live.changes(seen)) as changes:
         async for change in changes:
             if change is None:
-                yield ": nothing new\n\n"
+                yield _BEAT
             else:
                 version, parts = change
                 yield f"id: {version}\ndata: {json.dumps(parts)}\n\n"

@@ -2,7 +2,7 @@
 /* Puts in place what the server pushes, and counts seconds in between. Without it the page loads itself anew. */
 (() => {
   const foot = document.getElementById("link"), away = document.getElementById("away");
-  const source = new EventSource(`${location.pathname.replace(/\/$/, "")}/events?seen=${document.body.dataset.version}`);
+  let source, seen = document.body.dataset.version;
 
   const put = (id, html) => {
     const place = document.getElementById(id);
@@ -39,7 +39,7 @@
     if (!isLost()) {
       title = document.title;
       document.title = `No answer: ${title}`;
-      away.dataset.since = new Date().toLocaleTimeString();
+      away.dataset.since = new Date(Date.now() - (performance.now() - heard)).toLocaleTimeString();
       document.body.classList.add("lost");
     }
     const text = `The dashboard does not answer any more: this page is as it was at ${away.dataset.since}. ${why}`;
@@ -53,16 +53,41 @@
     count();
   };
 
-  source.onopen = found;
-  source.onmessage = (event) => {
-    for (const [id, html] of Object.entries(JSON.parse(event.data))) put(id, html);
-    told();
-    received();
-    mark(document.querySelector(".rows:focus-visible"));
+  /* A connection may die without an end: a tunnel breaks, a laptop sleeps. So the server says something now and then,
+     and after a silence another connection is tried. A page that slept itself counts its own looks too: what has come
+     meanwhile is only heard after the first of them. */
+  const SILENCE = 15, LOOKS = 3;
+  let heard, looks;
+  const hear = () => { heard = performance.now(); looks = 0; };
+
+  const follow = () => {
+    source?.close();
+    hear();
+    source = new EventSource(`${location.pathname.replace(/\/$/, "")}/events?seen=${seen}`);
+    source.onopen = () => { hear(); found(); };
+    source.addEventListener("beat", () => { hear(); if (isLost()) found(); });
+    source.onmessage = (event) => {
+      hear();
+      seen = event.lastEventId;
+      for (const [id, html] of Object.entries(JSON.parse(event.data))) put(id, html);
+      told();
+      received();
+      mark(document.querySelector(".rows:focus-visible"));
+    };
+    source.onerror = () => {
+      hear();
+      lost(source.readyState === EventSource.CLOSED
+        ? "It was started anew, or knows this run no more: open the address that it printed."
+        : "It is asked again every 2 s.");
+    };
   };
-  source.onerror = () => lost(source.readyState === EventSource.CLOSED
-    ? "It was started anew, or knows this run no more: open the address that it printed."
-    : "It is asked again every 2 s.");
+
+  const listen = () => {
+    looks += 1;
+    if (source.readyState === EventSource.CLOSED || looks < LOOKS || performance.now() - heard < 1000 * SILENCE) return;
+    lost(`Nothing was heard of it for ${SILENCE} s: it is asked again.`);
+    follow();
+  };
 
   /* A square's words, for those who cannot hover over it. */
   const say = (square) => {
@@ -108,6 +133,7 @@
   });
   document.addEventListener("focusout", () => mark(null));
 
-  setInterval(count, 1000);
+  follow();
+  setInterval(() => { count(); listen(); }, 1000);
   received();
 })();
