@@ -22,10 +22,12 @@ from nearmetal.lab.qemu import accelerator, arguments, lacking, machine_type, mo
 from nearmetal.lab.qemu.guest import QemuMachine
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order, TrialStatus
+from nearmetal.run import standstill
 from nearmetal.run.events import Event, Step
 from tests.conformance import killing
 from tests.conftest import OWN_CPU
 from tests.order import mock_run
+from tests.unit.workloads_stage import ScriptedStage
 
 from . import laboratory
 from .conftest import Make, Notes
@@ -166,6 +168,23 @@ async def test_a_guest_is_what_was_ordered(make: Make, notes: Notes, token: str)
     cost = await machine.cost()
     assert cost.cpu_seconds > 0.5
     assert cost.memory_bytes > 64 * MEBIBYTE
+
+
+async def test_a_monitor_that_was_stopped_by_a_signal_is_told(make: Make) -> None:
+    """The guest's clock goes on meanwhile, and jumps: it lacks nothing afterwards."""
+    machine = await make(spec())
+    (pid,) = monitors(machine.name)
+    stage = ScriptedStage([], [])
+    stage.servers = (machine,)
+    before = await standstill.read(stage)
+    assert await standstill.why(stage, before) is None
+    os.kill(pid, signal.SIGSTOP)
+    await asyncio.sleep(1.5)
+    os.kill(pid, signal.SIGCONT)
+    told = await standstill.why(stage, before)
+    assert told and f"the server {machine.name} stood still" in told
+    before = await standstill.read(stage)
+    assert await standstill.why(stage, before) is None, "it is told once"
 
 
 FETCH = """

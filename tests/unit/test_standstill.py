@@ -5,7 +5,6 @@ import time
 import pytest
 
 from nearmetal.errors import MachineLost, ToolFailed
-from nearmetal.lab.containers import pauses
 from nearmetal.model import Completed
 from nearmetal.run import standstill
 from nearmetal.run.standstill import Clock, stood
@@ -87,19 +86,3 @@ async def test_a_machine_whose_clock_cannot_be_read_tells_nothing_and_one_that_i
     assert (await standstill.read(ScriptedStage([cannot], [strange]))).clocks == (None, None)
     with pytest.raises(MachineLost):
         await standstill.read(ScriptedStage([Clocked("server", MachineLost("gone", "server"))], []))
-
-
-@pytest.mark.parametrize(
-    ("events", "seconds"),
-    [
-        ([], 0),
-        ([(12, "pause"), (13.5, "unpause"), (15, "pause"), (16, "unpause")], 2.5),
-        ([(12, "unpause")], 2),  # paused before
-        ([(18, "pause")], 2),  # it still is
-        ([(12, "unpause"), (18, "pause")], 4),
-    ],
-)
-def test_an_engines_events_tell_for_how_long_a_container_was_paused(
-    events: list[tuple[float, str]], seconds: float
-) -> None:
-    assert pauses.between([pauses.Event(at, action) for at, action in events], 10, 20) == seconds

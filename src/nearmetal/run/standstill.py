@@ -2,7 +2,8 @@
 
 Nothing inside tells of it, and all that it served is told as if it had served it in the whole time. But the clock of a
 guest that is paused stands still with it, whoever its monitor is. A container has the clock that we have: of its pauses
-its engine tells. Of a host that is frozen nobody does, nor of what is stopped behind a monitor's or an engine's back.
+its engine tells; that a signal stopped a QEMU of ours, whose guest's clock jumps then, the kernel. What is stopped behind
+an engine's back, or in a guest, or beside another monitor, nobody tells.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ from nearmetal.model import (
     Workload,
     WorkloadSpec,
 )
-from nearmetal.run import contention, standstill
+from nearmetal.run import contention, standstill, suspension
 from nearmetal.run.allotment import Allotment
 from nearmetal.run.contention import Accounts
 from nearmetal.run.events import Step, Stream, TrialStarted
@@ -118,7 +118,7 @@ class _Trial:
         observers = [plugins.load("observers", name)(setting) for name, setting in self._task.observe.chosen.items()]
         await self._listen([observer for observer in observers if observer.around], "before")
         limit = workload.limit + LIMITS.trial_slack
-        unpaused = await standstill.read(stage)
+        awake, unpaused = await suspension.read(stage), await standstill.read(stage)
         # One within the other, so that none observes how another starts or stops; `usage`, the first, is innermost.
         async with AsyncExitStack() as listening:
             for observer in reversed([observer for observer in observers if not observer.around]):
@@ -130,7 +130,8 @@ class _Trial:
                 raise NearmetalError(f"the workload did not end within {limit:g} s") from None
             after = await contention.accounts(stage)
         # Not while they listen: each machine is asked, and one that is gone is told by that.
-        self._stood_still = await standstill.why(stage, unpaused)
+        slept = suspension.reason(awake, await suspension.read(stage))
+        self._stood_still = slept or await standstill.why(stage, unpaused)
         await self._listen([observer for observer in observers if observer.around], "after")
         self._note_contention(before, after)
         return measurement, contention.spent(before.machines, after.machines, range(len(stage.servers)))

@@ -93,6 +93,7 @@ class Background(Gathering):
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self.pid = process.pid
         super().__init__()
 
     async def gather(self) -> int:

@@ -6,20 +6,13 @@ where others come and go by the dozen meanwhile, a pause may be forgotten.
 
 import json
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nearmetal.errors import HostCannot
 from nearmetal.lab.containers.api import PODMAN, Engine, Refused
+from nearmetal.lab.machines import standing
+from nearmetal.lab.machines.standing import Event
 
 _PAUSE, _UNPAUSE = "pause", "unpause"
-
-
-@dataclass(frozen=True)
-class Event:
-    at: float
-    """Unix time."""
-    action: str
 
 
 async def seconds(engine: Engine, container: str, since: float) -> float:
@@ -29,7 +22,7 @@ async def seconds(engine: Engine, container: str, since: float) -> float:
         told = await engine.call(_events, engine, container, since, until)
     except (Refused, HostCannot):
         return 0.0
-    return between(told, since, until)
+    return standing.between(told, since, until)
 
 
 def _events(engine: Engine, container: str, since: float, until: float) -> list[Event]:
@@ -44,15 +37,4 @@ def _events(engine: Engine, container: str, since: float, until: float) -> list[
     )
     answer.raise_for_status()
     told = map(json.loads, answer.text.splitlines())
-    return [Event(one["timeNano"] / 1e9, one["Action"]) for one in told]
-
-
-def between(events: Sequence[Event], since: float, until: float) -> float:
-    """Seconds of a span that lie in pauses, by the events within it in their order. Pure."""
-    paused, begin = 0.0, since if events and events[0].action == _UNPAUSE else None
-    for event in events:
-        if event.action == _PAUSE:
-            begin = event.at
-        elif begin is not None:
-            paused, begin = paused + event.at - begin, None
-    return paused if begin is None else paused + until - begin
+    return [Event(one["timeNano"] / 1e9, stands=one["Action"] == _PAUSE) for one in told]

@@ -14,7 +14,9 @@ from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot, MachineError, NotProvisioned, ToolFailed
 from nearmetal.lab import cgroup
 from nearmetal.lab.cgroup import Group
+from nearmetal.lab.commands.process import Background
 from nearmetal.lab.keys import lab_keys
+from nearmetal.lab.machines.stops import Stops
 from nearmetal.lab.networks import network
 from nearmetal.lab.reached import agent
 from nearmetal.lab.reached.answering import first_to_speak
@@ -93,6 +95,7 @@ class Guest(ReachedMachine):
         self._running = running
         self._folder: str = handle.data["folder"]
         self._watching: asyncio.Task[None] | None = None
+        self._stops: Stops | None = None
 
     async def connect(self) -> None:
         """NotProvisioned with the end of the console and a remedy when the guest does not come up."""
@@ -136,8 +139,14 @@ class Guest(ReachedMachine):
         return False
 
     def watch(self) -> None:
-        """Until `close`: when its disk fails, it is lost for that reason."""
+        """Until `close`: when its disk fails, it is lost for that reason. That a signal stopped QEMU is heard."""
         self._watching = asyncio.create_task(self._until_trouble())
+        if isinstance(self._running, Background):  # what runs on another host is no child of ours
+            self._stops = Stops(self._running.pid)
+
+    async def paused(self, since: float) -> float:
+        """A pause by the monitor is told by the guest's clock."""
+        return self._stops.seconds(since) if self._stops else 0.0
 
     async def _until_trouble(self) -> None:
         async def ended() -> str | None:

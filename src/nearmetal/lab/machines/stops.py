@@ -1,0 +1,34 @@
+"""When a program of ours was stopped by a signal: the kernel tells its parent, and keeps no record for anybody else.
+
+A guest whose monitor is stopped so has a clock that goes on, and jumps: nothing inside tells of it afterwards.
+"""
+
+import os
+import threading
+import time
+
+from nearmetal.lab.machines import standing
+from nearmetal.lab.machines.standing import Event
+
+
+class Stops:
+    """Of a child of this process, from now on. A thread waits for the kernel to tell; it ends with the child."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._events: list[Event] = []
+        threading.Thread(target=self._hear, name=f"stops of {pid}", daemon=True).start()
+
+    def seconds(self, since: float) -> float:
+        """For which it was stopped since then (Unix time)."""
+        told = [event for event in self._events if event.at >= since]
+        return standing.between(told, since, time.time())
+
+    def _hear(self) -> None:
+        while True:
+            try:
+                told = os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WCONTINUED)
+            except ChildProcessError:  # it has ended
+                return
+            if told is not None:
+                self._events.append(Event(time.time(), stands=told.si_code == os.CLD_STOPPED))
