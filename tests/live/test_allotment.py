@@ -149,3 +149,16 @@ async def test_what_an_engine_lets_a_container_use(
 
     assert why in await changed("docker", tmp_path / "run", update, f'engine = "{engine}"')
     client.close()
+
+
+async def test_what_an_engine_lets_a_container_use_again(engine: str, lab_image: Image, tmp_path: Path) -> None:
+    """Before the measurement ends; then only its group's counters tell."""
+    client = docker.APIClient(engine)
+
+    def update(server: str) -> None:
+        client.update_container(server, cpu_period=100_000, cpu_quota=5_000)
+        asyncio.get_running_loop().call_later(1, lambda: client.update_container(server, cpu_quota=-1))
+
+    why = await changed("docker", tmp_path / "run", update, f'engine = "{engine}"')
+    assert "it was held to a quota that has been taken away again" in why
+    client.close()

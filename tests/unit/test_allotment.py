@@ -16,6 +16,9 @@ GIBIBYTE = 2**30
         (Limits(quota=0.5), Limits(), ["it may use any of their time instead of 0.5 CPUs"]),
         (Limits(memory=1000), Limits(memory=10), ["its control group allows it 10 bytes of memory instead of 1000"]),
         (None, Limits(quota=0.05), []),
+        (Limits(periods={"a": 3}), Limits(periods={"a": 3, "moved to": 9}), []),
+        (Limits(periods={"a": 3}), Limits(periods={"a": 9}), ["it was held to a quota that has been taken away again"]),
+        (Limits(quota=0.5, periods={"a": 3}), Limits(quota=0.5, periods={"a": 9}), []),
     ],
 )
 def test_limits(had: Limits | None, has: Limits, told: list[str]) -> None:

@@ -108,3 +108,5 @@ def test_limits_are_read_of_either_version() -> None:
     assert cgroup.parse_limits(first) == cgroup.Limits(1.5, 2**20)
     second = "quota max 100000\nmemory max\nquota 5000 100000\nquota 20000 100000\n"
     assert cgroup.parse_limits(second) == cgroup.Limits(0.05, None)
+    counted = "quota max 100000\nperiods 7 /sys/fs/cgroup/a b\nmemory max\nperiods 0 /sys/fs/cgroup\n"
+    assert cgroup.parse_limits(counted).periods == {"/sys/fs/cgroup/a b": 7, "/sys/fs/cgroup": 0}

@@ -6,7 +6,7 @@ groups; their paths are read from /proc/PID/cgroup, and the same reading functio
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nearmetal.errors import HostCannot
@@ -67,6 +67,9 @@ for pid; do cat "/proc/$pid/task/"*/cgroup 2>/dev/null; done | sort -u | while I
             read -r line <"$folder/cpu.max" && echo "quota $line"
             read -r line <"$folder/cpu.cfs_quota_us" && read -r period <"$folder/cpu.cfs_period_us" &&
                 echo "quota $line $period"
+            while read -r what count; do
+                [ "$what" != nr_periods ] || echo "periods $count $folder"
+            done <"$folder/cpu.stat"
         fi
         read -r line <"$folder/memory.max" && echo "memory $line"
         read -r line <"$folder/memory.limit_in_bytes" && echo "memory $line"
@@ -195,6 +198,8 @@ class Limits:
     """CPUs' worth of time."""
     memory: int | None = None
     """In bytes."""
+    periods: Mapping[str, int] = field(default_factory=dict)
+    """In which the groups were held to a quota since they were made, by their folders."""
 
 
 async def limits(pids: Sequence[int], site: Site) -> Limits:
@@ -205,13 +210,16 @@ async def limits(pids: Sequence[int], site: Site) -> Limits:
 
 def parse_limits(told: str) -> Limits:
     """From lines of a kind (as `_LIMITS` prints them) and its value. Pure."""
-    quotas, memories = [], []
-    for kind, *words in map(str.split, told.splitlines()):
-        if kind == "memory" and words[0] != "max" and int(words[0]) < _NO_LIMIT:
+    quotas, memories, periods = [], [], {}
+    for line in told.splitlines():
+        kind, *words = line.split(maxsplit=2)
+        if kind == "periods":
+            periods[words[1]] = int(words[0])
+        elif kind == "memory" and words[0] != "max" and int(words[0]) < _NO_LIMIT:
             memories.append(int(words[0]))
         elif kind == "quota" and words[0] not in ("max", "-1"):
             quotas.append(int(words[0]) / int(words[1]))
-    return Limits(min(quotas, default=None), min(memories, default=None))
+    return Limits(min(quotas, default=None), min(memories, default=None), periods)
 
 
 async def of_process(pid: int, site: Site) -> Group:

@@ -1,7 +1,8 @@
 """Has each machine still what it was given, now that it has been measured? Anybody who has its host can change that.
 
 Read when the boot is verified, and after each measurement: its limits and its CPUs from its host's kernel, where the
-machine is ours, and what it finds itself to have. What is changed and put back within one measurement is not seen.
+machine is ours, and what it finds itself to have. What is changed and put back within one measurement is not seen, but
+for a quota where there was none: of that the kernel's counters tell.
 """
 
 import asyncio
@@ -108,6 +109,10 @@ def limits_changed(before: Limits | None, after: Limits | None) -> list[str]:
     if before.quota != after.quota:
         had, has = ("any" if one is None else f"{one:g} CPUs" for one in (before.quota, after.quota))
         problems.append(f"it may use {has} of their time instead of {had}")
+    elif before.quota is None and any(
+        count > before.periods.get(group, count) for group, count in after.periods.items()
+    ):
+        problems.append("it was held to a quota that has been taken away again")
     if before.memory != after.memory:
         had, has = ("any" if one is None else str(one) for one in (before.memory, after.memory))
         problems.append(f"its control group allows it {has} bytes of memory instead of {had}")

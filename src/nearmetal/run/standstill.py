@@ -2,8 +2,8 @@
 
 Nothing inside tells of it, and all that it served is told as if it had served it in the whole time. But the clock of a
 guest that is paused stands still with it, whoever its monitor is. A container has the clock that we have: of its pauses
-its engine tells; that a signal stopped a QEMU of ours, whose guest's clock jumps then, the kernel. What is stopped behind
-an engine's back, or in a guest, or beside another monitor, nobody tells.
+its engine tells. When a signal stops QEMU its guest's clock jumps; of one that is ours the kernel tells. What else is
+stopped by signals, in a guest or behind an engine's back, nobody tells.
 """
 
 import asyncio
