@@ -47,6 +47,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     SHARED_CACHE.mkdir(parents=True, exist_ok=True)
     (folder / "cache").symlink_to(SHARED_CACHE)
     monkeypatch.setenv("NEARMETAL_HOME", str(folder))
+    monkeypatch.setenv("NEARMETAL_LOCKS", str(tmp_path))  # tests run beside others, and need not say so
     yield folder
 
 

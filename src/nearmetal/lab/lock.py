@@ -3,12 +3,13 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
+from nearmetal.lab import others
 
 LOCK_FILE = ".lock"
 """Of a folder, whose lock it bears."""
@@ -32,9 +33,11 @@ def try_lock(file: int | Opened, *, shared: bool = False) -> bool:
     return True
 
 
-def measuring() -> AbstractContextManager[None]:
-    """One measurement at a time on a host, and nothing that would disturb it."""
-    return exclusive(Paths.default().state / "measuring.lock", "another run is measuring on this host")
+@contextmanager
+def measuring() -> Iterator[None]:
+    """One measurement at a time on a host, and nothing that would disturb it. Other homes are seen, not kept out."""
+    with exclusive(Paths.default().state / "measuring.lock", "another run is measuring on this host"), others.present():
+        yield
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from nearmetal import plan as planning
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.isolate import standing
-from nearmetal.lab import clean
+from nearmetal.lab import clean, others
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import Lab, OpenSite
@@ -135,6 +135,8 @@ async def _put_right(say: Say) -> None:
         say(f"{done}: {len(cleaned.removed)} removed, {len(cleaned.restored)} restored")
     for what in cleaned.left:
         say(f"still there: {what}")
+    if process := others.other():
+        say(f"another nearmetal (process {process}) is at work on this host: each disturbs the other")
     for one in kept.everything():
         if one.cpus:
             say(f"machine {one.name} is up on CPU {one.cpus} and disturbs what runs there; nearmetal down {one.name}")

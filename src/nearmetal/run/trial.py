@@ -14,6 +14,7 @@ from nearmetal import plugins
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NearmetalError, NotProvisioned, ToolFailed
 from nearmetal.files import write_whole
+from nearmetal.lab import others
 from nearmetal.model import (
     Artifact,
     Level,
@@ -118,6 +119,7 @@ class _Trial:
         observers = [plugins.load("observers", name)(setting) for name, setting in self._task.observe.chosen.items()]
         await self._listen([observer for observer in observers if observer.around], "before")
         limit = workload.limit + LIMITS.trial_slack
+        self._note_others()
         awake, unpaused = await suspension.read(stage), await standstill.read(stage)
         # One within the other, so that none observes how another starts or stops; `usage`, the first, is innermost.
         async with AsyncExitStack() as listening:
@@ -134,7 +136,14 @@ class _Trial:
         self._stood_still = slept or await standstill.why(stage, unpaused)
         await self._listen([observer for observer in observers if observer.around], "after")
         self._note_contention(before, after)
+        self._note_others()
         return measurement, contention.spent(before.machines, after.machines, range(len(stage.servers)))
+
+    def _note_others(self) -> None:
+        """Once, however often it is looked for."""
+        warned = others.warning()
+        if warned and warned.code not in {one.code for one in self._warnings}:
+            self._warnings.append(warned)
 
     async def _stop(self, name: str, watch: Watch) -> None:
         observation = await watch.stop()

@@ -1,0 +1,87 @@
+"""Who else measures on this host: runs of other homes, which no lock of one home keeps out.
+
+Each holds a byte of one file of the host's, that of its process, by a lock that the kernel lets go of when its holder
+dies. Who may not have that file, or has another /run/lock, as in a container, is not seen and sees nobody.
+"""
+
+import contextlib
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nearmetal.model import Warned
+
+_FILE = "nearmetal"
+_FLOCK = "hhqqi4x"
+"""The kernel's `struct flock`: type, whence, start, length (0: to the end), process."""
+_PIDS = 1 << 22
+"""No process id is as large."""
+
+
+def _path() -> Path:
+    return Path(os.environ.get("NEARMETAL_LOCKS", "/run/lock")) / _FILE
+
+
+def _own() -> int:
+    """The byte of this process: containers count theirs by themselves."""
+    return Path("/proc/self/ns/pid").stat().st_ino * _PIDS + os.getpid()
+
+
+@contextmanager
+def present() -> Iterator[None]:
+    """Be seen by others."""
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):
+            descriptor = _opened()
+            held.callback(os.close, descriptor)
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _lock(fcntl.F_WRLCK, _own(), 1))
+        yield
+
+
+def _opened() -> int:
+    """Everybody's. Who comes second may not be allowed to make it, where it is another user's."""
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        return os.open(_path(), flags)
+    except FileNotFoundError:
+        descriptor = os.open(_path(), flags | os.O_CREAT, 0o666)
+        os.fchmod(descriptor, 0o666)  # whatever the umask
+        return descriptor
+
+
+def other() -> int | None:
+    """The process of another nearmetal that measures on this host; None for none."""
+    try:
+        descriptor = os.open(_path(), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        own = _own()
+        return _holder(descriptor, 0, own) or _holder(descriptor, own + 1, 0)
+    except OSError:  # a file system without such locks
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _holder(descriptor: int, start: int, length: int) -> int | None:
+    """Of a byte within these."""
+    answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _lock(fcntl.F_RDLCK, start, length))
+    kind, _, found, *_ = struct.unpack(_FLOCK, answer)
+    return None if kind == fcntl.F_UNLCK else found % _PIDS
+
+
+def _lock(kind: int, start: int, length: int) -> bytes:
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0)
+
+
+def warning() -> Warned | None:
+    """What a trial is to say that is measured now."""
+    process = other()
+    if process is None:
+        return None
+    text = f"another nearmetal (process {process}) was at work on this host: each disturbed the other"
+    return Warned(code="another-run", text=text)

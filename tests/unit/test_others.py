@@ -1,0 +1,98 @@
+"""Runs of other homes are seen on a host, told of, and not kept out."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nearmetal.errors import HostCannot
+from nearmetal.lab import others
+from nearmetal.lab.lock import measuring
+from tests.order import mock_run
+
+HELD = "from nearmetal.lab.lock import measuring\nwith measuring(): print('held', flush=True); input()"
+
+
+@contextmanager
+def another(home: Path) -> Iterator[int]:
+    """That measures, of another home: its process."""
+    env = {**os.environ, "NEARMETAL_HOME": str(home)}
+    with subprocess.Popen(
+        [sys.executable, "-c", HELD], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def test_another_home_is_seen_for_as_long_as_its_process_lives(tmp_path: Path) -> None:
+    assert others.other() is None
+    with another(tmp_path / "one") as process:
+        assert others.other() == process
+        with measuring():
+            assert others.other() == process
+            with another(tmp_path / "two") as second:
+                assert others.other() in (process, second)
+    with measuring():
+        assert others.other() is None, "nobody is another to itself"
+    file = tmp_path / "nearmetal"
+    assert file.stat().st_mode & 0o777 == 0o666, "everybody's"
+
+
+@pytest.mark.live
+def test_one_with_the_same_process_id_in_a_container_is_seen(tmp_path: Path) -> None:
+    told = "from nearmetal.lab import others; from nearmetal.lab.lock import measuring"
+    told += "\nwith measuring(): print(others.other())"
+    inside = ("unshare", "--pid", "--fork", sys.executable, "-c")
+    env = {**os.environ, "NEARMETAL_HOME": str(tmp_path / "one")}
+    with subprocess.Popen([*inside, HELD], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        try:
+            assert subprocess.check_output([*inside, told]) == b"1\n"
+        finally:
+            process.communicate(b"\n")
+
+
+def test_where_the_hosts_file_cannot_be_had_nobody_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEARMETAL_LOCKS", str(tmp_path / "nowhere"))
+    with another(tmp_path / "one"), measuring():
+        assert others.other() is None
+    (tmp_path / "nearmetal").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setenv("NEARMETAL_LOCKS", str(tmp_path))
+    with measuring():
+        assert others.other() is None
+    assert not (tmp_path / "elsewhere").exists(), "no link is followed"
+
+
+def test_one_home_is_kept_out_as_before(home: Path) -> None:
+    with another(home), pytest.raises(HostCannot, match="another run is measuring"), measuring():
+        pass
+
+
+async def test_a_run_and_its_trials_tell_of_another(tmp_path: Path) -> None:
+    with another(tmp_path / "one") as process:
+        _, records = await mock_run.run(tmp_path / "first")
+    text = f"another nearmetal (process {process}) was at work on this host: each disturbed the other"
+    for record in records:
+        assert [warned.text for warned in record.warnings if warned.code == "another-run"] == [text]
+    _, records = await mock_run.run(tmp_path / "second")
+    assert "another-run" not in {warned.code for record in records for warned in record.warnings}
+
+
+def test_who_starts_a_run_is_told_of_another(tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(mock_run.STUDY)
+    words = ("run", str(study), "-o", str(tmp_path / "run"), "--json")
+    with another(tmp_path / "one") as process:
+        done = subprocess.run([sys.executable, "-m", "nearmetal", *words], capture_output=True, text=True, check=True)
+    assert f"another nearmetal (process {process}) is at work on this host" in done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["trials"]["ok"] == 4
