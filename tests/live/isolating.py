@@ -55,7 +55,7 @@ def given_back() -> Iterator[State]:
 def killed_at(count: int, operation: str, delay: float, *words: str) -> bool:
     """Kill -9 once the ledger has so many lines of an operation, and a moment later; whether it was soon enough.
 
-    Whole lines: one that is longer than a page shows before all of it is written, and what dies meanwhile leaves it cut.
+    Whole lines: one longer than a page shows before all of it is written, and what dies meanwhile leaves it cut.
     """
     process = subprocess.Popen([sys.executable, "-m", "nearmetal", "isolate", *words], stdout=subprocess.DEVNULL)
     ledger, wanted = standing.ledger_path(), f'"op":"{operation}"'

@@ -1,1 +1,4 @@
-"""What the commands do: one module for each command, or for those that belong together. `nearmetal.cli` names them."""
+"""What the commands do: one module for each command, or for those that belong together.
+
+`nearmetal.arguments` names them.
+"""

@@ -1,0 +1,45 @@
+"""This host: what it can, how far it can be trusted, and what was left on it."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nearmetal.arguments.options import json_option
+
+
+@click.command()
+@json_option("doctor.v1")
+def doctor(as_json: bool) -> int:
+    """Try what this host can measure."""
+    from nearmetal.commands import host
+
+    return host.doctor(as_json)
+
+
+@click.command()
+@click.argument("environment", required=False)
+@click.option("--from", "made", type=click.Path(path_type=Path), help="Tell of this run, instead of making one.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the run.")
+@click.option("--blocks", type=click.IntRange(1), help="Run this many blocks; 8 are the fewest that can tell.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a key of the study `calibration`.")
+@click.option("--quick", is_flag=True, help="Shorter trials, fewest blocks.")
+@click.option("--gate", is_flag=True, help="Exit with 5 unless answers here can be trusted.")
+@json_option("calibrate.v1")
+def calibrate(made: Path | None, gate: bool, as_json: bool, **wanted: Any) -> int:
+    """Try how far answers can be trusted here.
+
+    And how small a difference can be seen, with how many blocks. ENVIRONMENT is the kind of machine; else host.
+    """
+    from nearmetal.commands import calibrate as command
+
+    return command.calibrate(command.Wanted(**wanted), made, gate, as_json)
+
+
+@click.command()
+@json_option("clean.v1")
+def clean(as_json: bool) -> int:
+    """Put right what an interrupted run left."""
+    from nearmetal.commands import host
+
+    return host.clean(as_json)

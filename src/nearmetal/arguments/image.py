@@ -1,0 +1,56 @@
+"""Images of machines."""
+
+from pathlib import Path
+
+import click
+
+from nearmetal.arguments.options import json_option
+
+
+@click.group()
+def image() -> None:
+    """Build and list images of machines.
+
+    The lab image is one root filesystem for every environment.
+    """
+
+
+@image.command("build")
+@click.option("--package", "packages", multiple=True, metavar="NAME", help="Also install this Debian package.")
+@click.option("--file", "files", multiple=True, metavar="FILE:PATH", help="Also lay this file at that path in it.")
+@click.option("--name", default="lab", show_default=True)
+@json_option("image.built.v1")
+def image_build(packages: tuple[str, ...], files: tuple[str, ...], name: str, as_json: bool) -> None:
+    """Build the image, or find it built already."""
+    from nearmetal.commands import image as command
+
+    command.build(packages, files, name, as_json)
+
+
+@image.command("box")
+@click.argument("name", default="lab")
+@click.option("-o", "--output", "out", type=click.Path(path_type=Path), help="The file to write; else NAME.box here.")
+@json_option("box.v1")
+def image_box(name: str, out: Path | None, as_json: bool) -> None:
+    """Write an image that is built as a Vagrant box, for machines by libvirt."""
+    from nearmetal.commands import image as command
+
+    command.box(name, out, as_json)
+
+
+@image.command("ls")
+@json_option("images.v1")
+def image_ls(as_json: bool) -> None:
+    """List the images that are built."""
+    from nearmetal.commands import image as command
+
+    command.ls(as_json)
+
+
+@image.command("rm")
+@click.argument("name")
+def image_rm(name: str) -> int:
+    """Remove an image, by its name or digest."""
+    from nearmetal.commands import image as command
+
+    return command.rm(name)

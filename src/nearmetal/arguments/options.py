@@ -1,0 +1,31 @@
+"""What several commands take."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+
+class NumberWithin(click.FloatRange):
+    """NaN is neither below a range nor above it, and the library lets it pass."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
+
+
+def json_option(*schemas: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What it prints is told by name: see docs/json.md."""
+    text = f"Print one JSON document for scripts: {' or '.join(schemas)}."
+    return click.option("--json", "as_json", is_flag=True, help=text)
+
+
+def words(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
+    """A program's, without what may part them from ours."""
+    own = words[1:] if words[:1] == ("--",) else words
+    if parameter.required and not own:
+        raise click.MissingParameter(ctx=context, param=parameter)
+    return own

@@ -1,0 +1,118 @@
+"""Runs that have been made, or go on."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nearmetal.arguments.options import json_option
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["html", "md", "json", "csv", "png"]),
+    default="html",
+    show_default=True,
+    help="html writes the report and prints its path, others are printed. Of json the schema is analysis.v1.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write this file alone, and nothing to the run's folder."
+)
+def report(run: Path, form: Any, output: Path | None) -> None:
+    """Write the report of a run.
+
+    From its folder alone.
+    """
+    from nearmetal.commands import run as command
+
+    command.report(run, form, output)
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@json_option("summary.v1")
+def show(run: Path, as_json: bool) -> None:
+    """Show the verdicts of a run."""
+    from nearmetal.commands import run as command
+
+    command.show(run, as_json)
+
+
+def _share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    if text is None:
+        return None
+    from nearmetal import units
+
+    try:
+        share = units.share(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if not 0 < share <= 1:
+        raise click.BadParameter(f"{text!r} is not above 0 and at most 100%; write it like '2%'")
+    return share
+
+
+@click.command()
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@click.option("--margin", metavar="SHARE", callback=_share, help="Closer than this is the same; else the study's own.")
+@click.option(
+    "--gate",
+    is_flag=True,
+    help="Exit with 5 if anything stands surely worse to its reference, is gone, or cannot be judged.",
+)
+@json_option("compare.v1")
+def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json: bool) -> int:
+    """Compare two runs of a study.
+
+    What each treatment gives now and gave before, and what else was not the same.
+    """
+    from nearmetal.commands import compare as command
+
+    return command.compare(before, after, margin, gate, as_json)
+
+
+@click.command()
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@json_option("ls.v1")
+def ls(folder: Path | None, as_json: bool) -> None:
+    """List machines that are up, and runs.
+
+    The runs are those known on this host, or those in a FOLDER.
+    """
+    from nearmetal.commands import run as command
+
+    command.list_runs(folder, as_json)
+
+
+@click.command()
+@click.argument("sql", required=False)
+@click.option(
+    "--run", "runs", multiple=True, type=click.Path(path_type=Path), help="Only this run, or those in a folder."
+)
+@json_option("query.v1")
+def query(sql: str | None, runs: tuple[Path, ...], as_json: bool) -> None:
+    """Ask all runs a question in SQL.
+
+    Without one, list the tables. The runs are those known on this host.
+    """
+    from nearmetal.commands import query as command
+
+    command.ask(sql, runs, as_json)
+
+
+@click.command()
+@click.argument("run", required=False, type=click.Path(path_type=Path))
+@click.option("--port", type=click.IntRange(0, 65535), help="Of 127.0.0.1; else one that is free.")
+@json_option("dashboard.v1")
+def dashboard(run: Path | None, port: int | None, as_json: bool) -> int:
+    """Show runs in a browser, as they go on.
+
+    Serves on 127.0.0.1 until Ctrl-C. Without a RUN, all that are known on this host.
+    """
+    from nearmetal.commands import dashboard as command
+
+    return command.dashboard(run, port, as_json)

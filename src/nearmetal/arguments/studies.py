@@ -1,0 +1,82 @@
+"""Studies: to see, to plan, to run."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nearmetal.arguments.options import json_option
+
+
+def study_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.argument("study"),
+        click.option(
+            "--set",
+            "overrides",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Set a key of the study file: machine.nic=e1000, workloads.NAME.duration=5s.",
+        ),
+        click.option("--blocks", type=click.IntRange(1), help="Run this many blocks."),
+        click.option("--seed", type=int, help="Seed of the random order."),
+        click.option("--quick", is_flag=True, help="Use the study's own scaled-down version."),
+        click.option("--available", is_flag=True, help="Leave out what this host cannot run."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("name", required=False)
+@json_option("studies.v1")
+def studies(name: str | None, as_json: bool) -> None:
+    """List the built-in studies, or print the file of one.
+
+    `nearmetal studies quickstart > mine.toml` is where a study of your own can begin.
+    """
+    from nearmetal.commands import study as command
+
+    if name is None:
+        command.list_studies(as_json)
+    else:
+        command.print_study(name, as_json)
+
+
+@click.command()
+@study_options
+@json_option("plan.v1")
+def plan(study: str, as_json: bool, **options: Any) -> int:
+    """Show what a study would run, and how long.
+
+    And what it would compare. Changes nothing.
+    """
+    from nearmetal.commands import study as command
+
+    return command.show_plan(command.read_study(study, **options), options["available"], as_json)
+
+
+@click.command()
+@study_options
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the run.")
+@json_option("summary.v1")
+def run(study: str, output: Path | None, as_json: bool, **options: Any) -> int:
+    """Run a study.
+
+    By its file, or its built-in name.
+    """
+    from nearmetal.commands import run as command
+    from nearmetal.commands.study import read_study
+
+    return command.run(read_study(study, **options), output, options["available"], as_json)
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@json_option("summary.v1")
+def resume(run: Path, as_json: bool) -> int:
+    """Go on with a run that was interrupted."""
+    from nearmetal.commands import run as command
+
+    return command.resume(run, as_json)
