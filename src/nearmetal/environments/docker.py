@@ -110,13 +110,13 @@ class DockerEnvironment:
         try:
             engine = await self._engine(self.brand.address(options))
             await engine.refuse_other()
-            told = await engine.call(engine.client.info)
+            info = await engine.call(engine.client.info)
         except HostCannot as error:
             return [Finding(what=self.brand.called, ok=False, detail=error.what, remedy=error.remedy)]
-        runtime = options.get("runtime") or told["DefaultRuntime"]
-        known = self.runtimes(told)
+        runtime = options.get("runtime") or info["DefaultRuntime"]
+        known = self.runtimes(info)
         return [
-            Finding(what=self.brand.called, ok=True, detail=f"{told['ServerVersion']}, storage {told['Driver']}"),
+            Finding(what=self.brand.called, ok=True, detail=f"{info['ServerVersion']}, storage {info['Driver']}"),
             finding(
                 f"runtime {runtime}",
                 runtime in known,
@@ -130,14 +130,14 @@ class DockerEnvironment:
                 "leave isolation out for it",
             ),
             finding(
-                f"storage driver {options.get('storage_driver', told['Driver'])}",
-                options.get("storage_driver", told["Driver"]) == told["Driver"],
-                f"the engine has {told['Driver']}, and one for all its containers",
+                f"storage driver {options.get('storage_driver', info['Driver'])}",
+                options.get("storage_driver", info["Driver"]) == info["Driver"],
+                f"the engine has {info['Driver']}, and one for all its containers",
                 "name an engine that has it: engine in [environments.NAME]",
             ),
             finding(
                 "limits",
-                told["MemoryLimit"] and told["CPUSet"],
+                info["MemoryLimit"] and info["CPUSet"],
                 "the engine cannot limit memory or choose CPUs",
                 "boot with the control groups memory and cpuset",
             ),
@@ -146,10 +146,10 @@ class DockerEnvironment:
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
         """Of the engine, and of what it says it is made of, itself left out."""
         engine = await self._engine(self.brand.address(options))
-        told = await engine.call(engine.client.version)
-        parts = {one["Name"]: one["Version"] for one in told.get("Components") or ()}
+        version = await engine.call(engine.client.version)
+        parts = {one["Name"]: one["Version"] for one in version.get("Components") or ()}
         return {
-            self.brand.called: told["Version"],
+            self.brand.called: version["Version"],
             **{f"{self.brand.called}'s {name}": part for name, part in parts.items() if not name.endswith("Engine")},
         }
 
@@ -165,13 +165,13 @@ class DockerEnvironment:
         except HostCannot:
             return []  # that no engine answers is found already
 
-    def runtimes(self, told: Mapping[str, Any]) -> list[str]:
+    def runtimes(self, info: Mapping[str, Any]) -> list[str]:
         """Those that can be asked for, from what the engine tells of itself. Pure."""
-        return sorted(told["Runtimes"])
+        return sorted(info["Runtimes"])
 
-    async def runtime_of(self, engine: Engine, told: Mapping[str, Any]) -> str:
-        """The one that a container runs by, from what its inspection told."""
-        return str(told["HostConfig"]["Runtime"])
+    async def runtime_of(self, engine: Engine, details: Mapping[str, Any]) -> str:
+        """The one that a container runs by, from what its inspection tells."""
+        return str(details["HostConfig"]["Runtime"])
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """Have the engine take the image over, which takes some seconds the first time."""
@@ -194,21 +194,25 @@ class DockerEnvironment:
         try:
             tag = await engine.call(self._image, engine.client, order.spec)
             net = await self._keep_network(engine, order, tag, site) if keeper else container_config.NO_NETWORK
-            told, first = await self._started(engine, container_config.machine(engine.client, order, tag, net), site)
-            runtime = await self.runtime_of(engine, told)
+            details, first = await self._started(engine, container_config.machine(engine.client, order, tag, net), site)
+            runtime = await self.runtime_of(engine, details)
         except Refused as error:
             raise NotProvisioned(error.what, order.name) from error
         if asked not in (None, runtime) or is_sandboxed(runtime) != sandboxed:
             raise NotProvisioned(f"the engine took the runtime {runtime} instead of the one asked for", order.name)
         if order.port and not keeper:
             await network.plug_veth(order.port, first.pid, site)
-        own = {"image": f"{order.spec.image} {container_image.short(told['Image'])}"} if order.spec.brings_image else {}
+        own = (
+            {"image": f"{order.spec.image} {container_image.short(details['Image'])}"}
+            if order.spec.brings_image
+            else {}
+        )
         whole = handle.knowing(
             **own,
-            container=told["Id"],
+            container=details["Id"],
             first=asdict(first),
             runtime=runtime,
-            storage_driver=told["Driver"],
+            storage_driver=details["Driver"],
             storage_driver_asked=order.options.get("storage_driver"),
         )
         ledger.creating(whole)
@@ -230,17 +234,17 @@ class DockerEnvironment:
 
     async def _default_runtime(self, engine: Engine) -> str:
         if engine.address not in self._default_runtimes:
-            told = await engine.call(engine.client.info)
-            self._default_runtimes[engine.address] = told["DefaultRuntime"]
+            info = await engine.call(engine.client.info)
+            self._default_runtimes[engine.address] = info["DefaultRuntime"]
         return self._default_runtimes[engine.address]
 
     async def _keep_network(self, engine: Engine, order: Order, tag: str, site: Site) -> str:
         """A network namespace with the lab's link in it, before the machine is started there: what to call it by."""
         config = container_config.keeper(engine.client, order, tag, self.keepers_runtime)
-        told, first = await self._started(engine, config, site)
+        details, first = await self._started(engine, config, site)
         if order.port:
             await network.plug_veth(order.port, first.pid, site)
-        return f"container:{told['Id']}"
+        return f"container:{details['Id']}"
 
     async def _started(
         self, engine: Engine, config: Mapping[str, Any], site: Site
@@ -250,12 +254,12 @@ class DockerEnvironment:
         _, writer = await engine.stream(f"containers/{id}/attach?stream=1&stdin=1", {})
         self._lifelines[config["name"]] = writer
         await engine.call(engine.client.start, id)
-        told = await engine.call(engine.client.inspect_container, id)
-        pid = told["State"]["Pid"]
+        details = await engine.call(engine.client.inspect_container, id)
+        pid = details["State"]["Pid"]
         first = await FirstProcess.of(pid, site) if pid else None
         if first is None:
             raise NotProvisioned(f"it ended at once: {await _last_words(engine, id)}", config["name"])
-        return told, first
+        return details, first
 
     def _image(self, client: Any, spec: MachineSpec) -> str:
         """What the engine calls the machine's image, which is there afterwards. Blocks."""
@@ -335,10 +339,10 @@ async def _remove(engine: Engine, name: str) -> None:
     said = ""
     for _ in range(100):
         try:
-            told = await engine.call(engine.client.inspect_container, name)
-            if (told["Config"]["Labels"] or {}).get(container_config.LABEL) != name:
+            details = await engine.call(engine.client.inspect_container, name)
+            if (details["Config"]["Labels"] or {}).get(container_config.LABEL) != name:
                 return
-            await engine.call(engine.client.remove_container, told["Id"], force=True, v=True)
+            await engine.call(engine.client.remove_container, details["Id"], force=True, v=True)
         except Refused as error:
             if error.status == _NOT_FOUND:
                 return

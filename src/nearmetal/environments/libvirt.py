@@ -113,8 +113,8 @@ class LibvirtEnvironment:
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
         """Of the daemon's own library, and of the hypervisor that it runs, in the words of `virsh version`."""
-        told = await Connection(Options.model_validate(dict(options)).connection, site).run("version", "--daemon")
-        lines = (line.partition(": ")[2].rpartition(" ") for line in told.splitlines())
+        version = await Connection(Options.model_validate(dict(options)).connection, site).run("version", "--daemon")
+        lines = (line.partition(": ")[2].rpartition(" ") for line in version.splitlines())
         return {name: version for name, _, version in lines if name in ("libvirt", "QEMU")}
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
@@ -278,10 +278,10 @@ async def _connected(uri: str, site: Site) -> Finding:
         )
         return finding(what, False, detail, remedy)
     try:
-        told = await Connection(uri, site).run("version", "--daemon")
+        version = await Connection(uri, site).run("version", "--daemon")
     except HostCannot as error:
         return finding(what, False, error.what, "start it (systemctl start libvirtd), or name another: uri = …")
-    running = next((line for line in told.splitlines() if line.startswith("Running hypervisor")), "")
+    running = next((line for line in version.splitlines() if line.startswith("Running hypervisor")), "")
     return Finding(what=what, ok=True, detail=running)
 
 

@@ -23,13 +23,13 @@ class PodmanEnvironment(DockerEnvironment):
     brand: ClassVar[Brand] = PODMAN
     keepers_runtime: ClassVar[str | None] = None
 
-    def runtimes(self, told: Mapping[str, Any]) -> list[str]:
+    def runtimes(self, info: Mapping[str, Any]) -> list[str]:
         """A service has one: what a container asks for is not heard."""
-        return [told["DefaultRuntime"]]
+        return [info["DefaultRuntime"]]
 
-    async def runtime_of(self, engine: Engine, told: Mapping[str, Any]) -> str:
+    async def runtime_of(self, engine: Engine, details: Mapping[str, Any]) -> str:
         """Podman's own API tells; the one that is Docker's says "oci" of all of them."""
-        return str((await engine.call(_inspect, engine.client, told["Id"]))["OCIRuntime"])
+        return str((await engine.call(_inspect, engine.client, details["Id"]))["OCIRuntime"])
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         await super().destroy(handle, site)

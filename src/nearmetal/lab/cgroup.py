@@ -204,14 +204,14 @@ class Limits:
 
 async def limits(pids: Sequence[int], site: Site) -> Limits:
     """Of all groups that threads of these processes are in, whoever put them there. HostCannot."""
-    told = await must(site, "sh", "-c", _LIMITS, "limits", str(ROOT), *map(str, pids))
-    return parse_limits(told.decode())
+    text = await must(site, "sh", "-c", _LIMITS, "limits", str(ROOT), *map(str, pids))
+    return parse_limits(text.decode())
 
 
-def parse_limits(told: str) -> Limits:
+def parse_limits(text: str) -> Limits:
     """From lines of a kind (as `_LIMITS` prints them) and its value. Pure."""
     quotas, memories, periods = [], [], {}
-    for line in told.splitlines():
+    for line in text.splitlines():
         kind, *words = line.split(maxsplit=2)
         if kind == "periods":
             periods[words[1]] = int(words[0])

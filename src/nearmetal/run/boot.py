@@ -229,7 +229,7 @@ def _record(
 
 
 def _boot(booted: Booted, server: Machine) -> BootRecord:
-    return BootRecord(id=server.boot_id, how=booted.provision, snapshot=booted.told(server).get("snapshot"))
+    return BootRecord(id=server.boot_id, how=booted.provision, snapshot=booted.data(server).get("snapshot"))
 
 
 def _without_figures(task: BootTask, booted: Booted, trial: TrialPlan, error: Exception) -> TrialRecord:

@@ -67,7 +67,7 @@ class Booted:
     def handle(self, machine: Machine) -> Handle:
         return next(handle for handle in self.handles if handle.name == machine.name)
 
-    def told(self, machine: Machine) -> Mapping[str, Any]:
+    def data(self, machine: Machine) -> Mapping[str, Any]:
         """What its environment wrote down of a machine."""
         return self.handle(machine).data
 

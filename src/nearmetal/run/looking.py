@@ -20,7 +20,7 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, stream
     """Read back what the machines are, for validity, the fairness diff, and what a machine's memory costs."""
     for index, server in enumerate(stage.servers):
         facts = await _facts(server)
-        if image := booted.told(server).get("image"):
+        if image := booted.data(server).get("image"):
             _refuse_other(str(image), task.made_of)
             facts["image"] = image
         if index == 0:
@@ -28,9 +28,9 @@ async def look(task: BootTask, booted: Booted, lab: Lab, stage: LabStage, stream
                 facts["disk"] = {"lies_on": lies_on}
             stream.emit(FactsSeen(treatment=task.boot.treatment, role="server", facts=facts))
             await _memory_overhead(booted, server, facts)
-        told = booted.told(server)
-        ram = verify.ram_of((await server.exec(["cat", "/proc/iomem"])).text) if "accel" in told else None
-        booted.note("resources", verify.resources(booted.spec, facts, told, ram))
+        data = booted.data(server)
+        ram = verify.ram_of((await server.exec(["cat", "/proc/iomem"])).text) if "accel" in data else None
+        booted.note("resources", verify.resources(booted.spec, facts, data, ram))
         booted.note("share", await shares.verify(server, booted.spec))
     if stage.clients:
         stream.emit(FactsSeen(treatment=task.boot.treatment, role="client", facts=await _facts(stage.clients[0])))
@@ -49,10 +49,10 @@ def _refuse_other(image: str, before: str | None) -> None:
 async def _locate(booted: Booted, placed: Sequence[Placed]) -> None:
     """Read back on which CPUs each machine of ours is."""
     found = {one.handle.name: await placement.read(one.handle, one.site, one.cpuset) for one in placed}
-    told = {name: readback for name, readback in found.items() if readback is not None}
-    if told:
-        booted.readback["cpus"] = {name: dict(readback.values) for name, readback in told.items()}
-    for name, readback in told.items():
+    readbacks = {name: readback for name, readback in found.items() if readback is not None}
+    if readbacks:
+        booted.readback["cpus"] = {name: dict(readback.values) for name, readback in readbacks.items()}
+    for name, readback in readbacks.items():
         if not readback.ok:
             raise Invalid(f"{name} is not where it was put: {readback.reason}")
 

@@ -36,8 +36,8 @@ async def read(handle: Handle, site: Site, cpuset: str) -> Readback | None:
     pids = await processes(handle, site)
     if not cpuset or not pids:
         return None
-    told = await must(site, "sh", "-c", _TASKS, "tasks", *map(str, pids))
-    return judged([_task(line) for line in told.decode().splitlines()], cpuset, handle.data.get("pinned"))
+    text = await must(site, "sh", "-c", _TASKS, "tasks", *map(str, pids))
+    return judged([_task(line) for line in text.decode().splitlines()], cpuset, handle.data.get("pinned"))
 
 
 async def processes(handle: Handle, site: Site) -> list[int]:

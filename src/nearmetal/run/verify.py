@@ -34,25 +34,25 @@ QUOTA_STEP = 0.001
 """CPUs by which a quota may be off: kernels count it in microseconds of a period."""
 
 
-def resources(spec: MachineSpec, facts: Mapping[str, Any], told: Mapping[str, Any], ram: int | None = None) -> Readback:
+def resources(spec: MachineSpec, facts: Mapping[str, Any], data: Mapping[str, Any], ram: int | None = None) -> Readback:
     """CPUs and their quota, memory and, of a virtual machine, its hardware against the study.
 
-    `facts` are the probe's, from inside; `told` is what the environment wrote down when it made the machine, in which
+    `facts` are the probe's, from inside; `data` is what the environment wrote down when it made the machine, in which
     a virtual machine has what its monitor says. `ram`: the memory that a virtual machine's kernel found, if it tells.
     """
-    is_guest = "accel" in told
+    is_guest = "accel" in data
     # In a guest all that are online are the machine's, also one that its kernel keeps its programs away from.
     processor = facts["processor"]
     cpus = len(cpu_lists.parse(processor["online"])) if is_guest else int(processor["allowed_count"])
     memory = memory_of(facts)
     # A guest does not see what its monitor may use.
-    quota = told["quota"] if is_guest else facts["limits"].get("cpu_quota")
-    values: dict[str, Any] = {"vcpus": cpus, "memory": memory, "quota": quota, "accel": told.get("accel")}
+    quota = data["quota"] if is_guest else facts["limits"].get("cpu_quota")
+    values: dict[str, Any] = {"vcpus": cpus, "memory": memory, "quota": quota, "accel": data.get("accel")}
     problems: list[str] = []
-    if "storage_driver" in told:
-        values["storage_driver"] = told["storage_driver"]
-        if told.get("storage_driver_asked") not in (None, told["storage_driver"]):
-            problems.append(f"its storage driver is {told['storage_driver']} instead of {told['storage_driver_asked']}")
+    if "storage_driver" in data:
+        values["storage_driver"] = data["storage_driver"]
+        if data.get("storage_driver_asked") not in (None, data["storage_driver"]):
+            problems.append(f"its storage driver is {data['storage_driver']} instead of {data['storage_driver_asked']}")
     if cpus != spec.vcpus:
         problems.append(f"it may use {cpus} CPUs instead of {spec.vcpus}")
     found_memory, (least, most) = (memory, MEMORY_SHARE) if ram is None else (ram, RAM_SHARE)
@@ -62,7 +62,7 @@ def resources(spec: MachineSpec, facts: Mapping[str, Any], told: Mapping[str, An
         asked = "no limit" if spec.quota is None else f"{spec.quota * spec.vcpus:g} CPUs"
         problems.append(f"it may use {'any' if quota is None else f'{quota:g} CPUs'} of their time instead of {asked}")
     if is_guest:
-        found = hardware(spec, facts, told)
+        found = hardware(spec, facts, data)
         values |= found.values
         problems += [found.reason] if found.reason else []
         return Readback(values=values, ok=not problems, reason="; ".join(problems), warnings=found.warnings)
@@ -76,11 +76,11 @@ def _is_quota(found: float | None, spec: MachineSpec) -> bool:
     return found is not None and abs(found - spec.quota * spec.vcpus) < QUOTA_STEP
 
 
-def hardware(spec: MachineSpec, facts: Mapping[str, Any], told: Mapping[str, Any]) -> Readback:
+def hardware(spec: MachineSpec, facts: Mapping[str, Any], data: Mapping[str, Any]) -> Readback:
     """What a virtual machine is made of: its monitor's word, and what the guest's kernel has drivers for."""
-    model, disk = told["cpu_model"], told["disk"]
+    model, disk = data["cpu_model"], data["disk"]
     pairs = {
-        "accel": (told["accel"], told["accel"] if spec.accel == "auto" else spec.accel, "accelerator"),
+        "accel": (data["accel"], data["accel"] if spec.accel == "auto" else spec.accel, "accelerator"),
         "cpu_model": (model["name"], spec.cpu_model, "CPU model"),
         "nic": (_driver(facts), DRIVERS.get(spec.nic, _driver(facts)), "network card's driver"),
         "disk": (_root_disk(facts), DISKS.get(spec.disk, _root_disk(facts)), "disk"),

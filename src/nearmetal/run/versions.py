@@ -79,6 +79,6 @@ async def _of_the_makers(study: Study, plan: Plan, open_site: OpenSite) -> Mappi
         environment = plugins.load("environments", spec.kind)
         if isinstance(environment, Versioned):
             site = await open_site(host)
-            told = await environment.versions(spec.options, site)
-            found |= {name if site.spec is None else f"{name} on {site.name}": one for name, one in told.items()}
+            programs = await environment.versions(spec.options, site)
+            found |= {name if site.spec is None else f"{name} on {site.name}": one for name, one in programs.items()}
     return found

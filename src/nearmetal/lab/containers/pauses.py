@@ -19,10 +19,10 @@ async def seconds(engine: Engine, container: str, since: float) -> float:
     """That it was paused since then (Unix time); 0 where the engine keeps no events."""
     until = time.time()
     try:
-        told = await engine.call(_events, engine, container, since, until)
+        events = await engine.call(_events, engine, container, since, until)
     except (Refused, HostCannot):
         return 0.0
-    return standing.between(told, since, until)
+    return standing.between(events, since, until)
 
 
 def _events(engine: Engine, container: str, since: float, until: float) -> list[Event]:
@@ -36,5 +36,5 @@ def _events(engine: Engine, container: str, since: float, until: float) -> list[
         timeout=client.timeout,
     )
     answer.raise_for_status()
-    told = map(json.loads, answer.text.splitlines())
-    return [Event(one["timeNano"] / 1e9, stands=one["Action"] == _PAUSE) for one in told]
+    lines = map(json.loads, answer.text.splitlines())
+    return [Event(one["timeNano"] / 1e9, stands=one["Action"] == _PAUSE) for one in lines]

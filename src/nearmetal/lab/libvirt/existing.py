@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from nearmetal import units
 from nearmetal.errors import HostCannot, NotProvisioned, ToolFailed
-from nearmetal.lab.libvirt import told
-from nearmetal.lab.libvirt.told import Address
+from nearmetal.lab.libvirt import output
+from nearmetal.lab.libvirt.output import Address
 from nearmetal.lab.libvirt.virsh import Connection
 from nearmetal.model import Cost, Provision
 
@@ -58,13 +58,13 @@ class Found:
 
 async def find(connection: Connection, name: str) -> Found:
     """HostCannot where libvirt does not answer, or none or two have the name."""
-    uuids = told.uuids(await connection.run("list", "--all", "--uuid", "--name"), name)
+    uuids = output.uuids(await connection.run("list", "--all", "--uuid", "--name"), name)
     if not uuids:
         names = ", ".join((await connection.run("list", "--all", "--name")).split("\n")).strip(", ")
         raise HostCannot(f"there is no domain {name!r}", connection.uri, f"name one of: {names or '(there is none)'}")
     if len(uuids) > 1:
         raise HostCannot(f"{len(uuids)} domains are called {name!r}", connection.uri, "rename one: virsh domrename")
-    facts = told.facts(await connection.run("dominfo", uuids[0]))
+    facts = output.facts(await connection.run("dominfo", uuids[0]))
     return Found(
         name=name,
         uuid=uuids[0],
@@ -100,10 +100,10 @@ class Domain:
 
     async def address(self) -> Address | None:
         """What the network's leases, the guest's agent or the host's neighbours say of it, whichever knows."""
-        macs = told.macs(await self._connection.run("domiflist", self.uuid))
+        macs = output.macs(await self._connection.run("domiflist", self.uuid))
         for source in _SOURCES:
             with contextlib.suppress(HostCannot):  # no such network, no agent: the next may know
-                found = told.address(await self._connection.run("domifaddr", self.uuid, "--source", source), macs)
+                found = output.address(await self._connection.run("domifaddr", self.uuid, "--source", source), macs)
                 if found:
                     return found
         return None
@@ -122,7 +122,7 @@ class Domain:
     async def mark(self) -> str | None:
         """Of the run that goes on; None where nobody marked it, or it is off. HostCannot where libvirt keeps none."""
         try:
-            return told.mark(await self._connection.run("metadata", self.uuid, _MARKS))
+            return output.mark(await self._connection.run("metadata", self.uuid, _MARKS))
         except HostCannot as error:
             if _UNMARKED in error.what:
                 return None
@@ -207,6 +207,6 @@ class Domain:
     async def cost(self) -> Cost | None:
         """None where libvirt does not tell."""
         try:
-            return told.cost(await self._connection.run("domstats", "--cpu-total", "--balloon", self.uuid))
+            return output.cost(await self._connection.run("domstats", "--cpu-total", "--balloon", self.uuid))
         except (HostCannot, ToolFailed):
             return None

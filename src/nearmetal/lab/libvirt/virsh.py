@@ -67,12 +67,12 @@ class MonitorClient:
     async def execute(self, command: str, arguments: dict[str, Any] | None = None) -> Any:
         asked = json.dumps({"execute": command, **({"arguments": arguments} if arguments else {})})
         try:
-            told = json.loads(await self._connection.run("qemu-monitor-command", self._domain, asked))
+            answer = json.loads(await self._connection.run("qemu-monitor-command", self._domain, asked))
         except (HostCannot, MachineError, ValueError) as error:
             raise QMPError(str(error)) from None
-        if "error" in told:
-            raise _Refused(told["error"].get("desc", command))
-        return told["return"]
+        if "error" in answer:
+            raise _Refused(answer["error"].get("desc", command))
+        return answer["return"]
 
 
 class _Refused(ExecuteError):

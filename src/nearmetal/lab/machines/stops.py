@@ -21,14 +21,14 @@ class Stops:
 
     def seconds(self, since: float) -> float:
         """For which it was stopped since then (Unix time)."""
-        told = [event for event in self._events if event.at >= since]
-        return standing.between(told, since, time.time())
+        events = [event for event in self._events if event.at >= since]
+        return standing.between(events, since, time.time())
 
     def _hear(self) -> None:
         while True:
             try:
-                told = os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WCONTINUED)
+                change = os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WCONTINUED)
             except ChildProcessError:  # it has ended
                 return
-            if told is not None:
-                self._events.append(Event(time.time(), stands=told.si_code == os.CLD_STOPPED))
+            if change is not None:
+                self._events.append(Event(time.time(), stands=change.si_code == os.CLD_STOPPED))

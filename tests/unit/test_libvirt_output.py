@@ -9,7 +9,7 @@ from nearmetal import hosts
 from nearmetal.environments import libvirt
 from nearmetal.environments._existing_domain import ExistingDomains
 from nearmetal.errors import BadInput, HostCannot, ToolFailed
-from nearmetal.lab.libvirt import existing, told
+from nearmetal.lab.libvirt import existing, output
 from nearmetal.lab.libvirt.existing import Found
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.model import Cost, EnvironmentSpec
@@ -59,42 +59,42 @@ MACS = ("52:54:00:13:0c:0b", "52:54:00:aa:bb:cc")
 
 def test_a_name_is_that_name_and_nothing_like_it() -> None:
     """Not an id, not a UUID, no part of a longer one; and two of one name are two."""
-    assert told.uuids(LISTED, "web server") == ["6695eb01-f6a4-8304-79aa-97f2502e193f"]
-    assert told.uuids(LISTED, "58895ea6-c380-4884-98dc-67575d3ebea3") == ["11111111-f6a4-8304-79aa-97f2502e193f"]
-    assert told.uuids(LISTED, "web") == ["58895ea6-c380-4884-98dc-67575d3ebea3"]
-    assert told.uuids(LISTED + LISTED, "web") == ["58895ea6-c380-4884-98dc-67575d3ebea3"] * 2
+    assert output.uuids(LISTED, "web server") == ["6695eb01-f6a4-8304-79aa-97f2502e193f"]
+    assert output.uuids(LISTED, "58895ea6-c380-4884-98dc-67575d3ebea3") == ["11111111-f6a4-8304-79aa-97f2502e193f"]
+    assert output.uuids(LISTED, "web") == ["58895ea6-c380-4884-98dc-67575d3ebea3"]
+    assert output.uuids(LISTED + LISTED, "web") == ["58895ea6-c380-4884-98dc-67575d3ebea3"] * 2
     for name in ("1", "server", "", "58895ea6"):
-        assert told.uuids(LISTED, name) == []
+        assert output.uuids(LISTED, name) == []
 
 
 def test_facts_and_cards() -> None:
-    facts = told.facts(INFO)
+    facts = output.facts(INFO)
     assert (facts["State"], facts["Max memory"], facts["Managed save"]) == ("running", "786432 KiB", "no")
-    assert list(told.macs(INTERFACES)) == list(MACS)
-    assert told.macs("\nrubbish here\n") == []
+    assert list(output.macs(INTERFACES)) == list(MACS)
+    assert output.macs("\nrubbish here\n") == []
 
 
 def test_an_address_is_one_of_the_domains_own_cards() -> None:
-    assert told.address(LEASE, MACS) == ip_address("10.114.0.24")
-    assert told.address(AGENT, MACS) == ip_address("192.168.122.7")
-    assert told.address(AGENT.replace("192.168.122.7/24", "169.254.1.1/16"), MACS) == ip_address("2001:db8::7")
-    assert told.address(LEASE, ["52:54:00:13:0c:0c"]) is None
-    assert told.address(LEASE, []) is None
+    assert output.address(LEASE, MACS) == ip_address("10.114.0.24")
+    assert output.address(AGENT, MACS) == ip_address("192.168.122.7")
+    assert output.address(AGENT.replace("192.168.122.7/24", "169.254.1.1/16"), MACS) == ip_address("2001:db8::7")
+    assert output.address(LEASE, ["52:54:00:13:0c:0c"]) is None
+    assert output.address(LEASE, []) is None
     for rubbish in ("", "a b c d\n", " vnet0 52:54:00:13:0c:0b ipv4 10.114.0.300/24\n", " - - ipv4 10.0.0.1/8\n"):
-        assert told.address(rubbish, MACS) is None
+        assert output.address(rubbish, MACS) is None
 
 
 def test_a_cost_is_the_monitors() -> None:
-    assert told.cost(STATS) == Cost(cpu_seconds=18.53, memory_bytes=591932 * 1024)
+    assert output.cost(STATS) == Cost(cpu_seconds=18.53, memory_bytes=591932 * 1024)
     for rubbish in ("", "Domain: 'x'\n", STATS.replace("18530000000", "much"), STATS.replace("balloon.rss", "rss")):
         with pytest.raises(ToolFailed, match="virsh domstats said"):
-            told.cost(rubbish)
+            output.cost(rubbish)
 
 
 def test_a_mark_is_that_of_its_element() -> None:
-    assert told.mark('<run mark="abc"/>\n') == "abc"
+    assert output.mark('<run mark="abc"/>\n') == "abc"
     for rubbish in ("", "<run/>", "<run mark=", "abc"):
-        assert told.mark(rubbish) is None
+        assert output.mark(rubbish) is None
 
 
 def test_one_logs_in_as_root_or_as_whom_the_study_names() -> None:
