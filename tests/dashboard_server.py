@@ -62,7 +62,9 @@ class Dashboard:
         answer = self.ask(path)
         assert answer.headers["Content-Type"].startswith("text/event-stream")
         while line := answer.readline():
-            if line.startswith(b"data: "):
+            if line == b"event: beat\n":
+                answer.readline()  # which says that there is nothing new
+            elif line.startswith(b"data: "):
                 yield json.loads(line[6:])
 
     def until(self, path: str, part: str, word: str) -> str:
