@@ -45,9 +45,10 @@ def _command(arguments: Sequence[str]) -> list[str]:
 
 
 async def _run(command: Sequence[str], environment: dict[str, str]) -> int:
-    """Its status. A signal is passed on, once, and the engine stays until the command has tidied up.
+    """Its status. Signals are passed on, and the engine stays until the command has tidied up.
 
-    In a session of its own no other signal reaches it: where this process is killed, it is told to end.
+    In a session of its own no other signal reaches it: where this process is killed, it is told to end. SIGINT alone is
+    passed on as that, since one more of it is not to wait any longer; a terminal that is closed tells twice.
     """
     process = await asyncio.create_subprocess_exec(
         *("setpriv", "--pdeathsig", "TERM", "--", sys.executable, "-m", "nearmetal", *command),
@@ -55,13 +56,13 @@ async def _run(command: Sequence[str], environment: dict[str, str]) -> int:
         start_new_session=True,
     )
 
-    def interrupt() -> None:
+    def interrupt(number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number if number == signal.SIGINT else signal.SIGTERM)
 
     loop = asyncio.get_running_loop()
     for number in ending():
-        loop.add_signal_handler(number, interrupt)
+        loop.add_signal_handler(number, interrupt, number)
     return await process.wait()
 
 
