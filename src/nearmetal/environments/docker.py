@@ -309,11 +309,11 @@ class DockerEnvironment:
 async def _back_after(engine: Engine) -> float | None:
     """Seconds until it answers; None where it does not within the time that it is given."""
     began = time.monotonic()
-    while (passed := time.monotonic() - began) < _AWAY:
+    while time.monotonic() - began < _AWAY:
         await asyncio.sleep(_BETWEEN)
         with contextlib.suppress(HostCannot):
             await ping(engine.address, engine.brand)
-            return passed
+            return time.monotonic() - began
     return None
 
 
