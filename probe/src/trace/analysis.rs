@@ -65,8 +65,9 @@ pub struct Analysis {
     pub sums: Sums,
 }
 
-/// Two CPUs that stamp packets at once are no farther apart, and some clocks count no finer.
-const TOLERATED: Time = 1_000;
+/// On a busy host a CPU is held up between its stamp of a packet and its place in the ring, by microseconds. What is to be
+/// told, files put together or a clock that was set, is thousands of times larger.
+const TOLERATED: Time = 1_000_000;
 /// What connections may keep for later, for each that is followed at most: together with themselves less than 64 MB.
 const MOST_KEPT: usize = 384;
 /// So much they may grow until somebody looks how much they keep.

@@ -70,7 +70,7 @@ pub struct CaptureDocument {
     /// Since the epoch, of the earliest and the latest packet.
     pub first_ns: Option<Time>,
     pub last_ns: Option<Time>,
-    /// Earlier than the one before them of their connection, by more than a microsecond: what is told of them may be wrong.
+    /// Earlier than the one before them of their connection, by more than a millisecond: what is told of them may be wrong.
     pub backward_packets: u64,
     /// Why the file could not be read to its end.
     pub problem: Option<String>,

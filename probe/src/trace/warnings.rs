@@ -40,7 +40,7 @@ pub fn of(document: &Document) -> Vec<String> {
         }
         if capture.backward_packets > 0 {
             warnings.push(format!(
-                "{file}: {} {} earlier than others of the same connection that stand before, as where several interfaces were captured or files put together; requests, times and what was sent again may be told wrong. Put the packets in order: reordercap IN OUT (it comes with Wireshark)",
+                "{file}: {} {} earlier, by more than 1 ms, than others of the same connection that stand before, as where several interfaces were captured or files put together; requests, times and what was sent again may be told wrong. Put the packets in order: reordercap IN OUT (it comes with Wireshark)",
                 counted(capture.backward_packets, "packet"),
                 if capture.backward_packets == 1 { "is" } else { "are" },
             ));

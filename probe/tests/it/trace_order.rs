@@ -44,12 +44,24 @@ fn parts_that_were_put_together_the_wrong_way_round_are_noticed() {
 
 #[test]
 fn packets_in_order_are_not_complained_of() {
+    // As two CPUs hand over what they stamp at once: the one had to wait for its place.
+    for step in [1_000, 1_300, 1_000_000] {
+        let mut packets = conversation().packets;
+        packets[4].time = packets[3].time - step;
+        let document = trace(&Pcap::default().file(&packets));
+        assert_eq!(document["captures"][0]["backward_packets"], 0, "{step}");
+        assert_eq!(document["warnings"], json!([]), "{step}");
+    }
+}
+
+#[test]
+fn a_step_back_that_no_two_cpus_make_is_told() {
     let mut packets = conversation().packets;
-    // As two CPUs stamp what they send at once.
-    packets[4].time = packets[3].time - 1_000;
+    packets[4].time = packets[3].time - 1_000_001;
     let document = trace(&Pcap::default().file(&packets));
-    assert_eq!(document["captures"][0]["backward_packets"], 0);
-    assert_eq!(document["warnings"], json!([]));
+    assert_eq!(document["captures"][0]["backward_packets"], 1);
+    let warnings = document["warnings"].to_string();
+    assert!(warnings.contains("by more than 1 ms"), "{warnings}");
 }
 
 #[test]
