@@ -89,14 +89,38 @@ def record(**changes: object) -> str:
             "`responses.throughput.value` is missing",
         ),
         (record(mood="fine"), "`mood` is nothing that this version of nearmetal knows"),
+        (record(schema="record.v2"), "`schema` cannot be 'record.v2'"),
+        (record(schema=["record.v1"]), "`schema` cannot be a list"),
+        ('{"rubbish":1}', "`schema` is missing"),
+        ('{"schema":"event.v1","at_ns":1}', "`event` is missing"),
+        ('{"schema":"event.v1","event":7}', "`event` cannot be 7"),
     ],
 )
 def test_a_line_of_the_journal_that_cannot_be_read(run: Path, line: str, what: str) -> None:
     whole = (run / "journal.jsonl").read_text().splitlines()
     (run / "journal.jsonl").write_text("\n".join([*whole[:2], line, *whole[2:]]) + "\n")
-    error = refused(lambda: list(journal.records(run / "journal.jsonl")))
-    assert error.where == str(run / "journal.jsonl")
-    assert error.what == f"line 3 cannot be read: {what}"
+    file = run / "journal.jsonl"
+    for read in (lambda: list(journal.records(file)), lambda: read_run(RunFolder(run)), RunView(run).follow):
+        error = refused(read)
+        assert error.where == str(file)
+        assert error.what == f"line 3 cannot be read: {what}"
+
+
+def test_a_line_of_another_version_is_told_with_what_may_have_made_it(run: Path) -> None:
+    file = run / "journal.jsonl"
+    file.write_text(file.read_text() + record(schema="record.v2") + "\n")
+    error = refused(lambda: list(journal.records(file)))
+    assert error.remedy == "if a newer nearmetal made it, read it with that; else restore the file from a copy"
+    with pytest.raises(BadInput, match=r"`schema` cannot be 'record\.v2'"):
+        list(journal.events(file))
+
+
+def test_events_that_this_version_does_not_know_are_passed_over(run: Path) -> None:
+    """Events may come under one name, as keys may."""
+    file = run / "journal.jsonl"
+    known = read_run(RunFolder(run)).records
+    file.write_text(file.read_text() + '{"schema":"event.v1","event":"MoonRose","at_ns":1}\n')
+    assert read_run(RunFolder(run)).records == known
 
 
 def test_a_trial_that_has_two_lines_is_told_by_all_who_read_them(run: Path, tmp_path: Path) -> None:

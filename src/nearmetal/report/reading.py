@@ -121,9 +121,13 @@ def _journal(folder: RunFolder) -> tuple[tuple[TrialRecord, ...], tuple[dict[str
     except (OSError, ValueError, RecursionError):
         return tuple(records(folder.journal)), tuple(events(folder.journal))
     has_copies = len({record.trial.id for record in trials}) < len(trials)
-    if has_copies or any(not isinstance(line, dict) or line.get("schema") != "event.v1" for line in others):
+    if has_copies or not all(map(_is_event, others)):
         return tuple(records(folder.journal)), tuple(events(folder.journal))
     return tuple(trials), tuple(others)
+
+
+def _is_event(line: object) -> bool:
+    return isinstance(line, dict) and line.get("schema") == "event.v1" and isinstance(line.get("event"), str)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What is wrong with a document of ours that cannot be read, in words for who finds it damaged. Pure."""
 
 import json
+from collections.abc import Mapping
 
 from pydantic import ValidationError
 
@@ -26,4 +27,13 @@ def not_as_declared(error: ValidationError, document: object) -> str:
         case "extra_forbidden":
             return f"`{name}` is nothing that this version of nearmetal knows"
         case _:
-            return f"`{name}` cannot be {'null' if first['input'] is None else shown(first['input'])}"
+            return f"`{name}` cannot be {_told(first['input'])}"
+
+
+def not_the_known(document: Mapping[str, object], name: str) -> str:
+    """Of a document whose `name` says nothing that is known here."""
+    return f"`{name}` cannot be {_told(document[name])}" if name in document else f"`{name}` is missing"
+
+
+def _told(value: object) -> str:
+    return "null" if value is None else shown(value)

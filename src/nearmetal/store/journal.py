@@ -59,8 +59,8 @@ def records(path: Path) -> Iterator[TrialRecord]:
     """The trials of a journal, in the order they ended. BadInput, with the line's number, when one is damaged, or is of
     a trial that has a line already: no run measures one twice, and of such trials nothing can be compared."""
     seen: dict[str, int] = {}
-    for number, line in _numbered(path):
-        if line.get("schema") == "record.v1":
+    for number, line in _of_a_run(path):
+        if line["schema"] == "record.v1":
             try:
                 record: TrialRecord = TrialRecord.from_json(line)
             except ValidationError as error:
@@ -73,9 +73,10 @@ def records(path: Path) -> Iterator[TrialRecord]:
 
 
 def events(path: Path) -> Iterator[dict[str, Any]]:
-    """Everything else: events of the run, each `{"schema": "event.v1", "event": NAME, ...}`."""
-    for line in lines(path):
-        if line.get("schema") == "event.v1":
+    """Everything else: events of the run, each `{"schema": "event.v1", "event": NAME, ...}`, also of a NAME that this
+    version does not know."""
+    for _, line in _of_a_run(path):
+        if line["schema"] == "event.v1":
             yield line
 
 
@@ -102,6 +103,20 @@ def last(path: Path) -> dict[str, Any]:
     return line if isinstance(line, dict) and line.get("schema") == "event.v1" else {}
 
 
+_FROM_A_COPY = "restore the file from a copy; it is append-only"
+_NEWER = "if a newer nearmetal made it, read it with that; else restore the file from a copy"
+
+
+def _of_a_run(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every whole line: a record or an event. Of one that is neither nobody knows what it says of the trials."""
+    for number, line in _numbered(path):
+        if line.get("schema") not in ("record.v1", "event.v1"):
+            raise _damaged(path, number, damage.not_the_known(line, "schema"), _NEWER)
+        if line["schema"] == "event.v1" and not isinstance(line.get("event"), str):
+            raise _damaged(path, number, damage.not_the_known(line, "event"))
+        yield number, line
+
+
 def _numbered(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     if not path.exists():
         return
@@ -118,7 +133,5 @@ def _numbered(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, line
 
 
-def _damaged(path: Path, number: int, what: str) -> BadInput:
-    return BadInput(
-        f"line {number} cannot be read: {what}", str(path), "restore the file from a copy; it is append-only"
-    )
+def _damaged(path: Path, number: int, what: str, remedy: str = _FROM_A_COPY) -> BadInput:
+    return BadInput(f"line {number} cannot be read: {what}", str(path), remedy)
