@@ -248,10 +248,13 @@ async def test_a_run_of_fixed_blocks_ends_when_nothing_is_left_that_can_be_compa
     assert told.blocks == 2
     assert {record.trial.block for record in records} == {0, 1}
     listed, _ = runs.listing([tmp_path / "run"])
-    assert (listed[0].state, listed[0].planned) == ("ended", 4)
-    warnings = {one.code: one.text for one in reading.read(RunFolder(tmp_path / "run")).analysis.warnings}
+    assert (listed[0].state, listed[0].planned) == ("ended", 10), "all of the plan, however few of it ran"
+    analysis = reading.read(RunFolder(tmp_path / "run")).analysis
+    warnings = {one.code: one.text for one in analysis.warnings}
     assert warnings["nothing-to-compare"] == "the run ended after 2 blocks: nothing was left that can be compared"
     assert "blocks-missing" not in warnings
+    missing = [one.text for contrast in analysis.contrasts for one in contrast.warnings if one.code == "blocks-missing"]
+    assert set(missing) == {"1 of 5 planned blocks have it on both sides"}
 
 
 @pytest.mark.parametrize("kind", [Withdrawn, NothingToCompare])

@@ -15,7 +15,7 @@ from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, 
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.store.folder import MachineFacts, Manifest
-from nearmetal.store.journal import blocks_to_run
+from nearmetal.store.journal import blocks_planned, blocks_to_run
 
 
 def analyse(
@@ -32,7 +32,8 @@ def analyse(
     taken = manifest.plan.looks[: max((look["look"] for look in looks), default=0)]
     looked = taken[-1].blocks if taken else 0
     matched = matched_contrasts(manifest.plan, arms, primaries, design.alpha, design.margin, looked)
-    planned = blocks_to_run(len(manifest.plan.blocks), told)
+    planned = blocks_planned(len(manifest.plan.blocks), told)
+    to_run = blocks_to_run(len(manifest.plan.blocks), told)
     crowded = sharing_cpus(kept, manifest.study)
     contrasts = diagnose(matched, arms, crowded, disks_of(manifest), planned, manifest.plan.looks)
     if not manifest.plan.looks and not has_ended(told, bool(kept)):
@@ -44,7 +45,7 @@ def analyse(
         cells=cells_of(manifest, arms, primaries),
         fairness=fairness_of(in_order_of_the_study(manifest), manifest.study.reference),
         warnings=(
-            *about_run(kept, told, left_out, planned),
+            *about_run(kept, told, left_out, to_run),
             *about_reality(manifest.study, kept),
             *about_clients(arms, primaries, design.margin),
         ),

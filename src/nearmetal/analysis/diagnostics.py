@@ -38,7 +38,7 @@ def diagnose(
     """The contrasts with all their warnings.
 
     `crowded` are the ids of trials whose clients share CPUs (see `sharing_cpus`), `planned` is the number of blocks
-    that were to run; at a look of a sequential design, those before it.
+    that were planned; at a look of a sequential design, those before it.
     """
     positions = _PositionEffects(arms)
     shared: dict[int, tuple[Warned, ...]] = {}  # contrasts of one pair of arms share their trials
@@ -307,9 +307,12 @@ LeftOut = Sequence[tuple[Assignment, str]]
 
 
 def about_run(
-    records: Sequence[TrialRecord], events: Iterable[Mapping[str, Any]], left_out: LeftOut, planned: int
+    records: Sequence[TrialRecord], events: Iterable[Mapping[str, Any]], left_out: LeftOut, to_run: int
 ) -> tuple[Warned, ...]:
-    """What was withdrawn comes first: it changes what the verdicts are about. Then what else befell the run."""
+    """What was withdrawn comes first: it changes what the verdicts are about. Then what else befell the run.
+
+    Blocks after `to_run` are not called missing: of a run that ended early it is said why.
+    """
     told = list(events)
     withdrawn = [(event["treatment"], event["reason"]) for event in told if event["event"] == "Withdrawn"]
     left_behind = [Warned(code="left-behind", text=event["what"]) for event in told if event["event"] == "LeftBehind"]
@@ -319,7 +322,7 @@ def about_run(
         *_early(told),
         *_phases(told, bool(records)),
         *_treatments("left-out", "left out", left_out),
-        *_attempts(attempts, planned),
+        *_attempts(attempts, to_run),
         *(
             Warned(code=group.code, text=f"could not be put back: {group.text}{_times(len(group.about))}")
             for group in grouped((None, warning) for warning in left_behind)

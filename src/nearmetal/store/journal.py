@@ -80,15 +80,19 @@ def events(path: Path) -> Iterator[dict[str, Any]]:
             yield line
 
 
+def blocks_planned(planned: int, told: Iterable[Mapping[str, Any]]) -> int:
+    """Of the blocks that a run may have, those that it was to have: in a sequential one, those before the look that has
+    decided all. Those that nothing was left to compare in were to come: they are missing."""
+    ends = (event["blocks"] for event in told if event["event"] == "LookTaken" and event["stops"])
+    return int(next(ends, planned))
+
+
 def blocks_to_run(planned: int, told: Iterable[Mapping[str, Any]]) -> int:
     """Of the blocks that are planned, those before the end by a run's events: a look that has decided all, or no
     comparison with both its sides."""
-    ends = (
-        event["blocks"]
-        for event in told
-        if event["event"] == "NothingToCompare" or (event["event"] == "LookTaken" and event["stops"])
-    )
-    return int(next(ends, planned))
+    known = list(told)
+    ends = (event["blocks"] for event in known if event["event"] == "NothingToCompare")
+    return int(next(ends, blocks_planned(planned, known)))
 
 
 def last(path: Path) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def _look(path: Path) -> Listed | Unreadable:
     try:
         manifest = RunFolder.open(path).manifest()
         seen = [(record.status, record.trial.attempt) for record in journal.records(folder.journal)]
-        blocks = _blocks_to_run(folder, manifest)
+        blocks = _blocks_planned(folder, manifest)
         now = state(folder.journal)
     except (BadInput, OSError) as error:
         return Unreadable(run=str(path), reason=reason(error, path))
@@ -131,7 +131,7 @@ def state(records: Path) -> State:
     return "ended" if has_ended else "interrupted"
 
 
-def _blocks_to_run(folder: RunFolder, manifest: Manifest) -> tuple[BlockPlan, ...]:
-    """All that are planned; of a run that came to its end sooner, those before."""
+def _blocks_planned(folder: RunFolder, manifest: Manifest) -> tuple[BlockPlan, ...]:
+    """All of the plan; of a sequential run that has decided all, those before."""
     blocks = manifest.plan.blocks
-    return blocks[: journal.blocks_to_run(len(blocks), journal.events(folder.journal))]
+    return blocks[: journal.blocks_planned(len(blocks), journal.events(folder.journal))]
