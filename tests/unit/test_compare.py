@@ -15,6 +15,7 @@ from nearmetal.analysis.rank_sum import rank_sum
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.two_runs import Change, Compared, Ran, compare, is_worse
 from nearmetal.commands import compare as compare_commands
+from nearmetal.commands import run as run_commands
 from nearmetal.errors import BadInput
 from nearmetal.model import Response
 from nearmetal.store.folder import RunFolder
@@ -475,6 +476,29 @@ def test_a_run_that_has_not_come_to_its_end_is_called_so(
     compare_commands.compare(before, after, None, gate=False, as_json=False)
     text = told(capsys)
     assert "; interrupted, " in text and text.count("were planned") == 1
+
+
+def resumed_with(run: Path, **changed: tuple[str, str]) -> None:
+    """As if it had been interrupted after its first block, and resumed after an upgrade."""
+    *others, end = (run / "journal.jsonl").read_text().splitlines(keepends=True)
+    event = {"schema": "event.v1", "event": "RunResumed", "at_ns": 1, "finished": 2, "changed": changed}
+    (run / "journal.jsonl").write_text("".join([*others, json.dumps(event) + "\n", end]))
+
+
+def test_a_run_that_was_measured_by_two_versions_is_told(
+    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = runs
+    resumed_with(after, QEMU=("7.2.0", "7.2.1"))
+    text = "the trials after it was resumed were made with another QEMU: 7.2.1 instead of 7.2.0"
+    compare_commands.compare(before, after, None, gate=False, as_json=False)
+    said = told(capsys)
+    assert f"! after: {text}" in said and "! before:" not in said
+    compare_commands.compare(after, before, None, gate=False, as_json=True)
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert warnings == [{"code": "versions-changed", "run": "before", "text": text}]
+    run_commands.show(after, as_json=False)
+    assert f"! {text}" in told(capsys)
 
 
 def test_scripts_get_the_whole(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

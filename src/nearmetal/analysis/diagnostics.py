@@ -362,13 +362,18 @@ def _phases(events: Sequence[Mapping[str, Any]], is_measured: bool) -> Iterable[
     if resumed:
         times = "once" if resumed == 1 else f"{resumed} times"
         yield Warned(code="interrupted", text=f"the run was interrupted and resumed {times}")
+    yield from versions_changed(events)
+    if not has_ended(events, is_measured):
+        text = "the run has not come to its end; where it was interrupted, `nearmetal resume` goes on with it"
+        yield Warned(code="unfinished", text=text)
+
+
+def versions_changed(events: Iterable[Mapping[str, Any]]) -> Iterable[Warned]:
+    """With what else the trials were made after a run was resumed."""
     others = [event.get("changed", {}) for event in events if event["event"] == "RunResumed"]
     for name, (before, after) in {name: one for other in others for name, one in other.items()}.items():
         text = f"the trials after it was resumed were made with another {name}: {after} instead of {before}"
         yield Warned(code="versions-changed", text=text)
-    if not has_ended(events, is_measured):
-        text = "the run has not come to its end; where it was interrupted, `nearmetal resume` goes on with it"
-        yield Warned(code="unfinished", text=text)
 
 
 def has_ended(events: Sequence[Mapping[str, Any]], is_measured: bool) -> bool:

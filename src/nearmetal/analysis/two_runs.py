@@ -7,9 +7,9 @@ measured in the same blocks, so whatever made the host slower as a whole drops o
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -25,6 +25,7 @@ from nearmetal.analysis.contrasts import (
     judge,
     resolution_of,
 )
+from nearmetal.analysis.diagnostics import versions_changed
 from nearmetal.analysis.rank_sum import are_enough, rank_sum
 from nearmetal.analysis.responses import Arm, Arms, Replicate, arms_of_study, key_of, pairs_of
 from nearmetal.analysis.results import Contrast, FairnessRow, Verdict
@@ -42,6 +43,7 @@ class Ran:
 
     manifest: Manifest
     records: Sequence[TrialRecord]
+    events: Sequence[Mapping[str, Any]] = ()
 
     def arms(self) -> Arms:
         return arms_of_study(self.records, self.manifest.study.design)
@@ -77,6 +79,12 @@ class Change(Contrast):
     blocks. None where there is a verdict, or where neither run is at fault."""
 
 
+class WarnedOf(Warned):
+    """What one of the runs as a whole is warned of."""
+
+    run: When
+
+
 class Compared(Document):
     """`compare.v1`."""
 
@@ -89,6 +97,8 @@ class Compared(Document):
     changes: tuple[Change, ...]
     alone: tuple[Alone, ...]
     """What only one of the runs was to measure. It has no part in the changes, nor in their level."""
+    warnings: tuple[WarnedOf, ...]
+    """`versions-changed`: trials of that run are of two makes, so that no version of it stands for all of them."""
     worse: int
     """What a gate asks for: how many stand surely worse to their reference than they did, by more than the margin.
     Where the runs share no reference, how many treatments are worse by themselves."""
@@ -121,6 +131,11 @@ def compare(before: Ran, after: Ran, names: tuple[str, str], margin: float | Non
         apart=tuple(apart(before.manifest, after.manifest)),
         changes=changes,
         alone=lone,
+        warnings=tuple(
+            WarnedOf(code=one.code, text=one.text, run=when)
+            for when, run in ((BEFORE, before), (AFTER, after))
+            for one in versions_changed(run.events)
+        ),
         worse=sum(is_worse(change) for change in asked),
         gone=sum(change.reason == NOTHING_AFTER for change in asked) + dropped(lone, of),
         unjudged=sum(is_unjudged(change) for change in asked),

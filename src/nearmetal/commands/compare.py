@@ -34,7 +34,10 @@ def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json
     if before.resolve() == after.resolve():
         raise BadInput("both are the same run", str(after), _TWO_RUNS)
     folders = [RunFolder.open(before), RunFolder.open(after)]
-    ran = [Ran(folder.manifest(), tuple(journal.records(folder.journal))) for folder in folders]
+    ran = [
+        Ran(folder.manifest(), tuple(journal.records(folder.journal)), tuple(journal.events(folder.journal)))
+        for folder in folders
+    ]
     if copied := in_both(*ran):
         what = f"both are the same run: they share {figures.count(copied, 'trial')}"
         raise BadInput(what, str(after), _TWO_RUNS)
@@ -106,6 +109,9 @@ def _print(found: Compared, ran: Sequence[Ran], states: Sequence[runs.State], co
     began = [datetime.datetime.fromisoformat(run.manifest.created) for run in ran]
     if began[1] < began[0]:
         console.print("! the run named second is the older of the two", style="yellow")
+    for warning in found.warnings:
+        text = f"! {warning.run}: {words.plain(warning.text)}"
+        console.print(Text(text, style="bold yellow", overflow="fold"))
     if found.apart or not found.alone:
         _print_apart(found.apart, console)
     sides = [(one.treatment, one.reference) for one in found.changes]

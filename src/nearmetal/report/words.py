@@ -12,7 +12,7 @@ from nearmetal.report.blocks import Badge, Tone
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 
-FIRST = ("withdrawn", "nothing-to-compare", "unfinished", "pretended", "emulated")
+FIRST = ("withdrawn", "nothing-to-compare", "unfinished", "versions-changed", "pretended", "emulated")
 """Codes of warnings of the whole run that come before any verdict: they change what the verdicts are about."""
 
 SAME = "the same in all blocks"
