@@ -54,6 +54,9 @@ SELECT run, trial.id AS trial, trial.block, trial.attempt, trial.repeat, trial.w
 FROM (SELECT *, unnest(map_entries(responses)) AS entry FROM line, manifest)"""
 _TABLES = {"runs": "SELECT * FROM manifest", "trials": _TRIALS, "responses": _RESPONSES}
 
+_UNREAD = "SELECT count(*) FROM lines WHERE coalesce(schema, '') NOT IN ('record.v1', 'event.v1')"
+"""Lines that are neither a trial's nor an event's, as of a newer nearmetal, or no JSON."""
+
 _DOUBTFUL = """
 SELECT count(*) FROM line
 WHERE trial.id IN (SELECT trial.id FROM line GROUP BY ALL HAVING count(*) > 1)
@@ -291,7 +294,7 @@ def _kept(run: RunFolder, folder: Path, say: Callable[[str], None]) -> Path:
 
 def _shape() -> str:
     """Tables of another version of nearmetal are not taken for these."""
-    return hashlib.sha256(repr((_LINE, _MANIFEST, _TABLES, _DOUBTFUL)).encode()).hexdigest()[:8]
+    return hashlib.sha256(repr((_LINE, _MANIFEST, _TABLES, _UNREAD, _DOUBTFUL)).encode()).hexdigest()[:8]
 
 
 def _convert(run: RunFolder, place: str, to: Path) -> None:
@@ -305,7 +308,7 @@ def _convert(run: RunFolder, place: str, to: Path) -> None:
             str(run.journal), columns=_LINE, format="newline_delimited", ignore_errors=True, maximum_object_size=2**28
         )
         lines.create_view("lines")
-        unread = database.sql("SELECT count(*) FROM lines WHERE schema IS NULL").fetchall()[0][0]
+        unread = database.sql(_UNREAD).fetchall()[0][0]
         row = [place, run.path.name, study.name, study.question, created, len(manifest.plan.blocks)]
         _let_in(database, "SELECT * FROM lines WHERE schema = 'record.v1'", row)
         if unread or database.sql(_DOUBTFUL).fetchall()[0][0]:
