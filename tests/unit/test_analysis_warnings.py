@@ -8,7 +8,7 @@ import pytest
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.diagnostics import position_p
 from nearmetal.analysis.results import Verdict
-from nearmetal.model import Warned
+from nearmetal.model import TrialStatus, Warned
 from tests.analysed import PAIR, PRIMARIES, codes, manifest, only, ratio, record, run, whole_run, wobble
 
 
@@ -58,6 +58,41 @@ def test_warnings_of_trials_are_summed_up_for_their_contrast() -> None:
     ]
     (warning,) = only(run(of, records)).warnings
     assert warning == Warned(code="steal", text="in 3 of 16 trials (the treatment's): 0 to 2 %")
+
+
+@pytest.mark.parametrize(
+    ("busy", "said"),
+    [
+        ({"docker": 8, "host": 8}, "the host spent 60 to 67 % elsewhere, in all 16 trials: "),
+        ({"docker": 4}, "the host spent 60 to 63 % elsewhere, in 4 of 16 trials: "),
+        ({"docker": 3, "host": 3}, None),
+    ],
+)
+def test_a_host_that_was_busy_in_half_of_a_sides_trials_is_told_of_the_whole_run(
+    busy: dict[str, int], said: str | None
+) -> None:
+    records = [
+        record(
+            arm,
+            block,
+            {"throughput": ratio(1.0)},
+            warnings=(Warned(code="busy-host", text=f"the host spent {60 + block} % elsewhere"),)
+            if block < busy.get(arm, 0)
+            else (),
+        )
+        for block in range(8)
+        for arm in PAIR
+    ]
+    told = [one.text for one in run(manifest(), records).warnings if one.code == "busy-host"]
+    what_to_do = "these are figures of a busy host; repeat the run on a quiet one"
+    assert told == ([] if said is None else [said + what_to_do])
+
+
+def test_a_host_that_was_busy_in_trials_that_do_not_count_is_not_told_of() -> None:
+    busy = (Warned(code="steal", text="denied"),)
+    bad = [record(arm, 0, {}, status=TrialStatus.INVALID, warnings=busy) for arm in PAIR]
+    good = [record(arm, 0, {"throughput": ratio(1.0)}, attempt=1) for arm in PAIR]
+    assert "steal" not in {one.code for one in run(manifest(), [*bad, *good]).warnings}
 
 
 @pytest.mark.parametrize("bad", [1, 2])

@@ -91,6 +91,19 @@ def test_the_small_print_tells_a_reason_once(report: ReportInput) -> None:
         assert sentences.items[0].detail == f"8 blocks, {why}; it drifts"
 
 
+def test_what_the_whole_run_is_warned_of_stands_above_the_verdicts_and_not_below_them(report: ReportInput) -> None:
+    busy = Warned(code="busy-host", text="in 16 of 16 trials: the host spent 60 % elsewhere")
+    of_run = Warned(code="busy-host", text="the host spent 60 % elsewhere, in all 16 trials: repeat the run")
+    both = (contrast(warnings=(busy,)), contrast(workload="primes", warnings=(busy,)))
+    notice = Notice("Of every comparison: in all 16 trials: the host spent 60 % elsewhere.", "note")
+    kinds = [block if isinstance(block, Notice) else block.kind for block in blocks(report, *both)]
+    assert kinds == ["statements", notice, "chart", "table"]
+    told = replace(report, analysis=report.analysis.model_copy(update={"contrasts": both, "warnings": (of_run,)}))
+    first, *others = verdicts.plugin.render(told).blocks
+    assert first == Notice(of_run.text, "warning")
+    assert "elsewhere" not in str(others)
+
+
 def test_an_axis_of_differences_reaches_as_far_as_their_margins(report: ReportInput) -> None:
     chart, _ = chapter(report, difference("one", 0.002, 0.1))
     (domain,) = {

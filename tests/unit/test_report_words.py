@@ -288,6 +288,17 @@ def test_the_terminal_tells_what_was_withdrawn_before_any_verdict() -> None:
     assert "repeated" not in text
 
 
+def test_a_busy_host_is_told_once_and_before_any_verdict() -> None:
+    busy = contrast(warnings=(Warned(code="busy-host", text="in 2 of 2 trials: the host spent 60 % elsewhere"),))
+    all_of_it = Warned(code="busy-host", text="the host spent 60 % elsewhere, in all 2 trials: repeat the run")
+    assert "1 of 1 comparison: in all 2 trials: the host spent" in printed(
+        Analysis(trials=TrialCounts(), contrasts=(busy,), cells=()), 200
+    )
+    out = printed(Analysis(trials=TrialCounts(), contrasts=(busy,), cells=(), warnings=(all_of_it,)), 200)
+    assert out.startswith("! the host spent 60 % elsewhere, in all 2 trials: repeat the run")
+    assert out.count("elsewhere") == 1
+
+
 def test_a_warning_of_one_side_here_and_of_both_there_is_told_once() -> None:
     cut = [
         contrast(warnings=(Warned(code="interrupted", text=f"in {trials}: the run was interrupted"),))

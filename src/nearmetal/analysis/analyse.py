@@ -9,6 +9,7 @@ from nearmetal.analysis.clients import about_clients
 from nearmetal.analysis.contrasts import matched_contrasts, until_the_end
 from nearmetal.analysis.diagnostics import about_run, diagnose, has_ended, sharing_cpus
 from nearmetal.analysis.disks import disks_of
+from nearmetal.analysis.disturbed import about_disturbance
 from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.reality import about_reality
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, key_of, mean
@@ -47,6 +48,7 @@ def analyse(
         warnings=(
             *about_run(kept, told, left_out, to_run),
             *about_reality(manifest.study, kept),
+            *about_disturbance(kept),
             *about_clients(arms, primaries, design.margin),
         ),
     )

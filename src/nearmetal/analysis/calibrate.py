@@ -19,6 +19,7 @@ from nearmetal import plugins
 from nearmetal.analysis import power
 from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio, judge
+from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.analysis.known import Known, Truth, asked, known
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, key_of
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
@@ -60,7 +61,11 @@ def calibrate(manifest: Manifest, records: Sequence[TrialRecord], analysis: Anal
         injected=injected,
         noise=tuple(_noises(manifest, arms_of_study(records, study.design), reference)),
         disturbances=tuple(_disturbances(records)),
-        warnings=(*analysis.warnings, *_told_once([one for one, _ in compared])),
+        # Its comparisons tell of those, and by how much: here the noise is what is asked for.
+        warnings=(
+            *(warning for warning in analysis.warnings if warning.code not in ELSEWHERE),
+            *_told_once([one for one, _ in compared]),
+        ),
     )
 
 

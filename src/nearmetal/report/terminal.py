@@ -42,8 +42,7 @@ def verdict_table(analysis: Analysis, width: int) -> RenderableType:
     primary = [contrast for contrast in analysis.contrasts if contrast.primary]
     parts: list[RenderableType] = [
         Text(f"! {words.plain(warning.text)}", style="bold yellow", overflow="fold")
-        for warning in analysis.warnings
-        if warning.code in words.FIRST
+        for warning in words.first(analysis)
     ]
     if not primary:
         return Group(*parts, Text("Nothing was compared: the study has no treatment beside its reference."))
@@ -53,7 +52,7 @@ def verdict_table(analysis: Analysis, width: int) -> RenderableType:
         parts.append(Text(words.plain(workload), style="bold", overflow="fold"))
         parts.append(_beside(chosen, labels) if width >= _BESIDE else _under(chosen, labels))
     parts.append(_small_print(primary))
-    parts += [Text(f"! {line}", style="yellow", overflow="fold") for line in _warned(primary)]
+    parts += [Text(f"! {line}", style="yellow", overflow="fold") for line in _warned(primary, analysis)]
     return Group(*parts)
 
 
@@ -129,9 +128,11 @@ def _small_print(primary: Sequence[Contrast]) -> Text:
     return Text(f"{number}; in brackets the {level} interval", style="dim")
 
 
-def _warned(primary: Sequence[Contrast]) -> list[str]:
+def _warned(primary: Sequence[Contrast], analysis: Analysis) -> list[str]:
     """What its contrasts are warned of, the most frequent first, in a few lines: the report has it all."""
-    groups = grouped((index, warning) for index, contrast in enumerate(primary) for warning in words.warned(contrast))
+    groups = grouped(
+        (index, warning) for index, contrast in enumerate(primary) for warning in words.warned(contrast, analysis)
+    )
     groups.sort(key=lambda group: -len(set(group.about)))
     lines = [
         f"{len(set(group.about))} of {figures.count(len(primary), 'comparison')}: {words.plain(group.text)}"

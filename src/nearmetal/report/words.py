@@ -5,14 +5,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nearmetal import factors
-from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.analysis.disturbed import ELSEWHERE
+from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.model import Assignment, Level, Scale, Warned
 from nearmetal.report import figures
 from nearmetal.report.blocks import Badge, Tone
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 
-FIRST = ("withdrawn", "nothing-to-compare", "unfinished", "versions-changed", "pretended", "emulated")
+FIRST = ("withdrawn", "nothing-to-compare", "unfinished", "versions-changed", "pretended", "emulated", *ELSEWHERE)
 """Codes of warnings of the whole run that come before any verdict: they change what the verdicts are about."""
 
 SAME = "the same in all blocks"
@@ -264,9 +265,15 @@ def why(code: str) -> str:
     return _REASONS.get(code, plain(code))
 
 
-def warned(contrast: Contrast) -> tuple[Warned, ...]:
-    """What a contrast is warned of beside the reason for which it is undecided."""
-    return tuple(warning for warning in contrast.warnings if warning.code != contrast.reason)
+def first(analysis: Analysis) -> tuple[Warned, ...]:
+    """What the whole run is warned of before any verdict."""
+    return tuple(warning for warning in analysis.warnings if warning.code in FIRST)
+
+
+def warned(contrast: Contrast, analysis: Analysis) -> tuple[Warned, ...]:
+    """What a contrast is warned of beside the reason for which it is undecided, and what is told of the whole run."""
+    told = {contrast.reason, *(warning.code for warning in first(analysis))}
+    return tuple(warning for warning in contrast.warnings if warning.code not in told)
 
 
 def small_print(contrast: Contrast) -> str:

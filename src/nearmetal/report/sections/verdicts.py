@@ -40,11 +40,7 @@ class Verdicts:
 
     def render(self, report: ReportInput) -> Section:
         primary = _by_workload(contrast for contrast in report.analysis.contrasts if contrast.primary)
-        blocks: list[Block] = [
-            Notice(words.plain(warning.text), "warning")
-            for warning in report.analysis.warnings
-            if warning.code in words.FIRST
-        ]
+        blocks: list[Block] = [Notice(words.plain(warning.text), "warning") for warning in words.first(report.analysis)]
         if not primary:
             text = "Nothing was compared: the study has no treatment beside its reference."
             return Section(self.name, self.title, text, tuple(blocks))
@@ -52,7 +48,7 @@ class Verdicts:
             blocks.append(
                 Notice("No trial ended well, so nothing can be concluded. See Validity for the reasons.", "warning")
             )
-        common = of_all([words.warned(contrast) for contrast in primary])
+        common = of_all([words.warned(contrast, report.analysis) for contrast in primary])
         said = {one.wording for one in common}
         sentences = Statements(tuple(_statement(contrast, said, report) for contrast in primary))
         of_every = [Notice(f"Of every comparison: {words.plain(one.text)}.", "note") for one in common]
@@ -90,7 +86,8 @@ def _lead(primary: Sequence[Contrast]) -> str:
 
 def _statement(contrast: Contrast, said: Container[str], report: ReportInput) -> Statement:
     """A contrast in words, with what it is warned of; of what wording is `said` of all of them is not repeated."""
-    own = (words.plain(warning.text) for warning in words.warned(contrast) if wording(warning.text) not in said)
+    warned = words.warned(contrast, report.analysis)
+    own = (words.plain(warning.text) for warning in warned if wording(warning.text) not in said)
     detail = [words.small_print(contrast), *own]
     return Statement(
         about=words.plain(contrast.workload),

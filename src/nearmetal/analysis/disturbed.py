@@ -1,0 +1,29 @@
+"""Whether CPU time went elsewhere in so many trials that it is a matter of the whole run, and not of some of them."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from nearmetal.analysis.alike import grouped
+from nearmetal.factors import identity
+from nearmetal.model import TrialRecord, TrialStatus, Warned
+
+ELSEWHERE = frozenset({"busy-host", "steal"})
+"""Codes of trials that shared their CPUs with what is not theirs."""
+
+_MANY = 0.5
+"""Share of a treatment's trials from which on the others are no quiet ones to rely on: the median is among them."""
+
+
+def about_disturbance(records: Sequence[TrialRecord]) -> Iterable[Warned]:
+    """What of `ELSEWHERE` many of the trials of some treatment have that count; with what to do."""
+    counted = [record for record in records if record.status is TrialStatus.OK]
+    of_treatment = Counter(identity(record.trial.treatment) for record in counted)
+    warned = [(record, one) for record in counted for one in record.warnings if one.code in ELSEWHERE]
+    for group in grouped(warned):
+        having = {record.trial.id: identity(record.trial.treatment) for record in group.about}
+        if any(number >= _MANY * of_treatment[of] for of, number in Counter(having.values()).items()):
+            of = f"all {len(counted)}" if len(having) == len(counted) > 1 else f"{len(having)} of {len(counted)}"
+            yield Warned(
+                code=group.code,
+                text=f"{group.text}, in {of} trials: these are figures of a busy host; repeat the run on a quiet one",
+            )
