@@ -231,7 +231,21 @@ def told(
     if error["type"] == "value_error":
         message = error["msg"].removeprefix("Value error, ").replace(repr(error["input"]), shown(error["input"]))
         return f"{subject}: {message}", manual
+    if error["type"] in ("too_short", "too_long"):
+        number = len(error["input"])
+        return f"{subject} {f'has {_entries(number)}' if number else 'is empty'}", f"it must have {_bound(error)}"
     return f"{subject} cannot be {shown(error['input'])}", f"it must be {in_words(error)}"
+
+
+def _bound(error: ErrorDetails) -> str:
+    """How many entries a list or a table may have."""
+    context = error.get("ctx", {})
+    least = error["type"] == "too_short"
+    return f"at least {_entries(context['min_length'])}" if least else f"at most {_entries(context['max_length'])}"
+
+
+def _entries(number: int) -> str:
+    return f"{number:,} entr{'y' if number == 1 else 'ies'}"
 
 
 def path_of(error: ErrorDetails, raw: Mapping[str, Any]) -> KeyPath:
@@ -308,6 +322,8 @@ def in_words(error: ErrorDetails) -> str:
         return _PATTERNS.get(context["pattern"], f"a text that matches {context['pattern']}")
     if kind == "string_too_short":
         return f"a text of at least {context['min_length']} character{'s' * (context['min_length'] > 1)}"
+    if kind == "string_too_long":
+        return f"a text of at most {context['max_length']} characters"
     plain = kind.removesuffix("_type").removesuffix("_parsing").removesuffix("_attributes")
     return _TYPES.get(plain, error["msg"].removeprefix("Input should be "))
 

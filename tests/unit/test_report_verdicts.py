@@ -46,7 +46,7 @@ def difference(response: str, estimate: float, within: float | None, **changes: 
 
 
 def blocks(report: ReportInput, *contrasts: Contrast) -> tuple[Block, ...]:
-    told = replace(report, analysis=report.analysis.model_copy(update={"contrasts": contrasts}))
+    told = replace(report, analysis=report.analysis.model_copy(update={"contrasts": contrasts, "warnings": ()}))
     return verdicts.plugin.render(told).blocks
 
 

@@ -86,6 +86,12 @@ BAD: list[tuple[str, str, str, str]] = [
         "[environments.base]",
         "`environments.base.kind` is",
     ),
+    (
+        "[environments.slow]",
+        '[environments.host]\nkind = "docker"\n[environments.slow]',
+        "[environments.host]",
+        "'host' is the name of another kind of environment than docker: reports would call it that",
+    ),
     ("[environments.base]", '[environments."ba se"]', '[environments."ba', 'such as "ba-se"'),
     ("[environments.base]", '[environments."bäse"]', '[environments."b', "cannot be a name"),
     (
@@ -178,6 +184,14 @@ BAD: list[tuple[str, str, str, str]] = [
     ('name = "good"', 'name = "good"\n"a\\nb" = 1', '"a', "unknown key `a\\nb`"),
     ("[quick.design]\nblocks = 2", "[quick.design]\nblocks = 'x'", "blocks = 'x'", "`design.blocks` cannot be 'x'"),
     ("[quick.design]\nblocks = 2", "[quick]\nblocks = 2", "blocks = 2", "unknown key `blocks`"),
+    ('duration = "1s"', f"paths = {['/'] * 1001}", "paths", "`paths` has 1,001 entries it must have at most 1,000"),
+    (
+        'kind = "http"\nworkers = "{workers}"\nduration = "1s"\nprimary = "throughput"',
+        'kind = "command"\nresponse = "rate"\njson = "{workers}"\nargv = []',
+        "argv",
+        "`argv` is empty it must have at least 1 entry",
+    ),
+    ("[design]", f"[hosts.far]\nssh = '{'a' * 301}'\n[design]", "ssh", "a text of at most 300 characters"),
     ("[design]", "[hosts.local]\nssh = 'a'\n[design]", "[hosts.local]", "this host itself"),
     ("[design]", "[hosts.far]\nssh = '-oProxyCommand=x'\n[design]", "ssh", 'such as "user@10.0.0.2"'),
     ("[design]", "[hosts.far]\nssh = 'a b'\n[design]", "ssh", "where an SSH server answers"),

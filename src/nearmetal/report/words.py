@@ -13,7 +13,7 @@ from nearmetal.report.blocks import Badge, Tone
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 
-FIRST = ("withdrawn", "nothing-to-compare", "unfinished", "versions-changed", "pretended", "emulated", *ELSEWHERE)
+FIRST = ("withdrawn", "nothing-to-compare", "unfinished", "versions-changed", "pretended", "emulated")
 """Codes of warnings of the whole run that come before any verdict: they change what the verdicts are about."""
 
 SAME = "the same in all blocks"
@@ -267,7 +267,7 @@ def why(code: str) -> str:
 
 def first(analysis: Analysis) -> tuple[Warned, ...]:
     """What the whole run is warned of before any verdict."""
-    return tuple(warning for warning in analysis.warnings if warning.code in FIRST)
+    return tuple(warning for warning in analysis.warnings if warning.code in {*FIRST, *ELSEWHERE})
 
 
 def warned(contrast: Contrast, analysis: Analysis) -> tuple[Warned, ...]:

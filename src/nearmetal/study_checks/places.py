@@ -19,6 +19,7 @@ def check_environments(study: Study, where: StudyText) -> None:
         if spec.kind not in kinds:
             what = f"there is no kind of environment {shown(spec.kind)}"
             raise where.wrong(("environments", name, "kind"), what, did_you_mean(spec.kind, kinds, "kinds"))
+        _is_what_it_is_called(name, spec, kinds, where)
         _options(name, spec, where)
     for level in study.factors["environment"].levels:
         is_environment(("factors", "environment"), level, study, where)
@@ -37,6 +38,14 @@ def is_environment(path: KeyPath, level: Level, study: Study, where: StudyText) 
     if level not in known:
         what = f"there is no environment {shown(level)}"
         raise where.wrong(path, what, did_you_mean(str(level), known, "environments"))
+
+
+def _is_what_it_is_called(name: str, spec: EnvironmentSpec, kinds: Sequence[str], where: StudyText) -> None:
+    """A container must not be called `host`. A pretended machine may be called anything: reports say what it is."""
+    if name in kinds and spec.kind not in (name, "mock"):
+        what = f"{shown(name)} is the name of another kind of environment than {spec.kind}: reports would call it that"
+        remedy = f"rename it, as in [environments.my-{spec.kind}], also where `factors` and `reference` name it"
+        raise where.wrong(("environments", name), what, remedy)
 
 
 def _is_declared(path: KeyPath, level: str, study: Study, where: StudyText) -> None:
