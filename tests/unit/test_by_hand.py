@@ -95,6 +95,42 @@ async def test_one_that_goes_down_slowly_is_told_meanwhile(monkeypatch: pytest.M
     assert said == ["still taking slow down"]
 
 
+_SLOW = """
+import asyncio
+from nearmetal import plugins, say
+from nearmetal.by_hand import keeper
+
+say._AT_FIRST = 0.05
+mock = plugins.load("environments", "mock")
+
+def slowly(call):
+    async def late(*args):
+        await asyncio.sleep(0.5)
+        return await call(*args)
+    return late
+
+mock.prepare, mock.create = slowly(mock.prepare), slowly(mock.create)
+keeper.main()
+"""
+"""A keeper whose machines are prepared and made slowly, for somebody who is soon impatient."""
+
+
+def test_what_is_waited_for_is_told_while_one_comes_up_slowly() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _SLOW], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as keeper:
+        assert keeper.stdin is not None and keeper.stdout is not None
+        with keeper.stdin as request:
+            request.write(json.dumps({"environment": "mock", "name": "slow", "set": []}) + "\n")
+        *said, up = map(json.loads, keeper.stdout)
+        assert called("down", "slow").returncode == 0  # before anything is judged: it is waited for until it ends
+        assert up["up"]["name"] == "slow"
+        assert [one["say"] for one in said] == [
+            "still preparing what all machines of mock begin with; the next finds it there",
+            "still waiting for slow to start",
+        ]
+
+
 def test_names_are_found_by_themselves_and_refused_when_taken() -> None:
     assert started("up", "mock").returncode == 0
     assert started("up", "mock").returncode == 0

@@ -34,6 +34,7 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.model import Handle
 from nearmetal.run.preparing import lacks_image
+from nearmetal.say import meanwhile
 
 
 def tell(**answer: Any) -> None:
@@ -87,16 +88,20 @@ async def _prepare(want: Wanted, open_site: OpenSite) -> None:
                 await refuse_what_cannot_be(want, open_site)
             await build(Recipe(), Paths.default().cache, _say)
     await refuse_what_cannot_be(want, open_site)
-    await plugin.prepare(want.environment, want.spec, await open_site(want.spec.host))
+    site = await open_site(want.spec.host)
+    what = f"still preparing what all machines of {want.environment.kind} begin with; the next finds it there"
+    async with meanwhile(_say, lambda: what):
+        await plugin.prepare(want.environment, want.spec, site)
 
 
 async def _make(want: Wanted, kept: Kept, lab: Lab) -> Handle:
     cpus = await cpuset(want, lab.site)
     site = await lab.site(want.spec.host)
-    handle = await lab.create(want.environment, want.spec, "server", want.provision, cpus, site, logins=True)
-    machine = await lab.attach(handle)
-    if want.spec.brings_image:
-        await require_programs(machine, want.spec.image)
+    async with meanwhile(_say, lambda: f"still waiting for {kept.name} to start"):
+        handle = await lab.create(want.environment, want.spec, "server", want.provision, cpus, site, logins=True)
+        machine = await lab.attach(handle)
+        if want.spec.brings_image:
+            await require_programs(machine, want.spec.image)
     up = kept.model_copy(update={"handle": handle, "cpus": cpus, "address": machine.address})
     written.save(up)
     ssh_config.write(up)
