@@ -44,14 +44,14 @@ setup: .venv/packages .venv/python $(PROBE) image
 
 # The package's own build hook would compile the probe; here make has done it already.
 .venv/python: pyproject.toml build_probe.py | .venv/packages
-	@echo "== setting up the Python environment"
+	@echo "== setting up the Python environment; its packages are fetched, which takes a minute or more the first time"
 	@[ -x $(PYTHON) ] || python3 -m venv .venv
 	@$(PYTHON) -m pip install -q --disable-pip-version-check hatchling editables
 	@NEARMETAL_PROBE_BUILT=1 $(PYTHON) -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[dev]'
 	@touch $@
 
 $(PROBE): $(SOURCES) | .venv/python
-	@echo "== building the probe"
+	@echo "== building the probe; this takes some minutes the first time"
 	@$(MAKE) --no-print-directory probe
 	@install -m 755 $(BUILT) $@
 

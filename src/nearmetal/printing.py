@@ -2,12 +2,13 @@
 
 import json
 import math
+import os
 import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 if TYPE_CHECKING:
     from nearmetal.model import Document
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 _UNKNOWN = 80
 """Columns of a terminal that says it has none, as some do by COLUMNS=0."""
+
+_ENDLESS = 1_000_000
+"""Columns of what has no width: no line of ours is as long."""
 
 
 def console_for(as_json: bool) -> Console:
@@ -28,6 +32,23 @@ def console_for(as_json: bool) -> Console:
     if console.width < 1:
         console.width = _UNKNOWN
     return console
+
+
+def unfolded(console: Console) -> Console:
+    """For a pipe or a file lines stay whole, so that what reads them finds each word, unless COLUMNS says how wide."""
+    if not console.is_terminal and not os.environ.get("COLUMNS"):
+        console.width = _ENDLESS
+    return console
+
+
+def print_table(table: RenderableType, console: Console) -> None:
+    """In a pipe without the blanks with which a terminal's table is filled up."""
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as laid_out:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in laid_out.get().splitlines()))
 
 
 def warn(text: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from nearmetal import studies
 from nearmetal.commands import host as host_commands
 from nearmetal.commands import run as run_commands
 from nearmetal.model import COSTS
@@ -49,6 +50,16 @@ def test_what_it_costs_can_be_what_a_verdict_is_about(study: Path, tmp_path: Pat
 def test_a_terminal_that_says_it_has_no_columns_is_written_to() -> None:
     shown = called("show", str(FOLDER), environment={"COLUMNS": "0"})
     assert shown.returncode == 0 and shown.stdout.strip()
+
+
+def test_lines_are_whole_and_not_padded_where_nobody_says_how_wide_a_pipe_is(study: Path) -> None:
+    listed = called("studies", environment={"COLUMNS": ""}).stdout.splitlines()
+    assert [line.split(maxsplit=1)[0] for line in listed[1:]] == list(studies.names())
+    assert all(line == line.rstrip() for line in listed)
+    question = "Is it? " * 40
+    study.write_text(f'question = "{question}"\n' + study.read_text())
+    plan = called("plan", str(study), environment={"COLUMNS": ""}).stdout.splitlines()
+    assert question.strip() in plan[0]
 
 
 @pytest.fixture

@@ -55,7 +55,8 @@ def clean(as_json: bool) -> int:
             for thing in things:
                 click.echo(f"{verb}: {thing}")
         if cleaned.in_use:
-            click.echo(f"what {cleaned.in_use} running nearmetal made is not touched")
+            processes = "process" if cleaned.in_use == 1 else "processes"
+            click.echo(f"what {cleaned.in_use} running {processes} of nearmetal made is not touched")
         elif not (cleaned.removed or cleaned.restored or cleaned.left):
             whose = "ours" if os.geteuid() == 0 else "this user's"
             click.echo(f"nothing of {whose} is left")

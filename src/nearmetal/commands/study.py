@@ -14,7 +14,7 @@ from nearmetal import factors, hosts, plan_sight, plugins, studies
 from nearmetal import plan as planning
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.model import Plan, Study, WorkloadSpec
-from nearmetal.printing import console_for, print_json
+from nearmetal.printing import console_for, print_json, print_table, unfolded
 from nearmetal.report import figures
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate, most_captured
@@ -104,8 +104,8 @@ def list_studies(as_json: bool) -> None:
 
         print_json(Studies(studies=tuple(BuiltIn(name=name, question=question) for name, question in found)))
         return
-    console = console_for(False)
-    console.print(fitted((Column("study"), Column("question", flows=True)), found, console.width))
+    console = unfolded(console_for(False))
+    print_table(fitted((Column("study"), Column("question", flows=True)), found, console.width), console)
 
 
 def print_study(name: str, as_json: bool) -> None:
@@ -127,7 +127,7 @@ def show_plan(opened: Opened, available: bool, as_json: bool) -> int:
     if as_json:
         print_json(_planned(study, plan, needed, seen, missing))
     else:
-        console = console_for(False)
+        console = unfolded(console_for(False))
         _print_plan(study, plan, needed, seen, console)
         say_missing(missing, "left out" if available else "cannot run here", console)
         if refused and not available:

@@ -14,6 +14,7 @@ from nearmetal.study_checks.treatments import (
     check_places,
     check_reality,
     check_servers,
+    check_shapes,
 )
 from nearmetal.study_checks.workloads import check_workload_parameters, check_workloads
 from nearmetal.study_text import StudyText
@@ -37,6 +38,7 @@ CHECKS: Sequence[Check] = (
     check_places,
     check_servers,
     check_cpus,
+    check_shapes,
     check_cables,
     check_meaning,
 )

@@ -6,6 +6,7 @@ from itertools import islice
 
 from nearmetal import cpu_lists, hosts, plugins
 from nearmetal import factors as words
+from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
 from nearmetal.model import VIRTUAL_HARDWARE, Assignment, EnvironmentSpec, Ignoring, Study
 from nearmetal.study_text import StudyText, shown
@@ -88,6 +89,17 @@ def check_cpus(study: Study, where: StudyText) -> None:
             what = f"`cpus` names {named} CPUs for a machine of {shown(level)} that is to have {wanted}"
             remedy = f"name as many as `vcpus` says, or set vcpus = {named}"
             raise where.wrong(_written(study, treatment, "machine", "cpus", "vcpus"), what, remedy)
+
+
+def check_shapes(study: Study, where: StudyText) -> None:
+    """Each machine can be what its treatments want of it."""
+    for _, asked in _tried(study, words.as_written):
+        machine = asked.machine
+        for name, level in asked.treatments.items():
+            try:
+                machine = plugins.load("treatments", name).shape(machine, level)
+            except BadInput as error:
+                raise where.wrong(tuple(error.where.split(".")), error.what, error.remedy) from None
 
 
 def check_cables(study: Study, where: StudyText) -> None:
