@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies
 from rich.console import Console
 
-from nearmetal.analysis.results import Analysis, Verdict
+from nearmetal.analysis.results import Analysis, Pair, Verdict
 from nearmetal.model import Level, TrialCounts, Warned
 from nearmetal.report import cells, figures, terminal, words
 from nearmetal.report.words import Labels
@@ -35,6 +35,33 @@ def test_a_round_trip_in_plain_words() -> None:
     said = words.sentence(contrast(response="rtt_p50"), LABELS)
     assert said == "docker takes 0.97 × as long as host there and back (0.95 to 0.99)"
     assert words.response("rtt_p99") == "99th percentile of round trips"
+
+
+@pytest.mark.parametrize(
+    ("response", "bounds", "remedy"),
+    [
+        ("saturation", ("right", None), "; raise `to` of the ramp"),
+        ("saturation", (None, "left"), "; lower `from` of the ramp"),
+        ("saturation", ("left", "right"), "; lower `from` and raise `to` of the ramp"),
+        ("saturation", ("both", None), "; lower `from` and raise `to` of the ramp"),
+        ("saturation", (None, None), ""),
+        ("elapsed", ("right", None), ""),
+    ],
+)
+def test_a_ramp_that_did_not_find_the_end_is_told_with_what_to_change(
+    response: str, bounds: tuple[str | None, str | None], remedy: str
+) -> None:
+    pair = Pair.model_validate(
+        {
+            "block": 0,
+            "attempt": 0,
+            "treatment": 60,
+            "reference": 60,
+            **dict(zip(("treatment_censored", "reference_censored"), bounds, strict=True)),
+        }
+    )
+    found = contrast(response=response, reason="censored", pairs=(pair,))
+    assert words.reason(found) == f"a value is only known to lie beyond what was tried{remedy}"
 
 
 def test_a_difference_in_plain_words() -> None:

@@ -257,7 +257,16 @@ def verdict(contrast: Contrast) -> Badge:
 
 def reason(contrast: Contrast) -> str:
     """Why a contrast is undecided, or ""."""
-    return why(contrast.reason) if contrast.reason else ""
+    return f"{why(contrast.reason)}{_of_ramp(contrast)}" if contrast.reason else ""
+
+
+def _of_ramp(contrast: Contrast) -> str:
+    """What to change of a ramp whose last rate was still kept up, or its first no longer; "" where it is none."""
+    if contrast.response != "saturation" or contrast.reason != "censored":
+        return ""
+    bounds = {bound for pair in contrast.pairs for bound in (pair.treatment_censored, pair.reference_censored)}
+    ends = [text for text, bound in (("lower `from`", "left"), ("raise `to`", "right")) if {bound, "both"} & bounds]
+    return f"; {' and '.join(ends)} of the ramp" if ends else ""
 
 
 def why(code: str) -> str:
