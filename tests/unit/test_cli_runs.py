@@ -15,6 +15,7 @@ from rich.console import Console
 from nearmetal import studies
 from nearmetal.commands import host as host_commands
 from nearmetal.commands import run as run_commands
+from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.model import COSTS
 from nearmetal.run.events import BlockStarted, LookTaken, Withdrawn
 from nearmetal.store.claim import claimed
@@ -289,6 +290,18 @@ def test_clean_speaks_for_the_user_it_looked_for(
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
         assert host_commands.clean(as_json=False) == 0
         assert capsys.readouterr().out == told
+
+
+def test_clean_counts_those_whose_things_it_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path))
+    with held(ledgers_folder() / "one.jsonl"):
+        assert host_commands.clean(as_json=False) == 0
+        assert capsys.readouterr().out == "what 1 running process of nearmetal made is not touched\n"
+        with held(ledgers_folder() / "other.jsonl"):
+            assert host_commands.clean(as_json=False) == 0
+            assert capsys.readouterr().out == "what 2 running processes of nearmetal made is not touched\n"
 
 
 def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines() -> None:
