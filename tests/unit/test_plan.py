@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearmetal import factors, plan
+from nearmetal import factors, plan, plugins
 from nearmetal.analysis.sequential import looks
 from nearmetal.errors import BadInput
 from nearmetal.model import BlockPlan, Plan, Study
@@ -241,6 +241,18 @@ def test_what_observers_add_is_in_the_estimate() -> None:
     # As a factor, in half of the trials.
     without, with_half = seconds("factors.capture=[false]"), seconds("factors.capture=[false, true]")
     assert with_half - 2 * without >= trials
+
+
+def test_clients_and_servers_beside_the_first_are_in_the_estimate() -> None:
+    def seconds(clients: str) -> float:
+        overrides = (f"clients={{ {clients} }}",)
+        return estimate(read(GOOD, "s.toml", overrides), made(GOOD, *overrides))
+
+    boots = sum(len(block.boots) for block in made().blocks)
+    ready = plugins.load("environments", "mock").typical_ready
+    more = seconds("count = 500") - seconds("count = 1")
+    assert more == pytest.approx(boots * 499 * ready / 2)
+    assert seconds("count = 500, connect = 'pairs'") - seconds("count = 1") == pytest.approx(2 * more)
 
 
 def test_what_captures_take_at_most_is_told_by_their_limit() -> None:

@@ -9,6 +9,10 @@ from nearmetal.study import workload_of
 AROUND_A_TRIAL = 1.0
 """Seconds: starting together, reading back, and preparing what takes no time worth telling."""
 
+_EACH_MORE = 0.5
+"""Of an environment's typical time to ready, for each of its machines beside the first, which are made at once: so it
+is of sixty clients of kind host on two CPUs."""
+
 
 def estimate(study: Study, plan: Plan) -> float:
     """Seconds, from each environment's typical time to ready, what each workload declares, and observers."""
@@ -19,7 +23,9 @@ def estimate(study: Study, plan: Plan) -> float:
         environment = plugins.load("environments", study.environment(asked.environment).kind)
         around = AROUND_A_TRIAL + sum(plugins.load("observers", name).takes for name in asked.observe.chosen)
         boots = 1 if study.design.share_boot else len(asked.workloads)
-        seconds += boots * environment.typical_ready
+        clients = plugins.load("environments", study.environment(asked.clients.environment).kind)
+        seconds += boots * environment.typical_ready * (1 + _EACH_MORE * (shape.number_of_servers(asked) - 1))
+        seconds += boots * clients.typical_ready * _EACH_MORE * (asked.clients.count - 1)
         seconds += sum(_taken(spec) + around for spec in asked.workloads) * study.design.repeats
     return seconds * len(plan.blocks)
 
