@@ -66,17 +66,24 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
                 remedy=f"set a key of [machine] or of its environment: machine.memory=1GiB, "
                 f"environments.{environment}.KEY=VALUE",
             )
+    _refuse_treatments(overrides)
     study = _read(environment, overrides)
     _refuse_what_means_nothing(environment, study.environment(environment), overrides)
     if hosts.is_elsewhere(study.environment(environment)):
         raise _is_there_already(environment)
     asked = words.ask(study, {"environment": environment}, plugins.names("treatments"))
-    if asked.treatments:
-        raise BadInput(
-            f"machine.{next(iter(asked.treatments))} is a treatment, and treatments are carried out in a run only",
-            remedy="set it by hand in the machine, or in a study: see docs/treatments.md",
-        )
     return Wanted(study, study.environment(environment), shape.server(asked))
+
+
+def _refuse_treatments(overrides: Sequence[str]) -> None:
+    treatments = plugins.names("treatments")
+    for text in overrides:
+        table, _, key = text.partition("=")[0].strip().partition(".")
+        if table == "machine" and key.strip(" \t\"'") in treatments:
+            raise BadInput(
+                f"machine.{key} is a treatment, and treatments are carried out in a run only",
+                remedy="set it by hand in the machine, or in a study: see docs/treatments.md",
+            )
 
 
 def _refuse_what_means_nothing(name: str, environment: EnvironmentSpec, overrides: Sequence[str]) -> None:
