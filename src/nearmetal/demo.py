@@ -50,19 +50,26 @@ async def _run(command: Sequence[str], environment: dict[str, str]) -> int:
     In a session of its own no other signal reaches it: where this process is killed, it is told to end. SIGINT alone is
     passed on as that, since one more of it is not to wait any longer; a terminal that is closed tells twice.
     """
-    process = await asyncio.create_subprocess_exec(
-        *("setpriv", "--pdeathsig", "TERM", "--", sys.executable, "-m", "nearmetal", *command),
-        env={**os.environ, **environment},
-        start_new_session=True,
-    )
+    process: asyncio.subprocess.Process | None = None
+    early: list[signal.Signals] = []
 
     def interrupt(number: signal.Signals) -> None:
+        if process is None:
+            early.append(number)
+            return
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(number if number == signal.SIGINT else signal.SIGTERM)
 
     loop = asyncio.get_running_loop()
     for number in ending():
         loop.add_signal_handler(number, interrupt, number)
+    process = await asyncio.create_subprocess_exec(
+        *("setpriv", "--pdeathsig", "TERM", "--", sys.executable, "-m", "nearmetal", *command),
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )
+    for number in early:
+        interrupt(number)
     return await process.wait()
 
 

@@ -88,11 +88,11 @@ import asyncio, os, random, signal, threading
 from nearmetal.interrupts import until_interrupted
 
 async def work():
+    threading.Timer(0.05 + random.random() / 50, os.kill, (os.getpid(), signal.SIGINT)).start()
     while True:
         await (await asyncio.create_subprocess_exec("true")).wait()
 
 for _ in range(30):
-    threading.Timer(0.05 + random.random() / 50, os.kill, (os.getpid(), signal.SIGINT)).start()
     assert not until_interrupted(work())
 """
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from nearmetal.lab.commands import process
-from nearmetal.lab.machines import standing
-from nearmetal.lab.machines.standing import Event
+from nearmetal.lab.machines import stillness
+from nearmetal.lab.machines.stillness import Event
 from nearmetal.lab.machines.stops import Stops
 
 
@@ -25,7 +25,7 @@ from nearmetal.lab.machines.stops import Stops
     ],
 )
 def test_events_tell_for_how_long_something_stood_still(events: list[tuple[float, bool]], seconds: float) -> None:
-    assert standing.between([Event(at, stands) for at, stands in events], 10, 20) == seconds
+    assert stillness.between([Event(at, stands) for at, stands in events], 10, 20) == seconds
 
 
 async def test_a_program_that_is_stopped_by_a_signal_is_heard_of_until_it_ends() -> None:

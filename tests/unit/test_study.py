@@ -390,6 +390,7 @@ kind = "http"
 @pytest.mark.parametrize(
     ("factors", "what"),
     [
+        ('vcpus = [1, 2]\nisolation = ["none", "user"]\n', "of one CPU none can be kept free, as 'user' wants it"),
         ('cpus = ["0", "0-1"]\n', "`cpus` names 2 CPUs for a machine of 'host' that is to have 1"),
         (
             '[factors.pinned]\nlevels = ["0", "0-1"]\nsets = "machine.cpus"\n',

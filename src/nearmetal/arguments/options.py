@@ -23,9 +23,9 @@ def json_option(*schemas: str) -> Callable[[Callable[..., Any]], Callable[..., A
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
-def words(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
+def words(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     """A program's, without what may part them from ours."""
-    own = words[1:] if words[:1] == ("--",) else words
+    own = given[1:] if given[:1] == ("--",) else given
     if parameter.required and not own:
         raise click.MissingParameter(ctx=context, param=parameter)
     return own

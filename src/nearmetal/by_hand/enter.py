@@ -71,8 +71,9 @@ def guarded_where_needed(kept: Kept, door: Door) -> Iterator[Marked]:
 
 def _goes_on(marked: Marked, status: int) -> bool:
     """Whether the program does that the engine started, not only what it left in the background when it ended."""
-    # A client that tells of success has seen its end; to look inside takes as long as the program may have.
-    return status != 0 and marked.has_one_from_outside()
+    # To look inside takes as long as the program may have, and a client that tells of success has seen its end.
+    is_worth_it = status != 0 or not isinstance(marked, Inside)
+    return is_worth_it and marked.has_one_from_outside()
 
 
 def _outlives_its_client(kept: Kept) -> bool:

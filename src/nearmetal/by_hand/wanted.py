@@ -79,9 +79,10 @@ def _refuse_treatments(overrides: Sequence[str]) -> None:
     treatments = plugins.names("treatments")
     for text in overrides:
         table, _, key = text.partition("=")[0].strip().partition(".")
-        if table == "machine" and key.strip(" \t\"'") in treatments:
+        name = key.strip(" \t\"'")
+        if table == "machine" and name in treatments:
             raise BadInput(
-                f"machine.{key} is a treatment, and treatments are carried out in a run only",
+                f"machine.{name} is a treatment, and treatments are carried out in a run only",
                 remedy="set it by hand in the machine, or in a study: see docs/treatments.md",
             )
 

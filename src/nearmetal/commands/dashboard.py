@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from nearmetal.config import Paths
-from nearmetal.errors import ExitCode, HostCannot
+from nearmetal.errors import ExitCode, HostCannot, LeftAtOnce
 from nearmetal.interrupts import until_interrupted
 from nearmetal.printing import console_for, print_json
 from nearmetal.store import runs
@@ -39,7 +39,10 @@ def dashboard(run: Path | None, port: int | None, as_json: bool) -> int:
         await server.serve(shown, token, listening)
 
     with listening:
-        until_interrupted(serving())
+        try:
+            until_interrupted(serving())
+        except LeftAtOnce:  # it has nothing to put right
+            os._exit(ExitCode.DONE)
     return ExitCode.DONE
 
 

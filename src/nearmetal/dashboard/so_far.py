@@ -24,8 +24,7 @@ def so_far(manifest: Manifest, course: Course, folder: RunFolder) -> tuple[Secti
     primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
     if not any(contrast.blocks for contrast in primary):
         return _nothing_yet(course, primary), report
-    # What the whole run is warned of is told in one place, and that is not this one.
-    alone = replace(report, analysis=report.analysis.model_copy(update={"warnings": ()}))
+    alone = replace(report, analysis=_of_contrasts_alone(report.analysis))
     section = Verdicts().render(alone)
     kept: list[Block] = [block for block in section.blocks if not isinstance(block, Table)]
     # The picture comes first: it is what changes.
@@ -34,6 +33,18 @@ def so_far(manifest: Manifest, course: Course, folder: RunFolder) -> tuple[Secti
         blocks.insert(0, _caveat(course))
     title = "Verdicts" if course.is_over else "Verdicts so far"
     return Section("verdicts", title, section.lead, tuple(blocks)), report
+
+
+def _of_contrasts_alone(analysis: Analysis) -> Analysis:
+    """Without what the whole run is warned of, which is told in one place, and that is not this one."""
+    codes = {warning.code for warning in analysis.warnings}
+    contrasts = tuple(
+        contrast.model_copy(
+            update={"warnings": tuple(warning for warning in contrast.warnings if warning.code not in codes)}
+        )
+        for contrast in analysis.contrasts
+    )
+    return analysis.model_copy(update={"contrasts": contrasts, "warnings": ()})
 
 
 def _worth_reading(analysis: Analysis, course: Course) -> Analysis:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from nearmetal.model import Warned
 
-_FILE = "nearmetal"
+_FILE = "nearmetal-measuring"
+"""Not `nearmetal`, which is the lock of a machine that is measured by SSH (`nearmetal.lab.borrowed.lock`)."""
 _FLOCK = "hhqqi4x"
 """The kernel's `struct flock`: type, whence, start, length (0: to the end), process."""
 _PIDS = 1 << 22
@@ -47,9 +48,17 @@ def _opened() -> int:
     try:
         return os.open(_path(), flags)
     except FileNotFoundError:
-        descriptor = os.open(_path(), flags | os.O_CREAT, 0o666)
-        os.fchmod(descriptor, 0o666)  # whatever the umask
-        return descriptor
+        return _made(flags)
+
+
+def _made(flags: int) -> int:
+    """Only what we made has its mode changed: who may write in the folder may have put something else there since."""
+    try:
+        descriptor = os.open(_path(), flags | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        return os.open(_path(), flags)
+    os.fchmod(descriptor, 0o666)  # whatever the umask
+    return descriptor
 
 
 def other() -> int | None:
@@ -80,8 +89,7 @@ def _lock(kind: int, start: int, length: int) -> bytes:
 
 def warning() -> Warned | None:
     """What a trial is to say that is measured now."""
-    process = other()
-    if process is None:
+    if other() is None:
         return None
-    text = f"another nearmetal (process {process}) was at work on this host: each disturbed the other"
-    return Warned(code="another-run", text=text)
+    # Not which process: of several trials numbers are told as a range.
+    return Warned(code="another-run", text="another nearmetal was at work on this host: each disturbed the other")

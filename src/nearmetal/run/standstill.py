@@ -60,7 +60,8 @@ async def why(stage: Stage, before: Reading) -> str | None:
 
 
 async def _paused(machine: Machine, since: float) -> float:
-    return await machine.paused(since) if isinstance(machine, Pausable) else 0.0
+    seconds = await machine.paused(since) if isinstance(machine, Pausable) else 0.0
+    return seconds if seconds > _SHORTEST else 0.0
 
 
 async def _clock(machine: Machine) -> Clock | None:

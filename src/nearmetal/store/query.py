@@ -8,6 +8,7 @@ import datetime
 import errno
 import hashlib
 import os
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -135,6 +136,8 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None],
 _ALONE = "a question reads what runs hold: no other file, no network, no extension"
 _READS = "a question reads, and changes nothing"
 _ASK = "begin with SELECT, FROM, WITH, VALUES, PIVOT, DESCRIBE, SHOW or SUMMARIZE"
+_SHOWN = 100
+"""Characters of a statement that are told."""
 _BRING = "write other data as VALUES; what --json prints can be written to a file, and read by another program"
 
 
@@ -170,14 +173,19 @@ def _refuse_what_is_no_question(sql: str) -> None:
         if statement.type in words:
             raise BadInput(f"{_ALONE}; this would {words[statement.type]}", "", _BRING)
         if statement.type == kinds.SET:
-            raise BadInput("a question changes no setting", statement.query.strip(), "leave that out")
+            raise BadInput("a question changes no setting", _begin(statement), "leave that out")
         if not _reads(statement):
-            raise BadInput(_READS, statement.query.strip(), _ASK)
+            raise BadInput(_READS, _begin(statement), _ASK)
     if not statements:
-        raise BadInput("this asks for nothing", sql, "begin with SELECT, or FROM")
+        raise BadInput("this asks for nothing", "", "begin with SELECT, or FROM")
     if len(statements) > 1:
         what = f"these are {len(statements)} statements, and one can be answered"
         raise BadInput(what, "", "ask one after the other, or put what one needs of another before it: WITH … AS (…)")
+
+
+def _begin(statement: "Statement") -> str:
+    """As much of it as tells it from others, on one line."""
+    return "".join(filter(str.isprintable, textwrap.shorten(statement.query, _SHOWN, placeholder=" …")))
 
 
 def _reads(statement: "Statement") -> bool:

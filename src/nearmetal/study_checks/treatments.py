@@ -93,13 +93,15 @@ def check_cpus(study: Study, where: StudyText) -> None:
 
 def check_shapes(study: Study, where: StudyText) -> None:
     """Each machine can be what its treatments want of it."""
-    for _, asked in _tried(study, words.as_written):
+    for treatment, asked in _tried(study, words.as_written):
         machine = asked.machine
         for name, level in asked.treatments.items():
             try:
                 machine = plugins.load("treatments", name).shape(machine, level)
             except BadInput as error:
-                raise where.wrong(tuple(error.where.split(".")), error.what, error.remedy) from None
+                raise where.wrong(
+                    _written(study, treatment, *error.where.split(".")), error.what, error.remedy
+                ) from None
 
 
 def check_cables(study: Study, where: StudyText) -> None:

@@ -39,7 +39,7 @@
     if (!isLost()) {
       title = document.title;
       document.title = `No answer: ${title}`;
-      away.dataset.since = new Date(Date.now() - (performance.now() - heard)).toLocaleTimeString();
+      away.dataset.since = new Date(at).toLocaleTimeString();
       document.body.classList.add("lost");
     }
     const text = `The dashboard does not answer any more: this page is as it was at ${away.dataset.since}. ${why}`;
@@ -57,8 +57,8 @@
      and after a silence another connection is tried. A page that slept itself counts its own looks too: what has come
      meanwhile is only heard after the first of them. */
   const SILENCE = 15, LOOKS = 3;
-  let heard, looks;
-  const hear = () => { heard = performance.now(); looks = 0; };
+  let heard, at, looks;
+  const hear = () => { heard = performance.now(); at = Date.now(); looks = 0; };
 
   const follow = () => {
     source?.close();
@@ -75,10 +75,10 @@
       mark(document.querySelector(".rows:focus-visible"));
     };
     source.onerror = () => {
-      hear();
       lost(source.readyState === EventSource.CLOSED
         ? "It was started anew, or knows this run no more: open the address that it printed."
         : "It is asked again every 2 s.");
+      hear();
     };
   };
 

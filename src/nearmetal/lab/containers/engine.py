@@ -18,7 +18,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab.changes.ledger import held, ledgers_folder
-from nearmetal.lab.containers import places
+from nearmetal.lab.containers import covered
 from nearmetal.lab.containers.api import DOCKER, Engine, Refused, ping
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.site import LocalSite
@@ -88,7 +88,7 @@ async def bury(address: str) -> None:
 async def _bury(folder: Path) -> None:
     with exclusive(folder / _LOCK, _BUSY):
         await _sweep(folder, _name(folder))
-        places.remove_unneeded(map(Path, _COVERED))
+        covered.remove_unneeded(map(Path, _COVERED))
 
 
 def _name(folder: Path) -> str:
@@ -100,7 +100,7 @@ async def _running(
     folder: Path, name: str, socket: Path, runtimes: Mapping[str, Path], swept: Callable[[], None]
 ) -> AsyncIterator[str]:
     await _sweep(folder, name)
-    needed = places.need(map(Path, _COVERED))
+    needed = covered.need(map(Path, _COVERED))
     try:
         daemon = await _start(folder, name, runtimes)
         try:
@@ -114,7 +114,7 @@ async def _running(
         try:
             await _sweep(folder, name)
         finally:
-            places.let_go(needed)
+            covered.let_go(needed)
         swept()
 
 

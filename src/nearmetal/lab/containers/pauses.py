@@ -9,8 +9,8 @@ import time
 
 from nearmetal.errors import HostCannot
 from nearmetal.lab.containers.api import PODMAN, Engine, Refused
-from nearmetal.lab.machines import standing
-from nearmetal.lab.machines.standing import Event
+from nearmetal.lab.machines import stillness
+from nearmetal.lab.machines.stillness import Event
 
 _PAUSE, _UNPAUSE = "pause", "unpause"
 
@@ -22,7 +22,7 @@ async def seconds(engine: Engine, container: str, since: float) -> float:
         events = await engine.call(_events, engine, container, since, until)
     except (Refused, HostCannot):
         return 0.0
-    return standing.between(events, since, until)
+    return stillness.between(events, since, until)
 
 
 def _events(engine: Engine, container: str, since: float, until: float) -> list[Event]:

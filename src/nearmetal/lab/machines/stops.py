@@ -7,8 +7,8 @@ import os
 import threading
 import time
 
-from nearmetal.lab.machines import standing
-from nearmetal.lab.machines.standing import Event
+from nearmetal.lab.machines import stillness
+from nearmetal.lab.machines.stillness import Event
 
 
 class Stops:
@@ -22,7 +22,7 @@ class Stops:
     def seconds(self, since: float) -> float:
         """For which it was stopped since then (Unix time)."""
         events = [event for event in self._events if event.at >= since]
-        return standing.between(events, since, time.time())
+        return stillness.between(events, since, time.time())
 
     def _hear(self) -> None:
         while True:
@@ -31,4 +31,9 @@ class Stops:
             except ChildProcessError:  # it has ended
                 return
             if change is not None:
-                self._events.append(Event(time.time(), stands=change.si_code == os.CLD_STOPPED))
+                self._note(Event(time.time(), stands=change.si_code == os.CLD_STOPPED))
+
+    def _note(self, event: Event) -> None:
+        """That it goes on counts behind a stop alone: of a stop that is soon over the kernel tells nothing else."""
+        if event.stands or (self._events and self._events[-1].stands):
+            self._events.append(event)

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab.containers import places
+from nearmetal.lab.containers import covered
 
 
 def test_what_was_made_goes_with_the_last_who_needs_it(tmp_path: Path) -> None:
     made = [tmp_path / "run/one", tmp_path / "run/two"]
-    first = places.need(made)
-    second = places.need(made)
-    places.let_go(first)
+    first = covered.need(made)
+    second = covered.need(made)
+    covered.let_go(first)
     assert all(place.is_dir() for place in made)
-    third = places.need(made)
-    places.let_go(second)
+    third = covered.need(made)
+    covered.let_go(second)
     assert all(place.is_dir() for place in made)
-    places.let_go(third)
+    covered.let_go(third)
     assert list((tmp_path / "run").iterdir()) == []
 
 
@@ -27,39 +27,39 @@ def test_what_was_there_stays(tmp_path: Path) -> None:
     """Empty as it is, it may be that of an engine which is installed."""
     theirs = tmp_path / "theirs"
     theirs.mkdir()
-    places.let_go(places.need([theirs]))
-    places.remove_unneeded([theirs])
+    covered.let_go(covered.need([theirs]))
+    covered.remove_unneeded([theirs])
     assert list(theirs.iterdir()) == []
 
 
 def test_what_moved_in_stays_and_is_its_own_from_then_on(tmp_path: Path) -> None:
     place = tmp_path / "place"
-    needed = places.need([place])
+    needed = covered.need([place])
     (place / "socket").touch()
-    places.let_go(needed)
-    places.let_go(places.need([place]))
+    covered.let_go(needed)
+    covered.let_go(covered.need([place]))
     assert list(place.iterdir()) == [place / "socket"]
 
 
 def test_what_one_left_who_was_killed_goes_unless_another_needs_it(tmp_path: Path) -> None:
     place = tmp_path / "place"
-    script = "import os, pathlib, signal, sys; from nearmetal.lab.containers import places; "
-    script += "needed = places.need([pathlib.Path(sys.argv[1])]); os.kill(os.getpid(), signal.SIGKILL)"
+    script = "import os, pathlib, signal, sys; from nearmetal.lab.containers import covered; "
+    script += "needed = covered.need([pathlib.Path(sys.argv[1])]); os.kill(os.getpid(), signal.SIGKILL)"
     for _ in range(2):
         subprocess.run([sys.executable, "-c", script, str(place)], env=os.environ, check=False)
         assert place.is_dir()
-    needed = places.need([place])
-    places.remove_unneeded([place])
+    needed = covered.need([place])
+    covered.remove_unneeded([place])
     assert place.is_dir()
-    places.let_go(needed)
+    covered.let_go(needed)
     assert not place.exists()
     subprocess.run([sys.executable, "-c", script, str(place)], env=os.environ, check=False)
-    places.remove_unneeded([place, tmp_path / "never"])
+    covered.remove_unneeded([place, tmp_path / "never"])
     assert not place.exists()
 
 
 def test_one_that_cannot_be_made_leaves_none_of_the_others(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
-        places.need([tmp_path / "place", tmp_path / "file" / "below"])
+        covered.need([tmp_path / "place", tmp_path / "file" / "below"])
     assert not (tmp_path / "place").exists()

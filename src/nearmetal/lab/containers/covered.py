@@ -5,16 +5,19 @@ then write where it lay. So one that is ours bears a mark, and all who need it s
 """
 
 import contextlib
-import fcntl
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from nearmetal.errors import HostCannot
 from nearmetal.lab.lock import try_lock
 
 _MARK = ".made-by-nearmetal"
+_PATIENCE = 5.0
+"""Seconds. Engines that start and end hold the lock for thousandths."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +61,15 @@ def remove_unneeded(places: Iterable[Path]) -> None:
 
 @contextmanager
 def _alone(place: Path) -> Iterator[None]:
-    """While nobody else makes or removes it: its parent is locked, for the moment that this takes."""
+    """While nobody else makes or removes it: its parent is locked, for the moment that this takes. HostCannot where
+    somebody else, whose lock it may be too, does not let go."""
     parent = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(parent, fcntl.LOCK_EX)
+        until = time.monotonic() + _PATIENCE
+        while not try_lock(parent):
+            if time.monotonic() > until:
+                raise HostCannot("another program holds its lock", str(place.parent), "see which: lslocks")
+            time.sleep(0.02)
         yield
     finally:
         os.close(parent)
