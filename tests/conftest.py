@@ -29,7 +29,8 @@ pytest.register_assert_rewrite(*(f"tests.live.{name}" for name in ("laboratory",
 # Under nohup all that tests start would have it ignored, and some of it is to be told to end by it.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-SHARED_CACHE = Paths.default().cache
+SHARED_CACHE = Paths.default().cache.resolve()
+"""Without links on the way to it: Podman keeps to the path of its storage, by whatever name that was found."""
 
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 """The number of this test process among those that share the tests."""

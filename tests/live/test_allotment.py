@@ -54,9 +54,9 @@ def group(controller: str, name: str) -> Path:
 def slow_down(folder: Path) -> None:
     """To a twentieth of a CPU."""
     if (folder / "cpu.max").exists():
-        (folder / "cpu.max").write_text("5000 100000")
+        (folder / "cpu.max").write_text("50000 100000")
     else:
-        (folder / "cpu.cfs_quota_us").write_text("5000")
+        (folder / "cpu.cfs_quota_us").write_text("50000")
 
 
 def processes(name: str) -> list[int]:
@@ -107,7 +107,7 @@ async def changed(kind: str, folder: Path, change: Callable[[str], None], option
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (slow_down_all, "it may use 0.05 CPUs of their time instead of any"),
+        (slow_down_all, "it may use 0.5 CPUs of their time instead of any"),
         (less_memory, "its control group allows it 104857600 bytes of memory instead of 268435456"),
         (move, "is not where it was put: on CPUs"),
     ],
@@ -121,7 +121,7 @@ async def test_what_a_machine_of_the_hosts_may_use(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (slow_down_all, "it may use 0.05 CPUs of their time instead of any"),
+        (slow_down_all, "it may use 0.5 CPUs of their time instead of any"),
         (move, "vCPU 0 may run on"),
     ],
 )
@@ -134,7 +134,7 @@ async def test_what_a_guests_monitor_may_use(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"cpu_period": 100_000, "cpu_quota": 5_000}, "it may use 0.05 CPUs of their time instead of any"),
+        ({"cpu_period": 100_000, "cpu_quota": 50_000}, "it may use 0.5 CPUs of their time instead of any"),
         ({"cpuset_cpus": cpu_lists.show(os.sched_getaffinity(0))}, "it is not where it was put: on CPUs"),
         ({"mem_limit": 100 << 20, "memswap_limit": 100 << 20}, "104857600 bytes of memory instead of 268435456"),
     ],
@@ -156,7 +156,7 @@ async def test_what_an_engine_lets_a_container_use_again(engine: str, lab_image:
     client = docker.APIClient(engine)
 
     def update(server: str) -> None:
-        client.update_container(server, cpu_period=100_000, cpu_quota=5_000)
+        client.update_container(server, cpu_period=100_000, cpu_quota=50_000)
         asyncio.get_running_loop().call_later(1, lambda: client.update_container(server, cpu_quota=-1))
 
     why = await changed("docker", tmp_path / "run", update, f'engine = "{engine}"')
