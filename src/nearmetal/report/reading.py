@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import gc
-import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -17,8 +16,8 @@ from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, palette
 from nearmetal.report.blocks import Section
 from nearmetal.report.words import Labels
+from nearmetal.store import journal
 from nearmetal.store.folder import Manifest, RunFolder
-from nearmetal.store.journal import events, records
 
 
 @dataclass(frozen=True)
@@ -101,33 +100,18 @@ def read(folder: RunFolder) -> ReportInput:
     return ReportInput(manifest, analysis, trials, folder)
 
 
-_RECORD = b'{"schema":"record.v1",'
-"""How the journal begins a record."""
-
-
 def _journal(folder: RunFolder) -> tuple[tuple[TrialRecord, ...], tuple[dict[str, Any], ...]]:
-    """Records and events. Ten thousand lines are validated while they are parsed, at a third of the time.
+    """Records and events, each line parsed the fast way.
 
-    The journal's own readers have the last word on a line that is not like that: they say what is wrong with it.
+    The journal's own readers have the last word on a line that cannot be: they say what is wrong with it.
     """
-    trials: list[TrialRecord] = []
-    others: list[dict[str, Any]] = []
-    try:
-        for line in folder.journal.read_bytes().splitlines(keepends=True):
-            if line.startswith(_RECORD) and line.endswith(b"\n"):
-                trials.append(TrialRecord.model_validate_json(line))
-            elif line.endswith(b"\n"):
-                others.append(json.loads(line))
-    except (OSError, ValueError, RecursionError):
-        return tuple(records(folder.journal)), tuple(events(folder.journal))
-    has_copies = len({record.trial.id for record in trials}) < len(trials)
-    if has_copies or not all(map(_is_event, others)):
-        return tuple(records(folder.journal)), tuple(events(folder.journal))
-    return tuple(trials), tuple(others)
-
-
-def _is_event(line: object) -> bool:
-    return isinstance(line, dict) and line.get("schema") == "event.v1" and isinstance(line.get("event"), str)
+    with suppress(OSError, ValueError, RecursionError):
+        lines = folder.journal.read_bytes().splitlines(keepends=True)
+        told = [journal.parsed(line) for line in lines if line.endswith(b"\n")]
+        trials = tuple(one for one in told if isinstance(one, TrialRecord))
+        if len({record.trial.id for record in trials}) == len(trials):
+            return trials, tuple(one for one in told if not isinstance(one, TrialRecord))
+    return tuple(journal.records(folder.journal)), tuple(journal.events(folder.journal))
 
 
 @contextmanager

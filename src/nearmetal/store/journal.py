@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from pydantic import ValidationError
 
@@ -104,7 +104,26 @@ def last(path: Path) -> dict[str, Any]:
         line = json.loads(whole.rpartition(b"\n")[2])
     except (ValueError, RecursionError):
         return {}
-    return line if isinstance(line, dict) and line.get("schema") == "event.v1" else {}
+    return line if is_event(line) else {}
+
+
+_RECORD = b'{"schema":"record.v1",'
+"""How `Journal` begins a record."""
+
+
+def parsed(line: bytes) -> TrialRecord | dict[str, Any]:
+    """A whole line: a record, validated while it is parsed, in a third of the time that the readers above take, or an
+    event. ValueError or RecursionError when it is neither; those readers say what is wrong with it."""
+    if line.startswith(_RECORD):
+        return TrialRecord.model_validate_json(line)
+    event = json.loads(line)
+    if not is_event(event):
+        raise ValueError("it is no event")
+    return event
+
+
+def is_event(line: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(line, dict) and line.get("schema") == "event.v1" and isinstance(line.get("event"), str)
 
 
 _FROM_A_COPY = "restore the file from a copy; it is append-only"
@@ -116,7 +135,7 @@ def _of_a_run(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in _numbered(path):
         if line.get("schema") not in ("record.v1", "event.v1"):
             raise _damaged(path, number, damage.not_the_known(line, "schema"), _NEWER)
-        if line["schema"] == "event.v1" and not isinstance(line.get("event"), str):
+        if line["schema"] == "event.v1" and not is_event(line):
             raise _damaged(path, number, damage.not_the_known(line, "event"))
         yield number, line
 
