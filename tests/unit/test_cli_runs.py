@@ -61,6 +61,10 @@ def test_lines_are_whole_and_not_padded_where_nobody_says_how_wide_a_pipe_is(stu
     study.write_text(f'question = "{question}"\n' + study.read_text())
     plan = called("plan", str(study), environment={"COLUMNS": ""}).stdout.splitlines()
     assert question.strip() in plan[0]
+    thing = "thing that has a long name " * 5
+    study.write_text(LACKING.replace("thing", thing.strip()))
+    run = called("run", str(study), "--available", environment={"COLUMNS": ""}).stdout.splitlines()
+    assert f"left out: mock {thing.strip()}: as the study asked" in run
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, HostCannot, LeftAtOnce
 from nearmetal.interrupts import until_interrupted
 from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
-from nearmetal.printing import console_for, print_json, warn
+from nearmetal.printing import console_for, print_json, unfolded, warn
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
 from nearmetal.store import journal, runs
@@ -49,7 +49,7 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> 
     study = opened.study
     folder = output or session.default_folder(study)
     request = session.Request(study, opened.source, opened.overrides, opened.quick, folder, available)
-    console = console_for(as_json)
+    console = unfolded(console_for(as_json))
     missing = asyncio.run(session.what_is_missing(study)) if available else []
     say_missing(missing, "left out", console)
     plan = planning.make(study, [treatment for treatment, _ in missing])
@@ -72,7 +72,7 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> 
 def resume(path: Path, as_json: bool) -> int:
     folder = RunFolder.open(path)
     manifest = folder.manifest()
-    console = console_for(as_json)
+    console = unfolded(console_for(as_json))
     before = list(journal.records(folder.journal))  # a damaged one is refused before anything is made
     state = runs.state(folder.journal)
     if state == "running":
