@@ -16,6 +16,7 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Environment, Handle, Machine, MachineSpec, Order
+from nearmetal.run import runner
 from tests.conftest import OWN_CPU
 from tests.ports import free_port
 
@@ -48,6 +49,12 @@ async def lab_image() -> Image:
         return machine.image("lab")
     except HostCannot:
         return await images.build(images.Recipe(), Paths.default().cache, print)
+
+
+@pytest.fixture
+def one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block that is bad is not run again: what is asked is seen at the first."""
+    monkeypatch.setattr(runner, "MOST_ATTEMPTS", 1)
 
 
 @pytest.fixture

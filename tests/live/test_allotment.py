@@ -17,7 +17,7 @@ from nearmetal.model import TrialStatus
 from nearmetal.run.events import Event, Step
 from tests.order import mock_run
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("one_attempt")]
 
 STUDY = """
 name = "allotment"

@@ -65,6 +65,7 @@ async def test_a_guest_whose_host_has_a_full_disk_is_lost_at_once_and_the_folder
             await asked
 
 
+@pytest.mark.usefixtures("one_attempt")
 async def test_a_trial_that_is_lost_so_says_why(small_state: Path, tmp_path: Path) -> None:
     records = await laboratory.study(tmp_path / "run", STUDY)
     assert {record.status for record in records} == {TrialStatus.LOST}

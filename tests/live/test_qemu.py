@@ -235,6 +235,7 @@ async def test_a_guest_that_does_not_boot_shows_its_console(make: Make) -> None:
     assert "machine.memory" in caught.value.remedy
 
 
+@pytest.mark.usefixtures("one_attempt")
 async def test_a_guest_that_uses_a_tenth_less_than_its_memory_is_no_valid_one(lab_image: Image, tmp_path: Path) -> None:
     records = await laboratory.study(tmp_path / "run", LESS)
     assert {record.status for record in records} == {TrialStatus.INVALID}
@@ -306,6 +307,7 @@ async def test_a_guest_that_is_killed_is_lost(make: Make) -> None:
     assert not await killing.still_tells_its_cost(machine)
 
 
+@pytest.mark.usefixtures("one_attempt")
 @pytest.mark.parametrize("after", [0.0, 2.0])
 async def test_a_trial_whose_guest_is_killed_is_lost(
     lab_image: Image, home: Path, tmp_path: Path, after: float
