@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal.errors import HostCannot
 from nearmetal.lab.containers import covered
+from nearmetal.lab.lock import try_lock
 
 
 def test_what_was_made_goes_with_the_last_who_needs_it(tmp_path: Path) -> None:
@@ -63,3 +65,17 @@ def test_one_that_cannot_be_made_leaves_none_of_the_others(tmp_path: Path) -> No
     with pytest.raises(OSError, match="file"):
         covered.need([tmp_path / "place", tmp_path / "file" / "below"])
     assert not (tmp_path / "place").exists()
+
+
+def test_one_that_cannot_be_removed_keeps_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(covered, "_PATIENCE", 0.1)
+    made = [tmp_path / name / "place" for name in ("first", "held", "last")]
+    needed = covered.need(made)
+    held = os.open(made[1].parent, os.O_RDONLY)
+    assert try_lock(held)
+    with pytest.raises(HostCannot, match="another program holds its lock"):
+        covered.let_go(needed)
+    assert [place.exists() for place in made] == [False, True, False]
+    os.close(held)
+    covered.remove_unneeded(made)  # and its mark is nobody's any more
+    assert not made[1].exists()

@@ -26,14 +26,14 @@ def _tried(study: Study, ask: _Asking) -> Iterator[tuple[Assignment, words.Asked
 
 def _written(study: Study, treatment: Assignment, table: str, *keys: str) -> KeyPath:
     """Where the value of a table's key stands that a treatment has: at a factor, where one sets it. Of several keys at
-    the first that is set so."""
+    the first that is set so. Levels of treatments stand in `machine`."""
     names = plugins.names("treatments")
     aims = {name: words.target(name, study.factors[name], study, names) for name in treatment}
     for key in keys:
         for name, aim in aims.items():
             if (aim.kind, aim.key) == (table, key):
                 return ("factors", name)
-    return (table, keys[0])
+    return ("machine" if table == "treatment" else table, keys[0])
 
 
 def check_places(study: Study, where: StudyText) -> None:
@@ -99,9 +99,9 @@ def check_shapes(study: Study, where: StudyText) -> None:
             try:
                 machine = plugins.load("treatments", name).shape(machine, level)
             except BadInput as error:
-                raise where.wrong(
-                    _written(study, treatment, *error.where.split(".")), error.what, error.remedy
-                ) from None
+                table, _, key = error.where.partition(".")
+                at = (table, key) if key else ("treatment", name)
+                raise where.wrong(_written(study, treatment, *at), error.what, error.remedy) from None
 
 
 def check_cables(study: Study, where: StudyText) -> None:

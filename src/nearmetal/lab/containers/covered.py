@@ -7,7 +7,7 @@ then write where it lay. So one that is ours bears a mark, and all who need it s
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,20 +43,26 @@ def need(places: Iterable[Path]) -> list[Needed]:
     return needed
 
 
-def let_go(needed: Iterable[Needed]) -> None:
+def let_go(needed: Sequence[Needed]) -> None:
+    """What nobody else needs is removed, of all of them: HostCannot, where one cannot be, comes after the others."""
     for one in needed:
         os.close(one.mark)
-        remove_unneeded([one.place])
+    remove_unneeded(one.place for one in needed)
 
 
 def remove_unneeded(places: Iterable[Path]) -> None:
-    """Those that are ours and that nobody needs any more, also where whoever did was killed."""
-    for place in places:
-        with contextlib.suppress(FileNotFoundError), _alone(place), (place / _MARK).open() as mark:
-            if try_lock(mark):
-                (place / _MARK).unlink()
-                with contextlib.suppress(OSError):  # something that is not ours moved in
-                    place.rmdir()
+    """Those that are ours and that nobody needs any more, also where whoever did was killed. HostCannot as above."""
+    with contextlib.ExitStack() as each:
+        for place in places:
+            each.callback(_remove_unneeded, place)
+
+
+def _remove_unneeded(place: Path) -> None:
+    with contextlib.suppress(FileNotFoundError), _alone(place), (place / _MARK).open() as mark:
+        if try_lock(mark):
+            (place / _MARK).unlink()
+            with contextlib.suppress(OSError):  # something that is not ours moved in
+                place.rmdir()
 
 
 @contextmanager
