@@ -7,6 +7,7 @@ import pytest
 
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.diagnostics import position_p
+from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.analysis.results import Verdict
 from nearmetal.model import TrialStatus, Warned
 from tests.analysed import PAIR, PRIMARIES, codes, manifest, only, ratio, record, run, whole_run, wobble
@@ -86,6 +87,17 @@ def test_a_host_that_was_busy_in_half_of_a_sides_trials_is_told_of_the_whole_run
     told = [one.text for one in run(manifest(), records).warnings if one.code == "busy-host"]
     what_to_do = "these are figures of a busy host; repeat the run on a quiet one"
     assert told == ([] if said is None else [said + what_to_do])
+
+
+def test_a_host_that_was_busy_in_one_way_or_another_is_told_of_both() -> None:
+    ways = (Warned(code="busy-host", text="the host spent 60 % elsewhere"), Warned(code="steal", text="denied 9 %"))
+    records = [
+        record(arm, block, {"throughput": ratio(1.0)}, warnings=(ways[block],) if block < 2 else ())
+        for block in range(4)
+        for arm in PAIR
+    ]
+    told = [one.text.partition(":")[0] for one in run(manifest(), records).warnings if one.code in ELSEWHERE]
+    assert told == ["the host spent 60 % elsewhere, in 2 of 8 trials", "denied 9 %, in 2 of 8 trials"]
 
 
 def test_a_host_that_was_busy_in_trials_that_do_not_count_is_not_told_of() -> None:

@@ -16,7 +16,7 @@ from nearmetal.report.blocks import Block, Chart, Notice, Statements, Table
 from nearmetal.report.chapters import sections
 from nearmetal.report.formats import comma_separated
 from nearmetal.report.reading import ReportInput, read
-from nearmetal.report.sections import verdicts
+from nearmetal.report.sections import validity, verdicts
 from nearmetal.report.write import render
 from tests import contrasted, plausible_run
 
@@ -102,6 +102,7 @@ def test_what_the_whole_run_is_warned_of_stands_above_the_verdicts_and_not_below
     first, *others = verdicts.plugin.render(told).blocks
     assert first == Notice(of_run.text, "warning")
     assert "elsewhere" not in str(others)
+    assert not [block for block in validity.plugin.render(told).blocks if block == first]
 
 
 def test_an_axis_of_differences_reaches_as_far_as_their_margins(report: ReportInput) -> None:

@@ -15,15 +15,17 @@ _MANY = 0.5
 
 
 def about_disturbance(records: Sequence[TrialRecord]) -> Iterable[Warned]:
-    """What of `ELSEWHERE` many of the trials of some treatment have that count; with what to do."""
+    """What of `ELSEWHERE` a run's trials have that count, where many of those of some treatment do; with what to do."""
     counted = [record for record in records if record.status is TrialStatus.OK]
-    of_treatment = Counter(identity(record.trial.treatment) for record in counted)
     warned = [(record, one) for record in counted for one in record.warnings if one.code in ELSEWHERE]
+    disturbed = {record.trial.id: identity(record.trial.treatment) for record, _ in warned}
+    of_treatment = Counter(identity(record.trial.treatment) for record in counted)
+    if not any(number >= _MANY * of_treatment[of] for of, number in Counter(disturbed.values()).items()):
+        return
     for group in grouped(warned):
-        having = {record.trial.id: identity(record.trial.treatment) for record in group.about}
-        if any(number >= _MANY * of_treatment[of] for of, number in Counter(having.values()).items()):
-            of = f"all {len(counted)}" if len(having) == len(counted) > 1 else f"{len(having)} of {len(counted)}"
-            yield Warned(
-                code=group.code,
-                text=f"{group.text}, in {of} trials: these are figures of a busy host; repeat the run on a quiet one",
-            )
+        having = len({record.trial.id for record in group.about})
+        of = f"all {len(counted)}" if having == len(counted) > 1 else f"{having} of {len(counted)}"
+        yield Warned(
+            code=group.code,
+            text=f"{group.text}, in {of} trials: these are figures of a busy host; repeat the run on a quiet one",
+        )

@@ -14,6 +14,7 @@ from rich.text import Text
 from nearmetal import plan as planning
 from nearmetal import plugins
 from nearmetal.analysis.calibrate import calibrate as calibrated
+from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.commands import run as run_commands
 from nearmetal.commands import study as study_commands
 from nearmetal.config import Paths
@@ -211,7 +212,7 @@ def _but(found: Calibration) -> str:
     parts = []
     if found.unseen and (found.verdict != "unknown" or found.untold):  # else it has been said
         parts.append(f"But small differences are not seen. Not told from none: {_unseen(found)}.")
-    if _BUSY & {warning.code for warning in found.warnings}:
+    if ELSEWHERE & {warning.code for warning in found.warnings}:
         parts.append("CPU time went elsewhere meanwhile: on a quiet host smaller differences are seen.")
     return " ".join(parts)
 
@@ -232,9 +233,6 @@ def _section(heading: str, lines: Sequence[Text], console: Console) -> None:
         console.print(Text(heading, style="bold"))
     for line in lines:
         console.print(Padding(line, (0, 0, 0, 2), expand=False))
-
-
-_BUSY = {"busy-host", "steal"}
 
 
 def _untold(one: Alike | Injected) -> tuple[str, str, str]:

@@ -276,7 +276,16 @@ def why(code: str) -> str:
 
 def first(analysis: Analysis) -> tuple[Warned, ...]:
     """What the whole run is warned of before any verdict."""
-    return tuple(warning for warning in analysis.warnings if warning.code in {*FIRST, *ELSEWHERE})
+    return tuple(warning for warning in analysis.warnings if _comes_first(warning))
+
+
+def later(analysis: Analysis) -> tuple[Warned, ...]:
+    """What else it is warned of."""
+    return tuple(warning for warning in analysis.warnings if not _comes_first(warning))
+
+
+def _comes_first(warning: Warned) -> bool:
+    return warning.code in FIRST or warning.code in ELSEWHERE
 
 
 def warned(contrast: Contrast, analysis: Analysis) -> tuple[Warned, ...]:

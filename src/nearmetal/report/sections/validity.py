@@ -34,11 +34,7 @@ class Validity:
             if bad
             else ", none was invalid, failed or lost."
         )
-        blocks: list[Block] = [
-            Notice(words.plain(warning.text), "warning")
-            for warning in report.analysis.warnings
-            if warning.code not in words.FIRST
-        ]
+        blocks: list[Block] = [Notice(words.plain(warning.text), "warning") for warning in words.later(report.analysis)]
         if bad:
             blocks.append(_troubles(bad, report))
         warned = _warnings(report)
