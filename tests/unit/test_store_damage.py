@@ -106,16 +106,31 @@ def test_a_line_of_the_journal_that_cannot_be_read(run: Path, line: str, what: s
         assert error.what == f"line 3 cannot be read: {what}"
 
 
-def test_a_line_of_another_version_is_told_with_what_may_have_made_it(run: Path, tmp_path: Path) -> None:
+def test_a_line_of_another_version_is_told_with_what_may_have_made_it(run: Path) -> None:
     file = run / "journal.jsonl"
     file.write_text(file.read_text() + record(schema="record.v2") + "\n")
     error = refused(lambda: list(journal.records(file)))
     assert error.remedy == "if a newer nearmetal made it, read it with that; else restore the file from a copy"
     with pytest.raises(BadInput, match=r"`schema` cannot be 'record\.v2'"):
         list(journal.events(file))
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (record(schema="record.v2"), "`schema` cannot be 'record.v2'"),
+        ('{"schema":"event.v1","at_ns":1}', "`event` is missing"),
+        ('{"schema":"event.v1","event":7}', "`event` cannot be 7"),
+    ],
+)
+def test_a_question_leaves_out_a_run_with_a_line_that_is_neither_a_record_nor_an_event(
+    run: Path, line: str, what: str, tmp_path: Path
+) -> None:
+    with (run / "journal.jsonl").open("a") as file:
+        file.write(line + "\n")
     said: list[str] = []
-    query.ask("SELECT 1", [run], tmp_path / "cache", said.append)
-    assert "`schema` cannot be 'record.v2'" in said[-1]
+    assert query.ask("SELECT run FROM runs", [run], tmp_path / "cache", said.append).rows == ()
+    assert said[-1].startswith("left out: ") and what in said[-1]
 
 
 def test_events_that_this_version_does_not_know_are_passed_over(run: Path) -> None:

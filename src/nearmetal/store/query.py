@@ -31,6 +31,7 @@ _ADDRESS = (
 _RESPONSE = "STRUCT(value DOUBLE, unit VARCHAR, better VARCHAR, scale VARCHAR, censored VARCHAR)"
 _LINE = {
     "schema": "VARCHAR",
+    "event": "JSON",
     "trial": _ADDRESS,
     "site": "VARCHAR",
     "boot": "STRUCT(id VARCHAR, how VARCHAR)",
@@ -55,8 +56,11 @@ SELECT run, trial.id AS trial, trial.block, trial.attempt, trial.repeat, trial.w
 FROM (SELECT *, unnest(map_entries(responses)) AS entry FROM line, manifest)"""
 _TABLES = {"runs": "SELECT * FROM manifest", "trials": _TRIALS, "responses": _RESPONSES}
 
-_UNREAD = "SELECT count(*) FROM lines WHERE coalesce(schema, '') NOT IN ('record.v1', 'event.v1')"
-"""Lines that are neither a trial's nor an event's, as of a newer nearmetal, or no JSON."""
+_UNREAD = """
+SELECT count(*) FROM lines
+WHERE coalesce(schema, '') NOT IN ('record.v1', 'event.v1')
+  OR (schema = 'event.v1' AND coalesce(json_type(event), '') <> 'VARCHAR')"""
+"""Lines that are neither a trial's nor an event's (`journal.is_event`), as of a newer nearmetal, or no JSON."""
 
 _DOUBTFUL = """
 SELECT count(*) FROM line
