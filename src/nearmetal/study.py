@@ -40,7 +40,7 @@ def read(text: str, file: str, overrides: Sequence[str] = (), quick: bool = Fals
     where.quick_workloads = _quick_workloads(raw, scaled_down or {}, where)
     small = copy.deepcopy(raw)
     _merge(small, scaled_down or {})
-    changes = _found([_override(text) for text in overrides], small if quick else raw, where)
+    changes = _found([parsed_override(text) for text in overrides], small if quick else raw, where)
     whole = _checked(_overridden(raw, changes), where)
     if scaled_down is None:
         return whole
@@ -106,7 +106,7 @@ def _name(entry: object) -> object:
 
 
 @dataclass(frozen=True)
-class _Override:
+class Override:
     """A key that the command line sets, by its path, and how it did."""
 
     written: str
@@ -114,8 +114,8 @@ class _Override:
     value: Any
 
 
-def _override(text: str) -> _Override:
-    """`machine.nic=e1000` as it is meant. The value is TOML where it reads as TOML, else text."""
+def parsed_override(text: str) -> Override:
+    """`machine.nic=e1000` as it is meant. The value is TOML where it reads as TOML, else text. BadInput."""
     key, equals, value = text.partition("=")
     wrong = BadInput(f"--set {shown(text)} is not KEY=VALUE", remedy="write it like --set machine.nic=e1000")
     if not equals or "\n" in text:
@@ -133,10 +133,10 @@ def _override(text: str) -> _Override:
         parsed = parse(f"value = {value}")["value"]
     except ValueError:
         parsed = value
-    return _Override(f"--set {text}", path, parsed)
+    return Override(f"--set {text}", path, parsed)
 
 
-def _found(given: Sequence[_Override], raw: Mapping[str, Any], where: StudyText) -> list[_Override]:
+def _found(given: Sequence[Override], raw: Mapping[str, Any], where: StudyText) -> list[Override]:
     """The overrides, each workload by its place in the list instead of its name. BadInput."""
     where.overrides = {override.path: override.written for override in given}
     found = [
@@ -149,11 +149,11 @@ def _found(given: Sequence[_Override], raw: Mapping[str, Any], where: StudyText)
     return found
 
 
-def _names_workload(override: _Override, raw: Mapping[str, Any]) -> bool:
+def _names_workload(override: Override, raw: Mapping[str, Any]) -> bool:
     return override.path[0] == "workloads" and len(override.path) > 1 and isinstance(raw.get("workloads"), list)
 
 
-def _of_workload(override: _Override, workloads: Sequence[object], where: StudyText) -> _Override:
+def _of_workload(override: Override, workloads: Sequence[object], where: StudyText) -> Override:
     path = override.path
     names = [_name(entry) for entry in workloads]
     if path[1] not in names:
@@ -174,7 +174,7 @@ def _nested(path: KeyPath, value: Any) -> Any:
     return value
 
 
-def _overridden(raw: dict[str, Any], changes: Sequence[_Override]) -> dict[str, Any]:
+def _overridden(raw: dict[str, Any], changes: Sequence[Override]) -> dict[str, Any]:
     result = copy.deepcopy(raw)
     for change in changes:
         match change.path:

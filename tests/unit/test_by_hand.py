@@ -154,6 +154,8 @@ def test_what_cannot_be_a_name(name: str) -> None:
         ("memory=1GiB", "a machine has no such key"),
         ("machine", "is not KEY=VALUE"),
         ("machine.isolation=user", "treatment"),
+        ('"machine" . "isolation"=user', "treatment"),
+        ('machine={nic="e1000"}', "a machine has no such key"),
     ],
 )
 def test_what_a_machine_cannot_be_given(setting: str, hint: str) -> None:
@@ -165,6 +167,9 @@ def test_what_a_machine_cannot_be_given(setting: str, hint: str) -> None:
 def test_what_means_nothing_to_a_machine(kind: str, key: str) -> None:
     with pytest.raises(BadInput, match=f"machine.{key.partition('=')[0]} means nothing"):
         wanted(kind, ["machine.vcpus=1", f"machine.{key}"])
+    quoted = '"{}"={}'.format(*key.split("="))
+    with pytest.raises(BadInput, match=f"machine.{key.partition('=')[0]} means nothing"):
+        wanted(kind, [f"machine.{quoted}"])
     assert wanted("qemu", [f"machine.{key}"])
 
 

@@ -3,7 +3,7 @@
 Effects: `refuse_what_cannot_be` looks at the host, and changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nearmetal import factors as words
@@ -12,12 +12,13 @@ from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.cpus import sharing
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.site import available_cpus
+from nearmetal.lines import KeyPath
 from nearmetal.model import EnvironmentSpec, MachineSpec, Provision, Reached, Study
 from nearmetal.run import shape
 from nearmetal.run.missing import cannot_run
-from nearmetal.study import read
+from nearmetal.study import parsed_override, read
 from nearmetal.study_checks.treatments import ignored
-from nearmetal.study_text import did_you_mean
+from nearmetal.study_text import did_you_mean, dotted
 
 # A workload is what a study cannot do without; it never runs.
 _STUDY = """
@@ -31,7 +32,7 @@ kind = "ping"
 """
 _FILE = "nearmetal up"
 """What the text is called when something is wrong with it."""
-_SETTABLE = ("machine.", "environments.")
+_SETTABLE = ("machine", "environments")
 
 
 @dataclass(frozen=True)
@@ -59,27 +60,26 @@ def wanted(environment: str, overrides: Sequence[str]) -> Wanted:
         raise BadInput(f"machines of kind {environment!r} are up already", remedy="log in: ssh USER@HOST")
     if hosts.is_elsewhere(EnvironmentSpec(kind=environment)):
         raise _is_there_already(environment)
-    for text in overrides:
-        if "=" in text and not text.startswith(_SETTABLE):
+    paths = [parsed_override(text).path for text in overrides]
+    for text, path in zip(overrides, paths, strict=True):
+        if path[0] not in _SETTABLE or len(path) < 2:
             raise BadInput(
                 f"--set {text[:100]!r}: a machine has no such key",
                 remedy=f"set a key of [machine] or of its environment: machine.memory=1GiB, "
                 f"environments.{environment}.KEY=VALUE",
             )
-    _refuse_treatments(overrides)
+    _refuse_treatments(paths)
     study = _read(environment, overrides)
-    _refuse_what_means_nothing(environment, study.environment(environment), overrides)
+    _refuse_what_means_nothing(environment, study.environment(environment), paths)
     if hosts.is_elsewhere(study.environment(environment)):
         raise _is_there_already(environment)
     asked = words.ask(study, {"environment": environment}, plugins.names("treatments"))
     return Wanted(study, study.environment(environment), shape.server(asked))
 
 
-def _refuse_treatments(overrides: Sequence[str]) -> None:
+def _refuse_treatments(paths: Iterable[KeyPath]) -> None:
     treatments = plugins.names("treatments")
-    for text in overrides:
-        table, _, key = text.partition("=")[0].strip().partition(".")
-        name = key.strip(" \t\"'")
+    for table, name, *_ in paths:
         if table == "machine" and name in treatments:
             raise BadInput(
                 f"machine.{name} is a treatment, and treatments are carried out in a run only",
@@ -87,13 +87,12 @@ def _refuse_treatments(overrides: Sequence[str]) -> None:
             )
 
 
-def _refuse_what_means_nothing(name: str, environment: EnvironmentSpec, overrides: Sequence[str]) -> None:
+def _refuse_what_means_nothing(name: str, environment: EnvironmentSpec, paths: Iterable[KeyPath]) -> None:
     """In a study it may stand there for other environments' sake; here there is no other."""
     means_nothing = ignored(environment)
-    for text in overrides:
-        table, _, key = text.partition("=")[0].strip().partition(".")
-        if table == "environments" and key.partition(".")[0].strip(" \t\"'") != name:
-            what = f"environments.{key[:100]} is another's: this machine is of {name!r}"
+    for table, key, *rest in paths:
+        if table == "environments" and key != name:
+            what = f"{dotted((table, key, *rest))[:100]} is another's: this machine is of {name!r}"
             raise BadInput(what, remedy=f"leave it out, or set environments.{name}.KEY=VALUE")
         if table == "machine" and key in means_nothing:
             what = f"machine.{key} means nothing to a machine of kind {environment.kind!r}"
