@@ -34,8 +34,8 @@ _TABLES: dict[Table, Any] = {
     "observe": ObserveSpec,
 }
 
-OF_CAPTURES = {"snap": "capture.snap", "inside": "capture.inside"}
-"""What of a capture that is made can be varied, by its name alone, and as a key of [observe]."""
+OF_CAPTURES = ("capture.snap", "capture.inside")
+"""What can be varied of captures that are made, as keys of [observe]."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,11 @@ class Target:
 
     kind: Kind
     key: str
+
+    @property
+    def is_how_captured(self) -> bool:
+        """Not whether packets are captured, but how."""
+        return self.kind == "observe" and self.key in OF_CAPTURES
 
 
 class NoTarget(ValueError):
@@ -56,12 +61,12 @@ def target(name: str, factor: FactorSpec, study: Study, treatments: tuple[str, .
         return Target("environment", name)
     if factor.sets is not None:
         table, _, key = factor.sets.partition(".")
-        if table == "observe" and key and (key in OF_CAPTURES.values() or not key.startswith("capture.")):
+        if table == "observe" and key and (key in OF_CAPTURES or not key.startswith("capture.")):
             return Target("observe", key)  # also an observer of somebody else's
         if table in _TABLES and (key in _TABLES[table].model_fields or (table == "machine" and key in treatments)):
             return Target(table, key) if key in _TABLES[table].model_fields else Target("treatment", key)
         settable = [(t, k) for t, model in _TABLES.items() for k in model.model_fields]
-        settable += [("observe", k) for k in OF_CAPTURES.values()]
+        settable += [("observe", k) for k in OF_CAPTURES]
         keys = ", ".join(f"{t}.{k}" for t, k in settable)
         treated = ", ".join(f"machine.{treatment}" for treatment in treatments)
         raise NoTarget(f"sets = {factor.sets!r} names nothing that can be set; it can be one of {keys}, {treated}")
@@ -388,8 +393,8 @@ def as_written(study: Study, assignment: Assignment, treatments: tuple[str, ...]
 
 def _observed(study: Study, levels: Mapping[str, Level]) -> ObserveSpec:
     """What is listened in with, and how captures are made where there are any."""
-    whether = {name: level for name, level in levels.items() if name not in OF_CAPTURES.values()}
-    how = {name: levels[key] for name, key in OF_CAPTURES.items() if key in levels}
+    whether = {name: level for name, level in levels.items() if name not in OF_CAPTURES}
+    how = {_of_capture(name): level for name, level in levels.items() if name in OF_CAPTURES}
     observe: ObserveSpec = _with(study.observe, _without_those_as_set(study, whether))
     if observe.capture is None or not how:
         return observe
@@ -403,9 +408,13 @@ def _without_those_as_set(study: Study, levels: Mapping[str, Any]) -> dict[str, 
 
 def put(study: Study, aim: Target, level: Level) -> Any:
     """What a level becomes in the table that it sets. pydantic's ValidationError when it does not fit there."""
-    if aim.kind == "observe" and aim.key in OF_CAPTURES.values():
-        return _with(study.observe.capture or CaptureSpec(), {aim.key.removeprefix("capture."): level})
+    if aim.is_how_captured:
+        return _with(study.observe.capture or CaptureSpec(), {_of_capture(aim.key): level})
     return getattr(_with(getattr(study, aim.kind), {aim.key: level}), aim.key)
+
+
+def _of_capture(key: str) -> str:
+    return key.removeprefix("capture.")
 
 
 def _with(spec: Any, levels: Mapping[str, Level]) -> Any:

@@ -47,6 +47,19 @@ def test_an_observer_that_is_a_factor_is_compared(tmp_path: Path, monkeypatch: p
     assert "throughput" in responses and "time to ready" not in responses
 
 
+def test_how_is_compared_too_but_does_not_tell_what_watching_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snap = 'snap = { sets = "observe.capture.snap", levels = [96, 512] }'
+    source = plausible_run.SOURCE.replace("@FACTORS@", f"@FACTORS@\n{snap}")
+    source = source.replace('{ environment = "host" }', '{ environment = "host", snap = 96 }')
+    monkeypatch.setattr(plausible_run, "SOURCE", source + "[observe]\ncapture = true\n")
+    _, compared, said = chapter(read(plausible_captures.make(tmp_path / "run", 4))).blocks
+    assert isinstance(compared, Table) and isinstance(said, Paragraph)
+    assert {str(row[1]).partition(" (")[0] for row in compared.rows} == {"snap 512 vs snap 96"}
+    assert "is not told by this run" in said.text
+
+
 def test_a_capture_that_ended_at_its_limit_is_in_the_ledger_and_said_to_have_ended(tmp_path: Path) -> None:
     ledger, ended, _ = chapter(read(plausible_captures.make(tmp_path / "run", 4, limit_reached=1))).blocks
     assert isinstance(ledger, Table) and isinstance(ended, Notice)

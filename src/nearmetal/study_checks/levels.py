@@ -19,14 +19,14 @@ def check_targets(study: Study, where: StudyText) -> None:
         try:
             aim = words.target(name, factor, study, treatments)
         except words.NoTarget as error:
-            sets = f"observe.{words.OF_CAPTURES[name]}" if name in words.OF_CAPTURES else "machine.nic"
+            sets = f"observe.capture.{name}" if f"capture.{name}" in words.OF_CAPTURES else "machine.nic"
             raise where.wrong(("factors", name), str(error), f'say what it sets: sets = "{sets}"') from None
         if aim in taken:
             what = f"`{name}` and `{taken[aim]}` both set {aim.key}"
             raise where.wrong(("factors", name), what, "make them one factor")
         taken[aim] = name
         # A level `true` of an observer is what [observe] says of it.
-        is_as_set = aim.kind == "observe" and aim.key not in words.OF_CAPTURES.values() and True in factor.levels
+        is_as_set = aim.kind == "observe" and not aim.is_how_captured and True in factor.levels
         path: KeyPath = (aim.kind, *aim.key.split("."))
         if path in where.overrides and not is_as_set and words.is_everywhere(study.factors, name):
             what = f"the factor `{name}` sets `{aim.kind}.{aim.key}` in every treatment, so that this does nothing"

@@ -132,7 +132,7 @@ def check_meaning(study: Study, where: StudyText) -> None:
             if aim.kind == "machine" and aim.key in ignored(study.environment(asked.environment)):
                 what = f"`{name}` is varied for {shown(asked.environment)}, to which machine.{aim.key} means nothing"
                 raise where.wrong(("factors", name), what, _only(study, aim.key))
-            if aim.kind == "observe" and aim.key in words.OF_CAPTURES.values() and asked.observe.capture is None:
+            if aim.is_how_captured and asked.observe.capture is None:
                 what = f"`{name}` is varied where nothing is captured"
                 remedy = "let packets be captured: [observe] capture = true; or give the factor a `when`"
                 raise where.wrong(("factors", name), what, remedy)

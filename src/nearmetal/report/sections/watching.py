@@ -53,13 +53,16 @@ class Watching:
         rows = tuple(_rows(report))
         # What a boot has was there before anybody watched.
         measured = [one for one in report.analysis.contrasts if one.response not in OF_THE_BOOT]
-        compared = [one for one in measured if _is_of_observers(one, report)]
+        compared = [(one, aims) for one in measured if (aims := _of_observers(one, report))]
         if not rows and not compared:
             return None
         blocks: list[Block] = []
         if rows:
             blocks += [_ledger(rows), *_ended(report)]
-        blocks.append(_compared(compared, report) if compared else Paragraph(_NO_FACTOR))
+        if compared:
+            blocks.append(_compared([one for one, _ in compared], report))
+        if all(aim.is_how_captured for _, aims in compared for aim in aims):
+            blocks.append(Paragraph(_NO_FACTOR))
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
 
@@ -160,16 +163,16 @@ def _sum(counts: Sequence[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _is_of_observers(contrast: Contrast, report: ReportInput) -> bool:
-    """Whether its sides differ in nothing but what is observed."""
+def _of_observers(contrast: Contrast, report: ReportInput) -> list[factors.Target]:
+    """What of [observe] a contrast's sides differ in; none where they differ in anything else."""
     study, known = report.manifest.study, plugins.names("treatments")
     differing = [
         name
         for name in {**contrast.treatment, **contrast.reference}
         if contrast.treatment.get(name) != contrast.reference.get(name)
     ]
-    kinds = {factors.target(name, study.factors[name], study, known).kind for name in differing}
-    return kinds == {"observe"}
+    aims = [factors.target(name, study.factors[name], study, known) for name in differing]
+    return aims if all(aim.kind == "observe" for aim in aims) else []
 
 
 def _compared(compared: Sequence[Contrast], report: ReportInput) -> Table:
@@ -192,7 +195,7 @@ def _compared(compared: Sequence[Contrast], report: ReportInput) -> Table:
         Column("blocks", numeric=True),
         Column("verdict"),
     )
-    caption = "What changes for a server that is watched, with the intervals of the verdicts"
+    caption = "What changes for a server that is watched, or is watched otherwise, with the intervals of the verdicts"
     return Table("watching-contrasts", caption, columns, rows, folded=len(rows) > LONG)
 
 
