@@ -110,6 +110,20 @@ def test_a_run_in_which_nothing_can_be_compared_says_why(changes: dict[str, Any]
     assert section.lead == f"Nothing can be compared: {reason}."
 
 
+def test_a_comparison_is_warned_of_what_is_its_own_beside_what_the_run_is_warned_of() -> None:
+    folder = RunFolder(FOLDER)
+    manifest = folder.manifest()
+    course = Course(manifest.study, manifest.plan)
+    for record in records(folder.journal):
+        again = record.model_copy(update={"trial": record.trial.model_copy(update={"attempt": 1})})
+        course.take(again if record.trial.block == 2 else record)
+    course.take(event("RunEnded", interrupted=False))
+    section, report = so_far(manifest, course, folder)
+    assert "1 block was repeated after a bad trial" in str(report.analysis.warnings)
+    told = str(section.blocks)
+    assert "a later attempt counts for 1 of 8 blocks" in told and "was repeated" not in told
+
+
 def test_what_an_analysis_of_the_primary_contrasts_takes_is_kept_and_no_more() -> None:
     folder = RunFolder(FOLDER)
     manifest = folder.manifest()

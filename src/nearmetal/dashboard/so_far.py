@@ -37,12 +37,8 @@ def so_far(manifest: Manifest, course: Course, folder: RunFolder) -> tuple[Secti
 
 def _of_contrasts_alone(analysis: Analysis) -> Analysis:
     """Without what the whole run is warned of, which is told in one place, and that is not this one."""
-    codes = {warning.code for warning in analysis.warnings}
     contrasts = tuple(
-        contrast.model_copy(
-            update={"warnings": tuple(warning for warning in contrast.warnings if warning.code not in codes)}
-        )
-        for contrast in analysis.contrasts
+        contrast.model_copy(update={"warnings": words.warned(contrast, analysis)}) for contrast in analysis.contrasts
     )
     return analysis.model_copy(update={"contrasts": contrasts, "warnings": ()})
 
