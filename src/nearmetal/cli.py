@@ -69,10 +69,12 @@ def _interrupted() -> ExitCode:
 
 def _leave() -> NoReturn:
     """As one who is killed: an end in good order would wait for what is still under way. Ledgers know all of it."""
-    click.echo("nearmetal: left at once; what is not put right yet: nearmetal clean", err=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(ExitCode.INTERRUPTED)
+    try:
+        click.echo("nearmetal: left at once; what is not put right yet: nearmetal clean", err=True)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(ExitCode.INTERRUPTED)
 
 
 def _complain(text: str) -> None:

@@ -36,7 +36,7 @@ def console_for(as_json: bool) -> Console:
 
 def unfolded(console: Console) -> Console:
     """For a pipe or a file lines stay whole, so that what reads them finds each word, unless COLUMNS says how wide."""
-    if not console.is_terminal and not os.environ.get("COLUMNS"):
+    if not console.is_terminal and os.environ.get("COLUMNS", "0") in ("", "0"):
         console.width = _ENDLESS
     return console
 

@@ -13,9 +13,8 @@ from nearmetal import factors as words
 from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
-from nearmetal.model import Study
+from nearmetal.model import PRETENDED, Study
 from nearmetal.study_checks import check
-from nearmetal.study_checks.treatments import PRETENDED
 from nearmetal.study_checks.workloads import workload_of
 from nearmetal.study_text import StudyText, did_you_mean, explained, parse, refuse_what_nothing_takes, shown
 from nearmetal.units import AS_WRITTEN
@@ -217,4 +216,4 @@ def _name_kinds(environments: object) -> None:
 
 def _is_pretended(study: Study) -> bool:
     """Whether none of its machines under test is real: then a real client has nobody to talk to."""
-    return all(study.environment(str(level)).kind == PRETENDED for level in study.factors["environment"].levels)
+    return all(study.environment(str(level)).is_pretended for level in study.factors["environment"].levels)

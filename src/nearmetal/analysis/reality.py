@@ -31,7 +31,7 @@ def _pretended(study: Study, records: Sequence[TrialRecord]) -> Iterable[Warned]
         record
         for record in records
         if any(
-            machine.role == "server" and study.environment(machine.environment).kind == "mock"
+            machine.role == "server" and study.environment(machine.environment).is_pretended
             for machine in record.machines
         )
     )

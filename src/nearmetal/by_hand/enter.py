@@ -43,7 +43,7 @@ def run(kept: Kept, argv: Sequence[str], *, terminal: bool = False) -> int:
         return _run_without_door(kept, argv, terminal)
     with guarded_where_needed(kept, door) as marked:
         status, told_to_end = _with_own_streams(door(argv, terminal=terminal, mark=marked.mark))
-        if _outlives_its_client(kept) and (told_to_end or _goes_on(marked, status)):
+        if _outlives_its_client(kept) and (told_to_end or marked.goes_on(status)):
             marked.end()
     if status == 0 and told_to_end and _outlives_its_client(kept):
         # The engine's client calls it a success when it was told to end; the program did not come to its end.
@@ -67,13 +67,6 @@ def guarded_where_needed(kept: Kept, door: Door) -> Iterator[Marked]:
     marked = Inside(door) if has_own_kernel else OnHost()
     with guard.guarded(marked) if _outlives_its_client(kept) else nullcontext():
         yield marked
-
-
-def _goes_on(marked: Marked, status: int) -> bool:
-    """Whether the program does that the engine started, not only what it left in the background when it ended."""
-    # To look inside takes as long as the program may have, and a client that tells of success has seen its end.
-    is_worth_it = status != 0 or not isinstance(marked, Inside)
-    return is_worth_it and marked.has_one_from_outside()
 
 
 def _outlives_its_client(kept: Kept) -> bool:

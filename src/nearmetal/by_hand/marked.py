@@ -30,8 +30,9 @@ Door = Callable[..., list[str]]
 class Marked(Protocol):
     mark: str
 
-    def has_one_from_outside(self) -> bool:
-        """Whether one of them was started by the engine, and not by a program inside. One that was adopted was not."""
+    def goes_on(self, status: int) -> bool:
+        """Whether the program does that the engine started, not only what it left in the background when it ended.
+        `status`: how the engine's client ended."""
         ...
 
     def end(self) -> None:
@@ -45,7 +46,7 @@ class OnHost:
     def __init__(self) -> None:
         self.mark = _new()
 
-    def has_one_from_outside(self) -> bool:
+    def goes_on(self, status: int) -> bool:
         return any(_comes_from_outside(process) for process in orphans.marked(VARIABLE, self.mark))
 
     def end(self) -> None:
@@ -101,8 +102,9 @@ class Inside:
         self.mark = _new()
         self._door = door
 
-    def has_one_from_outside(self) -> bool:
-        return self._run(_FROM_OUTSIDE) == 0
+    def goes_on(self, status: int) -> bool:
+        # To look takes as long as the program may have, and a client that tells of success has seen its end.
+        return status != 0 and self._run(_FROM_OUTSIDE) == 0
 
     def end(self) -> None:
         self._run(_END)

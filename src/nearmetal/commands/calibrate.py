@@ -117,7 +117,7 @@ def _run(wanted: Wanted, console: Console) -> tuple[RunFolder, bool]:
 
 
 def _interrupted(folder: RunFolder) -> int:
-    if (folder.path / "manifest.json").exists():
+    if folder.has_manifest:
         path = quote(str(folder.path))
         told = f"interrupted; go on with: nearmetal resume {path}, then nearmetal calibrate --from {path}"
         click.echo(told, err=True)

@@ -61,7 +61,7 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> 
         _interrupted(RunFolder(folder))
         raise
     except OSError as error:
-        if error.errno not in system_errors.FULL or _is_run(RunFolder(folder)):
+        if error.errno not in system_errors.FULL or RunFolder(folder).has_manifest:
             raise
         # There is no run yet that one could go on with.
         raise HostCannot(os.strerror(error.errno), str(error.filename or ""), system_errors.remedy(error)) from None
@@ -103,7 +103,7 @@ def watcher(study: Study, plan: Plan, console: Console, before: Sequence[TrialRe
 def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> int:
     """Write the report, show the verdicts, say what came of how many trials, and how to go on."""
     if not finished:
-        if _is_run(folder):
+        if folder.has_manifest:
             # Whoever does not wait for all that can ask for it again.
             with suppress(KeyboardInterrupt):
                 _tell(folder, took, as_json)
@@ -117,12 +117,8 @@ def _conclude(folder: RunFolder, finished: bool, took: str, as_json: bool) -> in
     return ExitCode.SOME_TRIALS_BAD if trials.invalid + trials.failed + trials.lost else ExitCode.DONE
 
 
-def _is_run(folder: RunFolder) -> bool:
-    return (folder.path / "manifest.json").exists()
-
-
 def _interrupted(folder: RunFolder) -> int:
-    if _is_run(folder):
+    if folder.has_manifest:
         click.echo(f"interrupted; {_how_to_go_on(folder)}", err=True)
     else:
         click.echo("interrupted before anything was measured; there is nothing to go on with: run it again", err=True)

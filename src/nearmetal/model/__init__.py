@@ -59,6 +59,7 @@ from nearmetal.model.seams import (
 )
 from nearmetal.model.shared_folder import SharedFolder
 from nearmetal.model.study import (
+    PRETENDED,
     CaptureSpec,
     ClientsSpec,
     DesignSpec,
@@ -91,6 +92,7 @@ __all__ = [
     "CPUS_JUDGED_FROM",
     "CPU_STATES",
     "OF_THE_BOOT",
+    "PRETENDED",
     "VIRTUAL_HARDWARE",
     "Artifact",
     "Assignment",

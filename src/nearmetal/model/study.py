@@ -104,6 +104,10 @@ class HostSpec(Frozen):
     """The SSH server through which it is reached, in place of what the user's configuration says."""
 
 
+PRETENDED = "mock"
+"""The kind of environment whose machines are none."""
+
+
 class EnvironmentSpec(Frozen):
     """A named level of `environment`: its kind, and what that kind takes."""
 
@@ -115,6 +119,10 @@ class EnvironmentSpec(Frozen):
     @property
     def options(self) -> Mapping[str, Any]:
         return dict(self.model_extra or {})
+
+    @property
+    def is_pretended(self) -> bool:
+        return self.kind == PRETENDED
 
 
 class FactorSpec(Frozen):

@@ -62,7 +62,7 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         folder = cls(path)
-        if folder._manifest.exists():
+        if folder.has_manifest:
             return folder
         if folder.journal.exists():
             raise BadInput(
@@ -73,6 +73,11 @@ class RunFolder:
         else:
             what = "this is a file, and not a run's folder" if path.exists() else "there is no such folder"
         raise BadInput(what, str(path), "`nearmetal ls` names runs")
+
+    @property
+    def has_manifest(self) -> bool:
+        """It is written before anything is measured: without it there is nothing to go on with."""
+        return self._manifest.exists()
 
     def manifest(self) -> Manifest:
         """BadInput when it is damaged, or of a version of nearmetal that writes others."""

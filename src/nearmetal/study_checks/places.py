@@ -42,7 +42,7 @@ def is_environment(path: KeyPath, level: Level, study: Study, where: StudyText) 
 
 def _is_what_it_is_called(name: str, spec: EnvironmentSpec, kinds: Sequence[str], where: StudyText) -> None:
     """A container must not be called `host`. A pretended machine may be called anything: reports say what it is."""
-    if name in kinds and spec.kind not in (name, "mock"):
+    if name in kinds and spec.kind != name and not spec.is_pretended:
         what = f"{shown(name)} is the name of another kind of environment than {spec.kind}: reports would call it that"
         remedy = f"rename it, as in [environments.my-{spec.kind}], also where `factors` and `reference` name it"
         raise where.wrong(("environments", name), what, remedy)

@@ -8,7 +8,7 @@ from nearmetal import cpu_lists, hosts, plugins
 from nearmetal import factors as words
 from nearmetal.errors import BadInput
 from nearmetal.lines import KeyPath
-from nearmetal.model import VIRTUAL_HARDWARE, Assignment, EnvironmentSpec, Ignoring, Study
+from nearmetal.model import PRETENDED, VIRTUAL_HARDWARE, Assignment, EnvironmentSpec, Ignoring, Study
 from nearmetal.study_text import StudyText, shown
 
 LOOKED_AT = 20_000
@@ -47,17 +47,13 @@ def check_places(study: Study, where: StudyText) -> None:
                 raise where.wrong(path, what, "leave it out, or give the factor a `when`")
 
 
-PRETENDED = "mock"
-"""The kind of environment whose machines are none."""
-
-
 def check_reality(study: Study, where: StudyText) -> None:
     """Figures drawn from a hash are not put beside measured ones, and no real client loads a pretended server."""
     servers: dict[bool, str] = {}
     clients: dict[bool, str] = {}
     for _, asked in _tried(study, words.as_written):
         for levels, level in ((servers, asked.environment), (clients, asked.clients.environment)):
-            levels.setdefault(study.environment(level).kind == PRETENDED, level)
+            levels.setdefault(study.environment(level).is_pretended, level)
     both = clients | servers
     if len(both) > 1:
         raise where.wrong(
