@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from nearmetal.model import Response
 from nearmetal.report.blocks import Chart, Paragraph, Table
 from nearmetal.report.chapters import sections
 from nearmetal.report.reading import read
+from nearmetal.report.sections.exploratory import plugin
 from nearmetal.store.folder import RunFolder
 from tests import plausible_run
 from tests.analysed import PRIMARIES, manifest, ratio, record, run, wobble
@@ -103,6 +105,15 @@ def test_the_report_tells_the_primary_contrast_once(tmp_path: Path) -> None:
     assert (
         said == "Not compared a second time: transactions of web, which is throughput times a constant in every trial."
     )
+
+
+def test_what_is_not_repeated_is_named_also_where_there_is_nothing_else(tmp_path: Path) -> None:
+    report = read(counted(plausible_run.make(tmp_path / "run"), lambda block: 10.0))
+    left = tuple(one for one in report.analysis.contrasts if one.primary or one.response == "transactions")
+    chapter = plugin.render(replace(report, analysis=report.analysis.model_copy(update={"contrasts": left})))
+    assert chapter is not None
+    (said,) = chapter.blocks
+    assert isinstance(said, Paragraph) and said.text.startswith("Not compared a second time: transactions of web")
 
 
 def test_the_report_compares_a_count_over_a_time_of_its_own(tmp_path: Path) -> None:

@@ -34,10 +34,7 @@ def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json
     if before.resolve() == after.resolve():
         raise BadInput("both are the same run", str(after), _TWO_RUNS)
     folders = [RunFolder.open(before), RunFolder.open(after)]
-    ran = [
-        Ran(folder.manifest(), tuple(journal.records(folder.journal)), tuple(journal.events(folder.journal)))
-        for folder in folders
-    ]
+    ran = [Ran(folder.manifest(), *journal.read(folder.journal)) for folder in folders]
     if copied := in_both(*ran):
         what = f"both are the same run: they share {figures.count(copied, 'trial')}"
         raise BadInput(what, str(after), _TWO_RUNS)

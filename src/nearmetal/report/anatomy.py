@@ -94,11 +94,12 @@ def _told(
 def _of_requests(workload: str, treatment: Assignment, trials: list[TrialRecord], told: _Told) -> Seen:
     by_total = sorted(told, key=lambda pair: pair[1].get("total", 0.0))
     traced = [one for _, one in told]
+    means = _means(traced)
     return Seen(
         workload,
         treatment,
         len(told),
-        {**(means := _means(traced)), **_kernels(trials, means["requests"])},
+        {**means, **_kernels(trials, means["requests"])},
         _events(traced),
         by_total[(len(by_total) - 1) // 2][0],
         sum("crossed" in one for one in traced),

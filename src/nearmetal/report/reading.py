@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import Any, Protocol
+from typing import Protocol
 
 from nearmetal.analysis.responses import Arms, arms_of, key_of
 from nearmetal.analysis.results import Analysis
@@ -95,23 +95,9 @@ def read(folder: RunFolder) -> ReportInput:
     from nearmetal.analysis.analyse import analyse
 
     manifest = folder.manifest()
-    trials, happened = _journal(folder)
+    trials, happened = journal.read(folder.journal)
     analysis = analyse(manifest, trials, happened, manifest.plan.primaries)
     return ReportInput(manifest, analysis, trials, folder)
-
-
-def _journal(folder: RunFolder) -> tuple[tuple[TrialRecord, ...], tuple[dict[str, Any], ...]]:
-    """Records and events, each line parsed the fast way.
-
-    The journal's own readers have the last word on a line that cannot be: they say what is wrong with it.
-    """
-    with suppress(OSError, ValueError, RecursionError):
-        lines = folder.journal.read_bytes().splitlines(keepends=True)
-        told = [journal.parsed(line) for line in lines if line.endswith(b"\n")]
-        trials = tuple(one for one in told if isinstance(one, TrialRecord))
-        if len({record.trial.id for record in trials}) == len(trials):
-            return trials, tuple(one for one in told if not isinstance(one, TrialRecord))
-    return tuple(journal.records(folder.journal)), tuple(journal.events(folder.journal))
 
 
 @contextmanager

@@ -23,9 +23,9 @@ def estimate(study: Study, plan: Plan) -> float:
         environment = plugins.load("environments", study.environment(asked.environment).kind)
         around = AROUND_A_TRIAL + sum(plugins.load("observers", name).takes for name in asked.observe.chosen)
         boots = 1 if study.design.share_boot else len(asked.workloads)
-        clients = plugins.load("environments", study.environment(asked.clients.environment).kind)
+        of_clients = plugins.load("environments", study.environment(asked.clients.environment).kind)
         seconds += boots * environment.typical_ready * (1 + _EACH_MORE * (shape.number_of_servers(asked) - 1))
-        seconds += boots * clients.typical_ready * _EACH_MORE * (asked.clients.count - 1)
+        seconds += boots * of_clients.typical_ready * _EACH_MORE * (asked.clients.count - 1)
         seconds += sum(_taken(spec) + around for spec in asked.workloads) * study.design.repeats
     return seconds * len(plan.blocks)
 

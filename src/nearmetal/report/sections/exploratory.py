@@ -37,7 +37,7 @@ class Exploratory:
             (contrast for contrast in own if not contrast.primary),
             key=lambda contrast: order[contrast.workload, contrast.response],
         )
-        if not contrasts:
+        if not contrasts and not repeated:
             return None
         ratios = [contrast for contrast in contrasts if contrast.ratio is not None and contrast.ratio > 0]
         blocks: list[Block] = []
@@ -46,7 +46,9 @@ class Exploratory:
             caption = f"As above; shaded: the margin of {margin}."
             description = "Ratios of the exploratory responses to the reference; the table has the same figures."
             blocks.append(Chart(self.name, caption, description, (ratio_panel("ratios", "", ratios, report),)))
-        blocks.append(contrast_table(self.name, "All exploratory comparisons", contrasts, report, folded=bool(blocks)))
+        if contrasts:
+            caption = "All exploratory comparisons"
+            blocks.append(contrast_table(self.name, caption, contrasts, report, folded=bool(blocks)))
         blocks += _not_repeated(sorted(repeated, key=order.__getitem__), report)
         level = figures.percent(1 - report.manifest.study.design.alpha)
         lead = _LEAD.format(level=level) + (_AFTER_LOOKS if report.manifest.plan.looks else "")
