@@ -9,7 +9,7 @@ import click
 from nearmetal.arguments.options import json_option
 
 
-def study_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.argument("study"),
         click.option(
@@ -45,7 +45,7 @@ def studies(name: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@study_options
+@_study_options
 @json_option("plan.v1")
 def plan(study: str, as_json: bool, **options: Any) -> int:
     """Show what a study would run, and how long.
@@ -58,7 +58,7 @@ def plan(study: str, as_json: bool, **options: Any) -> int:
 
 
 @click.command()
-@study_options
+@_study_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the run.")
 @json_option("summary.v1")
 def run(study: str, output: Path | None, as_json: bool, **options: Any) -> int:

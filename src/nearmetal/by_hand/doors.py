@@ -76,7 +76,7 @@ _DOORS: Mapping[str, _Way] = {
 }
 
 
-def of(kept: Kept) -> "marked.Door | None":
+def of(kept: Kept) -> marked.Door | None:
     """The door of a machine: called with a program's argument vector, `terminal` where it is to have one, and the mark
     by which its processes are found where a `guard` watches over them.
 
