@@ -1,0 +1,61 @@
+"""How machines are provisioned, on which hosts they are, and on which CPUs."""
+
+import pytest
+
+from nearmetal import study
+from tests.unit.study_text import GOOD, line, refused
+
+
+def test_a_provision_that_an_environment_has_not_is_set_for_it_alone() -> None:
+    metal = '[environments.metal]\nkind = "host"\nprovision = "reuse"\n[factors]'
+    text = GOOD.replace('["base", "slow"]', '["base", "slow", "metal"]').replace("[factors]", metal)
+    error = refused(text)
+    assert "'metal' cannot be provisioned by 'reuse'" in error.what
+    assert error.where == f"s.toml:{line('provision', text)}"
+    can = text.replace('kind = "host"\nprovision = "reuse"', 'kind = "mock"\nprovision = "boot"')
+    read = study.read(can, "s.toml")
+    assert read.provision_of(read.environment("metal")) == "boot"
+
+
+def test_the_design_does_not_weaken_an_environment_silently() -> None:
+    text = GOOD.replace("seed = 1", 'seed = 1\nprovision = "restart"')
+    error = refused(text)
+    assert "weaker than 'boot'" in error.what
+    assert error.where == f"s.toml:{line('provision', text)}"
+    meant = text.replace("[environments.slow]", '[environments.slow]\nprovision = "restart"').replace(
+        "[environments.base]", '[environments.base]\nprovision = "reuse"'
+    )
+    read = study.read(meant, "s.toml")
+    assert read.provision_of(read.environment("base")) == "reuse"
+
+
+def test_machines_are_placed_on_hosts_that_are_declared() -> None:
+    text = GOOD.replace("[machine]", '[hosts.far]\nssh = "root@10.0.0.2"\n[machine]\nhost = "far"')
+    assert study.read(text, "s.toml").machine.host == "far"
+    assert "no host" in refused(text.replace('host = "far"', 'host = "fra"')).what
+    factor = text.replace("[factors]", '[factors]\nhost = ["local", "far"]')
+    assert study.read(factor, "s.toml").factors["host"].levels == ("local", "far")
+
+
+@pytest.mark.parametrize("kind", ["host", "docker", "podman"])
+def test_a_machine_on_its_hosts_kernel_has_as_many_cpus_as_are_named(kind: str) -> None:
+    text = f"""name = "cpus"
+[machine]
+vcpus = 1
+cpus = "0-1"
+[factors]
+environment = ["qemu", "{kind}"]
+[[workloads]]
+name = "web"
+kind = "http"
+"""
+    error = refused(text)
+    assert error.what == f"`cpus` names 2 CPUs for a machine of {kind!r} that is to have 1"
+    assert error.where == f"s.toml:{line('cpus = ', text)}"
+    assert error.remedy == "name as many as `vcpus` says, or set vcpus = 2"
+    assert study.read(text.replace("vcpus = 1", "vcpus = 2"), "s.toml").machine.cpus == "0-1"
+    guests = text.replace(f'["qemu", "{kind}"]', '["qemu"]')
+    assert study.read(guests, "s.toml").machine.vcpus == 1
+    varied = text.replace("vcpus = 1", "").replace("[factors]", "[factors]\nvcpus = [2, 1]")
+    assert refused(varied).what == error.what
+    assert refused(varied).where == f"s.toml:{line('vcpus = ', varied)}"

@@ -1,0 +1,36 @@
+"""What is varied in vain: hardware and tunnels where there are none."""
+
+import pytest
+
+from nearmetal import study
+from nearmetal.model import VIRTUAL_HARDWARE
+from tests.unit.study_text import refused
+
+
+def compared(factors: str, more: str = "") -> str:
+    return f"""name = "s"
+[factors]
+environment = ["host", "qemu"]
+{factors}
+[[workloads]]
+name = "w"
+kind = "ping"
+{more}"""
+
+
+@pytest.mark.parametrize("key", sorted(VIRTUAL_HARDWARE))
+def test_hardware_is_not_varied_where_there_is_none(key: str) -> None:
+    levels = {"nic": ("virtio-net", "e1000"), "disk": ("virtio-blk", "ide"), "disk_format": ("raw", "qcow2")}
+    one, other = levels.get(key, ("none", "unsafe") if key == "disk_cache" else ("auto", "max"))
+    error = refused(compared(f'{key} = ["{one}", "{other}"]'))
+    assert error.where == "s.toml:4" and "'host'" in error.what and 'environment = ["qemu"]' in error.remedy
+    # One level compares nothing, and what is varied where it means something is in order.
+    study.read(compared(f'{key} = ["{one}"]'), "s.toml")
+    nested = f'[factors.{key}]\nlevels = ["{one}", "{other}"]\nwhen = {{ environment = "qemu" }}'
+    study.read(compared(nested), "s.toml")
+
+
+def test_tunnels_are_not_varied_on_one_host() -> None:
+    far = '[hosts.far]\nssh = "far"\n[clients]\nhost = "far"'
+    assert "on one host" in refused(compared('tunnel = ["vxlan", "gre"]')).what
+    study.read(compared('tunnel = ["vxlan", "gre"]', far), "s.toml")
