@@ -1,8 +1,10 @@
 """Levels that cannot be, or that are set beside their factor."""
 
+from operator import attrgetter
+
 import pytest
 
-from nearmetal import errors, study
+from nearmetal import study
 from tests.unit.study_text import GOOD, line, refused
 
 SETTING = """name = "set"
@@ -24,38 +26,68 @@ kind = "http"
 """
 
 
+TWO_SERVERS = ('environment = ["host"]', 'environment = ["host", "metal"]')
+PAIRS = ("[clients]", '[clients]\nconnect = "pairs"')
+
+
 @pytest.mark.parametrize(
-    ("factors", "what"),
+    ("factor", "added", "what"),
     [
-        ('vcpus = [1, 2]\nisolation = ["none", "user"]\n', "of one CPU none can be kept free, as 'user' wants it"),
-        ('cpus = ["0", "0-1"]\n', "`cpus` names 2 CPUs for a machine of 'host' that is to have 1"),
+        (
+            'vcpus = [1, 2]\nisolation = ["none", "user"]\n',
+            [],
+            "of one CPU none can be kept free, as 'user' wants it",
+        ),
+        ('cpus = ["0", "0-1"]\n', [], "`cpus` names 2 CPUs for a machine of 'host' that is to have 1"),
         (
             '[factors.pinned]\nlevels = ["0", "0-1"]\nsets = "machine.cpus"\n',
+            [],
             "`cpus` names 2 CPUs for a machine of 'host' that is to have 1",
         ),
-        ('[factors.place]\nlevels = ["local", "far"]\nsets = "machine.host"\n', "machine.host places 'metal' on 'far'"),
-        ("count = [1, 3]\n", "3 clients are to have a server each, but 'metal' is one machine"),
-        ('switch = ["bridge", "direct"]\n', "a direct cable has two ends, and 2 clients share a server"),
-        ("[factors.wobble]\nlevels = ['0ms', '3ms']\nsets = 'link.jitter'\n", "the jitter is more than the delay"),
+        (
+            '[factors.place]\nlevels = ["local", "far"]\nsets = "machine.host"\n',
+            [TWO_SERVERS],
+            "machine.host places 'metal' on 'far'",
+        ),
+        (
+            "count = [1, 3]\n",
+            [TWO_SERVERS, PAIRS],
+            "3 clients are to have a server each, but 'metal' is one machine",
+        ),
+        (
+            'switch = ["bridge", "direct"]\n',
+            [("[clients]", "[clients]\ncount = 2")],
+            "a direct cable has two ends, and 2 clients share a server",
+        ),
+        ("[factors.wobble]\nlevels = ['0ms', '3ms']\nsets = 'link.jitter'\n", [], "the jitter is more than the delay"),
     ],
 )
-def test_a_level_that_cannot_be_is_shown_at_its_factor(factors: str, what: str) -> None:
-    text = SETTING.replace("[[workloads]]", f"{factors}[[workloads]]")
-    if "metal" in what:
-        text = text.replace('environment = ["host"]', 'environment = ["host", "metal"]')
-        text = text.replace("[environments", 'connect = "pairs"\n[environments', 1) if "each" in what else text
-    if "cable" in what:
-        text = text.replace("[clients]", "[clients]\ncount = 2")
+def test_a_level_that_cannot_be_is_shown_at_its_factor(factor: str, added: list[tuple[str, str]], what: str) -> None:
+    text = SETTING.replace("[[workloads]]", f"{factor}[[workloads]]")
+    for old, new in added:
+        assert old in text
+        text = text.replace(old, new)
     error = refused(text)
     assert error.what.startswith(what)
-    assert error.where == f"s.toml:{line(factors.splitlines()[0], text)}"
+    assert error.where == f"s.toml:{line(factor.splitlines()[0], text)}"
 
 
-def test_what_a_factor_sets_in_every_treatment_is_not_set_beside_it() -> None:
-    text = GOOD.replace("workers = [1, 4]", "workers = [1, 4]\nvcpus = [1, 2]")
-    assert text != GOOD and study.read(text, "s.toml")
-    with pytest.raises(errors.BadInput, match="the factor `vcpus` sets") as told:
-        study.read(text, "s.toml", ["machine.vcpus=2"])
-    assert told.value.where == "s.toml, --set machine.vcpus=2"
-    nested = text.replace("vcpus = [1, 2]", "vcpus = { levels = [1, 2], when = { workers = 4 } }")
-    assert study.read(nested, "s.toml", ["machine.vcpus=2"]).machine.vcpus == 2
+@pytest.mark.parametrize(
+    ("name", "levels", "key", "value", "read"),
+    [
+        ("vcpus", "[1, 2]", "machine.vcpus", "2", 2),
+        ("snap", "[64, 256]", "observe.capture.snap", "512", 512),
+        ("inside", "[false, true]", "observe.capture.inside", "true", True),
+    ],
+)
+def test_what_a_factor_sets_in_every_treatment_is_not_set_beside_it(
+    name: str, levels: str, key: str, value: str, read: int
+) -> None:
+    factor = f'[factors.{name}]\nlevels = {levels}\nsets = "{key}"\n'
+    text = GOOD.replace("[machine]", f"{factor}[machine]")
+    assert name in study.read(text, "s.toml").factors
+    error = refused(text, overrides=[f"{key}={value}"])
+    assert error.what == f"the factor `{name}` sets `{key}` in every treatment, so that this does nothing"
+    assert error.where == f"s.toml, --set {key}={value}"
+    somewhere = GOOD.replace("[machine]", f"{factor}when = {{ workers = 4 }}\n[machine]")
+    assert attrgetter(key)(study.read(somewhere, "s.toml", [f"{key}={value}"])) == read

@@ -7,9 +7,13 @@ from nearmetal.model import CaptureSpec
 from tests.unit.study_text import GOOD, line, refused
 
 
-def test_an_observer_of_no_plugin_is_refused_also_as_a_factor() -> None:
+def test_whether_an_observer_watches_is_a_factor_of_any_name() -> None:
     text = GOOD.replace("[machine]", '[factors.tap]\nlevels = [false, true]\nsets = "observe.capture"\n[machine]')
-    assert study.read(text, "s.toml").factors["tap"].levels == (False, True)
+    read = study.read(text, "s.toml")
+    assert read.factors["tap"].levels == (False, True)
+    asked = [(one["tap"], factors.ask(read, one, ()).observe.capture) for one in factors.treatments_of(read)]
+    assert {tap for tap, _ in asked} == {False, True}
+    assert all(capture == (CaptureSpec(snap=96) if tap else None) for tap, capture in asked)
 
 
 CAPTURED = """[factors.snap]
@@ -60,15 +64,11 @@ def test_captures_that_are_not_made_are_not_varied() -> None:
     assert refused(whether).what == error.what
     nested = whether.replace("levels = [64", "when = { capture = true }\nlevels = [64")
     nested = nested.replace("levels = [false", "when = { capture = true }\nlevels = [false")
-    assert [one.get("snap") for one in factors.treatments_of(study.read(nested, "s.toml"))].count(None) > 0
-
-
-def test_an_override_of_what_a_factor_sets_everywhere_does_nothing_and_is_refused() -> None:
-    text = GOOD.replace("[machine]", CAPTURED)
-    for written in ("observe.capture.snap=512", "observe.capture.inside=true"):
-        error = refused(text, overrides=[written])
-        assert "in every treatment, so that this does nothing" in error.what
-        assert error.where.endswith(f"--set {written}")
+    treatments = factors.treatments_of(study.read(nested, "s.toml"))
+    assert {(one["capture"], one.get("snap"), one.get("inside")) for one in treatments} == {
+        (False, None, None),
+        *((True, snap, inside) for snap in (64, 256) for inside in (False, True)),
+    }
 
 
 def test_a_level_that_switches_an_observer_on_leaves_its_settings_to_be_set() -> None:
