@@ -15,7 +15,7 @@ from nearmetal.report.chapters import sections
 from nearmetal.report.reading import read
 from nearmetal.report.sections.exploratory import plugin
 from nearmetal.store.folder import RunFolder
-from tests import plausible_run
+from tests import journals, plausible_run
 from tests.analysed import PRIMARIES, manifest, ratio, record, run, wobble
 
 Other = Callable[[int, float], Response | None]
@@ -79,12 +79,11 @@ def test_a_primary_without_numbers_has_no_multiples() -> None:
 
 def counted(folder: RunFolder, seconds: Callable[[int], float]) -> RunFolder:
     """Every trial of `web` tells its transactions as well, over so many seconds of the block."""
-    lines = [json.loads(line) for line in folder.journal.read_text().splitlines()]
-    for line in lines:
-        if rate := line.get("responses", {}).get("throughput"):
-            value = rate["value"] * seconds(line["trial"]["block"])
-            line["responses"]["transactions"] = {**rate, "unit": "", "value": value}
-    folder.journal.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    with journals.changed(folder.journal) as lines:
+        for line in lines:
+            if rate := line.get("responses", {}).get("throughput"):
+                value = rate["value"] * seconds(line["trial"]["block"])
+                line["responses"]["transactions"] = {**rate, "unit": "", "value": value}
     return folder
 
 

@@ -13,6 +13,7 @@ from nearmetal.commands import compare as compare_commands
 from nearmetal.commands import run as run_commands
 from nearmetal.errors import BadInput
 from nearmetal.store.folder import RunFolder
+from tests import journals
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run"
 
@@ -32,11 +33,10 @@ def made(run: Path, created: str) -> None:
 
 
 def scale(run: Path, factor: Callable[[str], float]) -> None:
-    lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
-    for line in lines:
-        if line["schema"] == "record.v1" and "throughput" in line["responses"]:
-            line["responses"]["throughput"]["value"] *= factor(line["trial"]["treatment"]["environment"])
-    (run / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with journals.changed(run / "journal.jsonl") as lines:
+        for line in lines:
+            if line["schema"] == "record.v1" and "throughput" in line["responses"]:
+                line["responses"]["throughput"]["value"] *= factor(line["trial"]["treatment"]["environment"])
 
 
 def told(capsys: pytest.CaptureFixture[str]) -> str:
@@ -60,11 +60,10 @@ def test_a_gate_is_for_what_is_surely_worse(runs: tuple[Path, Path], capsys: pyt
 
 
 def change_records(run: Path, change: Callable[[dict[str, Any]], object], environment: str = "slow") -> None:
-    lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
-    for line in lines:
-        if line["schema"] == "record.v1" and line["trial"]["treatment"]["environment"] == environment:
-            change(line)
-    (run / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with journals.changed(run / "journal.jsonl") as lines:
+        for line in lines:
+            if line["schema"] == "record.v1" and line["trial"]["treatment"]["environment"] == environment:
+                change(line)
 
 
 def test_a_gate_that_is_met_tells_what_is_undecided(
@@ -219,8 +218,8 @@ def test_a_run_that_has_not_come_to_its_end_is_called_so(
     runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, after = runs
-    lines = (after / "journal.jsonl").read_text().splitlines(keepends=True)
-    (after / "journal.jsonl").write_text("".join(lines[: len(lines) // 2]))
+    with journals.changed(after / "journal.jsonl") as lines:
+        del lines[len(lines) // 2 :]
     compare_commands.compare(before, after, None, gate=False, as_json=False)
     text = told(capsys)
     assert "; interrupted, " in text and text.count("were planned") == 1
@@ -228,9 +227,9 @@ def test_a_run_that_has_not_come_to_its_end_is_called_so(
 
 def resumed_with(run: Path, **changed: tuple[str, str]) -> None:
     """As if it had been interrupted after its first block, and resumed after an upgrade."""
-    *others, end = (run / "journal.jsonl").read_text().splitlines(keepends=True)
     event = {"schema": "event.v1", "event": "RunResumed", "at_ns": 1, "finished": 2, "changed": changed}
-    (run / "journal.jsonl").write_text("".join([*others, json.dumps(event) + "\n", end]))
+    with journals.changed(run / "journal.jsonl") as lines:
+        lines.insert(-1, event)
 
 
 def test_a_run_that_was_measured_by_two_versions_is_told(
@@ -275,8 +274,8 @@ def test_a_copy_of_a_run_is_that_run(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"both are the same run: they share 16 trials") as refused:
         compare_commands.compare(GOLDEN, copy, None, gate=True, as_json=False)
     assert refused.value.where == str(copy)
-    lines = (copy / "journal.jsonl").read_text().splitlines(keepends=True)
-    (copy / "journal.jsonl").write_text("".join(lines[: len(lines) // 2]))  # taken while the run went on
+    with journals.changed(copy / "journal.jsonl") as lines:
+        del lines[len(lines) // 2 :]  # taken while the run went on
     with pytest.raises(BadInput, match=r"both are the same run: they share 8 trials"):
         compare_commands.compare(copy, GOLDEN, None, gate=True, as_json=False)
 

@@ -24,7 +24,7 @@ from nearmetal.report.sections import cost
 from nearmetal.report.write import render, write
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
-from tests import plausible_run
+from tests import journals, plausible_run
 from tests.unit.report_page import Tags, contents
 
 pytestmark = pytest.mark.usefixtures("one_engine")
@@ -175,9 +175,9 @@ def test_a_warning_of_many_trials_is_told_once_with_where_it_was_seen(folder: Ru
 def test_what_was_withdrawn_stands_before_any_verdict(folder: RunFolder, tmp_path: Path) -> None:
     shutil.copytree(folder.path, tmp_path / "run")
     run = RunFolder.open(tmp_path / "run")
-    lines = run.journal.read_text()
     event = {"schema": "event.v1", "event": "Withdrawn", "treatment": {"environment": "qemu"}, "reason": "no answer"}
-    run.journal.write_text(lines + json.dumps(event) + "\n")
+    with journals.changed(run.journal) as lines:
+        lines.append(event)
     text = " ".join(Tags(write(run).read_text().split("<main>")[1]).text.split())
     withdrawn = "environment=qemu was withdrawn after three failures running: no answer"
     assert text.index(withdrawn) < text.index("docker carries")

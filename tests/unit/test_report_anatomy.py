@@ -13,7 +13,7 @@ from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.anatomy import plugin as anatomy
 from nearmetal.report.sections.why import plugin as why
 from nearmetal.report.write import write
-from tests import plausible_captures, plausible_run
+from tests import journals, plausible_captures, plausible_run
 from tests.unit.report_captured import table
 
 pytestmark = pytest.mark.usefixtures("one_engine")
@@ -73,12 +73,11 @@ def test_what_the_kernels_of_a_full_capture_counted_is_not_told(tmp_path: Path) 
 def test_one_full_capture_leaves_out_what_kernels_counted_in_its_own_trial_alone(tmp_path: Path) -> None:
     """Their counts there are of all requests, and the capture knows of a part of them."""
     folder = plausible_captures.make(tmp_path / "run", 3)
-    lines = [json.loads(line) for line in folder.journal.read_text().splitlines()]
-    cut = next(one for one in lines if one["trial"]["treatment"]["environment"] == "qemu" and one["observers"])
-    capture = cut["observers"]["capture"]
-    capture["trace-0"]["requests"] = 100
-    capture["server-0"].update({"limit_reached": 1, "kernel.RetransSegs": 500, "kernel.TCPAutoCorking": 900})
-    folder.journal.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    with journals.changed(folder.journal) as lines:
+        cut = next(one for one in lines if one["trial"]["treatment"]["environment"] == "qemu" and one["observers"])
+        capture = cut["observers"]["capture"]
+        capture["trace-0"]["requests"] = 100
+        capture["server-0"].update({"limit_reached": 1, "kernel.RetransSegs": 500, "kernel.TCPAutoCorking": 900})
     section = anatomy.render(read(folder))
     for name, title, expected in (
         ("packets", "corked", [0.9, 0.9, 0.04]),
@@ -132,12 +131,11 @@ def test_of_streams_too_what_was_asked_stands_beside_what_was_seen(
     source = plausible_run.SOURCE.replace("[machine]", '[link]\nloss = "2%"\n[machine]')
     monkeypatch.setattr(plausible_run, "SOURCE", source)
     folder = plausible_captures.make(tmp_path / "run", 4)
-    told = [json.loads(line) for line in folder.journal.read_text().splitlines()]
-    for record in told:
-        if "trace-0" in record["observers"].get("capture", {}):
-            stream = {"requests": 0, "payload": 2**30, "crossed": 700_000, "lost": 14_000, "overtaken": 0}
-            record["observers"]["capture"]["trace-0"] = stream
-    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in told))
+    with journals.changed(folder.journal) as told:
+        for record in told:
+            if "trace-0" in record["observers"].get("capture", {}):
+                stream = {"requests": 0, "payload": 2**30, "crossed": 700_000, "lost": 14_000, "overtaken": 0}
+                record["observers"]["capture"]["trace-0"] = stream
     section = anatomy.render(read(folder))
     rows = table(section, "anatomy-injected").rows
     assert [row[1:3] for row in rows] == [(name, "packets lost") for name in ("host", "docker", "qemu")]
@@ -162,11 +160,10 @@ def test_a_share_of_nothing_has_an_interval() -> None:
 
 def test_captures_that_hold_no_request_are_told_with_the_reason(tmp_path: Path) -> None:
     folder = plausible_captures.make(tmp_path / "run", 2)
-    told = [json.loads(line) for line in folder.journal.read_text().splitlines()]
-    for record in told:
-        if "trace-0" in record["observers"].get("capture", {}):
-            record["observers"]["capture"]["trace-0"] = {"requests": 0, "retransmitted": 0}
-    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in told))
+    with journals.changed(folder.journal) as told:
+        for record in told:
+            if "trace-0" in record["observers"].get("capture", {}):
+                record["observers"]["capture"]["trace-0"] = {"requests": 0, "retransmitted": 0}
     manifest = json.loads((folder.path / "manifest.json").read_text())
     manifest["study"]["observe"]["capture"] = {"snap": 64}
     (folder.path / "manifest.json").write_text(json.dumps(manifest))
@@ -231,10 +228,9 @@ def test_a_mean_over_trials_is_called_one_where_medians_stand_elsewhere(report: 
 
 def test_of_several_clients_it_is_said_what_is_a_mean_over_them_and_what_is_of_one(tmp_path: Path) -> None:
     folder = plausible_captures.make(tmp_path / "run")
-    told = [json.loads(line) for line in folder.journal.read_text().splitlines()]
-    for capture in (record["observers"]["capture"] for record in told if "capture" in record["observers"]):
-        capture["trace-1"] = capture["trace-0"]
-    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in told))
+    with journals.changed(folder.journal) as told:
+        for capture in (record["observers"]["capture"] for record in told if "capture" in record["observers"]):
+            capture["trace-1"] = capture["trace-0"]
     section = anatomy.render(read(folder))
     assert table(section, "anatomy-packets").caption == "What each request took, means over trials and clients"
     for name in ("anatomy-segments", "anatomy-phases"):

@@ -1,6 +1,5 @@
 """A guest that is ahead of its host: the box on that, and what is asked in it."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from nearmetal.report.blocks import Notice, Statements
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.why import plugin as why
 from nearmetal.report.write import render
-from tests import plausible_captures, plausible_run
+from tests import journals, plausible_captures, plausible_run
 from tests.unit.report_captured import clocks_unlike, in_terminal, notes
 
 pytestmark = pytest.mark.usefixtures("one_engine")
@@ -51,11 +50,10 @@ def test_a_guest_ahead_of_its_host_gets_a_box(tmp_path: Path, monkeypatch: pytes
 def uncaptured(path: Path, *environments: str) -> ReportInput:
     """A run in which nobody took packets of these."""
     folder = plausible_captures.make(path, 8)
-    told = [json.loads(line) for line in folder.journal.read_text().splitlines()]
-    for record in told:
-        if record["trial"]["treatment"]["environment"] in environments:
-            record["observers"].pop("capture", None)
-    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in told))
+    with journals.changed(folder.journal) as told:
+        for record in told:
+            if record["trial"]["treatment"]["environment"] in environments:
+                record["observers"].pop("capture", None)
     return read(folder)
 
 

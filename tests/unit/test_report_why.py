@@ -1,6 +1,5 @@
 """What goes along with a verdict: what differs most, in its chapter and in a terminal, and what cannot be told."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from nearmetal.report.sections.why import plugin as why
 from nearmetal.report.terminal import why_lines
 from nearmetal.report.why_figures import clause, verdict
 from nearmetal.report.write import render, write
-from tests import plausible_captures, plausible_run
+from tests import journals, plausible_captures, plausible_run
 from tests.unit.report_captured import clocks_unlike, in_terminal, notes, table
 
 pytestmark = pytest.mark.usefixtures("one_engine")
@@ -52,11 +51,10 @@ def test_what_differs_is_ranked_with_intervals(report: ReportInput) -> None:
 def with_traces(path: Path, **given: dict[str, float]) -> ReportInput:
     """A run whose captures told these figures of each environment."""
     folder = plausible_captures.make(path, 8)
-    told = [json.loads(line) for line in folder.journal.read_text().splitlines()]
-    for record in told:
-        if trace := record["observers"].get("capture", {}).get("trace-0"):
-            trace |= given[record["trial"]["treatment"]["environment"]]
-    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in told))
+    with journals.changed(folder.journal) as told:
+        for record in told:
+            if trace := record["observers"].get("capture", {}).get("trace-0"):
+                trace |= given[record["trial"]["treatment"]["environment"]]
     return read(folder)
 
 
@@ -204,10 +202,9 @@ def test_each_verdict_has_a_table_of_its_own_with_what_neither_side_had(report: 
 
 def test_what_is_not_observed_is_said_to_be_in_no_table(tmp_path: Path) -> None:
     folder = plausible_captures.make(tmp_path / "run", 2)
-    told = [json.loads(line) for line in folder.journal.read_text().splitlines()]
-    for record in told:
-        record.get("observers", {}).pop("usage", None)
-    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in told))
+    with journals.changed(folder.journal) as told:
+        for record in told:
+            record.get("observers", {}).pop("usage", None)
     (said,) = [text for text in notes(read(folder)) if "Not observed" in text]
     assert "interrupts, context switches" in said and "usage = true" in said and "packets" not in said
     whole = read(plausible_captures.make(tmp_path / "whole", 2))
@@ -262,15 +259,14 @@ def test_guests_alone_share_no_cpus_with_others(report: ReportInput) -> None:
 def test_steal_is_compared_only_between_kernels_that_are_told_of_it(tmp_path: Path) -> None:
     """The host is denied 4 % of its time. The guest's kernel would be too, and counts nothing."""
     folder = plausible_captures.make(tmp_path / "run", 8)
-    told = [json.loads(line) for line in folder.journal.read_text().splitlines()]
-    for record in told:
-        server = record.get("observers", {}).get("usage", {}).get("server-0", {})
-        match record["trial"]["treatment"]["environment"]:
-            case "host":
-                server["cpu.all.steal"] = 4.0
-            case "qemu":
-                server["steal"] = "untold"
-    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in told))
+    with journals.changed(folder.journal) as told:
+        for record in told:
+            server = record.get("observers", {}).get("usage", {}).get("server-0", {})
+            match record["trial"]["treatment"]["environment"]:
+                case "host":
+                    server["cpu.all.steal"] = 4.0
+                case "qemu":
+                    server["steal"] = "untold"
     report = read(folder)
     rows = [row for row in table(why.render(report), "why").rows if "stolen" in str(row[2])]
     assert [str(row[1]).split(" ")[0] for row in rows] == ["docker"]
