@@ -1,0 +1,132 @@
+"""What the HTTP workload makes of the generator's documents."""
+
+import json
+
+import pytest
+
+from nearmetal.errors import ToolFailed
+from tests.unit.http_load import (
+    CLOSED,
+    OPEN,
+    OPEN_LOOP,
+    RAMP,
+    RAMPS,
+    REFUSED,
+    changed,
+    measured,
+    statuses,
+    value,
+    workload,
+)
+
+
+async def test_one_clients_figures_are_the_documents_own() -> None:
+    found = await measured(workload(), CLOSED)
+    assert value(found, "throughput") == CLOSED["rate"]["achieved"]
+    assert value(found, "transactions") == CLOSED["status_in_window"]["2xx"]
+    assert found.events == CLOSED["requests"]["completed"]
+    assert value(found, "latency_p50") == pytest.approx(CLOSED["latency_ns"]["p50"] / 1e9)
+    assert value(found, "latency_p99") == pytest.approx(CLOSED["latency_ns"]["p99"] / 1e9)
+    assert value(found, "connect_p50") == pytest.approx(CLOSED["connect_ns"]["p50"] / 1e9)
+    assert value(found, "first_byte_p50") == pytest.approx(CLOSED["first_byte_ns"]["p50"] / 1e9)
+    assert value(found, "errors") == 0.0
+    assert found.responses.keys() == workload().responses.keys()
+    assert all(response.by_client is None for response in found.responses.values())
+    assert json.loads(found.artifacts["load-0.json"]) == CLOSED
+    assert (found.invalid, found.warnings) == (None, ())
+
+
+async def test_several_clients_add_up_and_share_one_distribution() -> None:
+    slow = changed(OPEN, connect_ns={"p50": 5_000_000})
+    found = await measured(workload(), CLOSED, slow)
+    assert value(found, "throughput") == CLOSED["rate"]["achieved"] + 1000.0
+    assert found.responses["throughput"].by_client == (CLOSED["rate"]["achieved"], 1000.0)
+    assert value(found, "connect_p50") == 0.005
+    # 55,884 requests of the one outweigh 2,000 of the other.
+    assert value(found, "latency_p50") == pytest.approx(CLOSED["latency_ns"]["p50"] / 1e9, rel=0.02)
+    same = await measured(workload(), CLOSED, CLOSED, CLOSED)
+    for percentile in ("p50", "p99"):
+        expected = CLOSED["latency_ns"][percentile] / 1e9
+        # Where a rank lies between two requests, the one library takes the lower and the other the upper.
+        assert value(same, f"latency_{percentile}") == pytest.approx(expected, rel=0.005)
+    assert sorted(same.artifacts) == ["load-0.json", "load-1.json", "load-2.json"]
+
+
+async def test_replies_that_are_errors_do_not_count_as_served() -> None:
+    half = CLOSED["requests"]["completed"] // 2
+    found = await measured(workload(), changed(CLOSED, **statuses({"2xx": half, "5xx": half})))
+    assert value(found, "throughput") * CLOSED["elapsed_ns"] / 1e9 == value(found, "transactions") == half
+    assert value(found, "errors") == pytest.approx(0.5, rel=1e-3)
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+async def test_a_request_under_way_at_the_windows_end_is_answered_and_no_transaction(clients: int) -> None:
+    seconds, workers = 2.0, 16
+    requests = {"attempted": 145, "completed": 145}
+    late = changed(
+        {**CLOSED, "elapsed_ns": int(seconds * 1e9)},
+        requests=requests,
+        **statuses({"2xx": 140, "5xx": 5}, {"2xx": 140 - workers, "5xx": 5}),
+    )
+    found = await measured(workload(), *[late] * clients)
+    assert value(found, "transactions") == clients * (140 - workers)
+    assert value(found, "throughput") == value(found, "transactions") / seconds
+    assert found.responses["transactions"].by_client == ((124.0,) * clients if clients > 1 else None)
+    assert value(found, "errors") == pytest.approx(5 / 145)
+    assert found.events == clients * 145
+
+
+async def test_a_closed_loop_without_a_reply_in_its_window_is_a_failure_and_no_zero() -> None:
+    completed = CLOSED["requests"]["completed"]
+    with pytest.raises(ToolFailed, match=rf"not one request was served within 1 s, and {completed} after that"):
+        await measured(workload(), changed(CLOSED, status_in_window={"2xx": 0}))
+    found = await measured(workload(**OPEN_LOOP), changed(OPEN, status_in_window={"2xx": 0}))
+    assert value(found, "throughput") == 0.0
+    assert value(found, "latency_p50") > 0.0
+
+
+async def test_requests_without_a_reply_are_errors() -> None:
+    found = await measured(workload(), changed(CLOSED, errors={"client_timeout": CLOSED["requests"]["completed"]}))
+    assert value(found, "errors") == pytest.approx(0.5)
+    assert found.responses["errors"].scale == "difference"
+
+
+async def test_a_load_of_which_nothing_was_served_is_a_failure_and_no_zero() -> None:
+    with pytest.raises(ToolFailed, match=r"not one request was served \(1 refused\)"):
+        await measured(workload(), REFUSED)
+
+
+async def test_a_time_that_was_not_observed_is_left_out() -> None:
+    none = {"p50": None, "p99": None, "count": 0}
+    found = await measured(workload(), changed(CLOSED, connect_ns=none))
+    assert "connect_p50" not in found.responses
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "censored"), [("", 220, None), ("-above", 20, "right"), ("-below", 300, "left")]
+)
+async def test_a_ramp_gives_the_saturation_and_whether_it_is_a_bound(
+    name: str, expected: float, censored: str | None
+) -> None:
+    one = workload(**RAMP)
+    found = await measured(one, RAMPS[name])
+    assert found.responses.keys() == one.responses.keys()
+    assert (value(found, "saturation"), found.responses["saturation"].censored) == (expected, censored)
+    assert found.invalid is None
+
+
+async def test_a_first_rate_that_was_kept_up_once_and_failed_twice_is_a_bound_too() -> None:
+    saturation = {**RAMPS["-below"]["saturation"], "interval": [None, None]}
+    found = await measured(workload(**RAMP), {**RAMPS["-below"], "saturation": saturation})
+    assert (value(found, "saturation"), found.responses["saturation"].censored) == (300, "left")
+
+
+async def test_ramps_of_several_clients_add_up_to_a_bound_if_one_is_a_bound() -> None:
+    found = await measured(workload(**RAMP), RAMPS[""], RAMPS["-above"])
+    assert (value(found, "saturation"), found.responses["saturation"].censored) == (240.0, "right")
+    assert found.responses["saturation"].by_client == (220.0, 20.0)
+
+
+async def test_a_ramp_without_a_saturation_is_a_tool_that_failed() -> None:
+    with pytest.raises(ToolFailed, match="told no saturation"):
+        await measured(workload(**RAMP), OPEN)
