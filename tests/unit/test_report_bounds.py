@@ -16,7 +16,7 @@ from nearmetal.report.chapters import sections
 from nearmetal.report.reading import read
 from nearmetal.report.write import render
 from nearmetal.store.folder import RunFolder
-from tests import plausible_networks, plausible_sysbench
+from tests import journals, plausible_networks, plausible_sysbench
 
 pytestmark = pytest.mark.usefixtures("one_engine")
 
@@ -26,11 +26,10 @@ Change = Callable[[dict[str, Any], int], None]
 
 
 def changed(folder: RunFolder, response: str, change: Change) -> RunFolder:
-    lines = [json.loads(line) for line in folder.journal.read_text().splitlines()]
-    for line in lines:
-        if response in line.get("responses", {}):
-            change(line["responses"][response], line["trial"]["block"])
-    folder.journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with journals.changed(folder.journal) as lines:
+        for line in lines:
+            if response in line.get("responses", {}):
+                change(line["responses"][response], line["trial"]["block"])
     return folder
 
 

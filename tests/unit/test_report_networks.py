@@ -23,7 +23,7 @@ from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.settings import settings, without_clients
 from nearmetal.report.write import write
 from nearmetal.store.folder import Manifest, RunFolder
-from tests import plausible_networks, plausible_run
+from tests import journals, plausible_networks, plausible_run
 
 pytestmark = pytest.mark.usefixtures("one_engine")
 
@@ -100,13 +100,12 @@ def test_transactions_have_a_column_for_each_number_of_workers(counted: RunFolde
 
 def with_a_wild_block(folder: RunFolder) -> ReportInput:
     """A run of which the last block carried next to nothing with any treatment."""
-    records = [json.loads(line) for line in folder.journal.read_text().splitlines()]
-    last = max(record["trial"]["block"] for record in records)
-    for record in records:
-        for response in record["responses"].values():
-            if record["trial"]["block"] == last and response["scale"] == "ratio":
-                response["value"] *= 0.01
-    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in records))
+    with journals.changed(folder.journal) as records:
+        last = max(record["trial"]["block"] for record in records)
+        for record in records:
+            for response in record["responses"].values():
+                if record["trial"]["block"] == last and response["scale"] == "ratio":
+                    response["value"] *= 0.01
     return read(folder)
 
 
@@ -198,12 +197,11 @@ def test_where_nobody_could_tell_an_odd_client_it_is_said_how_many_blocks_it_tak
 def test_where_no_client_is_odd_it_is_said(shared: RunFolder, tmp_path: Path) -> None:
     equal = RunFolder(tmp_path / "equal")
     shutil.copytree(shared.path, equal.path)
-    records = [json.loads(line) for line in shared.journal.read_text().splitlines()]
-    for record in records:
-        for response in record["responses"].values():
-            if response.get("by_client"):
-                response["by_client"] = [1.0] * len(response["by_client"])
-    equal.journal.write_text("".join(json.dumps(record) + "\n" for record in records))
+    with journals.changed(equal.journal) as records:
+        for record in records:
+            for response in record["responses"].values():
+                if response.get("by_client"):
+                    response["by_client"] = [1.0] * len(response["by_client"])
     assert chapters(equal)["odd-clients"].blocks == (Paragraph("None is."),)
 
 

@@ -1,6 +1,5 @@
 """What was measured: all pictures at first sight where they are few, else those that verdicts are about."""
 
-import json
 import math
 import shutil
 from itertools import cycle
@@ -13,7 +12,7 @@ from nearmetal.report.chapters import sections
 from nearmetal.report.reading import read
 from nearmetal.report.write import render
 from nearmetal.store.folder import RunFolder
-from tests import plausible_run, plausible_sysbench
+from tests import journals, plausible_run, plausible_sysbench
 from tests.golden.make_run import FOLDER
 
 
@@ -51,9 +50,9 @@ def test_the_caption_tells_what_the_rows_show(blocks: int, are_dots: bool, tmp_p
 
 def test_rows_of_which_only_some_have_many_values_are_told_both_ways(tmp_path: Path) -> None:
     folder = plausible_run.make(tmp_path / "run", blocks=61, faults=False)
-    lines = [json.loads(line) for line in folder.journal.read_text().splitlines()]
-    kept = [line for line in lines if line["trial"]["treatment"]["environment"] != "qemu" or line["trial"]["block"] < 9]
-    folder.journal.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    with journals.changed(folder.journal) as lines:
+        trials = [(line, line["trial"]) for line in lines]
+        lines[:] = [line for line, one in trials if one["treatment"]["environment"] != "qemu" or one["block"] < 9]
     (section,) = [section for section in sections(read(folder)) if section.name == "responses"]
     (chart,) = [block for block in section.blocks if isinstance(block, Chart)]
     assert chart.caption.startswith(
@@ -79,11 +78,10 @@ def test_what_has_no_place_on_an_axis_is_left_out_of_pictures(
     """A damaged journal may have it; it is no reason for the report to fail."""
     folder = RunFolder(shutil.copytree(FOLDER, tmp_path / "run"))
     given = cycle(values)
-    lines = [json.loads(line) for line in folder.journal.read_text().splitlines()]
-    for line in lines:
-        if line["schema"] == "record.v1":
-            line["responses"]["throughput"]["value"] = next(given)
-    folder.journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with journals.changed(folder.journal) as lines:
+        for line in lines:
+            if line["schema"] == "record.v1":
+                line["responses"]["throughput"]["value"] = next(given)
     (section,) = [section for section in sections(read(folder)) if section.name == "responses"]
     assert ("web-throughput" in [name for panels, _ in pictures(folder).values() for name in panels]) is is_drawn
     told = [block.text for block in section.blocks if isinstance(block, Paragraph)]

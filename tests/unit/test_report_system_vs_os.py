@@ -1,6 +1,5 @@
 """The chapter on sysbench: the published statistics beside the same ones of ours, and what was claimed, tested."""
 
-import json
 import shutil
 import statistics
 from pathlib import Path
@@ -13,7 +12,7 @@ from nearmetal.report.chapters import sections
 from nearmetal.report.reading import read
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
-from tests import plausible_run, plausible_sysbench
+from tests import journals, plausible_run, plausible_sysbench
 
 pytestmark = pytest.mark.usefixtures("one_engine")
 
@@ -139,13 +138,12 @@ def test_it_is_written_to_the_page_and_to_data_files(folder: RunFolder) -> None:
 
 def test_what_sysbench_does_are_events_and_no_requests(folder: RunFolder, tmp_path: Path) -> None:
     observed = RunFolder(Path(shutil.copytree(folder.path, tmp_path / "observed")))
-    lines = [json.loads(line) for line in observed.journal.read_text().splitlines()]
-    for line in lines:
-        if line["schema"] == "record.v1":
-            is_guest = line["trial"]["treatment"]["environment"] == "qemu"
-            usage = {"server-0": {"seconds": 1.0, "interrupts": 900.0 if is_guest else 100.0, "context_switches": 0.0}}
-            line["observers"] = {"usage": usage}
-    observed.journal.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    with journals.changed(observed.journal) as lines:
+        for line in lines:
+            if line["schema"] == "record.v1":
+                interrupts = 900.0 if line["trial"]["treatment"]["environment"] == "qemu" else 100.0
+                server = {"seconds": 1.0, "interrupts": interrupts, "context_switches": 0.0}
+                line["observers"] = {"usage": {"server-0": server}}
     report = read(observed)
     contrast = next(one for one in report.analysis.contrasts if one.workload == "cpu" and one.primary)
     explained = why_found.explain(contrast, report)
