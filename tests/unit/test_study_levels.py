@@ -24,9 +24,7 @@ environment = ["host"]
 name = "web"
 kind = "http"
 """
-
-
-TWO_SERVERS = ('environment = ["host"]', 'environment = ["host", "metal"]')
+METAL_TOO = ('environment = ["host"]', 'environment = ["host", "metal"]')
 PAIRS = ("[clients]", '[clients]\nconnect = "pairs"')
 
 
@@ -46,12 +44,12 @@ PAIRS = ("[clients]", '[clients]\nconnect = "pairs"')
         ),
         (
             '[factors.place]\nlevels = ["local", "far"]\nsets = "machine.host"\n',
-            [TWO_SERVERS],
+            [METAL_TOO],
             "machine.host places 'metal' on 'far'",
         ),
         (
             "count = [1, 3]\n",
-            [TWO_SERVERS, PAIRS],
+            [METAL_TOO, PAIRS],
             "3 clients are to have a server each, but 'metal' is one machine",
         ),
         (
