@@ -142,8 +142,7 @@ def refuse_what_nothing_takes(where: StudyText, raw: Mapping[str, Any]) -> None:
             if isinstance(text, str) and any(_is_control(character) for character in text):
                 raise where.wrong(path, f"{shown(text)} has a control character", "remove it")
         if isinstance(value, float) and value - value != 0:
-            remedy = "write a whole number from 1 on" if path == ("design", "blocks") else "write a finite number"
-            raise where.wrong(path, f"`{dotted(path)}` cannot be {value}", remedy)
+            raise where.wrong(path, f"`{dotted(path)}` cannot be {value}", "write a finite number")
 
 
 def _is_control(character: str) -> bool:

@@ -44,7 +44,7 @@ BAD: list[tuple[str, str, str, str]] = [
     ("alpha = 0.05", "alpha = 0", "alpha", "more than 0"),
     ("alpha = 0.05", "alpha = nan", "alpha", "cannot be nan"),
     ("alpha = 0.05", "alpha = inf", "alpha", "write a finite number"),
-    ("blocks = 6", "blocks = nan", "blocks", "write a whole number from 1 on"),
+    ("blocks = 6", "blocks = nan", "blocks", "write a finite number"),
     ("vcpus = 2", 'vcpus = 1\nisolation = "kernel"', "vcpus", "of one CPU none can be kept free, as 'kernel' wants it"),
     ("alpha = 0.05", 'alpha = "5%"', "alpha", "cannot be '5%'"),
     ('margin = "2%"', 'margin = "-1%"', "margin", "'-1%' is not a percentage"),
