@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
 from nearmetal.analysis.signed_rank import Floats, enough, two_sided_distinct
 
@@ -57,6 +56,8 @@ class Noise:
         Leaving out each block in turn tells how far the logarithm of the variance is known (jackknife), whatever the
         noise looks like; but no better than if it were normal.
         """
+        from scipy.special import stdtrit  # loads scipy, which a report of no calibration need not wait for
+
         squares = np.mean(self.differences**2, axis=1)
         blocks = len(squares)
         left = squares.sum() - squares

@@ -1,11 +1,12 @@
 """What CPUs did besides, before and after trials: what the observer `noise` heard in servers, and on their hosts."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nearmetal.analysis.responses import key_of
-from nearmetal.model import Assignment, TrialRecord
+from nearmetal.analysis.responses import Key, key_of
+from nearmetal.model import Assignment
 from nearmetal.report import charts, figures
 from nearmetal.report.blocks import LONG, Chart, Column, Panel, Quantity, Section, Table, Value
 from nearmetal.report.reading import ReportInput
@@ -27,8 +28,9 @@ class Noise:
     order = 36
 
     def render(self, report: ReportInput) -> Section | None:
+        trials = _trials(report)
         heard = [
-            (treatment, _of(treatment, report.records, when), when)
+            (treatment, [server for told in trials[key_of(treatment)] for server in _servers(told, when)], when)
             for treatment in report.manifest.plan.treatments
             for when in _WHEN
         ]
@@ -36,22 +38,30 @@ class Noise:
         hosts = tuple(row for treatment, told, when in heard for row in _host(treatment, told, when, report))
         if not cpus:
             return None
-        return Section(
-            self.name, self.title, _LEAD, (_lost(report), _inside(cpus), *([_outside(hosts)] if hosts else []))
-        )
+        lost = _lost(trials, report)
+        return Section(self.name, self.title, _LEAD, (lost, _inside(cpus), *([_outside(hosts)] if hosts else [])))
 
 
-def _of(treatment: Assignment, records: Sequence[TrialRecord], when: str) -> list[Mapping[str, Any]]:
-    """What was heard in each server of each trial of this treatment, at this time."""
-    return [
-        server
-        for record in records
-        if key_of(record.trial.treatment) == key_of(treatment)
-        for server in record.observers.get(OBSERVER, {}).get(when, {}).values()
-    ]
+_Told = Mapping[str, Any]
+"""What was heard of one trial."""
 
 
-def _lost(report: ReportInput) -> Chart:
+def _trials(report: ReportInput) -> Mapping[Key, list[_Told]]:
+    """What was heard of each trial, by its treatment."""
+    found: dict[Key, list[_Told]] = defaultdict(list)
+    for record in report.records:
+        if OBSERVER in record.observers:
+            found[key_of(record.trial.treatment)].append(record.observers[OBSERVER])
+    return found
+
+
+def _servers(told: _Told, when: str) -> Iterable[Mapping[str, Any]]:
+    """What was heard in each server at this time."""
+    servers: Mapping[str, Mapping[str, Any]] = told.get(when, {})
+    return servers.values()
+
+
+def _lost(trials: Mapping[Key, list[_Told]], report: ReportInput) -> Chart:
     """Of each CPU of each treatment, every share of the time that was lost."""
     strips = [
         charts.Strip(
@@ -61,7 +71,7 @@ def _lost(report: ReportInput) -> Chart:
             shares,
         )
         for treatment in report.manifest.plan.treatments
-        for cpu, shares in _shares(treatment, report).items()
+        for cpu, shares in _shares(trials[key_of(treatment)]).items()
     ]
 
     def drawn(width: int) -> charts.Spec:
@@ -81,16 +91,15 @@ def _lost(report: ReportInput) -> Chart:
     )
 
 
-def _shares(treatment: Assignment, report: ReportInput) -> Mapping[int, tuple[float, ...]]:
+def _shares(trials: Iterable[_Told]) -> Mapping[int, tuple[float, ...]]:
     """By CPU, in the order of the trials, before and after each."""
     found: dict[int, list[float]] = {}
-    for record in report.records:
-        if key_of(record.trial.treatment) == key_of(treatment):
-            for when in _WHEN:
-                for server in record.observers.get(OBSERVER, {}).get(when, {}).values():
-                    for place, told in server.items():
-                        if place != HOST:
-                            found.setdefault(int(place), []).append(told["share"])
+    for told in trials:
+        for when in _WHEN:
+            for server in _servers(told, when):
+                for place, of_cpu in server.items():
+                    if place != HOST:
+                        found.setdefault(int(place), []).append(of_cpu["share"])
     return {cpu: tuple(shares) for cpu, shares in sorted(found.items())}
 
 
