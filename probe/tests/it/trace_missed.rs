@@ -1,4 +1,4 @@
-//! What a capture missed spoils what it missed alone: other requests keep their responses, times and sizes.
+//! What a capture missed is said, and spoils what it missed alone: other requests keep their responses, times and sizes.
 
 use serde_json::Value;
 
@@ -226,4 +226,58 @@ fn what_was_sent_before_a_capture_began_was_not_dropped() {
         begun.remove(begun.len() - 5);
         assert_eq!(missed(&begun), (1448, true), "from {from} on");
     }
+}
+
+#[test]
+fn what_the_capture_missed_is_said() {
+    let mut talk = asked();
+    let begin = talk.packets.len();
+    talk.answer_in(&reply(9000), 1448);
+    talk.client_acks();
+    talk.ask(GET);
+    talk.answer_in(&reply(9000), 1448);
+    // Nobody sends these again: the client has them.
+    talk.packets.remove(begin + 3);
+    talk.packets.remove(begin + 2);
+    let document = talk.trace();
+    assert_eq!(server(&document), [12, 0, 0, 0, 0, 0]);
+    assert_eq!(document["server"]["missed_bytes"], 2 * 1448);
+    assert_eq!(numbers(&document, ["requests", "unanswered"]), [2, 0]);
+    assert_eq!(
+        numbers(&document["each_request"]["total_ns"], ["count"]),
+        [2]
+    );
+    assert!(
+        document["warnings"][0]
+            .as_str()
+            .unwrap()
+            .contains("not captured")
+    );
+}
+
+/// What was not captured is not told as nothing.
+#[test]
+fn options_and_payload_that_are_cut_off_are_said_to_be_unknown() {
+    let mut talk = asked();
+    let hole = talk.server.sequence;
+    talk.answer_in(&reply(9000), 1448);
+    talk.client_sacks(hole, &[(hole + 1448, hole + 2896)]);
+    talk.finish();
+    let seen = |snap| {
+        let pcap = Pcap {
+            snap,
+            ..Pcap::default()
+        };
+        let document = trace(&pcap.file(&talk.packets));
+        let warnings = document["warnings"].to_string();
+        let told = (
+            document["client"]["selective_acks"].as_u64().unwrap(),
+            document["options"]["cut_packets"].as_u64().unwrap(),
+            document["protocols"]["unknown"].as_u64().unwrap(),
+        );
+        (told, warnings.contains("not all of the TCP options"))
+    };
+    assert_eq!(seen(128), ((1, 0, 0), false));
+    // All have timestamps.
+    assert_eq!(seen(60), ((0, talk.packets.len() as u64, 1), true));
 }

@@ -7,9 +7,11 @@ use serde_json::Value;
 use crate::support::*;
 
 mod ends;
+mod segments;
 mod wire;
 
 pub use ends::*;
+pub use segments::*;
 pub use wire::*;
 
 impl Talk {
@@ -49,6 +51,11 @@ pub fn trace_requests(files: &[&[u8]]) -> (Value, Vec<Value>) {
     let text = std::fs::read_to_string(path).unwrap();
     let requests = text.lines().map(|line| serde_json::from_str(line).unwrap());
     (document(&output), requests.collect())
+}
+
+/// Each request's object of a conversation that was captured whole.
+pub fn requests(talk: &Talk) -> Vec<Value> {
+    trace_requests(&[&Pcap::default().file(&talk.packets)]).1
 }
 
 /// The named fields of an object as numbers, in their order.
