@@ -43,7 +43,7 @@ fn parts_that_were_put_together_the_wrong_way_round_are_noticed() {
 }
 
 #[test]
-fn packets_in_order_are_not_complained_of() {
+fn small_steps_back_are_not_complained_of() {
     // As two CPUs hand over what they stamp at once: the one had to wait for its place.
     for step in [1_000, 1_300, 1_000_000] {
         let mut packets = conversation().packets;
