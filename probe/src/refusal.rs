@@ -52,14 +52,20 @@ impl Refusal {
             }
             ErrorKind::UnknownArgument => unknown(error, verb, &argument, words),
             ErrorKind::MissingRequiredArgument => {
-                let name = argument.trim_matches(['<', '>']);
-                Self::new(verb, format!("{name} is missing"), usage(error, verb))
+                let names = argument.replace("...", "").replace(['<', '>'], "");
+                let are = if names.contains(", ") { "are" } else { "is" };
+                Self::new(verb, format!("{names} {are} missing"), usage(error, verb))
             }
             ErrorKind::ArgumentConflict => {
                 let name = option(&argument);
                 let what = format!("{name} is given more than once, or beside what excludes it");
                 Self::new(verb, what, format!("leave {name} out, or give it once"))
             }
+            ErrorKind::TooManyValues if argument.starts_with('<') => Self::new(
+                verb,
+                format!("'{}' is more than it takes", shortened(&given)),
+                usage(error, verb),
+            ),
             ErrorKind::TooManyValues => {
                 let name = option(&argument);
                 let what = format!("{name} takes no value");

@@ -45,6 +45,19 @@ fn programs_are_told_bad_arguments_in_one_line() {
             "serve --listen nowhere",
             "serve --listen: 'nowhere': invalid",
         ),
+        ("trace", "trace: PCAP is missing; write: "),
+        (
+            "trace a b c",
+            "trace: 'c' is more than it takes; write: nearmetal-probe trace ",
+        ),
+        (
+            "link",
+            "link: NS1[:IFNAME], NS2[:IFNAME] are missing; write: ",
+        ),
+        (
+            "noise",
+            "noise: --cpus LIST, --duration DURATION are missing; write: ",
+        ),
         (
             "frobnicate",
             "there is no verb 'frobnicate'; `nearmetal-probe --help`",
