@@ -25,8 +25,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .trim()
         .parse()
         .map_err(|_| format!("'{number}' is not a number; write it as 5s, 100ms, 250us or 2m"))?;
-    Duration::try_from_secs_f64(number * seconds)
-        .map_err(|_| format!("'{text}' is no time that can be waited; write 0s or more"))
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| match number < 0.0 {
+        true => format!("'{text}' is no time that can be waited; write 0s or more"),
+        false => format!("'{text}' is more than can be counted; write a shorter time"),
+    })
 }
 
 /// Parse a share such as `1%` or `0.5%` into a number from 0 to 1.
@@ -78,6 +80,18 @@ mod tests {
         assert!(duration("5").unwrap_err().contains("no unit"));
         assert!(duration("-1s").is_err());
         assert!(duration("5 parsecs").is_err());
+    }
+
+    #[test]
+    fn a_duration_that_cannot_be_is_refused_with_what_can() {
+        for (text, remedy) in [
+            ("-1s", "write 0s or more"),
+            ("-99999999999999999999s", "write 0s or more"),
+            ("99999999999999999999s", "write a shorter time"),
+        ] {
+            let message = duration(text).unwrap_err();
+            assert!(message.ends_with(remedy), "{message}");
+        }
     }
 
     #[test]

@@ -111,6 +111,11 @@ fn people_are_told_where_what_and_the_remedy() {
             "write 0s or more",
         ),
         (
+            "http://a/ --duration 99999999999999999999s",
+            "load --duration: '99999999999999999999s' is more than can be counted",
+            "write a shorter time",
+        ),
+        (
             "http://a/ --mode open --rate=-5",
             "load: --rate -5 is not a rate",
             "give requests per second between",
