@@ -20,7 +20,8 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// From one line, which has what would be right behind its last semicolon.
+    /// From one line, which has what would be right behind its last semicolon: what was given may stand before it, with
+    /// semicolons of its own.
     pub fn of(verb: &str, reason: &str) -> Self {
         let (what, remedy) = reason.rsplit_once("; ").unwrap_or((reason, ""));
         Self::new(

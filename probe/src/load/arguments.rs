@@ -341,7 +341,9 @@ pub mod tests {
             ("http://a/ --rate 5", "belongs to --mode open"),
             ("http://a/ --mode open --rate 0", "is not a rate"),
             ("http://a/ --mode open --rate NaN", "is not a rate"),
+            ("http://a/ --from 5", "belongs to --mode ramp"),
             ("http://a/ --mode ramp --from 1 --step 1", "needs --to"),
+            ("http://a/ --mode ramp --duration 5s", "takes no --requests"),
             (
                 "http://a/ --mode ramp --from 9 --step 1 --to 5",
                 "lies below",
@@ -350,17 +352,22 @@ pub mod tests {
             ("http://a/ --workers 2 --threads 3", "without a worker"),
             ("http://a/ --requests 5 --duration 5s", "exclude each other"),
             ("http://a/ --requests 0", "measures nothing"),
+            ("http://a/ --duration 0s", "measures nothing"),
             ("http://a/ --duration 5", "no unit"),
             ("http://a/ --timeout 0s", "would fail"),
             ("http://a/ --path x", "must begin with"),
             ("http://a/ -H x", "no colon"),
             ("http://a/ -H Content-Length:5", "cannot be given"),
+            ("http://a/ -H A:\u{1}b", "control character"),
             ("http://a/ -X G(T", "not a word"),
             ("http://a/ -d @/no/such/file", "cannot read"),
             ("http://a/ --per-step 20", "20x"),
+            ("http://a/ --max-errors 200%", "not a share"),
         ] {
             let message = plan(line).unwrap_err();
             assert!(message.contains(reason), "{line}: {message}");
+            // Behind the last one stands the remedy; one before it would make what is wrong of another.
+            assert_eq!(message.matches("; ").count(), 1, "{line}: {message}");
         }
     }
 }

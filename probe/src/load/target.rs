@@ -36,6 +36,12 @@ impl Target {
             _ => format!("/{path}"),
         };
         check_path(&path).map_err(|reason| format!("'{url}': {reason}"))?;
+        // Refused with a remedy of its own, while what follows is put right by the form alone.
+        if authority.contains('@') {
+            return Err(format!(
+                "'{url}': a user name in a URL is not sent; give -H 'Authorization: …' instead"
+            ));
+        }
         let (host, port) = split_authority(authority)
             .map_err(|reason| format!("'{url}': {reason}; write it as http://HOST[:PORT]/PATH"))?;
         Ok(Self { host, port, path })
@@ -71,23 +77,21 @@ impl Target {
 
 /// Refuse what would break the request line apart.
 pub fn check_path(path: &str) -> Result<(), String> {
-    if !path.starts_with('/') {
+    // Before the beginning: the remedy of that repeats the path, which must not hold a semicolon with a space.
+    if let Some(byte) = path.bytes().find(|byte| !byte.is_ascii_graphic()) {
         return Err(format!(
-            "the path '{path}' must begin with '/'; write /{path}"
+            "the path holds the byte 0x{byte:02x}; write it percent-encoded"
         ));
     }
-    match path.bytes().find(|byte| !byte.is_ascii_graphic()) {
-        Some(byte) => Err(format!(
-            "the path holds the byte 0x{byte:02x}; write it percent-encoded"
+    match path.starts_with('/') {
+        true => Ok(()),
+        false => Err(format!(
+            "the path '{path}' must begin with '/'; write /{path}"
         )),
-        None => Ok(()),
     }
 }
 
 fn split_authority(authority: &str) -> Result<(String, u16), String> {
-    if authority.contains('@') {
-        return Err("a user name in a URL is not sent; give -H 'Authorization: …' instead".into());
-    }
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (host, after) = rest
@@ -159,13 +163,24 @@ mod tests {
             ("http://a:70000/", "not a port"),
             ("http://[::1/", "lacks its ']'"),
             ("http://[x]/", "not an IPv6 address"),
-            ("http://me:pw@a/", "user name"),
+            ("http://me:pw@a/", "user name in a URL is not sent; give -H"),
             ("http://a/ b", "0x20"),
             ("http://a/\r\nX: y", "0x0d"),
             ("http://a b/", "host name"),
         ] {
             let message = Target::parse(url).unwrap_err();
             assert!(message.contains(reason), "{url}: {message}");
+            assert_eq!(message.matches("; ").count(), 1, "{url}: {message}");
+        }
+    }
+
+    /// A semicolon in what was given is no place to part it.
+    #[test]
+    fn a_remedy_repeats_nothing_that_holds_a_semicolon() {
+        for path in ["a; b", "/a; b"] {
+            let message = check_path(path).unwrap_err();
+            let (_, remedy) = message.rsplit_once("; ").unwrap();
+            assert!(remedy.starts_with("write "), "{message}");
         }
     }
 

@@ -181,6 +181,11 @@ fn people_are_told_where_what_and_the_remedy() {
             "write it as http://HOST[:PORT]/PATH",
         ),
         (
+            "http://me@a/",
+            "load: 'http://me@a/': a user name in a URL is not sent",
+            "give -H 'Authorization: ",
+        ),
+        (
             "http://a/ --max-errors 200%",
             "load --max-errors: '200%' is not a share",
             "write it as 1%",
