@@ -105,24 +105,28 @@ impl Refusal {
     /// For whoever called the program by this name: people who call it nearmetal read two lines, as from all of its
     /// commands, and programs that call the probe take the one line that they find.
     pub fn shown(&self, name: &str) -> String {
-        let place = if self.place.is_empty() {
-            String::new()
-        } else {
-            format!("{}: ", self.place)
-        };
         let apart = if name == "nearmetal" {
             "\n  remedy: "
         } else {
             "; "
         };
+        format!("{name}: {}", self.told(apart))
+    }
+
+    fn told(&self, apart: &str) -> String {
+        let place = if self.place.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", self.place)
+        };
         let [place, what, remedy] = [&place, &self.what, &self.remedy].map(|text| plain(text));
-        format!("{name}: {place}{what}{apart}{remedy}")
+        format!("{place}{what}{apart}{remedy}")
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "{}: {}; {}", self.place, self.what, self.remedy)
+        to.write_str(&self.told("; "))
     }
 }
 
@@ -272,4 +276,17 @@ fn plain(text: &str) -> String {
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_without_a_place_begins_with_what_is_wrong() {
+        let refusal = Refusal::of("", "there is no verb 'x'; choose one");
+        assert_eq!(refusal.to_string(), "there is no verb 'x'; choose one");
+        let refusal = Refusal::of("load", "'x' is not a URL; write one");
+        assert_eq!(refusal.to_string(), "load: 'x' is not a URL; write one");
+    }
 }
