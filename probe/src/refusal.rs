@@ -195,8 +195,8 @@ fn of_value(place: &str, given: &str, why: Option<&(dyn Error + 'static)>, verb:
             format!("write {number}; {}", says_more(verb)),
         );
     }
-    // What others than we say may leave out what it is about.
-    let said = if said.contains(given.as_str()) {
+    // What others than we say may leave out what it is about. We have it in quotes: a letter alone is in many a text.
+    let said = if said.contains(&format!("'{given}'")) {
         said
     } else {
         format!("'{given}': {said}")

@@ -45,6 +45,7 @@ fn programs_are_told_bad_arguments_in_one_line() {
             "serve --listen nowhere",
             "serve --listen: 'nowhere': invalid",
         ),
+        ("serve --listen s", "serve --listen: 's': invalid"),
         ("trace", "trace: PCAP is missing; write: "),
         (
             "trace a b c",
