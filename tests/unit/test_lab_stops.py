@@ -1,10 +1,10 @@
 """For how long something stood still, and that of a program of ours the kernel tells."""
 
-import asyncio
+import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +12,7 @@ from nearmetal.lab.commands import process
 from nearmetal.lab.machines import stillness
 from nearmetal.lab.machines.stillness import Event
 from nearmetal.lab.machines.stops import Stops
+from tests.waiting import until, wait_until
 
 
 @pytest.mark.parametrize(
@@ -22,10 +23,43 @@ from nearmetal.lab.machines.stops import Stops
         ([(12, False)], 2),  # it stood before
         ([(18, True)], 2),  # it still does
         ([(12, False), (18, True)], 4),
+        ([(11, True), (12, True), (12.5, False)], 1.5),  # that it went on between them, nobody was told
+        ([(5, True), (6, False), (12, True), (13, False)], 1),
+        ([(5, True), (12, False)], 2),
+        ([(5, True), (12, True), (12.5, False)], 2.5),
+        ([(5, True)], 10),
     ],
 )
 def test_events_tell_for_how_long_something_stood_still(events: list[tuple[float, bool]], seconds: float) -> None:
     assert stillness.between([Event(at, stands) for at, stands in events], 10, 20) == seconds
+
+
+@pytest.mark.parametrize(
+    ("events", "seconds"),
+    [
+        ([(12, False)], 0),
+        ([(12, False), (13, True), (14, False)], 1),
+        ([(13, True), (14, False), (16, False)], 1),
+        ([(12, False), (13, True)], 7),
+    ],
+)
+def test_that_it_goes_on_counts_behind_a_stop_alone(events: list[tuple[float, bool]], seconds: float) -> None:
+    heard = stillness.behind_stops([Event(at, stands) for at, stands in events])
+    assert stillness.between(heard, 10, 20) == seconds
+
+
+def test_a_stop_that_is_over_before_it_is_told_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [SimpleNamespace(si_code=os.CLD_CONTINUED)]
+
+    def waitid(*_: object) -> SimpleNamespace:
+        if not told:
+            raise ChildProcessError
+        return told.pop()
+
+    monkeypatch.setattr(os, "waitid", waitid)
+    stops = Stops(os.getpid())
+    wait_until(lambda: not [one for one in threading.enumerate() if one.name == f"stops of {os.getpid()}"])
+    assert stops.seconds(time.time() - 100) == 0
 
 
 async def test_a_program_that_is_stopped_by_a_signal_is_heard_of_until_it_ends() -> None:
@@ -38,14 +72,8 @@ async def test_a_program_that_is_stopped_by_a_signal_is_heard_of_until_it_ends()
     stopped = stops.seconds(since)
     await until(lambda: stops.seconds(since) > stopped)
     await running.signal(signal.SIGCONT)
-    await until(lambda: stops.seconds(since) == stops.seconds(since))
+    await until(lambda: not stops._events[-1].stands)
     assert stops.seconds(since) > stopped
     assert stops.seconds(time.time()) == 0
     assert (await running.stop()).status == 128 + signal.SIGTERM
     await until(lambda: not [one for one in threading.enumerate() if one.name == f"stops of {running.pid}"])
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not is_so():  # noqa: ASYNC110 - of what a thread hears
-            await asyncio.sleep(0.01)

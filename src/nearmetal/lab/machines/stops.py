@@ -21,8 +21,7 @@ class Stops:
 
     def seconds(self, since: float) -> float:
         """For which it was stopped since then (Unix time)."""
-        events = [event for event in self._events if event.at >= since]
-        return stillness.between(events, since, time.time())
+        return stillness.between(stillness.behind_stops(self._events), since, time.time())
 
     def _hear(self) -> None:
         while True:
@@ -31,9 +30,4 @@ class Stops:
             except ChildProcessError:  # it has ended
                 return
             if change is not None:
-                self._note(Event(time.time(), stands=change.si_code == os.CLD_STOPPED))
-
-    def _note(self, event: Event) -> None:
-        """That it goes on counts behind a stop alone: of a stop that is soon over the kernel tells nothing else."""
-        if event.stands or (self._events and self._events[-1].stands):
-            self._events.append(event)
+                self._events.append(Event(time.time(), stands=change.si_code == os.CLD_STOPPED))
