@@ -1,18 +1,38 @@
 """What is said and done when a program is told to end."""
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Coroutine, Iterator
 
 import pytest
 
+from nearmetal.errors import LeftAtOnce
 from nearmetal.interrupts import until_interrupted
+from nearmetal.say import Say
+
+
+@pytest.fixture(autouse=True)
+def asyncio_warns_again() -> Iterator[None]:
+    logger = logging.getLogger("asyncio")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 def tell(number: signal.Signals = signal.SIGINT) -> None:
     os.kill(os.getpid(), number)
+
+
+def is_finished(work: Coroutine[object, object, object], say: Say) -> bool:
+    """Here, where leaving at once would be Ctrl-C to all tests."""
+    try:
+        return until_interrupted(work, say)
+    except LeftAtOnce:
+        pytest.fail("it left at once")
 
 
 def test_whoever_waits_is_told_once_what_is_going_on_and_what_was_begun_is_tidied_up() -> None:
@@ -28,7 +48,7 @@ def test_whoever_waits_is_told_once_what_is_going_on_and_what_was_begun_is_tidie
             await asyncio.sleep(0.05)
             done.append("tidied up")
 
-    assert not until_interrupted(work(), said.append)
+    assert not is_finished(work(), said.append)
     assert done == ["tidied up"]
     assert len(said) == 1 and "leaves at once" in said[0]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -52,9 +72,11 @@ async def in_the_middle_of_tidying_up():
 
 async def while_a_thread_goes_on():
     asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
-    tell()
-    threading.Timer(1, tell).start()
-    await asyncio.sleep(600)
+    try:
+        tell()
+        await asyncio.sleep(600)
+    finally:
+        threading.Timer(1, tell).start()
 
 try:
     until_interrupted({work}())
@@ -72,15 +94,23 @@ def test_ctrl_c_once_more_waits_for_nothing(work: str) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (4, "left\n", "")
 
 
-def test_a_terminal_that_is_gone_keeps_nobody_from_tidying_up() -> None:
+def test_a_terminal_that_is_gone_keeps_nobody_from_tidying_up(caplog: pytest.LogCaptureFixture) -> None:
+    done: list[str] = []
+
     def say(text: str) -> None:
         raise OSError(5, "Input/output error")
 
     async def work() -> None:
-        tell(signal.SIGHUP)
-        await asyncio.sleep(60)
+        try:
+            tell(signal.SIGHUP)
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.05)
+            done.append("tidied up")
 
-    assert not until_interrupted(work(), say)
+    assert not is_finished(work(), say)
+    assert done == ["tidied up"]
+    assert caplog.records == [], "asyncio tells there what a handler raises, and goes on"
 
 
 CUT_OFF = """
@@ -98,5 +128,6 @@ for _ in range(30):
 
 
 def test_nothing_is_said_of_programs_that_were_being_started() -> None:
-    ended = subprocess.run([sys.executable, "-c", CUT_OFF], capture_output=True, text=True, check=False)
+    script = [sys.executable, "-c", CUT_OFF]
+    ended = subprocess.run(script, capture_output=True, text=True, check=False, timeout=120)
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -76,6 +76,7 @@ async def test_a_trial_in_which_this_host_was_suspended_does_not_count(
 
 
 async def test_clocks_of_a_host_that_is_awake_keep_their_distance() -> None:
+    """A constant would do so too: that they tell of one that slept is seen live."""
     stage = ScriptedStage([machine("server")], [])
     before = await suspension.read(stage)
     assert before.counts == {}
