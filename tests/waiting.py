@@ -1,4 +1,4 @@
-"""Waiting for what comes about by itself, in a process or a thread that is not the test's."""
+"""Waiting for what comes about by itself, in a process or a thread ."""
 
 import asyncio
 import time

@@ -3,10 +3,14 @@
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
+
+from nearmetal.errors import ExitCode
+from tests.waiting import wait_until
 
 _STARTS = "import asyncio; from nearmetal import demo; print(asyncio.run(demo._run(['trace', '-'], {})))"
 """A command that waits for what another program pipes in; and its status."""
@@ -16,10 +20,10 @@ _STARTS = "import asyncio; from nearmetal import demo; print(asyncio.run(demo._r
 def _started() -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
     """A demo, and its command's process id."""
     with subprocess.Popen([sys.executable, "-c", _STARTS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as demo:
-        command = _soon(lambda: _child(demo.pid))
-        _soon(lambda: b"-m\0nearmetal\0" in Path(f"/proc/{command}/cmdline").read_bytes())
+        command = wait_until(lambda: _child(demo.pid))
+        wait_until(lambda: b"-m\0nearmetal\0" in Path(f"/proc/{command}/cmdline").read_bytes())
         # Until it is itself, and no longer on its way to be.
-        _soon(lambda: Path(f"/proc/{command}/comm").read_text().startswith("python"))
+        wait_until(lambda: Path(f"/proc/{command}/comm").read_text().startswith("python"))
         yield demo, command
 
 
@@ -27,15 +31,23 @@ def test_a_killed_demo_leaves_no_command_behind() -> None:
     with _started() as (demo, command):
         demo.send_signal(signal.SIGKILL)
         demo.wait()
-        _soon(lambda: not _is_running(command))
+        wait_until(lambda: not _is_running(command))
 
 
-def test_a_terminal_that_is_closed_is_not_taken_for_ctrl_c() -> None:
-    """The kernel and the shell tell of it, and more than one Ctrl-C is not to wait until all is put right."""
+@pytest.mark.parametrize(
+    ("told", "statuses"),
+    [
+        (signal.SIGHUP, {-signal.SIGTERM}),
+        (signal.SIGTERM, {-signal.SIGTERM}),
+        (signal.SIGINT, {-signal.SIGINT, ExitCode.INTERRUPTED}),  # by how far it has come
+    ],
+)
+def test_ctrl_c_alone_is_passed_on_as_ctrl_c(told: signal.Signals, statuses: set[int]) -> None:
+    """The kernel and the shell tell of a closed terminal; more than one Ctrl-C is not to wait until all is right."""
     with _started() as (demo, _):
-        demo.send_signal(signal.SIGHUP)
-        told, _ = demo.communicate(timeout=30)
-    assert int(told) == -signal.SIGTERM
+        demo.send_signal(told)
+        status, _ = demo.communicate(timeout=30)
+    assert int(status) in statuses
 
 
 def _child(parent: int) -> int:
@@ -49,11 +61,3 @@ def _is_running(process: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
-
-
-def _soon(look: Callable[[], int]) -> int:
-    until = time.monotonic() + 30
-    while not (found := look()):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    return found

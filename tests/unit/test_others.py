@@ -13,6 +13,7 @@ import pytest
 from nearmetal.errors import HostCannot
 from nearmetal.lab import others
 from nearmetal.lab.lock import measuring
+from tests.command_line import called
 from tests.order import mock_run
 
 HELD = "from nearmetal.lab.lock import measuring\nwith measuring(): print('held', flush=True); input()"
@@ -73,17 +74,37 @@ def test_where_the_hosts_file_cannot_be_had_nobody_is_seen(tmp_path: Path, monke
     assert not (tmp_path / "elsewhere").exists(), "no link is followed"
 
 
-def test_one_home_is_kept_out_as_before(home: Path) -> None:
+@pytest.mark.parametrize(("one", "other"), [("real", "linked"), ("linked", "real")])
+def test_no_link_is_followed_to_a_file_that_is_there(
+    one: str, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("real", "linked"):
+        (tmp_path / folder).mkdir()
+    file = tmp_path / "real" / "nearmetal-measuring"
+    file.touch()
+    (tmp_path / "linked" / file.name).symlink_to(file)
+    monkeypatch.setenv("NEARMETAL_LOCKS", str(tmp_path / one))
+    with another(tmp_path / "home"):
+        monkeypatch.setenv("NEARMETAL_LOCKS", str(tmp_path / other))
+        assert others.other() is None
+
+
+def test_all_of_a_host_have_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NEARMETAL_LOCKS")
+    assert others._path() == Path("/run/lock/nearmetal-measuring")
+
+
+def test_two_of_one_home_are_kept_apart(home: Path) -> None:
     with another(home), pytest.raises(HostCannot, match="another run is measuring"), measuring():
         pass
 
 
-async def test_a_run_and_its_trials_tell_of_another(tmp_path: Path) -> None:
+async def test_trials_tell_of_another(tmp_path: Path) -> None:
     with another(tmp_path / "one"):
         _, records = await mock_run.run(tmp_path / "first")
     text = "another nearmetal was at work on this host: each disturbed the other"
-    for record in records:
-        assert [warned.text for warned in record.warnings if warned.code == "another-run"] == [text]
+    told = [[warned.text for warned in record.warnings if warned.code == "another-run"] for record in records]
+    assert told == [[text]] * 4
     _, records = await mock_run.run(tmp_path / "second")
     assert "another-run" not in {warned.code for record in records for warned in record.warnings}
 
@@ -91,8 +112,8 @@ async def test_a_run_and_its_trials_tell_of_another(tmp_path: Path) -> None:
 def test_who_starts_a_run_is_told_of_another(tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
     study.write_text(mock_run.STUDY)
-    words = ("run", str(study), "-o", str(tmp_path / "run"), "--json")
     with another(tmp_path / "one") as process:
-        done = subprocess.run([sys.executable, "-m", "nearmetal", *words], capture_output=True, text=True, check=True)
+        done = called("run", str(study), "-o", str(tmp_path / "run"), "--json")
+    assert done.returncode == 0
     assert f"another nearmetal (process {process}) is at work on this host" in done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["trials"]["ok"] == 4
