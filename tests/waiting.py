@@ -1,4 +1,4 @@
-"""Waiting for what comes about by itself, in a process or a thread ."""
+"""Waiting for what a process or a thread does by itself."""
 
 import asyncio
 import time

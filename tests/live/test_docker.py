@@ -125,8 +125,7 @@ async def test_a_pause_is_told_although_its_clock_goes_on(make: Make, engine: st
     client = (await Engine.connect(engine)).client
     client.pause(machine.id)
     client.unpause(machine.id)
-    stage = ScriptedStage([], [])
-    stage.servers = (other, machine)
+    stage = ScriptedStage([other, machine], [])
     before = await standstill.read(stage)
     await asyncio.sleep(0.5)
     assert await standstill.why(stage, before) is None

@@ -113,8 +113,7 @@ async def test_one_that_is_off_is_started_and_shut_down_again(domain: ExistingDo
 
 async def a_pause_is_told(domain: ExistingDomain, machine: Machine) -> None:
     """By the clock inside, which stands meanwhile: nothing else in the guest, or of it afterwards, tells."""
-    stage = ScriptedStage([], [])
-    stage.servers = (machine,)
+    stage = ScriptedStage([machine], [])
     before = await standstill.read(stage)
     await asyncio.sleep(1.5)
     assert await standstill.why(stage, before) is None

@@ -174,8 +174,7 @@ async def test_a_monitor_that_was_stopped_by_a_signal_is_told(make: Make) -> Non
     """The guest's clock goes on meanwhile, and jumps: it lacks nothing afterwards."""
     machine = await make(spec())
     (pid,) = monitors(machine.name)
-    stage = ScriptedStage([], [])
-    stage.servers = (machine,)
+    stage = ScriptedStage([machine], [])
     before = await standstill.read(stage)
     assert await standstill.why(stage, before) is None
     os.kill(pid, signal.SIGSTOP)

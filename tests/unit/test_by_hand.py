@@ -122,7 +122,11 @@ def test_what_is_waited_for_is_told_while_one_comes_up_slowly() -> None:
         assert keeper.stdin is not None and keeper.stdout is not None
         with keeper.stdin as request:
             request.write(json.dumps({"environment": "mock", "name": "slow", "set": []}) + "\n")
-        *said, up = map(json.loads, keeper.stdout)
+        try:
+            *said, up = map(json.loads, keeper.stdout)
+        except BaseException:
+            keeper.kill()  # it would be waited for
+            raise
         assert called("down", "slow").returncode == 0  # before anything is judged: it is waited for until it ends
         assert up["up"]["name"] == "slow"
         assert [one["say"] for one in said] == [

@@ -296,10 +296,7 @@ def test_clean_speaks_for_the_user_it_looked_for(
         assert capsys.readouterr().out == told
 
 
-def test_clean_counts_those_whose_things_it_leaves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path))
+def test_clean_counts_those_whose_things_it_leaves(capsys: pytest.CaptureFixture[str]) -> None:
     with held(ledgers_folder() / "one.jsonl"):
         assert host_commands.clean(as_json=False) == 0
         assert capsys.readouterr().out == "what 1 running process of nearmetal made is not touched\n"

@@ -1,6 +1,5 @@
 """Folders that several engines of our own need at once."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -48,14 +47,14 @@ def test_what_one_left_who_was_killed_goes_unless_another_needs_it(tmp_path: Pat
     script = "import os, pathlib, signal, sys; from nearmetal.lab.containers import covered; "
     script += "needed = covered.need([pathlib.Path(sys.argv[1])]); os.kill(os.getpid(), signal.SIGKILL)"
     for _ in range(2):
-        subprocess.run([sys.executable, "-c", script, str(place)], env=os.environ, check=False)
+        subprocess.run([sys.executable, "-c", script, str(place)], check=False)
         assert place.is_dir()
     needed = covered.need([place])
     covered.remove_unneeded([place])
     assert place.is_dir()
     covered.let_go(needed)
     assert not place.exists()
-    subprocess.run([sys.executable, "-c", script, str(place)], env=os.environ, check=False)
+    subprocess.run([sys.executable, "-c", script, str(place)], check=False)
     covered.remove_unneeded([place, tmp_path / "never"])
     assert not place.exists()
 

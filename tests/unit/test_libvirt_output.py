@@ -1,19 +1,12 @@
 """What virsh says of domains that are somebody's, as virsh 9.0.0 said it, and what is made of it."""
 
 from ipaddress import ip_address
-from typing import Any
 
 import pytest
 
-from nearmetal import hosts
-from nearmetal.environments import libvirt
-from nearmetal.environments._existing_domain import ExistingDomains
-from nearmetal.errors import BadInput, HostCannot, ToolFailed
-from nearmetal.lab.libvirt import existing, output
-from nearmetal.lab.libvirt.existing import Found
-from nearmetal.lab.libvirt.options import Options
-from nearmetal.model import Cost, EnvironmentSpec
-from nearmetal.study import read
+from nearmetal.errors import ToolFailed
+from nearmetal.lab.libvirt import output
+from nearmetal.model import Cost
 
 LISTED = """\
  58895ea6-c380-4884-98dc-67575d3ebea3 web
@@ -95,71 +88,3 @@ def test_a_mark_is_that_of_its_element() -> None:
     assert output.mark('<run mark="abc"/>\n') == "abc"
     for rubbish in ("", "<run/>", "<run mark=", "abc"):
         assert output.mark(rubbish) is None
-
-
-def test_one_logs_in_as_root_or_as_whom_the_study_names() -> None:
-    assert Options(domain="web").way("10.0.0.1").ssh == "root@10.0.0.1"
-    assert Options(domain="web", login="debian").way("2001:db8::7").ssh == "debian@[2001:db8::7]"
-
-
-def found(state: str, has_saved: bool = False) -> Found:
-    return Found("web", "u", state, has_saved, vcpus=1, memory=2**30)
-
-
-@pytest.mark.parametrize(
-    ("state", "has_saved", "provision", "what"),
-    [
-        ("running", False, "boot", "web runs, and each boot is to start it"),
-        ("paused", False, "reuse", "web is paused"),
-        ("in shutdown", False, "boot", "web is in shutdown"),
-        ("shut off", True, "boot", "was saved as it ran"),
-    ],
-)
-def test_what_cannot_be_had_so_is_refused(state: str, has_saved: bool, provision: Any, what: str) -> None:
-    with pytest.raises(HostCannot, match=what) as refused:
-        existing.refuse_unready(found(state, has_saved), provision)
-    assert refused.value.remedy
-
-
-@pytest.mark.parametrize(
-    ("state", "has_saved", "provision"),
-    [("shut off", False, "boot"), ("shut off", False, "reuse"), ("running", True, "reuse"), ("idle", False, "restart")],
-)
-def test_what_can_be_had_is_not(state: str, has_saved: bool, provision: Any) -> None:
-    existing.refuse_unready(found(state, has_saved), provision)
-
-
-STUDY = """\
-name = "s"
-[environments.web]
-kind = "libvirt"
-{}
-[factors]
-environment = ["web"]
-[[workloads]]
-name = "w"
-kind = "ping"
-"""
-
-
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ('domain = ""', "domain"),
-        ('domain = "a"\nmachine = "pc"', "`machine` is for domains that nearmetal makes"),
-        ('key = "x"', "`key` is for a domain that is there already"),
-        ('data = "10.0.0.1"', "`data` is for a domain that is there already"),
-        ('login = "debian"', "`login` is for a domain that is there already"),
-        ('domain = "a"\nlogin = "-oProxyCommand=x"', "login"),
-        ('domain = "a"\naddress = "b"', "address"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(options: str, what: str) -> None:
-    with pytest.raises(BadInput, match=what):
-        read(STUDY.format(options), "s.toml", [])
-
-
-def test_only_a_domain_that_is_somebodys_is_off_the_switch() -> None:
-    assert hosts.is_elsewhere(EnvironmentSpec.model_validate({"kind": "libvirt", "domain": "web"}))
-    assert not hosts.is_elsewhere(EnvironmentSpec(kind="libvirt"))
-    assert isinstance(libvirt.plugin._existing, ExistingDomains)

@@ -210,6 +210,29 @@ def test_what_cannot_be_told_is_refused(sql: str, run: Path, ask: Asking) -> Non
 # ── It reaches for nothing else ───────────────────────────────────────────────────────────────────────────────────────
 
 
+Refuses = Callable[[str, str], None]
+
+
+@pytest.fixture
+def refuses(run: Path, ask: Asking, tmp_path: Path) -> Refuses:
+    """A question, and what is said of it. What is there, and what is kept of runs, is left as it was."""
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "some.csv").write_text("a\n1\n")
+
+    def check(sql: str, said: str) -> None:
+        assert ask("SELECT count(*) FROM runs", run) == [(1,)]
+        (kept,) = (ask.home / "query").iterdir()
+        before = {file: file.read_bytes() for file in kept.iterdir()}
+        with pytest.raises(BadInput, match=said) as refused:
+            ask(sql.format(there=there, kept=kept), run)
+        assert refused.value.remedy and "\n" not in refused.value.what
+        assert [file.name for file in there.iterdir()] == ["some.csv"]
+        assert {file: file.read_bytes() for file in kept.iterdir()} == before
+
+    return check
+
+
 @pytest.mark.parametrize(
     "sql",
     [
@@ -232,8 +255,8 @@ def test_what_cannot_be_told_is_refused(sql: str, run: Path, ask: Asking) -> Non
         "SELECT 1; COPY runs TO '{there}/new.csv'",
     ],
 )
-def test_other_files_and_networks_are_refused(sql: str, run: Path, ask: Asking, tmp_path: Path) -> None:
-    refuses(sql, "a question reads what runs hold: no other file, no network", run, ask, tmp_path)
+def test_other_files_and_networks_are_refused(sql: str, refuses: Refuses) -> None:
+    refuses(sql, "a question reads what runs hold: no other file, no network")
 
 
 @pytest.mark.parametrize(
@@ -252,13 +275,13 @@ def test_other_files_and_networks_are_refused(sql: str, run: Path, ask: Asking, 
         "COPY (PIVOT trials ON status) TO '{kept}/runs.parquet' (FORMAT parquet, USE_TMP_FILE false)",
     ],
 )
-def test_what_does_not_read_is_refused(sql: str, run: Path, ask: Asking, tmp_path: Path) -> None:
-    refuses(sql, "a question reads, and changes nothing", run, ask, tmp_path)
+def test_what_does_not_read_is_refused(sql: str, refuses: Refuses) -> None:
+    refuses(sql, "a question reads, and changes nothing")
 
 
 @pytest.mark.parametrize("sql", ["SELECT 1; SELECT 2", "FROM runs; PIVOT trials ON status", "SELECT 1;;SELECT 2;"])
-def test_one_statement_is_answered_and_no_more(sql: str, run: Path, ask: Asking, tmp_path: Path) -> None:
-    refuses(sql, "these are 2 statements, and one can be answered", run, ask, tmp_path)
+def test_one_statement_is_answered_and_no_more(sql: str, refuses: Refuses) -> None:
+    refuses(sql, "these are 2 statements, and one can be answered")
 
 
 def test_a_question_that_inserts_is_refused(ask: Asking) -> None:
@@ -266,21 +289,6 @@ def test_a_question_that_inserts_is_refused(ask: Asking) -> None:
     with pytest.raises(BadInput, match="a question reads, and changes nothing") as refused:
         ask("WITH new AS (INSERT INTO runs (run) VALUES ('x') RETURNING run) FROM new")
     assert refused.value.remedy
-
-
-def refuses(sql: str, said: str, run: Path, ask: Asking, tmp_path: Path) -> None:
-    """And leaves what is there, and what is kept of runs, as it was."""
-    there = tmp_path / "there"
-    there.mkdir()
-    (there / "some.csv").write_text("a\n1\n")
-    assert ask("SELECT count(*) FROM runs", run) == [(1,)]
-    (kept,) = (ask.home / "query").iterdir()
-    before = {file: file.read_bytes() for file in kept.iterdir()}
-    with pytest.raises(BadInput, match=said) as refused:
-        ask(sql.format(there=there, kept=kept), run)
-    assert refused.value.remedy and "\n" not in refused.value.what
-    assert [file.name for file in there.iterdir()] == ["some.csv"]
-    assert {file: file.read_bytes() for file in kept.iterdir()} == before
 
 
 @pytest.mark.parametrize(

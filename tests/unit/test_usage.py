@@ -103,9 +103,8 @@ class Place:
 
 
 def stage(host: Place, guest: Place) -> ScriptedStage:
-    made = ScriptedStage([], [])
     guest.site = host
-    made.servers = (cast(Machine, guest),)
+    made = ScriptedStage([cast(Machine, guest)], [])
     made.cpus = {guest.name: [0]}
     made.sites = {"local": cast(Site, host)}
     return made

@@ -96,8 +96,8 @@ class ScriptedStage:
 
     def __init__(
         self,
-        servers: Sequence[ScriptedMachine],
-        clients: Sequence[ScriptedMachine],
+        servers: Sequence[Machine],
+        clients: Sequence[Machine],
         connect: str = "shared",
         link: LinkSpec | None = None,
     ) -> None:
