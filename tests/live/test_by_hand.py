@@ -20,28 +20,9 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.machines import kept
 from tests.live.remains import stays
 
+from .by_hand import command, done, nearmetal, up
+
 pytestmark = pytest.mark.live
-
-
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "nearmetal", *words]
-
-
-def nearmetal(*words: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(command(*words), input=given, capture_output=True, timeout=240)
-
-
-def done(*words: str, given: bytes = b"") -> bytes:
-    ended = nearmetal(*words, given=given)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
-
-
-def up(kind: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(done("up", kind, "--name", "m", "--json"))
-    if kind == "qemu":
-        assert told["machine"]["accel"] in ("tcg", "kvm"), "what runs it, not that it was left open"
-    return told
 
 
 @pytest.fixture(params=["host", "docker"])

@@ -30,11 +30,11 @@ from nearmetal.run import verify
 from tests.conftest import OWN_CPU, SHARED_CACHE, WORKER
 from tests.podman_service import podman_service
 
+from .by_hand import command, done, nearmetal, up
 from .conftest import Make, Notes
 from .laboratory import study
 from .orphan import controller
 from .remains import after_a_moment, stays
-from .test_by_hand import command, done, nearmetal, up
 from .test_docker import (
     test_a_command_over_its_time_is_killed_with_its_children,
     test_a_command_tells_its_status_and_both_streams,

@@ -6,8 +6,8 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 from tests.order import mock_run
 from tests.small_disk import small_disk
+from tests.waiting import until
 
 PATIENCE = 240.0
 """Seconds for a run to tidy up and write its report, which takes some four on a free host: others may use it too."""
@@ -23,22 +24,34 @@ PATIENCE = 240.0
 LONG = mock_run.STUDY.replace("blocks = 2", "blocks = 200")
 
 
-async def start(*arguments: str, **environment: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "nearmetal", *arguments),
+@asynccontextmanager
+async def started(
+    *arguments: str, before: Sequence[str] = (), **environment: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """It is over when this is left, whatever was found of it."""
+    process = await asyncio.create_subprocess_exec(
+        *(*before, sys.executable, "-m", "nearmetal", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "COLUMNS": "200", **environment},
     )
-
-
-async def ended(process: asyncio.subprocess.Process) -> tuple[int, str, str]:
     try:
-        stdout, stderr = await asyncio.wait_for(process.communicate(), PATIENCE)
+        yield process
     finally:
         if process.returncode is None:
             process.kill()
+            await process.communicate()
+
+
+async def ended(process: asyncio.subprocess.Process) -> tuple[int, str, str]:
+    stdout, stderr = await asyncio.wait_for(process.communicate(), PATIENCE)
     return process.returncode or 0, stdout.decode(), stderr.decode()
+
+
+async def ran(*arguments: str, **environment: str) -> tuple[int, str, str]:
+    """To its end, without anybody's doing."""
+    async with started(*arguments, **environment) as process:
+        return await ended(process)
 
 
 async def until_trials(folder: Path, count: int) -> None:
@@ -49,14 +62,6 @@ async def until_trials(folder: Path, count: int) -> None:
             return
         await asyncio.sleep(0.1)
     raise AssertionError(f"the run has not come to {count} trials")
-
-
-async def until_there(file: Path) -> None:
-    for _ in range(1200):
-        if file.exists():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"{file} has not come to be")
 
 
 @pytest.fixture
@@ -71,10 +76,10 @@ async def test_once_interrupted_it_tidies_up_and_says_how_to_go_on(
     study: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     folder = tmp_path / "run"
-    process = await start("run", str(study), "-o", str(folder), "--json")
-    await until_trials(folder, 3)
-    process.send_signal(number)
-    status, stdout, stderr = await ended(process)
+    async with started("run", str(study), "-o", str(folder), "--json") as process:
+        await until_trials(folder, 3)
+        process.send_signal(number)
+        status, stdout, stderr = await ended(process)
     assert status == 4
     assert stderr.count("stopping: ") == 1
     assert f"nearmetal resume {folder}" in stderr
@@ -120,19 +125,21 @@ async def test_interrupted_once_more_it_leaves_at_once_and_clean_puts_the_rest_r
     slow, begun, folder, study = (tmp_path / name for name in ("slow", "begun", "run", "study.toml"))
     path = of_others(tmp_path / "theirs", "environments", SLOW.format(slow=str(slow), begun=str(begun)))
     study.write_text(LONG.replace('"mock"', '"theirs"'))
-    running = await start("run", str(study), "-o", str(folder), "--json", PYTHONPATH=path)
-    await until_trials(folder, 3)
-    slow.touch()
-    await until_there(begun)
-    running.send_signal(first)
-    assert running.stderr and running.stdout
-    said = (await asyncio.wait_for(running.stderr.readuntil(b"leaves at once\n"), PATIENCE)).decode()
-    assert "stopping: what was made or changed is put right first" in said
-    running.send_signal(signal.SIGTERM)  # as a terminal's and its shell's, which are one
-    await asyncio.sleep(0.5)
-    assert running.returncode is None
-    running.send_signal(signal.SIGINT)
-    status, stdout, stderr = await ended(running)
+    async with started("run", str(study), "-o", str(folder), "--json", PYTHONPATH=path) as running:
+        await until_trials(folder, 3)
+        slow.touch()
+        await until(begun.exists)
+        running.send_signal(first)
+        assert running.stderr and running.stdout
+        said = (await asyncio.wait_for(running.stderr.readuntil(b"leaves at once\n"), PATIENCE)).decode()
+        assert "stopping: what was made or changed is put right first" in said
+        running.send_signal(signal.SIGTERM)  # as a terminal's and its shell's, which are one
+        for _ in range(2):  # the first may have been on its way before it was told
+            begun.unlink()
+            await until(begun.exists)
+        assert running.returncode is None
+        running.send_signal(signal.SIGINT)
+        status, stdout, stderr = await ended(running)
     assert (status, stdout) == (4, "")
     assert [line for line in stderr.splitlines() if line] == [
         f"interrupted; go on with: nearmetal resume {folder}",
@@ -141,10 +148,10 @@ async def test_interrupted_once_more_it_leaves_at_once_and_clean_puts_the_rest_r
     assert await mock_run.left_over() != []
     finished = len(list(records(RunFolder(folder).journal)))
     slow.unlink()
-    status, stdout, _ = await ended(await start("clean", "--json", PYTHONPATH=path))
+    status, stdout, _ = await ran("clean", "--json", PYTHONPATH=path)
     assert status == 0 and json.loads(stdout)["removed"] != []
     assert await mock_run.left_over() == []
-    status, _, stderr = await ended(await start("show", str(folder), PYTHONPATH=path))
+    status, _, stderr = await ran("show", str(folder), PYTHONPATH=path)
     assert (status, stderr) == (0, "")
     assert len(list(records(RunFolder(folder).journal))) == finished >= 3
 
@@ -174,10 +181,10 @@ async def test_an_interruption_before_or_after_all_is_no_traceback(tmp_path: Pat
     begun, module = tmp_path / "begun", tmp_path / "path" / name
     module.parent.mkdir()
     module.write_text(f"{BEGIN.format(begun=str(begun))}\n{content}\n")
-    process = await start("studies", PYTHONPATH=f"{module.parent}:{':'.join(sys.path)}")
-    await until_there(begun)
-    process.send_signal(signal.SIGINT)
-    status, _, stderr = await ended(process)
+    async with started("studies", PYTHONPATH=f"{module.parent}:{':'.join(sys.path)}") as process:
+        await until(begun.exists)
+        process.send_signal(signal.SIGINT)
+        status, _, stderr = await ended(process)
     if moment == "importing what a command needs":
         assert (status, stderr) == (4, "nearmetal: interrupted\n")
     else:
@@ -186,24 +193,23 @@ async def test_an_interruption_before_or_after_all_is_no_traceback(tmp_path: Pat
 
 async def test_one_that_nohup_started_runs_on_when_its_terminal_is_closed(study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    words = (sys.executable, "-m", "nearmetal", "run", str(study), "--blocks", "3", "-o", str(folder))
-    process = await asyncio.create_subprocess_exec("nohup", *words, stdout=asyncio.subprocess.PIPE)
-    await until_trials(folder, 1)
-    process.send_signal(signal.SIGHUP)
-    await asyncio.wait_for(process.communicate(), PATIENCE)
-    assert process.returncode == 0
+    async with started("run", str(study), "--blocks", "3", "-o", str(folder), before=("nohup",)) as process:
+        await until_trials(folder, 1)
+        process.send_signal(signal.SIGHUP)
+        status, _, _ = await ended(process)
+    assert status == 0
     assert len(list(records(RunFolder(folder).journal))) == 6
 
 
 async def test_a_second_run_at_once_is_refused(study: Path, tmp_path: Path) -> None:
-    first = await start("run", str(study), "-o", str(tmp_path / "one"))
-    await until_trials(tmp_path / "one", 1)
-    status, _, stderr = await ended(await start("run", str(study), "-o", str(tmp_path / "two")))
-    assert status == 3
-    assert "another run is measuring" in stderr
-    assert not (tmp_path / "two").exists()
-    first.send_signal(signal.SIGINT)
-    assert (await ended(first))[0] == 4
+    async with started("run", str(study), "-o", str(tmp_path / "one")) as first:
+        await until_trials(tmp_path / "one", 1)
+        status, _, stderr = await ran("run", str(study), "-o", str(tmp_path / "two"))
+        assert status == 3
+        assert "another run is measuring" in stderr
+        assert not (tmp_path / "two").exists()
+        first.send_signal(signal.SIGINT)
+        assert (await ended(first))[0] == 4
 
 
 async def test_who_does_not_wait_for_the_report_is_told_that_all_is_recorded(study: Path, tmp_path: Path) -> None:
@@ -211,10 +217,10 @@ async def test_who_does_not_wait_for_the_report_is_told_that_all_is_recorded(stu
     begun, folder = tmp_path / "begun", tmp_path / "run"
     slow = f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(60)\n"
     path = of_others(tmp_path / "theirs", "sections", slow)
-    running = await start("run", str(study), "--blocks", "2", "-o", str(folder), PYTHONPATH=path)
-    await until_there(begun)
-    running.send_signal(signal.SIGINT)
-    status, _, stderr = await ended(running)
+    async with started("run", str(study), "--blocks", "2", "-o", str(folder), PYTHONPATH=path) as running:
+        await until(begun.exists)
+        running.send_signal(signal.SIGINT)
+        status, _, stderr = await ended(running)
     assert status == 4, stderr
     assert f"all trials are recorded; write the report by: nearmetal report {folder}" in stderr
     assert "resume" not in stderr and "Traceback" not in stderr
@@ -233,7 +239,7 @@ async def test_a_home_without_room_is_named_and_nothing_is_said_of_a_run(study: 
         with suppress(OSError), (place / "all").open("wb") as all_of_it:
             all_of_it.write(bytes(100_000))
         for words in (("run", str(study), "-o", str(tmp_path / "out")), ("up", "mock")):
-            status, _, stderr = await ended(await start(*words, NEARMETAL_HOME=str(place)))
+            status, _, stderr = await ran(*words, NEARMETAL_HOME=str(place))
             assert status == 3
             assert stderr.startswith(f"nearmetal: {place}/"), stderr
             assert "No space left on device\n  remedy: free some space, then give the command again" in stderr
@@ -245,7 +251,7 @@ async def test_a_run_without_room_for_its_manifest_leaves_no_folder(study: Path,
     with small_disk(tmp_path / "full", "8k") as place:
         (place / "theirs").mkdir()
         for folder in (place / "new" / "run", place / "theirs"):
-            status, _, stderr = await ended(await start("run", str(study), "-o", str(folder)))
+            status, _, stderr = await ran("run", str(study), "-o", str(folder))
             assert status == 3
             assert stderr.startswith(f"nearmetal: {folder}/manifest.json: No space left on device\n  remedy: "), stderr
         assert list(place.iterdir()) == [place / "theirs"]
@@ -255,7 +261,7 @@ async def test_a_run_without_room_for_its_manifest_leaves_no_folder(study: Path,
 @pytest.mark.live
 async def test_a_full_disk_ends_the_run_with_what_is_recorded_safe(study: Path, full_soon: Path) -> None:
     folder = full_soon / "run"
-    status, _, stderr = await ended(await start("run", str(study), "-o", str(folder)))
+    status, _, stderr = await ran("run", str(study), "-o", str(folder))
     assert status == 3
     assert re.search(rf"^nearmetal: {folder}/\S+: No space left on device$", stderr, re.MULTILINE)
     assert "nearmetal resume" in stderr

@@ -5,13 +5,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from nearmetal.cpu_lists import show
+from tests.waiting import wait_until
 
 from .isolating import CPU, CPUS, OTHER, State, cpus, given_back, nearmetal, way
 from .test_isolate_forking import FORKING
@@ -45,20 +46,13 @@ class Started:
         pinned = [] if chosen is None else ["taskset", "-c", chosen]
         one = subprocess.Popen([*pinned, "sleep", "300"])
         self._running.append(one)
-        until(lambda: Path(f"/proc/{one.pid}/comm").read_text() == "sleep\n")
+        wait_until(lambda: Path(f"/proc/{one.pid}/comm").read_text() == "sleep\n")
         return one.pid
 
     def end(self) -> None:
         for one in self._running:
             one.kill()
             one.wait()
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.fixture

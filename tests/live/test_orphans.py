@@ -3,7 +3,6 @@
 import asyncio
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from nearmetal.lab import clean
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
+from tests.waiting import until
 
 from .remains import stays
 
@@ -41,17 +41,9 @@ def slow_mkdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return called
 
 
-def until_there(file: Path) -> None:
-    for _ in range(1500):
-        if file.exists():
-            return
-        time.sleep(0.02)
-    pytest.fail(f"{file} never came")
-
-
 async def test_a_group_that_is_still_being_made_is_removed_too(lab_image: Image, slow_mkdir: Path) -> None:
     controller = await asyncio.create_subprocess_exec(sys.executable, "-c", _CONTROLLER)
-    await asyncio.to_thread(until_there, slow_mkdir)
+    await until(slow_mkdir.exists)
     controller.kill()
     await controller.wait()
     (ledger,) = ledgers_folder().glob("*.jsonl")

@@ -25,6 +25,7 @@ from nearmetal.model import EnvironmentSpec, HostSpec, Machine, MachineSpec, Rea
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 from tests.ports import free_port
+from tests.waiting import until
 
 from .far_host import FarHost, far_host
 from .two_hosts import FAR_CACHE, Login, Pair, ip, left_there
@@ -180,14 +181,6 @@ async def test_a_machine_that_goes_away_in_the_middle_loses_the_trial(pair: Pair
     assert second.status is TrialStatus.OK, second.reason
     assert status == 1, stderr
     assert left_there(pair) == []
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(1200):
-        if holds():
-            return
-        await asyncio.sleep(0.05)
-    pytest.fail("it never came so far")
 
 
 async def test_two_studies_at_once_are_refused_on_one_machine(pair: Pair, tmp_path: Path) -> None:
