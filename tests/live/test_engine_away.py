@@ -1,6 +1,5 @@
 """An engine that goes away in the middle of a run: what it leaves is told once, and not that it was removed."""
 
-import asyncio
 import io
 from pathlib import Path
 
@@ -75,7 +74,7 @@ async def test_what_an_engine_that_went_away_leaves_is_told_once(
 
 async def test_an_engine_that_comes_back_costs_one_attempt(engine: str, lab_image: Image, tmp_path: Path) -> None:
     """As one does that is started anew. All of its environment's attempts would fail meanwhile, within seconds."""
-    socket, loop = tmp_path / "socket", asyncio.get_running_loop()
+    socket = tmp_path / "socket"
     socket.symlink_to(engine.removeprefix("unix://"))
     ended: list[str] = []
 
@@ -84,11 +83,18 @@ async def test_an_engine_that_comes_back_costs_one_attempt(engine: str, lab_imag
             ended.append(str(event.record.status))
             if len(ended) == 1:
                 socket.unlink()
-                loop.call_later(8, socket.symlink_to, engine.removeprefix("unix://"))
 
-    said: list[str] = []
-    events, records = await mock_run.run(tmp_path / "run", STUDY.format(socket), see, said.append)
-    assert said == ["still waiting for the Docker engine to answer again"]
+    waited: list[str] = []
+
+    def say(text: str) -> None:
+        """It comes back as soon as it is waited for."""
+        if text.startswith("still waiting"):
+            waited.append(text)
+            if not socket.exists():
+                socket.symlink_to(engine.removeprefix("unix://"))
+
+    events, records = await mock_run.run(tmp_path / "run", STUDY.format(socket), see, say)
+    assert waited == ["still waiting for the Docker engine to answer again"]
     assert ended == ["ok", "failed", "ok"]
     assert not [event for event in events if isinstance(event, Withdrawn)]
     assert "it did again after" in str(records[1].reason)
