@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import signal
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from nearmetal.dashboard import server
+from nearmetal.dashboard.page import script
 from nearmetal.dashboard.run_view import number_of
 from nearmetal.report.write import write
 from nearmetal.store.claim import claimed
@@ -126,27 +128,32 @@ def test_a_connection_that_falls_silent_is_noticed_and_found_again(page: Page, r
     """As by a laptop that sleeps or a tunnel that breaks: nobody closes it."""
     cut(run)
     page.wide(1200)
-    with claimed(run.journal), dashboard(str(run.path)) as served:
-        page.open(served.url)
+    with claimed(run.journal), dashboard(str(run.path)) as silent:
+        page.open(silent.url)
         page.until("document.getElementById('link').textContent.includes('Follows')")
-        served.process.send_signal(signal.SIGSTOP)
+        silent.process.send_signal(signal.SIGSTOP)
         page.until(f"{NOTICE}.offsetHeight > 0")
         assert "Nothing was heard of it" in page.value(f"{NOTICE}.textContent")
         assert page.value("document.title").startswith("No answer: running, ")
-        served.process.send_signal(signal.SIGCONT)
+        silent.process.send_signal(signal.SIGCONT)
         page.until(f"{NOTICE}.offsetHeight === 0")
         with run.journal.open("ab") as out:
             out.write(b"".join(FOLDER.joinpath("journal.jsonl").read_bytes().splitlines(keepends=True)[35:]))
         page.until("document.title.startsWith('running, 16 trials')")
 
 
+SILENCE = int(*re.findall(r"const SILENCE = (\d+)", script()))
+"""Seconds without a word, after which a page asks again."""
+
+
 def test_a_dashboard_that_has_nothing_to_tell_is_not_taken_for_silent(page: Page, run: RunFolder) -> None:
+    """By the real clock of both: what the one says is often enough for the other."""
     page.wide(1200)
     with served(run.path) as port:
         opened(page, run, port)
         page.value(f"""
             window.later = window.wrong = 0;
-            setTimeout(() => {{ window.later = 1 }}, 22000);
+            setTimeout(() => {{ window.later = 1 }}, {1000 * (SILENCE + 7)});
             new MutationObserver(() => {{ window.wrong = 1 }}).observe({NOTICE}, {{ childList: true }});
             0
         """)
@@ -237,7 +244,7 @@ def named(run: RunFolder) -> RunFolder:
 
 
 def test_long_names_are_broken_and_the_word_beside_them_is_not(page: Page, named: RunFolder) -> None:
-    page.wide(400)
+    page.phone(400)
     with served(named.path) as port:
         opened(page, named, port)
         page.until(WORD)
