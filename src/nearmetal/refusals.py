@@ -77,7 +77,7 @@ def _name(parameter: click.Parameter | None) -> str:
     if parameter is None:
         return "an argument"
     if isinstance(parameter, click.Argument):
-        return (parameter.metavar or parameter.name or "").upper()
+        return (parameter.metavar or parameter.name or "").removesuffix("...").upper()
     return max(parameter.opts, key=len)
 
 

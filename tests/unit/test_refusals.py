@@ -38,7 +38,7 @@ def refused(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         ("compare a b --margin 200%", "compare --margin: '200%' is not above 0 and at most 100%\n  remedy: write it"),
         ("compare a", "compare: AFTER is missing\n  remedy: write: nearmetal compare [OPTIONS] BEFORE AFTER"),
         ("exec one --", "exec: COMMAND is missing\n  remedy: write: nearmetal exec [OPTIONS] NAME COMMAND"),
-        ("trace", "trace: PCAP... is missing\n  remedy: write: nearmetal trace [OPTIONS] PCAP..."),
+        ("trace", "trace: PCAP is missing\n  remedy: write: nearmetal trace [OPTIONS] PCAP..."),
         ("run a b", "run: 'b' is more than it takes\n  remedy: write: nearmetal run [OPTIONS] STUDY"),
         ("plan x --quick=3", "--quick takes no value\n  remedy: write it alone: --quick"),
         ("dashboard --prt 3", "dashboard: there is no option --prt\n  remedy: did you mean `--port`?"),
