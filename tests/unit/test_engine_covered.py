@@ -1,5 +1,6 @@
 """Folders that several engines of our own need at once."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
