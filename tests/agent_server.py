@@ -17,7 +17,7 @@ SECRET = b"what both sides know"
 
 needs_probe = pytest.mark.skipif(
     not Path(os.environ.get("NEARMETAL_PROBE") or Path(sys.executable).parent / "nearmetal-probe").is_file(),
-    reason="the probe has not been built: make probe",
+    reason="the probe has not been built: make setup",
 )
 
 

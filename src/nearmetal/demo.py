@@ -70,7 +70,8 @@ async def _run(command: Sequence[str], environment: dict[str, str]) -> int:
     )
     for number in early:
         interrupt(number)
-    return await process.wait()
+    status = await process.wait()
+    return status if status >= 0 else 128 - status  # of one that a signal ended, as a shell tells it
 
 
 if __name__ == "__main__":

@@ -182,6 +182,18 @@ def test_a_name_that_is_nearly_a_study_is_told_the_study() -> None:
     assert "did you mean `quickstart`?" in called("plan", "quikstart").stderr
 
 
+@pytest.mark.parametrize("file", ["journal.jsonl", "manifest.json", "artifacts/any", "link"])
+def test_a_report_does_not_take_the_place_of_what_was_measured(file: str, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(FOLDER, tmp_path / "run"))
+    (tmp_path / "link").symlink_to(run / "journal.jsonl")
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    output = tmp_path / "link" if file == "link" else run / file
+    for form in ("html", "json"):
+        done = called("report", str(run), "--format", form, "-o", str(output))
+        assert (done.returncode, "this is what was measured, and would be lost" in done.stderr) == (2, True)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
 LACKING = mock_run.STUDY.replace("speed = 0.5", 'missing = "thing"')
 
 

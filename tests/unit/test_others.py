@@ -117,3 +117,15 @@ def test_who_starts_a_run_is_told_of_another(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert f"another nearmetal (process {process}) is at work on this host" in done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["trials"]["ok"] == 4
+
+
+def test_who_has_a_machine_up_or_has_the_host_tried_beside_it_is_told(tmp_path: Path, home: Path) -> None:
+    told = "measures on this host, and this disturbs it"
+    with another(tmp_path / "one") as process:
+        up = called("up", "mock", "--json")
+        doctor = called("doctor", "--json")
+    down = called("down", "mock")
+    assert (up.returncode, down.returncode) == (0, 0)
+    for said in (up, doctor):
+        assert f"another nearmetal (process {process}) {told}" in said.stderr
+    assert told not in called("doctor", "--json").stderr

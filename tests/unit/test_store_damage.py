@@ -72,6 +72,25 @@ def test_a_manifest_that_is_no_json_object(run: Path, content: bytes, what: str)
     assert refused(RunFolder(run).manifest).what == f"the run's manifest cannot be read: {what}"
 
 
+@pytest.mark.parametrize(("content", "what"), [(None, "is missing"), (b"", "is empty")])
+def test_a_journal_that_is_lost_is_not_taken_for_one_of_a_run_that_did_not_begin(
+    run: Path, content: bytes | None, what: str
+) -> None:
+    file = run / "journal.jsonl"
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    for read in (lambda: read_run(RunFolder(run)), RunView(run).follow):
+        error = refused(read)
+        assert (error.what, error.where) == (f"the run's journal {what}", str(file))
+    (told,) = runs.listing([run])[1]
+    assert told.reason == f"journal.jsonl: the run's journal {what}"
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "fairness": []}))
+    assert read_run(RunFolder(run)).records == (), "killed before its first machine was made"
+
+
 def record(**changes: object) -> str:
     first = next(line for line in (GOLDEN / "journal.jsonl").read_text().splitlines() if '"record.v1"' in line)
     return json.dumps({**json.loads(first), **changes})

@@ -23,6 +23,7 @@ from nearmetal.by_hand import ssh_config
 from nearmetal.by_hand.wanted import Wanted, cpuset, refuse_what_cannot_be, wanted
 from nearmetal.config import Paths
 from nearmetal.errors import ExitCode, MachineError, NearmetalError, ToolFailed
+from nearmetal.lab import others
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.machine import require_programs
@@ -78,6 +79,8 @@ async def _draft(name: str, want: Wanted) -> Kept:
 
 async def _prepare(want: Wanted, open_site: OpenSite) -> None:
     """What does not belong to this machine alone."""
+    if process := others.other():
+        _say(others.disturbs(process))
     plugin = plugins.load("environments", want.environment.kind)
     if hosts.hangs_on_switch(want.environment):
         from nearmetal.lab.image import Recipe, build

@@ -8,15 +8,18 @@ import click
 from rich.text import Text
 
 from nearmetal.errors import ExitCode
-from nearmetal.printing import console_for, print_json
+from nearmetal.printing import console_for, print_json, warn
 
 _HANGING = 4
 """Columns of the mark before what was found."""
 
 
 def doctor(as_json: bool) -> int:
+    from nearmetal.lab import others
     from nearmetal.lab.doctor import examine
 
+    if process := others.other():
+        warn(others.disturbs(process))
     console = console_for(as_json)
     with console.status("trying what this host can do"):
         found = asyncio.run(examine())

@@ -87,6 +87,11 @@ def _lock(kind: int, start: int, length: int) -> bytes:
     return struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0)
 
 
+def disturbs(process: int) -> str:
+    """What is said to whoever begins something beside it."""
+    return f"another nearmetal (process {process}) measures on this host, and this disturbs it"
+
+
 def warning() -> Warned | None:
     """What a trial is to say that is measured now."""
     if other() is None:

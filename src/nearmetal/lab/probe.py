@@ -19,7 +19,8 @@ def path() -> Path:
     named = os.environ.get("NEARMETAL_PROBE")
     found = Path(named) if named else Path(sys.executable).parent / "nearmetal-probe"
     if not found.is_file():
-        raise HostCannot("the probe is missing", str(found), "build it: make probe, or install the package again")
+        remedy = "in a checkout: make setup; else install the package again"
+        raise HostCannot("the probe is missing", str(found), remedy)
     return found
 
 

@@ -48,6 +48,9 @@ class Manifest(Document):
     fairness: tuple[MachineFacts, ...] = ()
 
 
+_FROM_A_COPY = "restore it from a copy of the run's folder"
+
+
 class RunFolder:
     """The files of one run. Reading needs nothing but the folder."""
 
@@ -65,9 +68,7 @@ class RunFolder:
         if folder.has_manifest:
             return folder
         if folder.journal.exists():
-            raise BadInput(
-                "the run's manifest is missing", str(folder._manifest), "restore it from a copy of the run's folder"
-            )
+            raise BadInput("the run's manifest is missing", str(folder._manifest), _FROM_A_COPY)
         if path.is_dir():
             what = "this is not a run's folder: it has no manifest.json"
         else:
@@ -84,7 +85,7 @@ class RunFolder:
         for file in (self._manifest, self.journal):
             if file.exists() and not file.is_file():
                 # Whoever opens a pipe waits for its other end.
-                raise BadInput("this is not a file", str(file), "restore it from a copy of the run's folder")
+                raise BadInput("this is not a file", str(file), _FROM_A_COPY)
         try:
             document = json.loads(self._manifest.read_text("utf-8"))
             manifest: Manifest = Manifest.from_json(document)
@@ -92,7 +93,18 @@ class RunFolder:
             raise self._damaged(damage.not_as_declared(error, document)) from None
         except (ValueError, RecursionError) as error:
             raise self._damaged(damage.not_json(error)) from None
+        if manifest.fairness and not (self.journal.exists() and self.journal.stat().st_size):
+            # Of machines that were made the journal tells: it would pass for a run in which nothing was measured.
+            what = "is empty" if self.journal.exists() else "is missing"
+            raise BadInput(f"the run's journal {what}", str(self.journal), _FROM_A_COPY)
         return manifest
+
+    def has_measured(self, file: Path) -> bool:
+        """Whether a file is one of what was measured, that nothing can make again."""
+        place, own = file.resolve(), self.path.resolve()
+        return place in (own / self._manifest.name, own / self.journal.name) or place.is_relative_to(
+            own / self.artifacts.name
+        )
 
     def _damaged(self, what: str) -> BadInput:
         return BadInput(

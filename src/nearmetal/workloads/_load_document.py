@@ -167,5 +167,5 @@ def parse(text: bytes, machine: str) -> LoadDocument:
         raise ToolFailed(
             f"what the load generator printed is no load.v1: {problem(error)}",
             machine,
-            "use the probe that belongs to this nearmetal: make probe",
+            "use the probe that belongs to this nearmetal, in a checkout: make setup",
         ) from None
