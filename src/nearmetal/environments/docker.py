@@ -112,7 +112,9 @@ class DockerEnvironment:
             await engine.refuse_other()
             info = await engine.call(engine.client.info)
         except HostCannot as error:
-            return [Finding(what=self.brand.called, ok=False, detail=error.what, remedy=error.remedy)]
+            return [
+                Finding(what=self.brand.called, ok=False, detail=f"{error.where}: {error.what}", remedy=error.remedy)
+            ]
         runtime = options.get("runtime") or info["DefaultRuntime"]
         known = self.runtimes(info)
         return [
