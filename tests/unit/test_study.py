@@ -195,6 +195,7 @@ BAD: list[tuple[str, str, str, str]] = [
     ("[design]", "[hosts.local]\nssh = 'a'\n[design]", "[hosts.local]", "this host itself"),
     ("[design]", "[hosts.far]\nssh = '-oProxyCommand=x'\n[design]", "ssh", 'such as "user@10.0.0.2"'),
     ("[design]", "[hosts.far]\nssh = 'a b'\n[design]", "ssh", "where an SSH server answers"),
+    ("[design]", "[hosts.far]\nssh = 'root@'\n[design]", "ssh", "where an SSH server answers"),
 ]
 
 

@@ -82,7 +82,7 @@ class LinkSpec(Frozen):
         return any(given is not None for given in (self.rate, self.delay, self.jitter, self.loss, self.reorder))
 
 
-SSH_TARGET = r"^[A-Za-z0-9_\[][A-Za-z0-9_.@:%\[\]-]*$"
+SSH_TARGET = r"^[A-Za-z0-9_\[](?:[A-Za-z0-9_.@:%\[\]-]*[A-Za-z0-9_.:%\[\]-])?$"
 SshTarget = Annotated[str, Field(pattern=SSH_TARGET, max_length=300)]
 """Where an SSH server answers: "user@10.0.0.2". Never an option of some program."""
 
