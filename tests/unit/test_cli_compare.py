@@ -225,6 +225,12 @@ def test_a_run_that_has_not_come_to_its_end_is_called_so(
     assert "; interrupted, " in text and text.count("were planned") == 1
 
 
+def warnings_in(capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str, str]]:
+    """Those of the document, but for what the golden run is told of as a whole: its machines are pretended."""
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    return [(one["run"], one["code"], one["text"]) for one in warnings if one["code"] != "pretended"]
+
+
 def resumed_with(run: Path, **changed: tuple[str, str]) -> None:
     """As if it had been interrupted after its first block, and resumed after an upgrade."""
     event = {"schema": "event.v1", "event": "RunResumed", "at_ns": 1, "finished": 2, "changed": changed}
@@ -242,10 +248,52 @@ def test_a_run_that_was_measured_by_two_versions_is_told(
     said = told(capsys)
     assert f"! after: {text}" in said and "! before:" not in said
     compare_commands.compare(after, before, None, gate=False, as_json=True)
-    warnings = json.loads(capsys.readouterr().out)["warnings"]
-    assert warnings == [{"code": "versions-changed", "run": "before", "text": text}]
+    assert warnings_in(capsys) == [("before", "versions-changed", text)]
     run_commands.show(after, as_json=False)
     assert f"! {text}" in told(capsys)
+
+
+def disturbed(run: Path, blocks: int) -> None:
+    """As if other programs had been busy in so many of the blocks."""
+    busy = {"code": "busy-host", "text": "other programs used 75 % of the time of the CPUs in use"}
+    change_records(run, lambda line: line["trial"]["block"] < blocks and line.update(warnings=[busy]))
+
+
+@pytest.mark.parametrize("which", ["before", "after"])
+def test_a_run_of_a_busy_host_is_told_before_the_figures(
+    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str], which: str
+) -> None:
+    disturbed(runs[which == "after"], 4)
+    text = (
+        "other programs used 75 % of the time of the CPUs in use, in 4 of 16 trials: these are figures of a busy host; "
+        "repeat the run on a quiet one"
+    )
+    compare_commands.compare(*runs, None, gate=False, as_json=False)
+    said = told(capsys)
+    assert said.count("busy host") == 1
+    assert -1 < said.find(f"! {which}: {text}") < said.index("Each treatment, after against before")
+    compare_commands.compare(*runs, None, gate=False, as_json=True)
+    assert warnings_in(capsys) == [(which, "busy-host", text)]
+
+
+def test_a_run_that_was_disturbed_in_a_few_trials_is_not_called_that_of_a_busy_host(
+    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    disturbed(runs[1], 3)
+    compare_commands.compare(*runs, None, gate=False, as_json=True)
+    assert warnings_in(capsys) == []
+
+
+def test_machines_that_are_not_what_they_seem_are_told_once_of_both_runs(
+    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    emulated = {"resources": {"accel": "tcg"}}
+    change_records(runs[1], lambda line: line.update(readback=emulated))
+    compare_commands.compare(*runs, None, gate=False, as_json=False)
+    said = told(capsys)
+    assert said.count("pretended machine") == 1
+    assert "! before and after: base and slow: a pretended machine (mock), whose figures say nothing" in said
+    assert "! after: slow ran by emulation (tcg)" in said
 
 
 def test_scripts_get_the_whole(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

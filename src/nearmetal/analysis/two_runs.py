@@ -26,7 +26,9 @@ from nearmetal.analysis.contrasts import (
     resolution_of,
 )
 from nearmetal.analysis.diagnostics import versions_changed
+from nearmetal.analysis.disturbed import about_disturbance
 from nearmetal.analysis.rank_sum import are_enough, rank_sum
+from nearmetal.analysis.reality import about_reality
 from nearmetal.analysis.responses import Arm, Arms, Replicate, arms_of_study, key_of, pairs_of
 from nearmetal.analysis.results import Contrast, FairnessRow, Verdict
 from nearmetal.analysis.signed_rank import Floats
@@ -98,7 +100,8 @@ class Compared(Document):
     alone: tuple[Alone, ...]
     """What only one of the runs was to measure. It has no part in the changes, nor in their level."""
     warnings: tuple[WarnedOf, ...]
-    """`versions-changed`: trials of that run are of two makes, so that no version of it stands for all of them."""
+    """What changes what a change is about: `versions-changed`, when no version of that run stands for all its trials;
+    `emulated`, `pretended`; `busy-host` and `steal`, when they are of the whole run."""
     worse: int
     """What a gate asks for: how many stand surely worse to their reference than they did, by more than the margin.
     Where the runs share no reference, how many treatments are worse by themselves."""
@@ -134,12 +137,20 @@ def compare(before: Ran, after: Ran, names: tuple[str, str], margin: float | Non
         warnings=tuple(
             WarnedOf(code=one.code, text=one.text, run=when)
             for when, run in ((BEFORE, before), (AFTER, after))
-            for one in versions_changed(run.events)
+            for one in _about(run)
         ),
         worse=sum(is_worse(change) for change in asked),
         gone=sum(change.reason == NOTHING_AFTER for change in asked) + dropped(lone, of),
         unjudged=sum(is_unjudged(change) for change in asked),
     )
+
+
+def _about(run: Ran) -> Iterator[Warned]:
+    """What may be the cause of a change, and no upgrade. What was withdrawn, or never measured, has no values: each
+    comparison tells of that by itself."""
+    yield from versions_changed(run.events)
+    yield from about_reality(run.manifest.study, run.records)
+    yield from about_disturbance(run.records)
 
 
 # ── What can be compared ──────────────────────────────────────────────────────────────────────────────────────────

@@ -12,7 +12,7 @@ from nearmetal.analysis.alone import Alone, Of, dropped
 from nearmetal.analysis.apart import AFTER, BEFORE
 from nearmetal.analysis.responses import count, key_of
 from nearmetal.analysis.results import FairnessRow, Verdict
-from nearmetal.analysis.two_runs import NOTHING_BEFORE, Change, Compared, Ran, in_both, is_unjudged
+from nearmetal.analysis.two_runs import NOTHING_BEFORE, Change, Compared, Ran, WarnedOf, in_both, is_unjudged
 from nearmetal.analysis.two_runs import compare as compared
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.printing import console_for, print_json
@@ -106,9 +106,8 @@ def _print(found: Compared, ran: Sequence[Ran], states: Sequence[runs.State], co
     began = [datetime.datetime.fromisoformat(run.manifest.created) for run in ran]
     if began[1] < began[0]:
         console.print("! the run named second is the older of the two", style="yellow")
-    for warning in found.warnings:
-        text = f"! {warning.run}: {words.plain(warning.text)}"
-        console.print(Text(text, style="bold yellow", overflow="fold"))
+    for text, of in _warned(found.warnings):
+        console.print(Text(f"! {of}: {words.plain(text)}", style="bold yellow", overflow="fold"))
     if found.apart or not found.alone:
         _print_apart(found.apart, console)
     sides = [(one.treatment, one.reference) for one in found.changes]
@@ -131,6 +130,14 @@ def _print(found: Compared, ran: Sequence[Ran], states: Sequence[runs.State], co
     console.print(
         "Two runs are two occasions: a change has whatever was not the same between them for its cause.", style="dim"
     )
+
+
+def _warned(warnings: Sequence[WarnedOf]) -> list[tuple[str, str]]:
+    """Each with the runs that it is of: what is the same of both is told once."""
+    runs_of: dict[str, list[str]] = {}
+    for warning in warnings:
+        runs_of.setdefault(warning.text, []).append(warning.run)
+    return [(text, figures.listing(of)) for text, of in runs_of.items()]
 
 
 def _print_apart(rows: Sequence[FairnessRow], console: Console) -> None:
