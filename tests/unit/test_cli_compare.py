@@ -86,7 +86,7 @@ def test_what_has_no_good_trial_any_more_fails_a_gate(
     change_records(after, lambda line: line.update(status="failed", reason="it broke", responses={}))
     assert compare_commands.compare(before, after, None, gate=True, as_json=False) == 5
     text = told(capsys)
-    assert "16 trials ok after: " in text and "8 trials ok, 8 failed" in text
+    assert f"16 trials ok folder: {before} after: " in text and f"8 trials ok, 8 failed folder: {after} " in text
     assert "slow vs base: throughput cannot be compared; no good trial of the run after has it" in text
     assert "8 and 8 blocks; in brackets" in text
     assert "gate not met: 1 comparison without a good trial after" in text
@@ -135,6 +135,27 @@ def test_names_do_not_steer_a_terminal_and_an_older_run_is_told(
     out = capsys.readouterr().out
     assert "\x1b" not in out and "\u202e" not in out and "[red]" in out
     assert "! the run named second is the older of the two" in out
+
+
+def test_runs_are_headed_by_what_they_are_and_below_it_where_they_lie(
+    runs: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In 60 columns, whatever became of them; a path stays whole, to be copied."""
+    before, after = runs
+    with journals.changed(after / "journal.jsonl") as lines:
+        del lines[len(lines) // 2 :]
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.chdir(before.parent)
+    long = Path("a" * 70)
+    after.rename(long)
+    compare_commands.compare(Path("before"), long, None, gate=False, as_json=False)
+    assert capsys.readouterr().out.splitlines()[:5] == [
+        "before: golden of 2026-11-21T22:19:46+00:00: 16 trials ok",
+        "  folder: before",
+        "after: golden of 2026-11-22T22:19:46+00:00: 8 trials ok; ",
+        "interrupted, 16 trials were planned",
+        f"  folder: {long}",
+    ]
 
 
 def test_differences_are_told_as_changes(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

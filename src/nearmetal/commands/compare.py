@@ -97,12 +97,13 @@ def _has_estimate(change: Change) -> bool:
 def _print(found: Compared, ran: Sequence[Ran], states: Sequence[runs.State], console: Console) -> None:
     for when, run, name, state in zip((BEFORE, AFTER), ran, (found.before, found.after), states, strict=True):
         manifest = run.manifest
-        line = Text(f"{when}: {words.plain(name)}, {words.plain(manifest.study.name)} of {manifest.created}: ")
+        line = Text(f"{when}: {words.plain(manifest.study.name)} of {manifest.created}: ", overflow="fold")
         line.append_text(counts_line(count(run.records)))
         if state != "ended":
             planned = figures.count(manifest.plan.trials, "trial")
             line.append(f"; {state}, {'at most ' if manifest.plan.looks else ''}{planned} were planned", "yellow")
-        console.print(line, soft_wrap=True)
+        console.print(line)
+        console.print(f"  folder: {words.plain(name)}", soft_wrap=True)
     began = [datetime.datetime.fromisoformat(run.manifest.created) for run in ran]
     if began[1] < began[0]:
         console.print("! the run named second is the older of the two", style="yellow")
