@@ -16,7 +16,7 @@ from nearmetal.report.chapters import sections
 from nearmetal.report.reading import read
 from nearmetal.report.write import render
 from nearmetal.store.folder import RunFolder
-from tests import journals, plausible_networks, plausible_sysbench
+from tests import journals, plausible_networks, plausible_run, plausible_sysbench
 
 pytestmark = pytest.mark.usefixtures("one_engine")
 
@@ -93,6 +93,16 @@ def test_the_marks_are_in_what_programs_read(unsaturated: RunFolder) -> None:
     (table,) = [table for table in blocks_of(unsaturated, "saturation", Table) if table.name == "saturation"]
     assert {(row["at_least"], row["centre"]) for row in rows(table, "data", for_programs)} == {("6", "")}
     assert {row["stddev"] for row in written if row["response"] == "saturation point"} == {""}
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_one_block_has_no_standard_deviation(blocks: int, tmp_path: Path) -> None:
+    folder = plausible_run.make(tmp_path / "run", blocks, faults=False)
+    found = [*rows_for_people(folder, "responses", "responses"), *rows_for_people(folder, "cost", "cost")]
+    assert {row["response"] for row in found} >= {"throughput", "time to ready"}
+    assert {row["stddev"] == "–" for row in found} == {blocks == 1}
+    (table,) = blocks_of(folder, "cost", Table)
+    assert {row["stddev"] == "" for row in rows(table, "data", for_programs)} == {blocks == 1}
 
 
 def test_one_block_with_a_bound_leaves_what_the_others_tell_of_it(tmp_path: Path) -> None:

@@ -98,6 +98,13 @@ def test_transactions_have_a_column_for_each_number_of_workers(counted: RunFolde
     assert low < 200_000 * 1.01 and high > 200_000 * 0.99
 
 
+def test_transactions_of_one_block_have_no_standard_deviation(tmp_path: Path) -> None:
+    report = read(plausible_networks.transactions(tmp_path / "counted", blocks=1))
+    (section,) = [one for one in sections(report) if one.name == "transactions"]
+    found = table(section, "transactions")
+    assert {(row["4 workers: blocks"], row["4 workers: stddev"]) for row in found} == {(1, None)}
+
+
 def with_a_wild_block(folder: RunFolder) -> ReportInput:
     """A run of which the last block carried next to nothing with any treatment."""
     with journals.changed(folder.journal) as records:

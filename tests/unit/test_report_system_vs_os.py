@@ -87,6 +87,11 @@ def test_the_standard_deviation_is_the_populations_as_published(folder: RunFolde
     assert row["min"] == Quantity(min(cell.values), "1/s") and row["runs"] == 10
 
 
+def test_of_one_run_there_is_no_standard_deviation(tmp_path: Path) -> None:
+    rows = table(plausible_sysbench.sysbench(tmp_path / "run", 1), "statistics-cpu")
+    assert {row["stddev"] for row in rows if row["from"] == "here"} == {None}
+
+
 def test_files_are_told_in_bytes_and_seconds_and_arithmetic_has_no_published_latency(folder: RunFolder) -> None:
     rows = table(folder, "statistics-fileio-2g")
     assert [row["figure"] for row in rows[::14]] == ["read rate", "write rate", "mean latency"]

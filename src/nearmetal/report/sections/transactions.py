@@ -6,7 +6,7 @@ from nearmetal import factors, units
 from nearmetal.analysis import centre
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment
-from nearmetal.report import against, figures, words
+from nearmetal.report import against, bounds, figures, words
 from nearmetal.report.blocks import LONG, Block, Column, Section, Table, Value
 from nearmetal.report.reading import ReportInput
 from nearmetal.report.settings import settings
@@ -88,7 +88,15 @@ def _values(cell: Cell | None, alpha: float) -> tuple[Value, ...]:
     low, high = found.interval or (None, None)
     spread = "" if low is None or high is None else f" ({low:,.0f} – {high:,.0f})"
     text = f"{found.estimate:,.0f}{spread}"
-    return (text, cell.mean, cell.stddev, found.estimate, low, high, len(cell.values))
+    return (
+        text,
+        cell.mean,
+        cell.stddev if bounds.is_spread(cell) else None,
+        found.estimate,
+        low,
+        high,
+        len(cell.values),
+    )
 
 
 def _workers(number: object) -> str:
