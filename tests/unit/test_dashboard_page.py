@@ -12,7 +12,7 @@ from nearmetal.dashboard.list_view import ListView
 from nearmetal.dashboard.run_view import RunView, number_of
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import RunFolder
-from tests import plausible_run
+from tests import journals, plausible_run
 from tests.golden.make_run import FOLDER
 
 HOSTILE = "</title><script>alert(1)</script>\"'\n<!--strip-0-0--><img src=x onerror=alert(2)>&lt;\u202e"
@@ -268,6 +268,19 @@ def test_all_that_is_wrong_stands_in_one_place_whatever_it_is_about(golden: RunF
     with claimed(golden.journal):
         assert "a pretended machine" in wrong(golden.path)
         assert "has not come to its end" not in wrong(golden.path), "the state says so"
+
+
+def test_a_host_that_was_busy_all_the_time_is_told_once_of_the_whole_run(golden: RunFolder) -> None:
+    with journals.changed(golden.journal) as lines:
+        for line in lines:
+            if line["schema"] == "record.v1":
+                busy = {"code": "busy-host", "text": f"the host spent {60 + line['trial']['block']} % elsewhere"}
+                other = {"code": "another-run", "text": "another nearmetal was at work"}
+                line["warnings"] = [busy, other]
+    told = wrong(golden.path)
+    assert "warning the whole run the host spent 60 to 67 % elsewhere, in all 16 trials: these are figures" in told
+    assert told.count("the host spent") == 1
+    assert told.count("another nearmetal") == 1, "of trials, and of nothing else"
 
 
 def test_what_was_withdrawn_is_told_once(golden: RunFolder) -> None:

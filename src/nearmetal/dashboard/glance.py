@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nearmetal.analysis.alike import grouped
+from nearmetal.analysis.alike import grouped, wording
+from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.dashboard.course import WARNING, Course, Ended, Fate, Place, Row, Trouble
 from nearmetal.factors import Identity, identity
 from nearmetal.in_short import in_short
-from nearmetal.model import TrialStatus
+from nearmetal.model import TrialStatus, Warned
 from nearmetal.report import figures, words
 from nearmetal.report.reading import ReportInput
 from nearmetal.run.estimate import left
@@ -65,6 +66,8 @@ class Told:
     about: str
     text: str
     where: str
+    of_trials: frozenset[str] = frozenset()
+    """Wordings of trials' own warnings of which this tells the whole: see `alike.wording`."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,12 @@ def troubles(course: Course, labels: words.Labels, warned: Sequence[Told] = ()) 
     newest = list(course.newest_troubles())
     names = {identity(treatment): labels.treatment(treatment) for treatment in course.plan.treatments}
     worse = [_told(trouble, names) for trouble in newest if trouble.kind != WARNING]
-    of_trials = [_told(trouble, names) for trouble in newest if trouble.kind == WARNING]
+    told = frozenset[str]().union(*(one.of_trials for one in warned))
+    of_trials = [
+        _told(trouble, names)
+        for trouble in newest
+        if trouble.kind == WARNING and wording(trouble.said.text) not in told
+    ]
     all_of_them = [*worse, *warned, *of_trials]
     return all_of_them[:_MOST_TROUBLES], max(0, len(all_of_them) - _MOST_TROUBLES)
 
@@ -189,7 +197,7 @@ def troubles(course: Course, labels: words.Labels, warned: Sequence[Told] = ()) 
 def warned(report: ReportInput) -> list[Told]:
     """What the run as a whole is warned of, and what its comparisons are that their trials do not say themselves."""
     found = [
-        Told(WARNING, "unknown", "the whole run", words.plain(warning.text), "")
+        Told(WARNING, "unknown", "the whole run", words.plain(warning.text), "", _counted_in(warning, report))
         for warning in report.analysis.warnings
         if warning.code not in _IN_THE_JOURNAL
     ]
@@ -206,6 +214,14 @@ def warned(report: ReportInput) -> list[Told]:
         where = f"{len(about)} of {of}" if len(primary) > 1 else ""
         found.append(Told(WARNING, "unknown", in_short(about, _NAMED, "; "), words.plain(group.text), where))
     return found
+
+
+def _counted_in(warning: Warned, report: ReportInput) -> frozenset[str]:
+    """The wordings of trials' warnings that a warning of the whole run is made of."""
+    if warning.code not in ELSEWHERE:
+        return frozenset()
+    of_trials = (one for record in report.records for one in record.warnings if one.code == warning.code)
+    return frozenset(wording(one.text) for one in of_trials)
 
 
 def _told(trouble: Trouble, names: Mapping[Identity, str]) -> Told:
