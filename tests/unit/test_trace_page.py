@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from nearmetal.report.charts.requests import Bar, timeline
+from nearmetal.report.charts import NARROW, WIDE
+from nearmetal.report.charts.requests import PHASES, Bar, timeline
+from nearmetal.report.drawing import svg
 from nearmetal.trace import chosen, events, page, slowest
 from nearmetal.trace.chosen import Chosen
 from nearmetal.trace.events import AT_CLIENT, Clocks
@@ -39,7 +41,7 @@ def test_a_page_holds_nothing_of_a_captures_own_making() -> None:
     html = page.html(["<b>.pcap"], summary(DOCUMENT), (Chosen(1, evil), told), LINES, 50)
     assert "<script" not in html and "<b>" not in html
     assert "http://" not in html.replace("http://www.w3.org", "")
-    assert html.count("<svg") == 2
+    assert html.count("<svg") == 3, "the ladder, and requests over time for a desktop and for a phone"
     assert "The first 6 of 50 requests" in html
 
 
@@ -102,11 +104,26 @@ def test_requests_that_are_too_many_to_be_told_apart_are_also_drawn_from_the_fir
 
 def test_a_phase_that_took_no_time_is_not_drawn() -> None:
     bars = [Bar(0, "sending", 1.0, 1.0), Bar(0, "waiting", 1.0, 1.5), Bar(0, "receiving", 1.5, 1.5 + 1e-9)]
-    spec = timeline("", "", bars)
-    (drawn,) = [layer["data"]["values"] for layer in spec["layer"]]
-    assert [bar["phase"] for bar in drawn] == ["waiting", "receiving"]
-    # What took next to none is as wide as can be seen.
-    assert drawn[1]["to"] - drawn[1]["from"] > 1e-3 * drawn[0]["to"]
+    for width in (WIDE, NARROW):
+        spec = timeline("", "", bars, width)
+        (drawn,) = [layer["data"]["values"] for layer in spec["layer"]]
+        assert [bar["phase"] for bar in drawn] == ["waiting", "receiving"]
+        # What took next to none is as wide as can be seen.
+        assert drawn[1]["to"] - drawn[1]["from"] > drawn[0]["to"] / spec["width"]
+
+
+def test_a_phone_has_pictures_of_its_own_that_fit() -> None:
+    """Of as many rows and phases as are drawn at most."""
+    bars = [Bar(row, phase, row, row + 0.5) for row in range(page.MOST) for phase in PHASES]
+    sizes = {width: _width(svg(timeline("All requests", "", bars, width))) for width in (WIDE, NARROW)}
+    assert WIDE * 0.9 < sizes[WIDE] <= WIDE and NARROW * 0.9 < sizes[NARROW] <= NARROW
+    html = page.html(["a.pcap"], summary(DOCUMENT), None, LINES, 6)
+    wide, slim = (html.partition(f'<div class="{name}"><svg ')[2] for name in ("wide", "slim"))
+    assert _width(wide) > NARROW and _width(slim) <= NARROW
+
+
+def _width(drawn: str) -> float:
+    return float(drawn.partition('width="')[2].partition('"')[0])
 
 
 def test_a_request_that_was_not_answered_has_a_mark() -> None:

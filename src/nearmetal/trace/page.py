@@ -6,9 +6,10 @@ from heapq import heappop, heappush
 from html import escape
 
 from nearmetal.report import figures, palette, words
+from nearmetal.report.charts import NARROW, WIDE
 from nearmetal.report.charts.ladder import ladder
 from nearmetal.report.charts.requests import UNANSWERED, Bar, timeline
-from nearmetal.report.drawing import draw
+from nearmetal.report.drawing import svg
 from nearmetal.report.page import style
 from nearmetal.trace import ladder as text
 from nearmetal.trace.chosen import Chosen
@@ -132,12 +133,13 @@ def _one_end(events: Events) -> bool:
 
 
 def _timeline(title: str, drawn: Sequence[Bar], caption: str = "") -> str:
-    """As wide as it takes to be read: on a narrow screen it scrolls."""
-    return _in_figure(f'<div class="scroll" tabindex="0">{draw(timeline(title, "", drawn)).svg}</div>', caption)
+    """Twice, as the report has its widest pictures: for a desktop, and for a phone."""
+    wide, slim = (svg(timeline(title, "", drawn, width)) for width in (WIDE, NARROW))
+    return _in_figure(f'<div class="wide">{wide}</div><div class="slim">{slim}</div>', caption)
 
 
 def _figure(spec: Mapping[str, object], caption: str = "") -> str:
-    return _in_figure(draw(spec).svg, caption)
+    return _in_figure(svg(spec), caption)
 
 
 def _in_figure(picture: str, caption: str) -> str:

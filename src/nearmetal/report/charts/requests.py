@@ -13,8 +13,10 @@ UNANSWERED = "unanswered"
 PHASES = ("connecting", "sending", "waiting", "receiving", UNANSWERED)
 _COLOURS = (palette.MUTED, "#dd9a25", "#4a6fc9", "#12936c", "#c2313a")
 _ROW = 14
-_LEAST = 0.002
-"""Share of the width below which a phase could not be seen, and is drawn as wide as that."""
+_ROOM, _LITTLE_ROOM = 90, 48
+"""Of the width, what is left for the axis and the legend: on a desktop, and on a phone."""
+_LEAST = 1.54
+"""Pixels below which a phase could not be seen, and is drawn as wide as that."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ class Bar:
         return self.end > self.begin or self.phase == UNANSWERED
 
 
-def timeline(title: str, subtitle: str, bars: Sequence[Bar]) -> Spec:
+def timeline(title: str, subtitle: str, bars: Sequence[Bar], width: int = WIDE) -> Spec:
+    is_wide = width >= WIDE
+    across = width - (_ROOM if is_wide else _LITTLE_ROOM)
     bars = [bar for bar in bars if bar.is_drawn]
     rows = max((bar.row for bar in bars), default=0) + 1
     divisor, unit = figures.axis("s", [bar.end for bar in bars])
@@ -42,7 +46,7 @@ def timeline(title: str, subtitle: str, bars: Sequence[Bar]) -> Spec:
     drawn = [
         {
             "from": bar.begin / divisor,
-            "to": max(bar.end / divisor, bar.begin / divisor + _LEAST * until * (bar.phase != "connecting")),
+            "to": max(bar.end / divisor, bar.begin / divisor + _LEAST / across * until * (bar.phase != "connecting")),
             "top": bar.row + 0.15,
             "bottom": bar.row + 0.85,
             "phase": bar.phase,
@@ -62,8 +66,14 @@ def timeline(title: str, subtitle: str, bars: Sequence[Bar]) -> Spec:
         "phase",
         "nominal",
         scale={"domain": [phase for phase, _ in seen], "range": [colour for _, colour in seen]},
-        legend={"orient": "bottom", "title": None, "columns": len(PHASES), "columnPadding": 32, "symbolType": "square"},
+        legend={
+            "orient": "bottom",
+            "title": None,
+            "columns": len(PHASES) if is_wide else 3,
+            "columnPadding": 32 if is_wide else 16,
+            "symbolType": "square",
+        },
     )
     mark: Spec = {"type": "rect", "clip": True}
     layers = [layer(drawn, mark, x=x, x2={"field": "to"}, y=y, y2={"field": "bottom"}, color=colour)]
-    return chart(title, subtitle, WIDE - 90, min(900, max(120, rows * _ROW)), layers)
+    return chart(title, subtitle, across, min(900, max(120, rows * _ROW)), layers)
