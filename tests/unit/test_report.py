@@ -19,6 +19,7 @@ from nearmetal.analysis.results import Cell
 from nearmetal.errors import BadInput
 from nearmetal.report.blocks import Chart, Paragraph, Table
 from nearmetal.report.chapters import sections
+from nearmetal.report.page import prose
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections import cost
 from nearmetal.report.write import render, write
@@ -104,6 +105,15 @@ def test_the_reader_meets_verdicts_first_and_in_words(folder: RunFolder, report:
     first = sections(report)[0]
     assert first.name == "verdicts"
     assert "4 comparisons fixed beforehand: 4 different" in first.lead
+
+
+def test_in_sentences_a_figure_stays_with_its_unit(folder: RunFolder) -> None:
+    """On a phone, too, no line begins with it."""
+    text = Tags(folder.page.read_text().split("<main>")[1].split('id="study-file"')[0]).text
+    assert "the margin of 2\xa0% that the study calls" in text and not re.search(r"margin of \d+ %", text)
+    assert "× the requests of host" in text and " × the requests of host" not in text
+    assert prose("2.5 ms, 3 s, 512 MiB, 60 %, 7 h") == "2.5\xa0ms, 3\xa0s, 512\xa0MiB, 60\xa0%, 7\xa0h"
+    assert prose("8 blocks of 2 sides, 4 machines, 3 hosts") == "8 blocks of 2 sides, 4 machines, 3 hosts"
 
 
 def test_tables_for_programs_hold_the_plain_numbers(folder: RunFolder, report: ReportInput) -> None:

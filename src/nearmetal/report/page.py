@@ -42,6 +42,7 @@ def environment(*packages: str) -> Environment:
     )
     found.filters["people"] = cells.for_people
     found.filters["breakable"] = breakable
+    found.filters["prose"] = prose
     found.globals |= {"shown": cells.shown, "repeated": cells.repeated, "count": figures.count}
     return found
 
@@ -56,6 +57,14 @@ def breakable(text: str) -> Markup:
     names = re.split(r"(\S{21,})", str(escape(words.plain(text))))
     names[1::2] = [re.sub(r"(?<=\w)[_./](?=[A-Za-z])", r"\g<0><wbr>", name) for name in names[1::2]]
     return Markup("".join(names))  # escaped
+
+
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|×|[nµm]?s|min|h|(?:[KMGT]i)?B|[kMG]?bit)(?!\w))")
+
+
+def prose(text: object) -> object:
+    """Text of which no line begins with the unit of a figure that ends the line above."""
+    return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text) if type(text) is str else text
 
 
 def style() -> str:
