@@ -32,6 +32,12 @@ def test_a_ladder_of_text_has_a_line_for_each_event_by_time() -> None:
     assert heading({**LINES[0], "target": "/a"}).startswith("GET /a, status 200, 10.111.0.1:")
 
 
+def test_flags_are_told_in_words() -> None:
+    assert heading({**LINES[0], "flags": []}).endswith(" and 1 acknowledgement")
+    told = heading({**LINES[0], "flags": ["head_cut", "handshake_unseen"]})
+    assert told.endswith(" and 1 acknowledgement; HTTP heads seen in part, handshake unseen")
+
+
 def test_labels_of_a_drawn_ladder_do_not_overlap() -> None:
     assert spread([10, 11, 12, 90], 15, 100) == [10, 25, 40, 90]
     assert spread([95, 96, 97], 15, 100) == [70, 85, 100]

@@ -9,6 +9,8 @@ from nearmetal.trace.events import CLOSED, SERVER, Line, asked
 _GAP = 24
 """Characters between the two lifelines, where there is room for them."""
 _LEAST_GAP = 6
+_FLAGS = {"head_cut": "HTTP heads seen in part"}
+"""Flags whose names say too little to who meets them for the first time."""
 _TO_CLIENT = ("synack", "response_first", "response_last", "request_acked")
 
 
@@ -56,5 +58,5 @@ def heading(line: Line) -> str:
     size = _carried(sent)
     if answered["bytes"]:
         size += f", answered by {_carried(answered)} and {figures.count(answered['acks'], 'acknowledgement')}"
-    flags = f"; {', '.join(flag.replace('_', ' ') for flag in line['flags'])}" if line["flags"] else ""
-    return f"{asked(line)}, {status}, {line['client']} → {line['server']}: {size}{flags}"
+    flags = ", ".join(_FLAGS.get(flag, flag.replace("_", " ")) for flag in line["flags"])
+    return f"{asked(line)}, {status}, {line['client']} → {line['server']}: {size}{'; ' if flags else ''}{flags}"
