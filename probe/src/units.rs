@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// So that three of them, in nanoseconds, can be added to a clock's time: 146 years.
+const LONGEST: Duration = Duration::from_nanos(u64::MAX / 4);
+
 /// Parse a duration such as `250us`, `5ms`, `1.5s` or `2m`. A bare number is refused: a unit is required.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let split = text
@@ -25,10 +28,15 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .trim()
         .parse()
         .map_err(|_| format!("'{number}' is not a number; write it as 5s, 100ms, 250us or 2m"))?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| match number < 0.0 {
-        true => format!("'{text}' is no time that can be waited; write 0s or more"),
-        false => format!("'{text}' is more than can be counted; write a shorter time"),
-    })
+    if number < 0.0 {
+        return Err(format!(
+            "'{text}' is no time that can be waited; write 0s or more"
+        ));
+    }
+    Duration::try_from_secs_f64(number * seconds)
+        .ok()
+        .filter(|time| *time <= LONGEST)
+        .ok_or_else(|| format!("'{text}' is more than can be counted; write a shorter time"))
 }
 
 /// Parse a share such as `1%` or `0.5%` into a number from 0 to 1.
@@ -88,6 +96,7 @@ mod tests {
             ("-1s", "write 0s or more"),
             ("-99999999999999999999s", "write 0s or more"),
             ("99999999999999999999s", "write a shorter time"),
+            ("99999999999999h", "write a shorter time"),
         ] {
             let message = duration(text).unwrap_err();
             assert!(message.ends_with(remedy), "{message}");

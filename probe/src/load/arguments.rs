@@ -9,6 +9,7 @@ use super::plan::{EngineName, Extent, Mode, OpenLoop, PerStep, Plan, Ramp, Spaci
 use super::request;
 use super::target::{self, Target};
 use crate::units;
+use crate::usage::own_name;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,11 +22,16 @@ Examples:
 
 Exit status: 0 measured, with errors counted too; 1 not one reply came; 2 bad arguments; 4 interrupted";
 
-/// Send HTTP requests and measure every phase of them.
+/// As many as studies take. No more than 65,535 connections lead from one address to a port, and opening far more than
+/// there can be takes all of the time that is to be measured.
+const MOST_WORKERS: u32 = 100_000;
+
+/// Send HTTP requests to a URL, http://HOST[:PORT]/PATH, and measure every phase of them.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = format!("{} load [OPTIONS] URL", own_name()))]
 pub struct Args {
-    /// Where to: http://HOST[:PORT]/PATH
+    // As the other commands of nearmetal, of which this is one, its help has arguments in the usage alone.
+    #[arg(hide = true)]
     url: String,
     /// When to send: closed, each worker when it has its last reply; open, at a rate, whatever the server does;
     /// ramp, open and step by step until the server does not keep up
@@ -129,6 +135,12 @@ impl Args {
             target::check_path(path).map_err(|reason| format!("--path: {reason}"))?;
         }
         at_least_one("--workers", self.workers)?;
+        if self.workers > MOST_WORKERS {
+            return Err(format!(
+                "--workers {} are more than it opens connections for; give at most {MOST_WORKERS}",
+                self.workers
+            ));
+        }
         at_least_one("--threads", self.threads)?;
         if self.threads > self.workers && self.mode == ModeName::Closed {
             return Err(format!(
@@ -255,7 +267,7 @@ impl Args {
 }
 
 fn nanoseconds(duration: Duration) -> Nanoseconds {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4)
+    u64::try_from(duration.as_nanos()).expect("units take no longer time")
 }
 
 fn at_least_one(name: &str, value: u32) -> Result<(), String> {
@@ -349,11 +361,14 @@ pub mod tests {
                 "lies below",
             ),
             ("http://a/ --workers 0", "at least 1"),
+            ("http://a/ --workers 100001", "at most 100000"),
             ("http://a/ --workers 2 --threads 3", "without a worker"),
             ("http://a/ --requests 5 --duration 5s", "exclude each other"),
             ("http://a/ --requests 0", "measures nothing"),
             ("http://a/ --duration 0s", "measures nothing"),
             ("http://a/ --duration 5", "no unit"),
+            ("http://a/ --duration 99999999999999h", "more than can be"),
+            ("http://a/ --warmup 3000000h", "more than can be"),
             ("http://a/ --timeout 0s", "would fail"),
             ("http://a/ --path x", "must begin with"),
             ("http://a/ -H x", "no colon"),

@@ -80,7 +80,11 @@ fn programs_are_told_bad_arguments_in_one_line() {
 fn people_are_told_where_what_and_the_remedy() {
     const MORE: &str = "`nearmetal load --help` says more";
     for (line, what, remedy) in [
-        ("", "load: URL is missing", "write: nearmetal load "),
+        (
+            "",
+            "load: URL is missing",
+            "write: nearmetal load [OPTIONS] URL",
+        ),
         (
             "http://a/ http://b/",
             "load: 'http://b/' is more than it takes",
@@ -115,6 +119,16 @@ fn people_are_told_where_what_and_the_remedy() {
             "http://a/ --duration 99999999999999999999s",
             "load --duration: '99999999999999999999s' is more than can be counted",
             "write a shorter time",
+        ),
+        (
+            "http://a/ --duration 99999999999999h",
+            "load --duration: '99999999999999h' is more than can be counted",
+            "write a shorter time",
+        ),
+        (
+            "http://a/ --workers 9999999",
+            "load: --workers 9999999 are more than it opens connections for",
+            "give at most 100000",
         ),
         (
             "http://a/ --mode open --rate=-5",
@@ -220,9 +234,10 @@ fn people_are_told_where_what_and_the_remedy() {
 fn it_speaks_under_the_name_it_was_called_by() {
     let help = String::from_utf8(run("nearmetal", "load --help").stdout).unwrap();
     assert!(
-        help.contains("Usage: nearmetal load [OPTIONS] <URL>"),
+        help.contains("Usage: nearmetal load [OPTIONS] URL\n"),
         "{help}"
     );
+    assert!(!help.contains("<URL>"), "{help}");
 }
 
 #[test]
