@@ -240,6 +240,11 @@ impl<'a> Epoll<'a> {
         if let Some(at) = idle.iter().rposition(|other| *other == index) {
             idle.remove(at);
         }
+        let slot = &self.slots[index as usize];
+        if slot.used {
+            let core = &mut self.core;
+            core.recorder.not_kept(&slot.exchange, &core.window);
+        }
         driver::Engine::rest(self, index, clock::now());
         self.core.free.push(index);
     }
@@ -425,7 +430,12 @@ impl<'a> Epoll<'a> {
             .completed(&slot.exchange, &slot.reply, slot.request, now);
         slot.used = true;
         let is_sent = slot.written == job.requests[slot.request].bytes.len();
-        let kept = !job.new_connections && slot.reply.keep_alive() && is_sent && !hung_up;
+        let is_open = slot.reply.keep_alive() && !hung_up;
+        if !job.new_connections && !is_open {
+            let core = &mut self.core;
+            core.recorder.not_kept(&slot.exchange, &core.window);
+        }
+        let kept = !job.new_connections && is_open && is_sent;
         slot.phase = Phase::Idle;
         if !kept {
             driver::Engine::rest(self, index, now);

@@ -37,6 +37,11 @@ pub fn count(number: u64) -> String {
     text
 }
 
+/// Of so many of a thing: `1 reply`, `2 replies`.
+pub fn of_many<'a>(number: &str, one: &'a str, many: &'a str) -> &'a str {
+    if number == "1" { one } else { many }
+}
+
 pub fn bytes(number: f64) -> String {
     match number {
         n if n < 1024.0 => format!("{n:.0} B"),

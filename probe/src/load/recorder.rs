@@ -47,6 +47,8 @@ pub struct Recorder {
     pub abandoned: u64,
     /// Requests that were sent again because the server had closed the kept connection.
     pub resent: u64,
+    /// Replies with which, or soon after which, the server ended a connection that would have been used again.
+    pub unkept: u64,
     pub opened: u64,
     pub concurrent_max: u64,
     pub burst_max: u64,
@@ -138,6 +140,11 @@ impl Recorder {
         self.last = now;
     }
 
+    /// The server ended the connection that this reply came over.
+    pub fn not_kept(&mut self, exchange: &Exchange, window: &Window) {
+        self.unkept += u64::from(window.contains(exchange.intended));
+    }
+
     pub fn failed(
         &mut self,
         exchange: &Exchange,
@@ -190,6 +197,7 @@ impl Recorder {
             (&mut self.completed, other.completed),
             (&mut self.abandoned, other.abandoned),
             (&mut self.resent, other.resent),
+            (&mut self.unkept, other.unkept),
             (&mut self.opened, other.opened),
             (&mut self.concurrent_max, other.concurrent_max),
             (&mut self.sent_bytes, other.sent_bytes),

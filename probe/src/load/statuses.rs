@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 /// No reply is taken that has a status beyond it.
 const LAST: usize = 599;
+const FIRST_ERROR: usize = 400;
 
 #[derive(Clone, Debug)]
 pub struct Statuses(Box<[u64; LAST + 1]>);
@@ -32,9 +33,19 @@ impl Statuses {
 
     /// Those that there were.
     pub fn seen(&self) -> BTreeMap<String, u64> {
+        self.from(0)
+    }
+
+    /// Those that there were and that say that the client or the server erred.
+    pub fn errors(&self) -> BTreeMap<String, u64> {
+        self.from(FIRST_ERROR)
+    }
+
+    fn from(&self, first: usize) -> BTreeMap<String, u64> {
         self.0
             .iter()
             .enumerate()
+            .skip(first)
             .filter(|(_, replies)| **replies > 0)
             .map(|(status, replies)| (status.to_string(), *replies))
             .collect()
@@ -75,6 +86,10 @@ mod tests {
         let wanted = [("1xx", 1), ("2xx", 3), ("3xx", 0), ("4xx", 4), ("5xx", 2)];
         assert_eq!(classes, wanted.map(|(class, n)| (class.to_string(), n)));
         assert_eq!(statuses.seen()["404"], 4);
+        assert_eq!(
+            statuses.errors().into_iter().collect::<Vec<_>>(),
+            [("404".into(), 4), ("500".into(), 1), ("599".into(), 1)]
+        );
         assert_eq!((statuses.seen().len(), statuses.total()), (6, 10));
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::clock::Nanoseconds;
 use super::document::Document;
-use super::figures::{bytes, count, duration, percent, rate, three_digits};
+use super::figures::{bytes, count, duration, of_many, percent, rate, three_digits};
 use super::layout::{Column, Fitting, wrapped};
 use super::live::{step_headings, step_row};
 use super::plan::{Extent, Mode, PerStep, Plan};
@@ -50,7 +50,11 @@ pub fn report(
 
 fn headline(text: &mut String, plan: &Plan, document: &Document, width: usize) {
     let how = match &plan.mode {
-        Mode::Closed => format!("closed loop, {} workers", plan.workers),
+        Mode::Closed => {
+            let workers = count(plan.workers.into());
+            let noun = of_many(&workers, "worker", "workers");
+            format!("closed loop, {workers} {noun}")
+        }
         Mode::Open(open) => format!(
             "open loop, {} {}",
             rate(open.rate),
@@ -87,8 +91,14 @@ fn extent(plan: &Plan) -> String {
             PerStep::Time(time) => format!("{} a step", duration(time as f64)),
         },
         (_, Extent::Duration(time)) => duration(time as f64),
-        (_, Extent::Requests(requests)) => format!("{} requests", count(requests)),
+        (_, Extent::Requests(requests)) => of_requests(requests),
     }
+}
+
+fn of_requests(number: u64) -> String {
+    let number = count(number);
+    let noun = of_many(&number, "request", "requests");
+    format!("{number} {noun}")
 }
 
 fn ramp(text: &mut String, steps: &[Step], saturation: &Saturation, width: usize) {
@@ -126,6 +136,7 @@ fn row(text: &mut String, name: &str, value: &str, width: usize) {
 fn summary(text: &mut String, document: &Document, width: usize) {
     let elapsed = document.elapsed_ns as f64;
     let connections = &document.connections;
+    let each = connections.replies_each.map_or("no".into(), three_digits);
     for (name, value) in [
         (
             "replies",
@@ -141,10 +152,10 @@ fn summary(text: &mut String, document: &Document, width: usize) {
         (
             "connections",
             format!(
-                "{} opened, at most {} at once, {} replies each",
+                "{} opened, at most {} at once, {each} {} each",
                 count(connections.opened),
                 count(connections.concurrent_max),
-                connections.replies_each.map_or("no".into(), three_digits)
+                of_many(&each, "reply", "replies")
             ),
         ),
         ("received", received(document)),
@@ -217,9 +228,9 @@ fn errors(document: &Document) -> String {
 /// Why there is nothing to show: a load that not one reply came to.
 pub fn no_reply(document: &Document) -> String {
     format!(
-        "not one reply came from {}, to {} requests ({})",
+        "not one reply came from {}, to {} ({})",
         document.address,
-        count(document.requests.attempted),
+        of_requests(document.requests.attempted),
         errors(document)
     )
 }

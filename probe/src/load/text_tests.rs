@@ -73,6 +73,24 @@ fn a_load_without_a_reply_shows_no_empty_tables() {
 }
 
 #[test]
+fn one_of_a_thing_is_not_called_many() {
+    let shown_with = |completed| {
+        let recorder = Recorder {
+            opened: 1000,
+            completed,
+            ..Recorder::default()
+        };
+        shown(recorder, 80)
+    };
+    let each = |text: &str| text.lines().any(|line| line.ends_with(", 1 reply each"));
+    assert!(each(&shown_with(1000)));
+    assert!(shown_with(2000).contains(", 2 replies each"));
+    assert!(shown_with(1001).contains(", 1.00 replies each"));
+    assert_eq!(of_requests(1), "1 request");
+    assert_eq!(of_requests(1000), "1,000 requests");
+}
+
+#[test]
 fn a_bound_of_saturation_is_called_one() {
     let saturation = Saturation {
         rate: Some(500.0),

@@ -1,7 +1,7 @@
 //! What makes a measurement doubtful, told by the generator about itself.
 
 use super::clock::{MILLISECOND, SECOND};
-use super::figures::{duration, percent};
+use super::figures::{count, duration, percent};
 use super::measure::Measured;
 use super::plan::{Extent, Mode, Plan, Spacing};
 use super::recorder::Recorder;
@@ -22,12 +22,15 @@ pub fn of(plan: &Plan, measured: &Measured) -> Vec<String> {
     [
         interrupted(measured),
         nothing_measured(found),
+        error_pages(found),
+        nothing_in_time(plan, measured),
         busy(found, spinning),
         late(plan, found),
         rate_missed(plan, measured),
         shortages(found),
         failures(found),
         resent(found),
+        unkept(found),
     ]
     .into_iter()
     .flatten()
@@ -65,6 +68,46 @@ fn interrupted(measured: &Measured) -> Option<String> {
 
 fn nothing_measured(found: &Recorder) -> Option<String> {
     (found.completed == 0).then(|| "not a single reply was complete".to_owned())
+}
+
+/// A reply is a reply, whatever it says. But an error page often costs the server less than what was meant, or more.
+fn error_pages(found: &Recorder) -> Option<String> {
+    let seen = found.statuses.errors();
+    let (errors, replies) = (seen.values().sum::<u64>(), found.statuses.total());
+    let statuses = match seen.len() {
+        0 => return None,
+        1 => seen.into_keys().collect(),
+        _ => {
+            let each = seen.iter();
+            let each = each.map(|(status, errors)| format!("{status}: {}", count(*errors)));
+            each.collect::<Vec<_>>().join("; ")
+        }
+    };
+    Some(if errors == replies {
+        format!(
+            "every reply was an error (status {statuses}): these are figures of an error page; check the URL and the server"
+        )
+    } else {
+        format!(
+            "{} of {} replies were errors ({}; status {statuses}): the figures are of error pages too",
+            count(errors),
+            count(replies),
+            percent(errors as f64 / replies as f64)
+        )
+    })
+}
+
+/// Of a closed loop, whose rate nothing else is held against.
+fn nothing_in_time(plan: &Plan, measured: &Measured) -> Option<String> {
+    let found = &measured.recorder;
+    let is_late = found.completed > 0 && found.replies_in_window() == 0;
+    (is_late && matches!(plan.mode, Mode::Closed)).then(|| {
+        format!(
+            "no reply came within {}, while {} connections were opened and asked: the replies came after it; measure for longer, or with fewer --workers",
+            duration(measured.elapsed as f64),
+            count(found.opened)
+        )
+    })
 }
 
 fn busy(found: &Recorder, spinning: bool) -> Option<String> {
@@ -161,6 +204,15 @@ fn resent(found: &Recorder) -> Option<String> {
     })
 }
 
+/// Where every request had a connection of its own, and not because requests were under way side by side.
+fn unkept(found: &Recorder) -> Option<String> {
+    let ended = found.unkept + found.resent;
+    let keeps_none = ended > 0 && 2 * ended >= found.completed && found.opened >= found.completed;
+    keeps_none.then(|| {
+        "the server keeps no connections: each request had a new one, and the latencies include connecting".into()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::arguments::tests::plan;
@@ -183,7 +235,9 @@ mod tests {
             recorder.lateness.record(1_000);
         }
         (recorder.attempted, recorder.completed) = (1000, 1000);
-        recorder.statuses_in_window = Statuses::of(&[(200, 1000)]);
+        recorder.statuses = Statuses::of(&[(200, 1000)]);
+        recorder.statuses_in_window = recorder.statuses.clone();
+        recorder.opened = 16;
         recorder
     }
 
@@ -219,6 +273,62 @@ mod tests {
             spoil(&mut recorder);
             let warnings = of(&plan, &measured(recorder)).join("\n");
             assert!(warnings.contains(expected), "{expected}: {warnings}");
+        }
+    }
+
+    /// The one warning of a closed loop that was good but for this.
+    fn only(spoil: fn(&mut Recorder)) -> String {
+        let mut recorder = good();
+        spoil(&mut recorder);
+        let warnings = of(&plan("http://a/").unwrap(), &measured(recorder));
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        warnings.concat()
+    }
+
+    #[test]
+    fn replies_that_are_errors_are_told_as_such() {
+        assert_eq!(
+            only(|r| r.statuses = Statuses::of(&[(404, 1000)])),
+            "every reply was an error (status 404): these are figures of an error page; check the URL and the server"
+        );
+        let all = only(|r| r.statuses = Statuses::of(&[(404, 1), (503, 1999)]));
+        assert!(
+            all.starts_with("every reply was an error (status 404: 1; 503: 1,999): "),
+            "{all}"
+        );
+        assert_eq!(
+            only(|r| r.statuses = Statuses::of(&[(200, 900), (301, 50), (400, 50)])),
+            "50 of 1,000 replies were errors (5 %; status 400): the figures are of error pages too"
+        );
+    }
+
+    #[test]
+    fn a_window_that_no_reply_came_in_is_told() {
+        let told = only(|r| r.statuses_in_window = Statuses::default());
+        assert!(
+            told.starts_with("no reply came within 10 s, while 16 connections"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_server_that_keeps_no_connections_is_told_from_one_that_ends_some() {
+        let told = only(|r| (r.opened, r.unkept) = (1000, 1000));
+        assert!(
+            told.starts_with("the server keeps no connections"),
+            "{told}"
+        );
+        type Spoil = fn(&mut Recorder);
+        let some: [Spoil; 2] = [
+            |r| (r.opened, r.unkept) = (26, 10),
+            // Each over one of the pool, side by side.
+            |r| (r.opened, r.unkept) = (1000, 1),
+        ];
+        for spoil in some {
+            let mut recorder = good();
+            spoil(&mut recorder);
+            let warnings = of(&plan("http://a/").unwrap(), &measured(recorder));
+            assert!(warnings.is_empty(), "{warnings:?}");
         }
     }
 

@@ -242,6 +242,33 @@ fn a_mixture_is_told_apart() {
             "a refusal in HTTP is a reply: {document}"
         );
         assert_eq!(number(&document, "/requests/completed"), 6);
+        let warnings = document["warnings"].to_string();
+        assert!(warnings.contains("error (status 503)"), "{warnings}");
+    }
+}
+
+#[test]
+fn a_server_that_keeps_no_connections_is_named_unless_none_were_to_be_kept() {
+    let named = |document: &Value| {
+        let warnings = document["warnings"].to_string();
+        warnings.contains("keeps no connections")
+    };
+    for reply in [
+        &b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok"[..],
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\n\r\nok",
+        // Unannounced: the next request on it may have to be sent again.
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    ] {
+        let address = answering(reply, false);
+        for document in every_kind(address, &[]) {
+            let meant = document["new_connections"] == true;
+            assert_eq!(named(&document), !meant, "{document}");
+        }
+    }
+    let keeping = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", true);
+    for document in every_kind(keeping, &[]) {
+        assert!(!named(&document), "{document}");
     }
 }
 
