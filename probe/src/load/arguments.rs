@@ -25,6 +25,8 @@ Exit status: 0 measured, with errors counted too; 1 not one reply came; 2 bad ar
 /// As many as studies take. No more than 65,535 connections lead from one address to a port, and opening far more than
 /// there can be takes all of the time that is to be measured.
 const MOST_WORKERS: u32 = 100_000;
+/// As many as studies take too. Far more find no memory for their stacks.
+const MOST_THREADS: u32 = 1024;
 
 /// Send HTTP requests to a URL, http://HOST[:PORT]/PATH, and measure every phase of them.
 #[derive(clap::Args)]
@@ -142,6 +144,12 @@ impl Args {
             ));
         }
         at_least_one("--threads", self.threads)?;
+        if self.threads > MOST_THREADS {
+            return Err(format!(
+                "--threads {} are more than it starts; give at most {MOST_THREADS}",
+                self.threads
+            ));
+        }
         if self.threads > self.workers && self.mode == ModeName::Closed {
             return Err(format!(
                 "--threads {} leaves threads without a worker; give at least as many --workers",
@@ -363,6 +371,7 @@ pub mod tests {
             ("http://a/ --workers 0", "at least 1"),
             ("http://a/ --workers 100001", "at most 100000"),
             ("http://a/ --workers 2 --threads 3", "without a worker"),
+            ("http://a/ --workers 9999 --threads 1025", "at most 1024"),
             ("http://a/ --requests 5 --duration 5s", "exclude each other"),
             ("http://a/ --requests 0", "measures nothing"),
             ("http://a/ --duration 0s", "measures nothing"),
