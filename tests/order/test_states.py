@@ -21,6 +21,7 @@ from nearmetal.store import runs
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import events
+from tests import journals
 from tests.command_line import called
 from tests.dashboard_server import PATIENCE
 from tests.golden.make_run import FOLDER
@@ -68,9 +69,14 @@ def before(lines: int) -> Callable[[RunFolder], None]:
     return cut
 
 
+def without_journal(folder: RunFolder) -> None:
+    journals.emptied(folder)
+    folder.journal.unlink()
+
+
 @pytest.mark.parametrize(
     "killed",
-    [before(40), before(1), before(0), lambda folder: folder.journal.unlink()],
+    [before(40), before(1), journals.emptied, without_journal],
     ids=["in its middle", "before a trial", "before a line", "before a journal"],
 )
 def test_one_that_was_killed_can_go_on(killed: Callable[[RunFolder], None], folder: RunFolder, said: Said) -> None:
@@ -182,7 +188,7 @@ def test_one_that_is_killed_while_it_measures(tmp_path: Path, said: Said) -> Non
     [
         (lambda folder: None, ", or see it by: nearmetal show 'RUN'"),
         (before(40), ", or go on with it by: nearmetal resume 'RUN'"),
-        (before(0), ", or go on with it by: nearmetal resume 'RUN'"),
+        (journals.emptied, ", or go on with it by: nearmetal resume 'RUN'"),
         (lambda folder: (folder.path / "manifest.json").write_text("{"), ""),
     ],
     ids=["ended", "interrupted", "killed at once", "damaged"],

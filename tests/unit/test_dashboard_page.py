@@ -90,7 +90,7 @@ def test_a_run_that_goes_on_is_told_from_one_that_was_interrupted(golden: RunFol
 
 
 def test_before_the_first_block_it_gets_ready(golden: RunFolder) -> None:
-    keep(golden, 0)
+    journals.emptied(golden)
     killed = Elements(shown(golden.path)).words
     assert "interrupted 0 of 16 trials, 8 blocks" in killed
     assert f"nearmetal resume {golden.path}" in killed

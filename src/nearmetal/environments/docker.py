@@ -112,9 +112,8 @@ class DockerEnvironment:
             await engine.refuse_other()
             info = await engine.call(engine.client.info)
         except HostCannot as error:
-            return [
-                Finding(what=self.brand.called, ok=False, detail=f"{error.where}: {error.what}", remedy=error.remedy)
-            ]
+            detail = error.what if error.where in error.what else f"{error.where}: {error.what}"
+            return [Finding(what=self.brand.called, ok=False, detail=detail, remedy=error.remedy)]
         runtime = options.get("runtime") or info["DefaultRuntime"]
         known = self.runtimes(info)
         return [
