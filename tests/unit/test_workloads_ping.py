@@ -135,6 +135,19 @@ async def test_of_several_clients_times_are_missing_where_one_got_nothing() -> N
     assert measured.artifacts.keys() == {"ping-1.json"}
 
 
+async def test_over_a_link_that_loses_frames_each_client_is_answered_once_before_if_it_can_be() -> None:
+    """A question for a hardware address that is lost would hold up a second of packets, or have them dropped."""
+    server, clients = machines(NOTHING, said("ping/delayed.json"))
+    answers = iter([NOTHING, said("ping/delayed.json"), said("ping/delayed.json")])
+    clients.append(ScriptedMachine("client2", "10.0.0.4", lambda argv: next(answers)))
+    await life(workload(), ScriptedStage([server], clients, link=LOSSY))
+    before = [[argv for argv in client.ran if argv[argv.index("--count") + 1] == "3"] for client in clients]
+    assert [len(asked) for asked in before] == [3, 1, 2]
+    server, (client,) = machines(said("ping/delayed.json"))
+    await life(workload(), ScriptedStage([server], [client]))
+    assert len(client.ran) == 2, "over another it has been answered already"
+
+
 async def test_nothing_is_no_loss_where_the_server_is_why() -> None:
     answers = iter([said("ping/delayed.json"), NOTHING])
     server, clients = machines(NOTHING)

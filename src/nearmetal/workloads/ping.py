@@ -22,6 +22,8 @@ PORT = 9123
 READY = 30.0
 """Seconds within which the server has to answer."""
 POLL = 0.1
+_INTRODUCTIONS = 3
+"""Attempts of a client to be answered once, over a link that loses frames."""
 SLACK = 20.0
 """Seconds beyond the packets themselves and the wait for the last of them."""
 MOST = 1_000_000
@@ -91,6 +93,9 @@ class Ping:
             # Over a link that loses frames, whether a client is answered is what is to be measured.
             asking = server if stage.link.loss else stage.clients[faced.index(server)]
             await self._answered(asking, server, index)
+        if stage.link.loss:
+            for client, server in zip(stage.clients, faced, strict=True):
+                await self._introduced(client, server)
 
     async def finish(self, stage: Stage) -> None:
         await self._serving.stop()
@@ -120,6 +125,15 @@ class Ping:
         given = self._parameters
         pace = ["--count", str(count), "--interval", as_time(given.interval), "--timeout", as_time(given.timeout)]
         return [client.probe, "clock", "ask", f"{server.address}:{PORT}", *pace, "--json"]
+
+    async def _introduced(self, client: Machine, server: Machine) -> None:
+        """Have them find each other's hardware addresses first: where that question is lost it is asked again a second
+        later, and until then packets wait, or are dropped by the kernel, beside those that the link loses. Of a link
+        that loses all of them nothing comes, which is what is measured then."""
+        for _ in range(_INTRODUCTIONS):
+            ended = await client.exec(self._asking(client, server, 3), timeout=READY + 5 * self._parameters.timeout)
+            if ended.status == 0:
+                return
 
     async def _answered(self, client: Machine, server: Machine, index: int) -> None:
         """Return once the server has answered a client through the data network. ToolFailed when it does not."""
