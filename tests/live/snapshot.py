@@ -4,6 +4,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from .remains import groups
+
 _OURS = ("nm-", "nearmetal-")
 
 BOUND = 0x0400_0000
@@ -34,7 +36,7 @@ def snapshot() -> dict[str, list[str]]:
         "addresses": [" ".join(line.split()[1:4]) for line in _lines("ip", "-o", "address")],
         "routes": _lines("ip", "route", "show", "table", "all"),
         "mounts": sorted(Path("/proc/mounts").read_text().splitlines()),
-        "groups": sorted(str(path) for path in Path("/sys/fs/cgroup").rglob("nearmetal-nm-*")),
+        "groups": list(map(str, groups("nearmetal-nm-"))),
         "processes": _processes(),
         "interrupts": sorted(
             f"{file.parent.name} {_text(file)}" for file in Path("/proc/irq").glob("*/smp_affinity_list")

@@ -28,6 +28,7 @@ from tests.ports import free_port
 from tests.waiting import until
 
 from .far_host import FarHost, far_host
+from .remains import groups
 from .two_hosts import FAR_CACHE, Login, Pair, ip, left_there
 
 pytestmark = pytest.mark.live
@@ -242,7 +243,7 @@ async def make(far: FarHost) -> AsyncIterator[Make]:
         ledger.close()
         await sites.aclose()
     assert left == []
-    assert not list(Path("/sys/fs/cgroup").glob(f"**/nearmetal-nm-{token}*"))
+    assert not groups(f"nearmetal-nm-{token}")
     assert not list((far.folder / "state").glob("machines/*"))
 
 

@@ -18,6 +18,7 @@ from nearmetal.model import EnvironmentSpec, HostSpec, MachineSpec
 from tests.ports import free_port
 
 from .far_host import FarHost, far_host
+from .remains import groups
 from .two_hosts import FAR_CACHE, Login
 
 pytestmark = pytest.mark.live
@@ -133,7 +134,7 @@ async def test_a_machine_is_confined_as_roots_would_be(far: Far) -> None:
             left = await lab.close()
             await sites.aclose()
     assert left == []
-    assert not list(Path("/sys/fs/cgroup").glob(f"**/nearmetal-nm-{token}*"))
+    assert not groups(f"nearmetal-nm-{token}")
     assert await until(host, ("ps", "-eo", "args"), lambda now: "sudo" not in now)
 
 

@@ -17,7 +17,7 @@ from nearmetal.lab.image import Image
 from tests.conftest import SHARED_CACHE, WORKER
 
 from .far_host import FarHost, User, far_host
-from .remains import after_a_moment, remains
+from .remains import after_a_moment, groups, remains
 
 Login = tuple[User, asyncssh.SSHKey]
 
@@ -86,7 +86,7 @@ def left_there(pair: Pair) -> list[str]:
 
 
 def _groups(pair: Pair) -> list[Path]:
-    return [path for token in pair.tokens for path in Path("/sys/fs/cgroup").glob(f"**/nearmetal-nm-{token}*")]
+    return [path for token in pair.tokens for path in groups(f"nearmetal-nm-{token}")]
 
 
 def take_groups_along(pair: Pair) -> None:
