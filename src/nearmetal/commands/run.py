@@ -184,7 +184,7 @@ def report(path: Path, form: "Format", output: Path | None) -> None:
     from nearmetal.report.write import render
 
     folder = RunFolder.open(path)
-    if output is not None and folder.has_measured(output):
+    if output is not None and folder.is_measurement(output):
         raise BadInput("this is what was measured, and would be lost", str(output), "name another file by -o")
     if form == "html" and output is None:
         click.echo(_written(folder))

@@ -33,7 +33,7 @@ from nearmetal.lab.containers.api import DOCKER, Brand, Engine, Refused, ping
 from nearmetal.lab.containers.engine import bury, is_own
 from nearmetal.lab.containers.machine import Container
 from nearmetal.lab.containers.sandboxed import SandboxedContainer, is_sandboxed
-from nearmetal.lab.findings import enough_cpus, finding, program, provided
+from nearmetal.lab.findings import enough_cpus, finding, placed, program, provided
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.machines.shared_kernel import isolation_found
@@ -112,8 +112,7 @@ class DockerEnvironment:
             await engine.refuse_other()
             info = await engine.call(engine.client.info)
         except HostCannot as error:
-            detail = error.what if error.where in error.what else f"{error.where}: {error.what}"
-            return [Finding(what=self.brand.called, ok=False, detail=detail, remedy=error.remedy)]
+            return [Finding(what=self.brand.called, ok=False, detail=placed(error), remedy=error.remedy)]
         runtime = options.get("runtime") or info["DefaultRuntime"]
         known = self.runtimes(info)
         return [

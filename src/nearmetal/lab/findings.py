@@ -30,9 +30,13 @@ def provided(what: str, find: Callable[[], object]) -> Finding:
     try:
         find()
     except NearmetalError as error:
-        detail = f"{error.where}: {error.what}" if error.where else error.what
-        return Finding(what=what, ok=False, detail=detail, remedy=error.remedy)
+        return Finding(what=what, ok=False, detail=placed(error), remedy=error.remedy)
     return Finding(what=what, ok=True)
+
+
+def placed(error: NearmetalError) -> str:
+    """What is wrong, behind where it is, unless it names that itself."""
+    return error.what if error.where in error.what else f"{error.where}: {error.what}"
 
 
 def program(name: str, package: str) -> Finding:

@@ -44,9 +44,9 @@ def quantity(cell: Cell, statistic: Statistic, of_each: int = 1) -> Quantity | N
 
 def deviation(cell: Cell) -> Quantity | None:
     """The sample's standard deviation; None where there is none."""
-    return Quantity(cell.stddev, cell.unit) if is_spread(cell) else None
+    return Quantity(cell.stddev, cell.unit) if scatters(cell) else None
 
 
-def is_spread(cell: Cell) -> bool:
+def scatters(cell: Cell) -> bool:
     """Whether it has a standard deviation: of bounds that says nothing, and one value alone does not scatter."""
     return len(cell.values) > 1 and not any(cell.censored)

@@ -99,7 +99,7 @@ class RunFolder:
             raise BadInput(f"the run's journal {what}", str(self.journal), _FROM_A_COPY)
         return manifest
 
-    def has_measured(self, file: Path) -> bool:
+    def is_measurement(self, file: Path) -> bool:
         """Whether a file is one of what was measured, that nothing can make again."""
         place, own = file.resolve(), self.path.resolve()
         return place in (own / self._manifest.name, own / self.journal.name) or place.is_relative_to(

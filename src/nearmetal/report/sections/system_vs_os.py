@@ -114,7 +114,7 @@ def _rows(cell: Cell, found: Published, report: ReportInput) -> Iterator[tuple[V
     """Ours, and below it the published one where there is one."""
     what = (report.labels.treatment(cell.treatment), words.response(cell.response))
     ours = (bounds.quantity(cell, "minimum"), bounds.quantity(cell, "maximum"), bounds.quantity(cell, "mean"))
-    deviation = Quantity(statistics.pstdev(cell.values), cell.unit) if bounds.is_spread(cell) else None
+    deviation = Quantity(statistics.pstdev(cell.values), cell.unit) if bounds.scatters(cell) else None
     yield *what, "here", len(cell.values), *ours, deviation, cell.unit
     printed = _printed(cell, found, report)
     if printed:

@@ -91,7 +91,7 @@ def _values(cell: Cell | None, alpha: float) -> tuple[Value, ...]:
     return (
         text,
         cell.mean,
-        cell.stddev if bounds.is_spread(cell) else None,
+        cell.stddev if bounds.scatters(cell) else None,
         found.estimate,
         low,
         high,
