@@ -15,7 +15,7 @@ from nearmetal import plan_sight, schemas
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.calibrate import calibrate
 from nearmetal.analysis.known import known
-from nearmetal.analysis.responses import BOOT
+from nearmetal.analysis.responses import BOOT, arms_of_study
 from nearmetal.analysis.sight import sights
 from nearmetal.model import Assignment, Response, TrialRecord, TrialStatus
 from nearmetal.report.blocks import Badge, Table
@@ -291,8 +291,9 @@ def test_it_is_as_its_schema_says() -> None:
 def test_its_chapter_has_every_answer_and_other_runs_have_none() -> None:
     of = manifest()
     kept = tuple(records(of))
-    analysis = analyse(of, kept, [], of.plan.primaries)
-    chapter = section.render(ReportInput(of, analysis, kept, RunFolder(Path("r"))))
+    arms = arms_of_study(kept, of.study.design)
+    analysis = analyse(of, kept, [], of.plan.primaries, arms)
+    chapter = section.render(ReportInput(of, analysis, kept, RunFolder(Path("r")), arms))
     assert chapter is not None
     assert chapter.lead.startswith("Nothing that is alike was called different")
     answers, smallest = (block for block in chapter.blocks if isinstance(block, Table))

@@ -1,5 +1,6 @@
 """The chapter on what else is not the same: differences in its table, and what is the same in a sentence."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ def chapter(golden: ReportInput, *of: dict[str, Any]) -> Section:
     manifest = golden.manifest.model_copy(update={"fairness": tuple(machines)})
     rows = fairness_of(machines, {"environment": "e0"})
     analysis = golden.analysis.model_copy(update={"fairness": rows})
-    section = plugin.render(ReportInput(manifest, analysis, golden.records, golden.folder))
+    section = plugin.render(replace(golden, manifest=manifest, analysis=analysis))
     assert section is not None
     return section
 

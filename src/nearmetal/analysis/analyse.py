@@ -24,11 +24,16 @@ def analyse(
     records: Iterable[TrialRecord],
     events: Iterable[Mapping[str, Any]],
     primaries: Mapping[str, str],
+    arms: Arms | None = None,
 ) -> Analysis:
-    """What a run says. `primaries` names each workload's primary response. The same input gives the same output."""
+    """What a run says. `primaries` names each workload's primary response. The same input gives the same output.
+
+    `arms` are those of the records as the study's design has them, where they are known already.
+    """
     kept, told = tuple(records), tuple(events)
     design = manifest.study.design
-    arms = arms_of_study(kept, design)
+    if arms is None:
+        arms = arms_of_study(kept, design)
     looks = [event for event in told if event["event"] == "LookTaken"]
     taken = manifest.plan.looks[: max((look["look"] for look in looks), default=0)]
     looked = taken[-1].blocks if taken else 0

@@ -27,14 +27,9 @@ def _emulated(records: Sequence[TrialRecord]) -> Iterable[Warned]:
 
 
 def _pretended(study: Study, records: Sequence[TrialRecord]) -> Iterable[Warned]:
-    names = _environments(
-        record
-        for record in records
-        if any(
-            machine.role == "server" and study.environment(machine.environment).is_pretended
-            for machine in record.machines
-        )
-    )
+    servers = [(record, {one.environment for one in record.machines if one.role == "server"}) for record in records]
+    pretended = {one for one in set().union(*(own for _, own in servers)) if study.environment(one).is_pretended}
+    names = _environments(record for record, own in servers if not own.isdisjoint(pretended))
     if names:
         yield Warned(
             code="pretended",

@@ -34,8 +34,11 @@ Key = str
 """A treatment as text that tells true from 1 and from "true"."""
 
 
+_encoded = json.JSONEncoder(sort_keys=True).encode  # one for all: json.dumps makes one each time
+
+
 def key_of(treatment: Assignment) -> Key:
-    return json.dumps(dict(treatment), sort_keys=True)
+    return _encoded(dict(treatment))
 
 
 class Value(NamedTuple):

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from nearmetal.analysis.analyse import analyse
+from nearmetal.analysis.responses import arms_of_study
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.dashboard.course import Course
 from nearmetal.model import Warned
@@ -19,8 +20,10 @@ _GOES_WITHOUT_SAYING = frozenset({"unfinished", "withdrawn", "blocks-missing"})
 
 def so_far(manifest: Manifest, course: Course, folder: RunFolder) -> tuple[Section, ReportInput]:
     """The chapter, and what it was made from. Statements and pictures: the tables are the report's."""
-    analysis = analyse(manifest, course.records, course.events, manifest.plan.primaries)
-    report = ReportInput(manifest, _worth_reading(analysis, course), tuple(course.records), folder)
+    records = tuple(course.records)
+    arms = arms_of_study(records, manifest.study.design)
+    analysis = analyse(manifest, records, course.events, manifest.plan.primaries, arms)
+    report = ReportInput(manifest, _worth_reading(analysis, course), records, folder, arms)
     primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
     if not any(contrast.blocks for contrast in primary):
         return _nothing_yet(course, primary), report

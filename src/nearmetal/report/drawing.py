@@ -1,8 +1,9 @@
 """Specifications to pictures: SVG and PNG, the same bytes for the same specification. No network, no browser.
 
 Starting the engine takes most of a second and a page has many pictures, so `Drawers` are processes of their own that
-get ready while this one reads the run: `python -m nearmetal.report.drawing` takes one JSON list of specifications on
-stdin, each with whether a PNG is wanted, and prints one JSON list of pictures.
+get ready while this one reads the run: `python -m nearmetal.report.drawing` takes specifications on stdin, one a line
+as JSON, each with whether a PNG is wanted, and prints a line for each picture. Whichever is free gets the next one:
+wide pictures take several times as long as narrow ones.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any
 
@@ -79,15 +82,49 @@ def _unique(svg: str) -> str:
     return _IDENTIFIER.sub(rf"\g<1>{mark}-\g<2>", svg)
 
 
-class Drawers:
-    """Processes that draw. They end with this one: their input is closed."""
+class _Drawer:
+    """One process that draws. It ends with this one: its input is closed."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "nearmetal.report.drawing"]
-        self._processes = [
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            for _ in range(min(2, os.cpu_count() or 1))
-        ]
+        # A file, since a pipe that nobody reads fills up; kept for as long as the process.
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "nearmetal.report.drawing"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+        )
+
+    def draw(self, spec: Spec, png: bool) -> Picture | Undrawn:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps((dict(spec), png), default=str).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # why it ended is told below
+        drawn = self._process.stdout.readline()
+        if not drawn:
+            code = self._process.wait()
+            self._said.seek(0)
+            said = self._said.read().decode("utf-8", "replace").strip().splitlines()[-1:] or [f"it ended with {code}"]
+            raise ToolFailed(f"the charts could not be drawn: {said[0]}", "report", "is vl-convert-python installed?")
+        one = json.loads(drawn)
+        return Undrawn(one["why"]) if "why" in one else _unpacked(**one)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def close(self) -> None:
+        self.kill()
+        self._process.communicate()
+        self._said.close()
+
+
+class Drawers:
+    """Processes that draw, one for each CPU, of which more than two would only start."""
+
+    def __init__(self) -> None:
+        self._drawers = [_Drawer() for _ in range(min(2, os.cpu_count() or 1))]
 
     def __enter__(self) -> Drawers:
         return self
@@ -95,31 +132,33 @@ class Drawers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self._processes:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
+        for drawer in self._drawers:
+            drawer.close()
 
     def draw(self, specs: Sequence[Spec], also_png: Sequence[bool]) -> list[Picture | Undrawn]:
-        """All of them, in their order; once. `also_png`: of which a PNG is wanted. ToolFailed when an engine fails."""
-        orders = [(dict(spec), png) for spec, png in zip(specs, also_png, strict=True)]
-        shares = [orders[index :: len(self._processes)] for index in range(len(self._processes))]
-        with ThreadPoolExecutor(len(self._processes)) as waiting:
-            drawn = list(waiting.map(_drawn_by, self._processes, shares))
-        return [drawn[index % len(drawn)][index // len(drawn)] for index in range(len(specs))]
+        """All of them, in their order. `also_png`: of which a PNG is wanted. ToolFailed when an engine fails."""
+        idle: SimpleQueue[_Drawer] = SimpleQueue()
+        for drawer in self._drawers:
+            idle.put(drawer)
 
+        def drawn(spec: Spec, png: bool) -> Picture | Undrawn:
+            drawer = idle.get()
+            try:
+                return drawer.draw(spec, png)
+            finally:
+                idle.put(drawer)
 
-def _drawn_by(process: subprocess.Popen[bytes], orders: Sequence[tuple[Spec, bool]]) -> list[Picture | Undrawn]:
-    try:
-        out, err = process.communicate(json.dumps(orders, default=str).encode(), timeout=_PATIENCE)
-    except subprocess.TimeoutExpired:
-        raise ToolFailed(
-            f"the charts were not drawn within {_PATIENCE:.0f} s", "report", "try again on a machine with less load"
-        ) from None
-    if process.returncode != 0:
-        said = err.decode("utf-8", "replace").strip().splitlines()[-1:] or [f"it ended with {process.returncode}"]
-        raise ToolFailed(f"the charts could not be drawn: {said[0]}", "report", "is vl-convert-python installed?")
-    return [Undrawn(one["why"]) if "why" in one else _unpacked(**one) for one in json.loads(out)]
+        with ThreadPoolExecutor(len(self._drawers)) as waiting:
+            try:
+                return list(waiting.map(drawn, specs, also_png, timeout=_PATIENCE))
+            except TimeoutError:
+                for drawer in self._drawers:
+                    drawer.kill()  # or its thread would wait on
+                raise ToolFailed(
+                    f"the charts were not drawn within {_PATIENCE:.0f} s",
+                    "report",
+                    "try again on a machine with less load",
+                ) from None
 
 
 def _packed(spec: Spec, png: bool) -> Mapping[str, str]:
@@ -137,8 +176,9 @@ def _unpacked(svg: str, png: str) -> Picture:
 
 def _main() -> None:
     draw({"mark": "point", "data": {"values": []}})  # the engine starts while the specifications are on their way
-    orders = json.load(sys.stdin.buffer)
-    sys.stdout.write(json.dumps([_packed(spec, png) for spec, png in orders]))
+    for line in sys.stdin.buffer:
+        spec, png = json.loads(line)
+        print(json.dumps(_packed(spec, png)), flush=True)
 
 
 if __name__ == "__main__":

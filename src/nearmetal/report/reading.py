@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from nearmetal.analysis.responses import Arms, arms_of, key_of
+from nearmetal.analysis.responses import Arms, arms_of_study, key_of
 from nearmetal.analysis.results import Analysis
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, palette
@@ -29,6 +29,8 @@ class ReportInput:
     records: tuple[TrialRecord, ...]
     folder: RunFolder
     """Where artifacts lie, by the paths in the records."""
+    arms: Arms
+    """Replicates of these records by treatment and workload, as the analysis has them."""
 
     @cached_property
     def labels(self) -> Labels:
@@ -51,11 +53,6 @@ class ReportInput:
 
     def colour(self, treatment: Assignment) -> str:
         return self.colours.get(str(treatment.get("environment", "")), palette.REFERENCE)
-
-    @cached_property
-    def arms(self) -> Arms:
-        """Replicates by treatment and workload."""
-        return arms_of(self.records, self.manifest.study.design.repeats)
 
     def trials(self, workload: str, treatment: Assignment) -> list[TrialRecord]:
         """Those that count, as in the analysis; none where none is good."""
@@ -96,8 +93,9 @@ def read(folder: RunFolder) -> ReportInput:
 
     manifest = folder.manifest()
     trials, happened = journal.read(folder.journal)
-    analysis = analyse(manifest, trials, happened, manifest.plan.primaries)
-    return ReportInput(manifest, analysis, trials, folder)
+    arms = arms_of_study(trials, manifest.study.design)
+    analysis = analyse(manifest, trials, happened, manifest.plan.primaries, arms)
+    return ReportInput(manifest, analysis, trials, folder, arms)
 
 
 @contextmanager

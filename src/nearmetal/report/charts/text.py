@@ -6,6 +6,8 @@ those that a browser falls back to.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 SIZE = 13.0
 """Pixels of a text's height where a mark does not say otherwise."""
 LINE = 15.0
@@ -28,6 +30,7 @@ _IDEOGRAPHS = 0x2E80
 _BOLD = 1.13
 
 
+@lru_cache(maxsize=4096)  # the same few words stand in every picture of a page
 def measured(text: str, size: float = SIZE, *, bold: bool = False) -> float:
     """Pixels that a text of one line needs, with any font."""
     em = sum(_OF.get(letter, 1.0 if ord(letter) >= _IDEOGRAPHS else _OTHERS) for letter in text)

@@ -75,7 +75,7 @@ def in_words(cells: Sequence[Cell]) -> str | None:
     named = f"{words.response(first.response)} of {words.workload(first.workload)}"
     if len(values) == len({bound for cell in cells for bound in cell.censored}) == 1:
         return f"{named}: {_median(first)} in every trial."
-    return None if _drawable(values) else f"{named}: no value can be drawn; the table has them."
+    return None if any(map(_lies_somewhere, values)) else f"{named}: no value can be drawn; the table has them."
 
 
 def _median(cell: Cell) -> str:
@@ -99,10 +99,10 @@ def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
             report.labels.treatment(cell.treatment),
             _median(cell),
             report.colour(cell.treatment),
-            _drawable(cell.values),
+            values,
         )
         for cell in cells
-        if _drawable(cell.values)
+        if (values := _drawable(cell.values))
     ]
 
     def drawn(width: int) -> charts.Spec:
@@ -115,8 +115,12 @@ def panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
 
 
 def _drawable(values: Iterable[float]) -> tuple[float, ...]:
-    """Those that lie somewhere, and not so far that no float holds how far they lie apart."""
-    return tuple(value for value in values if abs(value) < charts.TOO_FAR)
+    return tuple(filter(_lies_somewhere, values))
+
+
+def _lies_somewhere(value: float) -> bool:
+    """And not so far that no float holds how far it lies from others."""
+    return abs(value) < charts.TOO_FAR
 
 
 def _described(cells: Sequence[Cell]) -> str:

@@ -1,0 +1,53 @@
+"""The processes that draw: each picture as drawn here, in the order that was asked for, and an end where one fails."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nearmetal.errors import ToolFailed
+from nearmetal.report import drawing
+from nearmetal.report.drawing import Drawers, Picture, Spec, draw, svg
+
+
+def spec(values: int) -> Spec:
+    return {"mark": "point", "data": {"values": [{"a": value} for value in range(values)]}, "encoding": X}
+
+
+X = {"x": {"field": "a", "type": "quantitative"}}
+
+
+@pytest.fixture
+def drawers() -> Iterator[Drawers]:
+    with Drawers() as found:
+        yield found
+
+
+def processes() -> set[int]:
+    """Children of this one, whatever else they do."""
+    return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
+
+
+def test_pictures_come_in_the_order_that_was_asked_for_whoever_drew_them(drawers: Drawers) -> None:
+    """The first takes longer than the three after it."""
+    specs = [spec(5000), spec(1), spec(2), spec(3)]
+    drawn = drawers.draw(specs, [True, False, True, False])
+    assert drawn == [draw(specs[0]), Picture(svg(specs[1])), draw(specs[2]), Picture(svg(specs[3]))]
+
+
+def test_a_process_that_is_killed_ends_in_an_error_and_not_in_waiting() -> None:
+    before = processes()
+    with Drawers() as drawers:
+        for process in processes() - before:
+            os.kill(process, signal.SIGKILL)
+        with pytest.raises(ToolFailed, match=r"the charts could not be drawn: it ended with -9"):
+            drawers.draw([spec(1)], [False])
+    assert processes() == before
+
+
+def test_pictures_that_take_too_long_end_in_an_error(drawers: Drawers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "_PATIENCE", 0.001)
+    with pytest.raises(ToolFailed, match="not drawn within"):
+        drawers.draw([spec(1)], [False])
