@@ -121,6 +121,19 @@ def test_a_run_that_cannot_be_read_is_told_and_left_out(run: Path, ask: Asking, 
     assert not [path for path in (ask.home / "query").iterdir() if path.name.startswith(".")]
 
 
+def test_where_none_of_the_runs_can_be_read_there_is_an_error_and_no_answer(ask: Asking, tmp_path: Path) -> None:
+    """No rows would pass for an answer."""
+    damaged = Path(shutil.copytree(GOLDEN, tmp_path / "damaged"))
+    with (damaged / "journal.jsonl").open("ab") as journal:
+        journal.write(b"rubbish\n")
+    without = Path(shutil.copytree(GOLDEN, tmp_path / "without"))
+    (without / "manifest.json").unlink()
+    with pytest.raises(BadInput, match="cannot be read: it is not JSON") as refused:
+        ask("FROM trials", damaged, without)
+    assert refused.value.where == str(damaged / "journal.jsonl") and refused.value.remedy
+    assert ask("SELECT count(*) FROM trials") == [(0,)]
+
+
 def test_a_run_whose_path_is_no_text_is_told_and_left_out(run: Path, ask: Asking, tmp_path: Path) -> None:
     odd = shutil.copytree(GOLDEN, tmp_path / "odd\udcff")
     assert ask("SELECT name FROM runs", run, odd) == [(run.name,)]
@@ -362,10 +375,11 @@ def changed(run: Path, change: Callable[[dict[str, Any]], object]) -> Path:
     ],
 )
 def test_what_a_comparison_would_refuse_is_left_out_for_the_same_reason(
-    change: Callable[[dict[str, Any]], object], told: str, run: Path, ask: Asking
+    change: Callable[[dict[str, Any]], object], told: str, run: Path, ask: Asking, tmp_path: Path
 ) -> None:
+    sound = Path(shutil.copytree(GOLDEN, tmp_path / "sound"))
     changed(run, change)
-    assert ask("SELECT count(*) FROM trials", run) == [(0,)]
+    assert ask("SELECT count(DISTINCT run) FROM trials", run, sound) == [(1,)]
     assert told in ask.said[-1] and "line " in ask.said[-1]
     with pytest.raises(BadInput) as refused:
         compare_commands.compare(GOLDEN, run, None, gate=True, as_json=False)

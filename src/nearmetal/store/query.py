@@ -102,7 +102,8 @@ def require() -> None:
 def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None], most: int | None = None) -> Answer:
     """The answer to a question. BadInput, with the tables and their columns, when it cannot be understood.
 
-    A run that cannot be read is told, and left out. Of many rows only `most` are fetched.
+    A run that cannot be read is told, and left out; where that leaves none of those that were asked, its error is
+    raised. Of many rows only `most` are fetched.
     """
     import duckdb
 
@@ -111,7 +112,7 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None],
         try:
             # `created` is by UTC: what it is compared with has to be, wherever this is asked.
             database.execute("SET TimeZone = 'UTC'")
-            files = _make_tables(database, list(_kept_of(runs, kept, say)))
+            files = _make_tables(database, _kept_of(runs, kept, say))
             tables = list(_described(database))
             _close(database, files)
         except duckdb.Error as error:
@@ -266,15 +267,24 @@ def _make_tables(database: "Database", kept: Sequence[Path]) -> list[str]:
     return read
 
 
-def _kept_of(runs: Sequence[Path], folder: Path, say: Callable[[str], None]) -> Iterator[Path]:
+def _kept_of(runs: Sequence[Path], folder: Path, say: Callable[[str], None]) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
+    kept: list[Path] = []
+    unread: list[BadInput | OSError] = []
     for path in runs:
         try:
-            yield _kept(RunFolder(path), folder, say)
-        except BadInput as error:
-            say(f"left out: {error.where}: {error.what}")
-        except OSError as error:
-            say(f"left out: {error.filename or path}: {error.strerror}")
+            kept.append(_kept(RunFolder(path), folder, say))
+        except (BadInput, OSError) as error:
+            unread.append(error)
+    if unread and not kept:  # no rows would pass for an answer
+        raise unread[0]
+    for error in unread:
+        say(f"left out: {_told(error)}")
+    return kept
+
+
+def _told(error: BadInput | OSError) -> str:
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else f"{error.where}: {error.what}"
 
 
 def _kept(run: RunFolder, folder: Path, say: Callable[[str], None]) -> Path:
