@@ -62,6 +62,8 @@ def test_a_ramp_that_did_not_find_the_end_is_told_with_what_to_change(
     )
     found = contrast(response=response, reason="censored", pairs=(pair,))
     assert words.reason(found) == f"a value is only known to lie beyond what was tried{remedy}"
+    gave_out = found.model_copy(update={"warnings": (Warned(code="generator-gave-out", text="it did"),)})
+    assert words.reason(gave_out) == words.reason(found).replace("`to`", "`threads`")
 
 
 def test_a_difference_in_plain_words() -> None:

@@ -6,7 +6,8 @@ use serde::Serialize;
 /// The search ends when it has narrowed the rate down to this share of a step of the ramp, or to this share of the rate.
 const SHARE_OF_STEP: f64 = 1.0 / 8.0;
 const SHARE_OF_RATE: f64 = 0.01;
-/// A rate that failed is tried again: two outcomes of three that agree decide. One hiccup is no saturation.
+/// A rate that failed is tried again: two outcomes of three that agree decide. One hiccup is no saturation; nor is it
+/// the end of the ramp where it was the generator's.
 const AGREEING: usize = 2;
 
 /// Why a rate is tried.
@@ -15,7 +16,7 @@ const AGREEING: usize = 2;
 pub enum Purpose {
     /// A step of the ramp.
     Climb,
-    /// The same rate again, because it failed.
+    /// The same rate again, because it failed or the generator gave out.
     Confirm,
     /// Between the last rate that was kept up and the first that was not.
     Bisect,
@@ -64,8 +65,8 @@ pub struct Search {
     /// Outcomes at the current rate.
     kept_up: usize,
     failed: usize,
+    gave_out: usize,
     attempts: Vec<(f64, bool)>,
-    generator_failed: bool,
 }
 
 impl Search {
@@ -79,14 +80,14 @@ impl Search {
             bad: None,
             kept_up: 0,
             failed: 0,
+            gave_out: 0,
             attempts: Vec::new(),
-            generator_failed: false,
         }
     }
 
     /// The next rate to try, and why; None when the search is over.
     pub fn next(&self) -> Option<(f64, Purpose)> {
-        if self.generator_failed {
+        if self.gave_out == AGREEING {
             return None;
         }
         let (rate, purpose) = match (self.good, self.bad) {
@@ -106,7 +107,7 @@ impl Search {
                 (rate, Purpose::Climb)
             }
         };
-        let purpose = match self.failed {
+        let purpose = match self.failed + self.gave_out {
             0 => purpose,
             _ => Purpose::Confirm,
         };
@@ -117,7 +118,7 @@ impl Search {
     pub fn record(&mut self, outcome: Outcome) {
         let Some((rate, _)) = self.next() else { return };
         if outcome == Outcome::GeneratorFailed {
-            self.generator_failed = true;
+            self.gave_out += 1;
             return;
         }
         let kept_up = outcome == Outcome::KeptUp;
@@ -132,12 +133,12 @@ impl Search {
         } else {
             return;
         }
-        (self.kept_up, self.failed) = (0, 0);
+        (self.kept_up, self.failed, self.gave_out) = (0, 0, 0);
     }
 
     /// What is known by now.
     pub fn saturation(&self) -> Saturation {
-        let censored = if self.generator_failed {
+        let censored = if self.gave_out == AGREEING {
             Censored::Above
         } else if self.next().is_some() {
             Censored::Interrupted
@@ -236,7 +237,26 @@ mod tests {
         let mut search = Search::new(1.0, 1.0, 9.0);
         search.record(Outcome::KeptUp);
         search.record(Outcome::GeneratorFailed);
+        assert_eq!(search.next(), Some((2.0, Purpose::Confirm)));
+        search.record(Outcome::GeneratorFailed);
+        assert_eq!(search.next(), None);
         let found = search.saturation();
         assert_eq!((found.rate, found.censored), (Some(1.0), Censored::Above));
+    }
+
+    #[test]
+    fn a_generator_that_gives_out_once_does_not_end_the_ramp() {
+        let mut search = Search::new(1.0, 1.0, 2.0);
+        for outcome in [
+            Outcome::GeneratorFailed,
+            Outcome::KeptUp,
+            Outcome::GeneratorFailed,
+            Outcome::KeptUp,
+        ] {
+            search.record(outcome);
+        }
+        let found = search.saturation();
+        assert_eq!((found.rate, found.censored), (Some(2.0), Censored::Above));
+        assert_eq!(search.attempts, [(1.0, true), (2.0, true)]);
     }
 }

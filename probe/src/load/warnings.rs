@@ -39,20 +39,20 @@ pub fn of(plan: &Plan, measured: &Measured) -> Vec<String> {
 
 /// What makes a saturation point doubtful.
 pub fn of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
-    let gave_out = steps.iter().find(|step| step.generator_failed);
+    let gave_out = steps.last().filter(|step| step.generator_failed);
     match (gave_out, saturation.censored) {
-        (Some(step), _) => Some(format!(
+        (Some(step), Censored::Above) => Some(format!(
             "the generator gave out at {:.1}/s, before the server was saturated; give more --threads or clients",
             step.offered
         )),
         (None, Censored::Above) => {
             Some("the server kept up to the end of the ramp; its saturation lies above --to".into())
         }
-        (None, Censored::Below) => Some(
+        (_, Censored::Below) => Some(
             "the server did not keep up with the first rate; its saturation lies below --from"
                 .into(),
         ),
-        (None, Censored::None | Censored::Interrupted) => None,
+        (_, Censored::None | Censored::Interrupted) => None,
     }
 }
 

@@ -261,11 +261,13 @@ def reason(contrast: Contrast) -> str:
 
 
 def _of_ramp(contrast: Contrast) -> str:
-    """What to change of a ramp whose last rate was still kept up, or its first no longer; "" where it is none."""
+    """What to change of a ramp that ended too early, or of which the first rate was too much; "" where it is none."""
     if contrast.response != "saturation" or contrast.reason != "censored":
         return ""
     bounds = {bound for pair in contrast.pairs for bound in (pair.treatment_censored, pair.reference_censored)}
-    ends = [text for text, bound in (("lower `from`", "left"), ("raise `to`", "right")) if {bound, "both"} & bounds]
+    gave_out = any(warning.code == "generator-gave-out" for warning in contrast.warnings)
+    higher = "raise `threads`" if gave_out else "raise `to`"
+    ends = [text for text, bound in (("lower `from`", "left"), (higher, "right")) if {bound, "both"} & bounds]
     return f"; {' and '.join(ends)} of the ramp" if ends else ""
 
 

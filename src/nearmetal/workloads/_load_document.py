@@ -108,6 +108,13 @@ class LoadDocument(Part):
     histogram: str = ""
     """Of latency_ns: HdrHistogram V2, compressed and in base64."""
 
+    @property
+    def gave_out(self) -> Step | None:
+        """Where the ramp ended because its generator did no more, twice running."""
+        last = self.steps[-1] if self.steps else None
+        is_end = self.saturation is not None and self.saturation.censored == "above"
+        return last if last and last.generator_failed and is_end else None
+
     @model_validator(mode="after")
     def _adds_up(self) -> "LoadDocument":
         if self.served > self.requests.completed:

@@ -32,9 +32,6 @@ def invalid(documents: Sequence[LoadDocument]) -> str | None:
     for client, document in enumerate(documents):
         for reason in _reasons(document):
             return f"client {client}: {reason}" if len(documents) > 1 else reason
-    ends = {document.saturation.censored for document in documents if document.saturation}
-    if {"above", "below"} <= ends:
-        return "some clients' ramps ended too early and others' began too late, so that their sum bounds nothing"
     return None
 
 
@@ -42,9 +39,8 @@ def _reasons(document: LoadDocument) -> Iterator[str]:
     own = document.errors.own_shortages
     if own > SHORT * document.attempted:
         yield f"{own} of {document.attempted} requests never left the client, which had no descriptor or port left"
-    for step in document.steps:
-        if step.generator_failed:
-            yield f"at {step.offered:g}/s the generator gave out before the server did"
+    if document.gave_out and document.saturation and document.saturation.rate is None:
+        yield f"the generator gave out at the first rate, {document.gave_out.offered:g}/s: nothing is seen of the server"
     if document.rate.offered is None:
         return
     planned = document.rate.offered * document.seconds
@@ -88,6 +84,14 @@ def warnings(documents: Sequence[LoadDocument], threads: int, closed: bool) -> l
                     code="generator-late",
                     text=f"client {client} began {share_late} of its requests {show_duration(late)} or more "
                     "after their time, which is part of the latencies",
+                )
+            )
+        if document.gave_out:
+            found.append(
+                Warned(
+                    code="generator-gave-out",
+                    text=f"client {client}'s generator gave out at {document.gave_out.offered:g}/s, before the server "
+                    "did: its saturation point is only known to lie above the rate before",
                 )
             )
         if document.requests.resent:

@@ -56,18 +56,20 @@ def of_ramp(documents: Documents) -> dict[str, Response]:
     """Responses of a ramp: what all clients together could ask for. ToolFailed when a document tells no saturation.
 
     A client whose generator gave out at the first rate knows nothing, and then there is no sum; the gates say so.
+    Where some found only what they could at least ask for, and others only what they could not, the sum is at least
+    that of the first.
     """
     _something_served(documents)
+    ends = {document.saturation.censored for document in documents if document.saturation}
+    censored = "right" if "above" in ends else "left" if "below" in ends else None
     total = 0.0
     for document in documents:
         limit = _limit(document)
-        if limit is None and any(step.generator_failed for step in document.steps):
+        if limit is None and document.gave_out:
             return {"errors": _errors(documents)}
         if limit is None:
             raise ToolFailed("the load generator told no saturation: its ramp was interrupted")
-        total += limit
-    ends = {document.saturation.censored for document in documents if document.saturation}
-    censored = "right" if "above" in ends else "left" if "below" in ends else None
+        total += 0.0 if censored == "right" and _is_below(document) else limit
     saturation = _response(RAMP["saturation"], total, documents, _limit)
     return {"saturation": saturation.model_copy(update={"censored": censored}), "errors": _errors(documents)}
 
@@ -77,7 +79,12 @@ def _limit(document: LoadDocument) -> float | None:
     found = document.saturation
     if found is None or found.censored == "interrupted":
         return None
-    return document.steps[0].offered if found.censored == "below" else found.rate
+    return document.steps[0].offered if _is_below(document) else found.rate
+
+
+def _is_below(document: LoadDocument) -> bool:
+    """Whether not even its first rate was kept up."""
+    return document.saturation is not None and document.saturation.censored == "below"
 
 
 def _something_served(documents: Documents) -> None:
