@@ -278,8 +278,8 @@ def _kept_of(runs: Sequence[Path], folder: Path, say: Callable[[str], None]) -> 
             unread.append(error)
     if unread and not kept:  # no rows would pass for an answer
         raise unread[0]
-    for error in unread:
-        say(f"left out: {_told(error)}")
+    for one in unread:
+        say(f"left out: {_told(one)}")
     return kept
 
 

@@ -40,7 +40,7 @@ def _reasons(document: LoadDocument) -> Iterator[str]:
     if own > SHORT * document.attempted:
         yield f"{own} of {document.attempted} requests never left the client, which had no descriptor or port left"
     if document.gave_out and document.saturation and document.saturation.rate is None:
-        yield f"the generator gave out at the first rate, {document.gave_out.offered:g}/s: nothing is seen of the server"
+        yield f"the generator gave out at the first rate, {document.gave_out.offered:g}/s: the server was not seen"
     if document.rate.offered is None:
         return
     planned = document.rate.offered * document.seconds
