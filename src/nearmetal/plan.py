@@ -53,7 +53,7 @@ def _looks(blocks: int | SequentialBlocks, level: float) -> tuple[Look, ...]:
 
 
 def block(study: Study, treatments: Iterable[Assignment], name: str, index: int, attempt: int = 0) -> BlockPlan:
-    """Every treatment x workload once, in the random order of this attempt."""
+    """Every treatment x workload once, in the random order of this attempt; of a study without a seed, in any order."""
     seed = (study.design.seed, index, attempt)
     workloads = [workload.name for workload in study.workloads]
     if study.design.share_boot:

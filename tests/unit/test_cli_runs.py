@@ -36,6 +36,23 @@ def test_too_few_blocks_for_any_verdict_are_told_before_anything_is_measured(stu
     assert said.index(told) < next(place for place, line in enumerate(said) if line.startswith("block 1/2"))
 
 
+def test_each_run_draws_an_order_of_its_own_unless_a_seed_is_named(study: Path, tmp_path: Path) -> None:
+    study.write_text(study.read_text().replace("seed = 1\n", ""))
+    assert "each run draws an order of its own" in called("plan", str(study)).stdout
+    assert json.loads(called("plan", str(study), "--json").stdout)["plan"]["seed"] is None
+    drawn = []
+    for name in ("one", "other"):
+        assert called("run", str(study), "-o", str(tmp_path / name)).returncode == 0
+        manifest = RunFolder.open(tmp_path / name).manifest()
+        assert manifest.plan.seed == manifest.study.design.seed is not None
+        assert f"--set design.seed={manifest.plan.seed}" in (tmp_path / name / "report.html").read_text()
+        drawn.append(manifest.plan.seed)
+    assert drawn[0] != drawn[1]
+    named = called("run", str(study), "--seed", str(drawn[0]), "-o", str(tmp_path / "again"))
+    assert named.returncode == 0
+    assert RunFolder.open(tmp_path / "again").manifest().plan == RunFolder.open(tmp_path / "one").manifest().plan
+
+
 @pytest.mark.parametrize("cost", COSTS)
 def test_what_it_costs_can_be_what_a_verdict_is_about(study: Path, tmp_path: Path, cost: str) -> None:
     study.write_text(study.read_text().replace('kind = "http"', f'kind = "http"\nprimary = "{cost}"'))

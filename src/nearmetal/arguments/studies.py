@@ -20,7 +20,7 @@ def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Set a key of the study file: machine.nic=e1000, workloads.NAME.duration=5s.",
         ),
         click.option("--blocks", type=click.IntRange(1), help="Run this many blocks."),
-        click.option("--seed", type=int, help="Seed of the random order."),
+        click.option("--seed", type=int, help="Seed of the random order; each run draws its own."),
         click.option("--quick", is_flag=True, help="Use the study's own scaled-down version."),
         click.option("--available", is_flag=True, help="Leave out what this host cannot run."),
     ):

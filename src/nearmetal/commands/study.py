@@ -168,7 +168,8 @@ def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], 
         + ("at most " if plan.looks else "")
         + figures.count(len(plan.blocks), "block")
         + (f" x {study.design.repeats} repeats" if study.design.repeats > 1 else "")
-        + f" = {figures.count(plan.trials, 'trial')}; seed {plan.seed}"
+        + f" = {figures.count(plan.trials, 'trial')}; "
+        + ("each run draws an order of its own" if plan.seed is None else f"seed {plan.seed}")
     )
     for one, other in hosts.one_under_two_names(study):
         console.print(f"{one!r} and {other!r} are one machine: it is compared with itself (an A/A)", style="yellow")

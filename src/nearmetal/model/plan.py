@@ -58,7 +58,8 @@ class Look(Frozen):
 class Plan(Frozen):
     study: str
     """The study's digest."""
-    seed: int
+    seed: int | None
+    """None where a run is to draw it: the order is one of those that it may get."""
     treatments: tuple[Mapping[str, Level], ...]
     contrasts: tuple[ContrastPlan, ...]
     primaries: Mapping[str, str]

@@ -200,7 +200,8 @@ class DesignSpec(Frozen):
     crossing: Literal["full", "one-at-a-time"] = "full"
     margin: Annotated[Share, Field(gt=0, le=1)] = 0.02
     alpha: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.05
-    seed: StrictInt = 1
+    seed: StrictInt | None = None
+    """Of every random order. None: a run draws one, and its manifest has it."""
     provision: Provision = "boot"
     share_boot: StrictBool = False
     repeats: Whole = 1

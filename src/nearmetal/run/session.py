@@ -1,9 +1,10 @@
 """From a study to a finished run: check, lock, build what is needed, run, conclude. What the command line calls."""
 
 import datetime
+import secrets
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nearmetal import files, hosts
@@ -45,9 +46,20 @@ class Request:
     available: bool
     """Leave out what this host cannot run, instead of refusing."""
 
+    def drawn(self) -> "Request":
+        """The same with a seed, where neither the study nor the command line names one: what one order is by chance,
+        such as mostly the same arm first, it shall not be in every run."""
+        design = self.study.design
+        if design.seed is not None:
+            return self
+        seed = secrets.randbelow(2**31)
+        study = self.study.model_copy(update={"design": design.model_copy(update={"seed": seed})})
+        return replace(self, study=study, overrides=(*self.overrides, f"design.seed={seed}"))
+
 
 async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
     """Begin a run. Nothing is provisioned before everything that can be checked has been."""
+    request = request.drawn()
     with measuring():
         refuse_what_is_there(request.folder)
         await _put_right(say)
