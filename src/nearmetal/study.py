@@ -138,6 +138,10 @@ def parsed_override(text: str) -> Override:
 def _found(given: Sequence[Override], raw: Mapping[str, Any], where: StudyText) -> list[Override]:
     """The overrides, each workload by its place in the list instead of its name. BadInput."""
     where.overrides = {override.path: override.written for override in given}
+    for override in given:
+        if override.path[0] == "quick":
+            remedy = "leave out `quick.`, and add --quick: what --set says goes over [quick] too"
+            raise BadInput("what [quick] says is not set", f"{where.file}, {override.written}", remedy)
     found = [
         _of_workload(override, raw["workloads"], where) if _names_workload(override, raw) else override
         for override in given

@@ -132,6 +132,9 @@ def check_copies(folder: Path) -> None:
     assert ended.returncode == 2
     assert b"remedy: remove it first" in ended.stderr
     assert not (folder / "x").exists()
+    ended = nearmetal("cp", "m:/root/there", f"{folder}/missing/")
+    assert (ended.returncode, b"there is no such folder" in ended.stderr) == (2, True)
+    assert not (folder / "missing").exists()
     assert b".nearmetal-" not in done("exec", "m", "--", "ls", "-A", "/tmp", "/root")
     assert not list(folder.glob(".nearmetal-*"))
 

@@ -1,14 +1,19 @@
 """Doctor on this host: what it says was tried, is so."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
+from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
 from tests.live.remains import after_a_moment
 from tests.live.snapshot import changed, snapshot
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 
@@ -27,3 +32,21 @@ def test_it_tries_what_it_says_and_leaves_nothing(lab_image: Image, home: object
     kvm = found["accelerator kvm"]
     assert kvm["ok"] or (kvm["remedy"] and "guests are emulated by tcg" in kvm["detail"])
     assert after_a_moment(lambda: changed(before, snapshot())) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("more", [0.0, 1.0])
+def test_one_that_is_told_to_end_leaves_nothing(
+    number: signal.Signals, more: float, lab_image: Image, home: Path
+) -> None:
+    """From the first machine on that it makes, whatever it is at."""
+    before = snapshot()
+    with subprocess.Popen([sys.executable, "-m", "nearmetal", "doctor"], stderr=subprocess.PIPE) as doctor:
+        wait_until(lambda: list(ledgers_folder().glob("*.jsonl")))
+        time.sleep(more)
+        doctor.send_signal(number)
+        _, said = doctor.communicate(timeout=60)
+    assert doctor.returncode == 4
+    assert b"nothing is left of what was tried" in said
+    assert after_a_moment(lambda: changed(before, snapshot())) == []
+    assert not list(ledgers_folder().iterdir())

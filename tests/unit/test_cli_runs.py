@@ -211,6 +211,21 @@ def test_a_report_does_not_take_the_place_of_what_was_measured(file: str, tmp_pa
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.parametrize(("place", "told"), [("gone/x.html", "its folder is not there"), (".", "this is a folder")])
+def test_a_place_where_no_report_can_be_is_told_before_one_is_made(place: str, told: str, tmp_path: Path) -> None:
+    """Of a run that cannot even be read."""
+    run = Path(shutil.copytree(FOLDER, tmp_path / "run"))
+    (run / "journal.jsonl").write_text("rubbish\n" * 2)
+    done = called("report", str(run), "-o", str(tmp_path / place))
+    assert (done.returncode, told in done.stderr) == (2, True)
+
+
+def test_a_report_for_a_dash_is_printed(tmp_path: Path) -> None:
+    done = called("report", str(FOLDER), "--format", "md", "-o", "-", cwd=tmp_path)
+    assert done.stdout == called("report", str(FOLDER), "--format", "md").stdout
+    assert not list(tmp_path.glob("-"))
+
+
 LACKING = mock_run.STUDY.replace("speed = 0.5", 'missing = "thing"')
 
 

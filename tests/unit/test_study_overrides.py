@@ -154,6 +154,12 @@ def test_a_mistake_in_a_workload_of_the_quick_version_is_shown_where_it_stands(
     assert remedy in error.remedy
 
 
+@pytest.mark.parametrize("written", ["quick.design.blocks=3", "quick.workloads.web.duration=1s"])
+def test_what_quick_says_is_set_by_its_own_key(written: str) -> None:
+    found = refused(GOOD + "[quick.design]\nblocks = 2\n", overrides=[written], quick=True)
+    assert found.where == f"s.toml, --set {written}" and "leave out `quick.`" in found.remedy
+
+
 def test_quick_without_a_quick_table_is_told() -> None:
     assert "no [quick] table" in refused(GOOD.replace("[quick.design]\nblocks = 2", ""), quick=True).what
     assert "`quick` is not a table" in refused("quick = 1\n" + GOOD.replace("[quick.design]\nblocks = 2", "")).what

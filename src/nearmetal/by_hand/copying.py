@@ -92,6 +92,8 @@ def copy(source: str, destination: str) -> None:
         if to_there:
             _upload(Path(source), _kept(to_there), to_there.path)
         elif from_there:
+            if destination.endswith("/") and not Path(destination).is_dir():
+                raise BadInput("there is no such folder", destination, "make it, or copy to another")
             _download(_kept(from_there), from_there.path, Path(destination))
         else:
             raise BadInput("neither is in a machine", f"{source} and {destination}", "write one of them as NAME:PATH")

@@ -7,7 +7,8 @@ import textwrap
 import click
 from rich.text import Text
 
-from nearmetal.errors import ExitCode
+from nearmetal.errors import ExitCode, Interrupted
+from nearmetal.interrupts import until_interrupted
 from nearmetal.printing import console_for, print_json, warn
 
 _HANGING = 4
@@ -16,13 +17,21 @@ _HANGING = 4
 
 def doctor(as_json: bool) -> int:
     from nearmetal.lab import others
-    from nearmetal.lab.doctor import examine
+    from nearmetal.lab.doctor import Examined, examine
 
     if process := others.other():
         warn(others.disturbs(process))
     console = console_for(as_json)
+    examined: list[Examined] = []
+
+    async def examine_it() -> None:
+        examined.append(await examine())
+
     with console.status("trying what this host can do"):
-        found = asyncio.run(examine())
+        finished = until_interrupted(examine_it(), lambda text: click.echo(text, err=True))
+    if not finished:
+        raise Interrupted("nothing was found out, and nothing is left of what was tried", remedy="run it again")
+    found = examined[0]
     if as_json:
         print_json(found)
     else:

@@ -184,20 +184,30 @@ def report(path: Path, form: "Format", output: Path | None) -> None:
     from nearmetal.report.write import render
 
     folder = RunFolder.open(path)
-    if output is not None and folder.is_measurement(output):
-        raise BadInput("this is what was measured, and would be lost", str(output), "name another file by -o")
+    to_stdout = output is None or output == Path("-")
+    if output is not None and not to_stdout:
+        _must_take(output, folder)
     if form == "html" and output is None:
         click.echo(_written(folder))
         return
     content = render(folder, form, warn)
     data = content.encode() if isinstance(content, str) else content
-    if output is not None:
+    if output is not None and not to_stdout:
         _write_to(output, data)
     elif form == "png" and sys.stdout.isatty():
         raise BadInput("a picture is no text for a terminal", remedy="name a file by -o, or send it to one by >")
     else:
         with suppress(BrokenPipeError):  # whoever reads it has had enough
             pipes.write_whole(sys.stdout.buffer, data)
+
+
+def _must_take(output: Path, folder: RunFolder) -> None:
+    """BadInput where a report shall not or cannot be written: told before the seconds that one takes."""
+    if folder.is_measurement(output):
+        raise BadInput("this is what was measured, and would be lost", str(output), "name another file by -o")
+    if output.is_dir() or not output.parent.is_dir():
+        what = "this is a folder" if output.is_dir() else "its folder is not there"
+        raise BadInput(what, str(output), "name another file by -o")
 
 
 def _write_to(output: Path, data: bytes) -> None:
