@@ -156,7 +156,7 @@ def test_a_mistake_in_a_workload_of_the_quick_version_is_shown_where_it_stands(
 
 @pytest.mark.parametrize("written", ["quick.design.blocks=3", "quick.workloads.web.duration=1s"])
 def test_what_quick_says_is_set_by_its_own_key(written: str) -> None:
-    found = refused(GOOD + "[quick.design]\nblocks = 2\n", overrides=[written], quick=True)
+    found = refused(GOOD, overrides=[written], quick=True)
     assert found.where == f"s.toml, --set {written}" and "leave out `quick.`" in found.remedy
 
 
