@@ -26,6 +26,7 @@ def test_it_tries_what_it_says_and_leaves_nothing(lab_image: Image, home: object
     assert ended.returncode == 0, ended.stderr
     found = {one["what"]: one for one in json.loads(ended.stdout)["findings"]}
     assert found["environment host: a machine that runs a command"]["ok"]
+    assert found["environment qemu"]["ok"]
     tcg = found["accelerator tcg"]
     assert tcg["ok"]
     assert "a guest booted in" in tcg["detail"]

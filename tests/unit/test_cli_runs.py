@@ -15,6 +15,7 @@ from rich.console import Console
 from nearmetal import studies
 from nearmetal.commands import host as host_commands
 from nearmetal.commands import run as run_commands
+from nearmetal.errors import HostCannot
 from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.model import COSTS
 from nearmetal.run.events import BlockStarted, LookTaken, Withdrawn
@@ -116,6 +117,28 @@ def test_a_runs_end_tells_how_many_trials_in_what_time_and_ls_finds_it_anywhere(
     shutil.rmtree(folder)
     assert "no runs in " in called("ls", cwd=tmp_path).stdout
     assert called("ls", str(folder)).returncode == 2
+
+
+def test_a_run_that_lacks_its_end_alone_asks_for_no_machine(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    assert called("run", str(study), "-o", str(folder)).returncode == 0
+    journal = folder / "journal.jsonl"
+    *kept, end = journal.read_bytes().splitlines(keepends=True)
+    assert b"RunEnded" in end
+    journal.write_bytes(b"".join(kept))
+
+    async def gone(*_: object) -> None:
+        raise HostCannot("no engine answers")
+
+    monkeypatch.setattr("nearmetal.environments.mock.Mock.prepare", gone)
+    monkeypatch.setattr("nearmetal.run.session.versions", gone)
+    ended = called("resume", str(folder))
+    assert ended.returncode == 0, ended.stderr
+    assert called("resume", str(folder)).stdout.startswith("nothing is left to do")
+    journal.write_bytes(b"".join(kept[:-4]))
+    assert called("resume", str(folder)).returncode == 3
 
 
 @pytest.mark.parametrize("columns", [40, 60, 30])

@@ -36,7 +36,7 @@ class MachineSpec(Frozen):
     kernel_arguments: tuple[str, ...] = ()
     alone: StrictBool = False
     """What is measured runs on the last of its CPUs and on no other, away from the rest."""
-    neighbours: tuple[tuple[str, ...], ...] = ()
+    neighbours: tuple[Annotated[tuple[str, ...], Field(min_length=1)], ...] = ()
     """Programs that go on while it is measured, each in a machine of its own on the same CPUs: argument vectors."""
 
     @property

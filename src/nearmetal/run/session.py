@@ -28,7 +28,7 @@ from nearmetal.run.progress import Progress
 from nearmetal.run.refusal import must_be_able_to_make, refusal, refuse_what_is_there
 from nearmetal.run.versions import other_versions, versions
 from nearmetal.say import Say
-from nearmetal.store import runs
+from nearmetal.store import journal, runs
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import Manifest, RunFolder
 
@@ -111,12 +111,15 @@ def _say_if_too_few(manifest: Manifest, say: Say) -> None:
 
 
 async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event], None], ...]) -> Progress:
-    """Go on where the journal ends."""
+    """Go on where the journal ends. Where that is before the run's own end alone, no machine is asked for any more."""
     manifest = folder.manifest()
+    progress = Progress.of(journal.records(folder.journal))
     with measuring():
         await _put_right(say)
-        await preparing.build_image(manifest.study, say)
         async with aclosing(opener(hosts.of(manifest.study), say)) as open_site:
+            if all(map(progress.is_whole, manifest.plan.blocks)):
+                return await _run(folder, open_site, listeners, prepares=False)
+            await preparing.build_image(manifest.study, say)
             with pinned(manifest.images):
                 changed = other_versions(manifest.versions, await versions(manifest.study, manifest.plan, open_site))
             for name, (before, after) in changed.items():
@@ -129,10 +132,13 @@ async def _run(
     open_site: OpenSite,
     listeners: tuple[Callable[[Event], None], ...],
     changed: Mapping[str, tuple[str, str]] | None = None,
+    *,
+    prepares: bool = True,
 ) -> Progress:
     runs.remember(folder.path, Paths.default().state)
     with claimed(folder.journal), pinned(folder.manifest().images):
-        await preparing.prepare_environments(folder.manifest(), open_site)
+        if prepares:
+            await preparing.prepare_environments(folder.manifest(), open_site)
         token = new_token()
         with held(ledgers_folder() / f"{token}.jsonl") as ledger:
             lab = Lab(token, ledger, open_site, shape.mtu(folder.manifest().study))
