@@ -219,7 +219,10 @@ def _of_key(path: KeyPath, first: ErrorDetails, where: StudyText) -> BadInput | 
 def _as_text(path: KeyPath, value: float, where: StudyText) -> str:
     """How a number or a truth is written where a text is wanted: on the command line the shell takes quotes away."""
     quoted = f'"{shown(value)}"'
-    written = f"--set '{dotted(path)}={quoted}'" if path in where.overrides else f"{path[-1]} = {quoted}"
+    if isinstance(path[-1], int):  # one of a list
+        written = quoted
+    else:
+        written = f"--set '{dotted(path)}={quoted}'" if path in where.overrides else f"{path[-1]} = {quoted}"
     meant = _MEANT.get(path, "")
     return f"it must be a text: write {written}" + (f"; {meant}" if meant else "")
 

@@ -106,7 +106,7 @@ def test_a_section_that_breaks_is_told_in_its_place_and_takes_no_other_with_it(
     assert "What breaks" in page and "breaks raised KeyError: '<no such response>'" in page
     assert "in render" in page, "the trace is there for whoever wrote it"
     assert {file.name for file in folder.report.iterdir()} == {file.name for file in copy.report.iterdir()}
-    assert "breaks raised KeyError" in str(render(copy, "md", said.append))
+    assert "> **Warning:** breaks raised KeyError" in str(render(copy, "md", said.append))
 
 
 class DrawsNothing(Theirs):

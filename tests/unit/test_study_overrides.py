@@ -58,6 +58,13 @@ def test_a_mistake_on_the_command_line_is_not_blamed_on_the_file() -> None:
         ),
         ("", "", ["machine.image=true"], "good.toml, --set machine.image=true", None),
         ('question = "Is it?"', "question = 1.5", [], "good.toml:2", 'it must be a text: write question = "1.5"'),
+        (
+            "",
+            "",
+            ["machine.kernel_arguments=[3]"],
+            "good.toml, --set machine.kernel_arguments=[3]",
+            'it must be a text: write "3"',
+        ),
     ],
 )
 def test_a_number_for_a_text_is_told_with_how_the_text_is_written(

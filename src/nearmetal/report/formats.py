@@ -44,9 +44,9 @@ def _block(block: Block) -> str:
     match block:
         case Paragraph(text):
             return _escaped(text)
-        case Notice(text, items=items):
+        case Notice(text, tone=tone, items=items):
             listed = (f"> - **{_escaped(term)}** {_escaped(told)}" for term, told in items)
-            return "\n".join((f"> **Note:** {_escaped(text)}", *(">" for _ in items[:1]), *listed))
+            return "\n".join((f"> **{tone.title()}:** {_escaped(text)}", *(">" for _ in items[:1]), *listed))
         case Statements(items):
             return "\n".join(map(_statement, items))
         case Terms(items):
