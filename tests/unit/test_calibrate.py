@@ -16,6 +16,7 @@ from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.calibrate import calibrate
 from nearmetal.analysis.known import known
 from nearmetal.analysis.responses import BOOT, arms_of_study
+from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.sight import sights
 from nearmetal.model import Assignment, Response, TrialRecord, TrialStatus
 from nearmetal.report.blocks import Badge, Table
@@ -124,6 +125,24 @@ def test_what_is_alike_and_called_different_is_told() -> None:
     assert [one.is_different for one in found.alike if one.workload == "arithmetic"] == [True]
     assert not any(one.is_different for one in found.alike if one.workload != "arithmetic")
     assert all(one.is_covered for one in found.injected)
+
+
+def test_what_is_alike_and_surely_apart_is_called_different_however_near_it_is() -> None:
+    """1.5 % slower, known to half a percent: within the study's margin that is equivalent, and a fault all the same."""
+
+    def values(treatment: Assignment, workload: str, noise: float) -> dict[str, Response]:
+        is_off = workload == "arithmetic" and treatment["environment"] == "again"
+        return sound(treatment, workload, noise / 10 + (1.5 if is_off else 0.0))
+
+    of = manifest()
+    kept = records(of, values)
+    analysis = analyse(of, kept, [], of.plan.primaries)
+    found = calibrate(of, kept, analysis, "run")
+    assert found is not None
+    assert {one.verdict for one in analysis.contrasts if one.primary and one.treatment == AGAIN} == {Verdict.EQUIVALENT}
+    assert [one.is_different for one in found.alike if one.workload == "arithmetic"] == [True]
+    assert not any(one.is_different for one in found.alike if one.workload != "arithmetic")
+    assert found.verdict == "unsound"
 
 
 @pytest.mark.parametrize(("workload", "other"), [("arithmetic", "waits"), ("waits", "arithmetic")])

@@ -18,13 +18,13 @@ import numpy as np
 from nearmetal import plugins
 from nearmetal.analysis import power
 from nearmetal.analysis.alike import grouped
-from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio, judge
+from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
 from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.analysis.known import Known, Truth, asked, known
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, key_of
-from nearmetal.analysis.results import Analysis, Contrast, Verdict
+from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.analysis.signed_rank import Floats, signed_rank
-from nearmetal.model import CPUS_JUDGED_FROM, Assignment, ResponseKind, TrialRecord, Warned, WorkloadSpec
+from nearmetal.model import CPUS_JUDGED_FROM, Assignment, ResponseKind, Scale, TrialRecord, Warned, WorkloadSpec
 from nearmetal.store.calibration import Alike, Calibration, Disturbance, Finds, Injected, Noise
 from nearmetal.store.folder import Manifest
 from nearmetal.units import AS_WRITTEN
@@ -103,15 +103,14 @@ def _is_told(contrast: Contrast, what: Known) -> bool:
 
 
 def _alike(contrast: Contrast) -> Alike:
-    """By the interval: of a run that has not ended contrasts have no verdict."""
-    is_ratio = contrast.scale == "ratio"
-    verdict, _ = judge(contrast.interval, contrast.equivalence, neutral=1.0 if is_ratio else 0.0)
+    """By the interval: of a run that has not ended contrasts have no verdict, and to one of equivalent a difference
+    that is surely there is small. Between what is alike it is a fault, however small."""
     return Alike(
         **_of(contrast),
-        estimate=contrast.ratio if is_ratio else contrast.difference,
+        estimate=contrast.ratio if contrast.scale == "ratio" else contrast.difference,
         interval=contrast.interval,
         reason=contrast.reason if contrast.interval is None else None,
-        is_different=None if contrast.interval is None else verdict is Verdict.DIFFERENT,
+        is_different=_tells_from_none(contrast.interval, contrast.scale),
     )
 
 
@@ -129,8 +128,13 @@ def _injected(contrast: Contrast, truth: Truth) -> Injected:
         interval=interval,
         reason=reason or ("too-few-blocks" if interval is None else None),
         is_covered=None if interval is None else _holds(interval, truth),
-        is_found=None if interval is None else not interval[0] <= (truth.scale == "ratio") <= interval[1],
+        is_found=_tells_from_none(interval, truth.scale),
     )
+
+
+def _tells_from_none(interval: tuple[float, float] | None, scale: Scale) -> bool | None:
+    """Whether an interval excludes that there is no difference."""
+    return None if interval is None else not interval[0] <= (scale == "ratio") <= interval[1]
 
 
 def _holds(interval: tuple[float, float], truth: Truth) -> bool:

@@ -29,7 +29,8 @@ class Alike(Compared):
     """Two names of the same thing, in a primary response."""
 
     is_different: bool | None
-    """Whether it was called different, which is wrong. None where nothing can be told."""
+    """Whether the interval excludes that there is no difference, which is wrong however small the difference is. None
+    where nothing can be told."""
 
     @property
     def is_right(self) -> bool | None:

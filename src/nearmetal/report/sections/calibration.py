@@ -8,6 +8,10 @@ from nearmetal.report.blocks import Badge, Block, Column, Paragraph, Quantity, S
 from nearmetal.report.reading import ReportInput
 from nearmetal.store.calibration import Alike, Calibration, Injected, Noise
 
+_CAPTION = (
+    "What is known beforehand, and what was found. What is alike is called different where its interval excludes that "
+    "there is no difference, also within the study's margin"
+)
 _LEADS = {
     "sound": "Nothing that is alike was called different, and every difference of known size lies in its interval.",
     "unsound": "Something that is alike was called different, or a difference of known size lies outside its interval. "
@@ -70,7 +74,7 @@ def _answers(found: Calibration, report: ReportInput) -> Table:
         Column("answer"),
     )
     rows = tuple(_row(one, report) for one in found.compared)
-    return Table("calibration", "What is known beforehand, and what was found", columns, rows)
+    return Table("calibration", _CAPTION, columns, rows)
 
 
 def _row(one: Alike | Injected, report: ReportInput) -> tuple[Value, ...]:
