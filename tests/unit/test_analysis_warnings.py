@@ -131,6 +131,33 @@ def test_the_unit_of_a_response_does_not_change_whether_its_place_matters(unit: 
     assert position_p(values * unit, places) == pytest.approx(position_p(values, places))
 
 
+@pytest.mark.parametrize("good", [0, 2, 5, 6, 8, 30, 40])
+def test_a_treatment_that_was_withdrawn_takes_no_blocks_from_others_place_effect(good: int) -> None:
+    """5 % less in each later place. Where docker was good in few blocks, the others' forty tell; in many, all do."""
+    environments = ("host", "docker", "podman")
+    orders = [np.random.default_rng(block).permutation(3) for block in range(40)]
+    records = [
+        record(arm, block, {"throughput": ratio(100 - 5 * place + wobble(block + 3 * number, 2))}, position=place)
+        for block, order in enumerate(orders)
+        for number, (arm, place) in enumerate(zip(environments, order.tolist(), strict=True))
+        if arm != "docker" or block < good
+    ]
+    podman = next(one for one in run(manifest(environments, blocks=40), records).contrasts if "podman" in str(one))
+    assert "position" in codes(podman)
+
+
+def test_a_place_effect_is_found_by_the_blocks_that_tell_most() -> None:
+    """An effect that only blocks without docker can tell, of which there are more than with it."""
+    records = [
+        record(arm, block, {"throughput": ratio(value)}, position=place)
+        for block in range(40)
+        for place, arm in enumerate(("host", "podman") if block % 3 else ("podman", "host"))
+        for value in [100 + wobble(7 * block + 3 * place, 1) - (5 * place if block >= 8 else 0)]
+    ] + [record("docker", block, {"throughput": ratio(100.0 + block % 3)}, position=2) for block in range(8)]
+    analysis = run(manifest(("host", "docker", "podman"), blocks=40), records)
+    assert "position" in codes(next(one for one in analysis.contrasts if one.treatment["environment"] == "podman"))
+
+
 def test_an_honest_run_is_not_warned_of() -> None:
     of = manifest()
     records = [

@@ -139,16 +139,32 @@ class _PositionEffects:
         return (Warned(code="position", text=text),)
 
     def _p(self, workload: str, response: str) -> float:
-        replicates = [{one.block: one for one in arm.first if _usable(one, response)} for arm in self._arms[workload]]
-        replicates = [arm for arm in replicates if arm]
-        blocks = sorted(set.intersection(*(set(arm) for arm in replicates))) if replicates else []
-        if len(replicates) < 2 or len(blocks) < FEWEST:
+        rows = _complete(
+            [{one.block: one for one in arm.first if _usable(one, response)} for arm in self._arms[workload]]
+        )
+        if not rows:
             return 1.0
-        rows = [[arm[block] for block in blocks] for arm in replicates]
         values = np.array([[one.values[response].value for one in row] for row in rows])
         if rows[0][0].values[response].kind.scale == "ratio":
             values = np.log(values)
         return position_p(values, np.array([[one.position for one in row] for row in rows]))
+
+
+def _complete(arms: Iterable[Mapping[int, Replicate]]) -> list[list[Replicate]]:
+    """Of arms by block those, and the blocks that all of them have, which leave most to be compared; none of too few.
+
+    An arm that was withdrawn early would take their later blocks from all others.
+    """
+    most: list[list[Replicate]] = []
+    chosen: list[Mapping[int, Replicate]] = []
+    for arm in sorted(arms, key=len, reverse=True):
+        chosen.append(arm)
+        blocks = sorted(set.intersection(*map(set, chosen)))
+        if len(blocks) < FEWEST:
+            break
+        if not most or (len(chosen) - 1) * (len(blocks) - 1) > (len(most) - 1) * (len(most[0]) - 1):
+            most = [[one[block] for block in blocks] for one in chosen]
+    return most if len(most) > 1 else []
 
 
 def _usable(replicate: Replicate, response: str) -> bool:
