@@ -33,13 +33,17 @@ def table(folder: RunFolder, name: str) -> list[dict[str, object]]:
     return [dict(zip([column.title for column in found.columns], row, strict=True)) for row in found.rows]
 
 
-def claims(folder: RunFolder) -> dict[str, list[str]]:
-    """What is said of each claim, with its badge, by the claim's first words."""
+def statements(folder: RunFolder) -> Statements:
     section = chapter(folder)
     assert section is not None
     (found,) = [block for block in section.blocks if isinstance(block, Statements)]
+    return found
+
+
+def claims(folder: RunFolder) -> dict[str, list[str]]:
+    """What is said of each claim, with its badge, by the claim's first words."""
     told: dict[str, list[str]] = {}
-    for item in found.items:
+    for item in statements(folder).items:
         told.setdefault(item.about, []).append(f"{item.badge.text}: {item.text}")
     return told
 
@@ -116,6 +120,31 @@ def test_comparisons_are_put_beside_the_published_ones_as_ratios(folder: RunFold
     assert section is not None
     (chart,) = [block for block in section.blocks if isinstance(block, Chart)]
     assert "published" in chart.caption
+
+
+def test_what_was_not_asked_beforehand_is_told_beside_the_published_ratios_and_at_the_claims(folder: RunFolder) -> None:
+    asked = {(row["response"], row["kind"]) for row in table(folder, "system-vs-os-ratios")}
+    assert asked == {
+        ("events", "primary"),
+        ("read rate", "primary"),
+        ("write rate", "exploratory"),
+        ("mean latency", "exploratory"),
+    }
+    section = chapter(folder)
+    assert section is not None
+    (ratios,) = [one for one in section.blocks if isinstance(one, Table) and one.name == "system-vs-os-ratios"]
+    assert "exploratory ones are each at 95 %" in ratios.caption
+
+
+def test_a_claim_held_against_what_was_not_asked_beforehand_says_so(folder: RunFolder, tmp_path: Path) -> None:
+    other = plausible_sysbench.SOURCE.replace('primary    = "read"', 'primary    = "written"')
+    exploratory = {
+        item.about
+        for item in statements(plausible_sysbench.sysbench(tmp_path / "run", 6, other)).items
+        if item.detail.startswith("exploratory, 95 % interval")
+    }
+    assert {about for about in exploratory if "files" in about} == exploratory and len(exploratory) == 3
+    assert not any("exploratory" in item.detail for item in statements(folder).items)
 
 
 def test_what_was_claimed_is_tested(folder: RunFolder) -> None:

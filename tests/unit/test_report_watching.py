@@ -45,6 +45,11 @@ def test_an_observer_that_is_a_factor_is_compared(tmp_path: Path, monkeypatch: p
     assert {str(row[1]).partition(" (")[0] for row in compared.rows} == {"capture on vs capture off"}
     responses = {row[2] for row in compared.rows}
     assert "throughput" in responses and "time to ready" not in responses
+    columns = [column.title for column in compared.columns if column.where == "both"]
+    rows = [dict(zip(columns, row, strict=True)) for row in compared.rows]
+    assert {row["response"] for row in rows if row["kind"] == "primary"} == {"throughput", "events"}
+    assert "median latency" in {row["response"] for row in rows if row["kind"] == "exploratory"}
+    assert "exploratory ones are each at 95 %" in compared.caption
 
 
 def test_how_is_compared_too_but_does_not_tell_what_watching_changes(

@@ -13,12 +13,15 @@ PublishedRatio = Callable[[Contrast], float | None]
 
 
 def table(name: str, caption: str, contrasts: Sequence[Contrast], ratio: PublishedRatio, report: ReportInput) -> Table:
-    """One row a comparison; what is compared is named where that is more than one response."""
+    """One row a comparison; what is compared is named where that is more than one response, and how it was asked for
+    where not all of them are primary, which the caption then explains."""
     several = len({contrast.response for contrast in contrasts}) > 1
+    explores = not all(contrast.primary for contrast in contrasts)
     columns = (
         Column("workload", where="both" if several else "data"),
         *((Column("response"),) if several else ()),
         Column("comparison"),
+        Column("kind", where="both" if explores else "data"),
         Column("measured", numeric=True, where="page"),
         Column("published", numeric=True, where="page"),
         Column("measured ratio", numeric=True, where="data"),
@@ -36,13 +39,15 @@ def table(name: str, caption: str, contrasts: Sequence[Contrast], ratio: Publish
         )
         for contrast in contrasts
     )
-    return Table(name, caption, columns, rows, folded=len(rows) > 12)
+    told = f"{caption}; {words.asked_at(report.manifest.study.design.alpha)}" if explores else caption
+    return Table(name, told, columns, rows, folded=len(rows) > 12)
 
 
 def _row(contrast: Contrast, published: float | None, report: ReportInput) -> tuple[Value, ...]:
     low, high = contrast.interval or (None, None)
     return (
         report.labels.versus(contrast),
+        words.asked(contrast),
         words.estimate(contrast),
         None if published is None else f"{figures.ratio(published)} ×",
         contrast.ratio,

@@ -255,6 +255,19 @@ def verdict(contrast: Contrast) -> Badge:
     return Badge(f"{contrast.verdict}{suffix}", meaning if contrast.primary else "plain")
 
 
+def asked(contrast: Contrast) -> str:
+    """Whether a study asked for it beforehand: "primary", or else "exploratory"."""
+    return "primary" if contrast.primary else "exploratory"
+
+
+def asked_at(alpha: float) -> str:
+    """What a caption says of a table that has both kinds of comparisons."""
+    return (
+        f"intervals of primary comparisons share the {figures.percent(alpha)} of the study, "
+        f"exploratory ones are each at {figures.percent(1 - alpha)} and are hints, not findings"
+    )
+
+
 def reason(contrast: Contrast) -> str:
     """Why a contrast is undecided, or ""."""
     return f"{why(contrast.reason)}{_of_ramp(contrast)}" if contrast.reason else ""

@@ -189,7 +189,7 @@ def _tested(claim: Claim, contrasts: Sequence[Contrast], found: Published, repor
             about=_told(claim, found),
             text=f"{words.workload(contrast.workload)}: {words.sentence(contrast, report.labels)}.",
             badge=words.verdict(contrast),
-            detail=words.small_print(contrast),
+            detail=("" if contrast.primary else f"{words.asked(contrast)}, ") + words.small_print(contrast),
         )
         for contrast in contrasts
         if _table_of(contrast.workload, contrast.response, report) == claim.table

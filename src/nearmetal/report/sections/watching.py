@@ -181,6 +181,7 @@ def _compared(compared: Sequence[Contrast], report: ReportInput) -> Table:
             words.workload(one.workload),
             report.labels.versus(one),
             words.response(one.response),
+            words.asked(one),
             words.estimate(one),
             one.blocks,
             words.verdict(one),
@@ -191,11 +192,13 @@ def _compared(compared: Sequence[Contrast], report: ReportInput) -> Table:
         Column("workload"),
         Column("comparison"),
         Column("response"),
+        Column("kind"),
         Column("change"),
         Column("blocks", numeric=True),
         Column("verdict"),
     )
-    caption = "What changes for a server that is watched, or is watched otherwise, with the intervals of the verdicts"
+    told = words.asked_at(report.manifest.study.design.alpha)
+    caption = f"What changes for a server that is watched, or is watched otherwise; {told}"
     return Table("watching-contrasts", caption, columns, rows, folded=len(rows) > LONG)
 
 
