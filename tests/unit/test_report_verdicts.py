@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.analysis.sequential import looks
 from nearmetal.model import Warned
 from nearmetal.report.blocks import Block, Chart, Notice, Statements, Table
 from nearmetal.report.chapters import sections
@@ -221,3 +222,25 @@ def test_values_of_any_size_in_one_block_leave_the_report_whole(tmp_path: Path) 
     assert "verdicts" in [section.name for section in found]
     page = str(render(folder, "md"))
     assert not re.search(r"\d[\d,]{60}", page), "nobody reads 300 digits"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "look", "told"),
+    [
+        (Verdict.DIFFERENT, 1, True),
+        (Verdict.DIFFERENT, 5, True),
+        (Verdict.DIFFERENT, 6, False),
+        (Verdict.EQUIVALENT, 1, False),
+        (Verdict.UNDECIDED, 1, False),
+        (Verdict.DIFFERENT, None, False),
+    ],
+)
+def test_what_a_look_before_the_last_found_is_said_once_to_look_larger_than_it_is(
+    report: ReportInput, verdict: Verdict, look: int | None, told: bool
+) -> None:
+    plan = report.manifest.plan.model_copy(update={"looks": looks(8, 40, 0.05) if look else ()})
+    of = replace(report, manifest=report.manifest.model_copy(update={"plan": plan}))
+    found = contrast(verdict=verdict, look=look)
+    notices = [block.text for block in blocks(of, found, found) if isinstance(block, Notice)]
+    assert [text for text in notices if "tends to lie too far from no effect" in text] == notices
+    assert len(notices) == told

@@ -20,6 +20,11 @@ from nearmetal.report.blocks import (
 )
 from nearmetal.report.reading import ReportInput
 
+_BEFORE_THE_LAST = (
+    "Where a look before the last found a difference, its estimate tends to lie too far from no effect, most of all at "
+    "the first look: what happens to look large is found first. Where its size matters, run a fixed number of blocks."
+)
+
 _CLOSE_UP = 1.12
 """A close-up shows ratios up to this, and down to its inverse."""
 
@@ -52,6 +57,8 @@ class Verdicts:
         said = {one.wording for one in common}
         sentences = Statements(tuple(_statement(contrast, said, report) for contrast in primary))
         of_every = [Notice(f"Of every comparison: {words.plain(one.text)}.", "note") for one in common]
+        if any(_is_early(contrast, report) for contrast in primary):
+            of_every.append(Notice(_BEFORE_THE_LAST))
         pictures = [chart for chart in (_chart(primary, report),) if chart.panels]
         if len(primary) <= _AT_A_GLANCE:
             blocks += [sentences, *of_every, *pictures]
@@ -95,6 +102,12 @@ def _statement(contrast: Contrast, said: Container[str], report: ReportInput) ->
         badge=words.verdict(contrast),
         detail="; ".join(detail),
     )
+
+
+def _is_early(contrast: Contrast, report: ReportInput) -> bool:
+    """Whether it was found before the run had all its blocks, when it had to look large to be found."""
+    looks = report.manifest.plan.looks
+    return contrast.verdict is Verdict.DIFFERENT and contrast.look is not None and contrast.look < len(looks)
 
 
 # ── The chart ─────────────────────────────────────────────────────────────────────────────────────────────────────
