@@ -3,19 +3,22 @@
     python validation/stopping.py [--quick] [--json]
 
 Looks as a study of `blocks = { min = 8, max = 40 }` with one primary contrast has them, nearmetal's own code from block
-differences to verdict. Three tables: verdicts on two systems that do not differ; what intervals cover where a study
-stops, for effects that let it stop sooner and later, with the interval that knows of no looks beside it; and blocks
-until a true difference of 3 % is found, against a fixed number of 40. Then the boundaries alone, for levels that are
-shared by several contrasts, and for noise that grows while a study runs, which the boundaries do not allow for: that
-table is what it costs, and no promise. Exit status 1 when a promised bound is missed.
+differences to verdict. Verdicts on two systems that do not differ; what intervals cover where a study stops, for
+effects that let it stop sooner and later, with the interval that knows of no looks beside it; and blocks until a true
+difference of 3 % is found, against a fixed number of 40. Then what it costs to stop at what is clear, of which nothing
+is promised: how far estimates lie from the truth where a look found a difference, and what becomes of a difference
+within the margin with looks and without. Then the boundaries alone, for levels that are shared by several contrasts,
+and for noise that grows while a study runs, which the boundaries do not allow for: no promise either. Exit status 1
+when a promised bound is missed.
 """
 
 import argparse
 import json
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 
 import numpy as np
 import simulated
@@ -43,6 +46,10 @@ EFFECTS = (0.0, 0.25, 0.5, 1.0, 1.5)
 """In spreads of a boot."""
 SPREADS = (0.01, 0.02, 0.03, 0.04)
 DIFFERENCE = 0.03
+WITHIN = (0.005, 0.01, 0.015)
+"""Differences that are there, and within the margin."""
+NEAR = (0.005, 0.01, 0.02)
+"""Spreads of a boot with which these are looked for."""
 FAMILIES = (1, 2, 4, 18)
 GROWTHS = (0.5, 1.0, 2.0, 3.0, 10.0)
 """How many times wider the last block's noise is than the first's, growing evenly."""
@@ -55,6 +62,7 @@ class Stop:
 
     blocks: int
     verdict: Verdict
+    estimate: float
     covered: bool
     naively: bool
     """Whether the interval of a fixed number of blocks would have covered the truth there."""
@@ -65,17 +73,22 @@ def study(differences: simulated.Floats, truth: float, planned: Iterable[Look]) 
     stop = None
     for look in planned:
         seen = differences[: look.blocks]
-        interval = signed_rank(seen, look.level, LOG_RESOLUTION).interval
+        found = signed_rank(seen, look.level, LOG_RESOLUTION)
         naive = signed_rank(seen, LEVEL, LOG_RESOLUTION).interval
-        verdict, _ = judge(interval, (-math.log1p(MARGIN), math.log1p(MARGIN)), neutral=0.0)
-        covered, naively = (one is not None and one[0] <= truth <= one[1] for one in (interval, naive))
-        stop = Stop(look.blocks, verdict, covered, naively)
+        verdict = judged(found.interval)
+        covered, naively = (one is not None and one[0] <= truth <= one[1] for one in (found.interval, naive))
+        stop = Stop(look.blocks, verdict, found.estimate, covered, naively)
         if verdict is not Verdict.UNDECIDED:
             break
     assert stop is not None
     return stop
 
 
+def judged(interval: tuple[float, float] | None) -> Verdict:
+    return judge(interval, (-math.log1p(MARGIN), math.log1p(MARGIN)), neutral=0.0)[0]
+
+
+@cache
 def simulate(noise: str, effect: float, runs: int) -> list[Stop]:
     generator = np.random.default_rng([runs, round(effect * 100), *noise.encode()])
     differences = (simulated.MODELS[noise](runs, LAST, generator) + effect) * SPREAD
@@ -144,6 +157,61 @@ def saving(spread: float, runs: int) -> SavingRow:
 
 
 @dataclass(frozen=True)
+class EstimateRow:
+    """Of the studies that a look, or any of them, found to be different."""
+
+    effect: float
+    look: int | None
+    share: float
+    """Of all studies."""
+    of_truth: float
+    """The mean estimate over what is true."""
+    coverage: float
+
+
+def estimates(effect: float, runs: int) -> list[EstimateRow]:
+    different = [stop for stop in simulate("normal", effect, runs) if stop.verdict is Verdict.DIFFERENT]
+    rows = []
+    for look in (*dict.fromkeys(sorted(stop.blocks for stop in different)), None):
+        there = [stop for stop in different if look in (stop.blocks, None)]
+        mean = float(np.mean([stop.estimate for stop in there])) / (effect * SPREAD)
+        covered = sum(stop.covered for stop in there) / len(there)
+        rows.append(EstimateRow(effect, look, len(there) / runs, mean, covered))
+    return rows
+
+
+@dataclass(frozen=True)
+class WithinRow:
+    """Verdicts on a true difference within the margin, with looks or without."""
+
+    difference: float
+    spread: float
+    how: str
+    different: float
+    equivalent: float
+    blocks: float
+
+
+def within(difference: float, spread: float, runs: int) -> list[WithinRow]:
+    truth = math.log1p(difference)
+    generator = np.random.default_rng([runs, round(difference * 1000), round(spread * 1000)])
+    differences = simulated.normal(runs, LAST, generator) * spread + truth
+    planned = looks(FIRST, LAST, LEVEL)
+    stops = [study(run, truth, planned) for run in differences]
+    fixed = [judged(signed_rank(run, LEVEL, LOG_RESOLUTION).interval) for run in differences]
+
+    def row(how: str, verdicts: Sequence[Verdict], blocks: float) -> WithinRow:
+        different, equivalent = (verdicts.count(one) / runs for one in (Verdict.DIFFERENT, Verdict.EQUIVALENT))
+        return WithinRow(difference, spread, how, different, equivalent, blocks)
+
+    mean = float(np.mean([stop.blocks for stop in stops]))
+    return [
+        row(f"{FIRST} to {LAST}", [stop.verdict for stop in stops], mean),
+        row(f"fixed {LAST}", fixed, LAST),
+    ]
+
+
+@dataclass(frozen=True)
 class BoundaryRow:
     first: int
     last: int
@@ -201,6 +269,8 @@ class Found:
     aa: list[AaRow]
     coverage: list[CoverageRow]
     saving: list[SavingRow]
+    estimates: list[EstimateRow]
+    within: list[WithinRow]
     boundaries: list[BoundaryRow]
     growth: list[GrowthRow]
 
@@ -230,6 +300,16 @@ def show(found: Found, runs: int) -> None:
             f"{one.spread:<28.0%}{one.power:>7.1%}{one.fixed_power:>10.1%}{one.blocks:>8.1f}{one.share:>7.0%}  "
             + _yes(one.kept)
         )
+    print(f"\n{'found different: effect':<24}{'after':>6}{'of studies':>12}{'estimate/truth':>16}{'coverage':>10}")
+    for told in found.estimates:
+        after = "any" if told.look is None else str(told.look)
+        print(f"{told.effect:<24.2f}{after:>6}{told.share:>12.1%}{told.of_truth:>16.2f}{told.coverage:>10.1%}")
+    print(f"\n{'within the margin: true':<24}{'spread':>7}{'blocks':>10}{'different':>11}{'equivalent':>12}{'mean':>7}")
+    for small in found.within:
+        print(
+            f"{small.difference:<24.1%}{small.spread:>7.1%}{small.how:>10}{small.different:>11.1%}"
+            f"{small.equivalent:>12.1%}{small.blocks:>7.1f}"
+        )
     print(f"\n{'blocks':<9}{'contrasts':>10}{'level':>9}{'any look rejects':>18}  kept  |W+ - W-| at each look")
     for bound in found.boundaries:
         at = ", ".join(f"{blocks}: {boundary}" for blocks, boundary in bound.boundaries.items())
@@ -256,6 +336,8 @@ def main() -> int:
         [aa(noise, runs) for noise in simulated.MODELS],
         [coverage(noise, effect, runs) for noise in simulated.MODELS for effect in EFFECTS],
         [saving(spread, runs) for spread in SPREADS],
+        [row for effect in EFFECTS if effect for row in estimates(effect, runs)],
+        [row for difference in WITHIN for spread in NEAR for row in within(difference, spread, runs)],
         [boundaries(*schedule, family, runs * 40) for schedule in SCHEDULES for family in FAMILIES],
         [growth(grows, runs * 40) for grows in GROWTHS],
     )
