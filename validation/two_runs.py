@@ -3,58 +3,109 @@
     python validation/two_runs.py [--quick] [--json]
 
 nearmetal's own rank-sum test at level 0.05. How a treatment stands to its reference, of runs with as many blocks and
-with unlike numbers, under the noises of the other validations, and where one of the runs scatters more; and what a
-treatment gives by itself, when the host is alike in both runs, when it wanders while each is made, and when it was
-slower by one spread of a boot at one of them.
+with unlike numbers, under the noises of the other validations; where one of the runs scatters more; and of runs that
+stopped at a look, as those of `validation/stopping.py` do, against each other and against one of fixed blocks. And what
+a treatment gives by itself, when the host is alike in both runs, when it wanders while each is made, and when it was
+slower by one spread of a boot at one of them. Beside it stands how many of the false verdicts are warned of, by what
+the blocks and their numbers tell (`blocks-unlike`, `scatter-unlike`, `stopped-at-a-look`).
 Exit status 1 when a promised row lies above 5.5 %.
 """
 
 import argparse
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import simulated
+import stopping
 
 from nearmetal.analysis.contrasts import LOG_RESOLUTION
 from nearmetal.analysis.rank_sum import rank_sum
+from nearmetal.analysis.sequential import looks
+from nearmetal.analysis.two_runs import unlike
 
+AGAINST = "against its reference"
 LEVEL = 0.05
 MOST_FALSE = 0.055
 BLOCKS = ((8, 8), (8, 20), (20, 20))
-UNLIKE = ((8, 8), (20, 8), (40, 8))
+UNLIKE = ((8, 8), (11, 8), (12, 8), (20, 8), (40, 8))
 SCATTER = ((1.0, 2.0), (1.0, 3.0), (3.0, 1.0))
+EFFECTS = (0.0, 0.5, 1.0, 2.0)
+"""By how much the treatment differs from its reference, in both runs, in spreads of a boot: it may make them stop."""
+FIXED = 20
+"""Blocks of a run that one which stopped at a look is held against."""
+
+
+@dataclass(frozen=True)
+class Found:
+    different: bool
+    warned: bool
 
 
 @dataclass(frozen=True)
 class Row:
     what: str
     noise: str
-    blocks: tuple[int, int]
+    blocks: str
     false_different: float
+    warned: float | None
+    """Of the false verdicts; None where there are none."""
     kept: bool | None
     """None where nothing is promised."""
 
 
-def share(before: simulated.Floats, after: simulated.Floats) -> float:
-    found = [rank_sum(one, other, LEVEL, LOG_RESOLUTION).p for one, other in zip(before, after, strict=True)]
-    return float(np.mean([p is not None and p <= LEVEL for p in found]))
+def found(before: simulated.Floats, after: simulated.Floats, early: bool = False) -> Found:
+    """What is said of two runs, of which one stopped at a look before its last, or neither."""
+    p = rank_sum(before, after, LEVEL, LOG_RESOLUTION).p
+    return Found(p is not None and p <= LEVEL, early or any(unlike(before, after)))
+
+
+def row(what: str, noise: str, blocks: str, pairs: Iterable[Found], promised: bool) -> Row:
+    known = list(pairs)
+    false = [one.warned for one in known if one.different]
+    share = len(false) / len(known)
+    warned = sum(false) / len(false) if false else None
+    return Row(what, noise, blocks, share, warned, share <= MOST_FALSE if promised else None)
 
 
 def against_reference(noise: str, blocks: tuple[int, int], runs: int) -> Row:
     generator = np.random.default_rng([runs, *blocks, *noise.encode()])
     model = simulated.MODELS[noise]
-    found = share(*(model(runs, number, generator) for number in blocks))
-    return Row("against its reference", noise, blocks, found, found <= MOST_FALSE)
+    before, after = (model(runs, number, generator) for number in blocks)
+    return row(AGAINST, noise, numbers(blocks), map(found, before, after), promised=True)
 
 
-def unlike(blocks: tuple[int, int], scatter: tuple[float, float], runs: int) -> Row:
+def scattered(blocks: tuple[int, int], scatter: tuple[float, float], runs: int) -> Row:
     """One of the runs scatters more: its host was busier, or what was changed made it noisier."""
     generator = np.random.default_rng([runs, *blocks, *map(int, scatter), 2])
-    sides = (generator.normal(0, of, size=(runs, number)) for of, number in zip(scatter, blocks, strict=True))
-    found = share(*sides)
-    return Row("against its reference", f"scatters {scatter[0]:g} and {scatter[1]:g}", blocks, found, None)
+    before, after = (generator.normal(0, of, size=(runs, number)) for of, number in zip(scatter, blocks, strict=True))
+    noise = f"scatters {scatter[0]:g} and {scatter[1]:g}"
+    return row(AGAINST, noise, numbers(blocks), map(found, before, after), promised=False)
+
+
+def stopped(noise: str, effect: float, runs: int) -> tuple[Row, Row]:
+    """Runs that went on until they had seen enough, against each other, and against one whose blocks were fixed."""
+    generator = np.random.default_rng([runs, round(effect * 100), *noise.encode(), 3])
+    planned = looks(stopping.FIRST, stopping.LAST, LEVEL)
+    truth = effect * stopping.SPREAD
+    before, after = (
+        simulated.MODELS[noise](runs, stopping.LAST, generator) * stopping.SPREAD + truth for _ in range(2)
+    )
+    first, second = (
+        [values[: stopping.study(values, truth, planned).blocks] for values in side] for side in (before, after)
+    )
+    both = [
+        found(one, other, min(len(one), len(other)) < stopping.LAST) for one, other in zip(first, second, strict=True)
+    ]
+    one = [found(fixed, run, len(run) < stopping.LAST) for fixed, run in zip(before[:, :FIXED], second, strict=True)]
+    where = f"{noise}, {effect:g} apart"
+    upto = f"{stopping.FIRST} to {stopping.LAST}"
+    return (
+        row("runs that stopped", where, upto, both, promised=False),
+        row("one that stopped", where, f"{FIXED}, {upto}", one, promised=False),
+    )
 
 
 def by_itself(noise: str, blocks: tuple[int, int], runs: int) -> Row:
@@ -62,8 +113,11 @@ def by_itself(noise: str, blocks: tuple[int, int], runs: int) -> Row:
     before, after = (_host(noise, runs, number, generator) for number in blocks)
     if noise == "one spread slower":
         after = after - 1.0
-    found = share(before, after)
-    return Row("by itself", noise, blocks, found, found <= MOST_FALSE if noise == "host alike" else None)
+    return row("by itself", noise, numbers(blocks), map(found, before, after), promised=noise == "host alike")
+
+
+def numbers(blocks: tuple[int, int]) -> str:
+    return f"{blocks[0]} and {blocks[1]}"
 
 
 def _host(noise: str, runs: int, blocks: int, generator: np.random.Generator) -> simulated.Floats:
@@ -80,19 +134,21 @@ def main() -> int:
     arguments = parser.parse_args()
     runs = 1_000 if arguments.quick else 10_000
     rows = [against_reference(noise, blocks, runs) for noise in simulated.MODELS for blocks in BLOCKS]
-    rows += [unlike(blocks, scatter, runs) for blocks in UNLIKE for scatter in SCATTER]
+    rows += [scattered(blocks, scatter, runs) for blocks in UNLIKE for scatter in SCATTER]
+    both_and_one = zip(*(stopped(noise, effect, runs) for noise in simulated.MODELS for effect in EFFECTS), strict=True)
+    rows += [one for found_of in both_and_one for one in found_of]
     for noise in ("host alike", "host wanders", "one spread slower"):
         rows += [by_itself(noise, blocks, runs) for blocks in BLOCKS]
     if arguments.json:
-        print(json.dumps({"schema": "validation.v1", "runs": runs, "rows": [asdict(row) for row in rows]}))
+        print(json.dumps({"schema": "validation.v1", "runs": runs, "rows": [asdict(one) for one in rows]}))
     else:
         print(f"Two runs in which the treatment is the same, {runs} simulated pairs each, level {LEVEL}\n")
-        print(f"{'a treatment':<24}{'noise':<26}{'blocks':>10}{'false different':>17}  kept")
-        for row in rows:
-            kept = "not promised" if row.kept is None else "yes" if row.kept else "NO"
-            numbers = f"{row.blocks[0]} and {row.blocks[1]}"
-            print(f"{row.what:<24}{row.noise:<26}{numbers:>10}{row.false_different:>17.2%}  {kept}")
-    return 0 if arguments.quick or all(row.kept is not False for row in rows) else 1
+        print(f"{'a treatment':<24}{'noise':<36}{'blocks':>12}{'false different':>17}{'warned of':>11}  kept")
+        for one in rows:
+            kept = "not promised" if one.kept is None else "yes" if one.kept else "NO"
+            warned = "" if one.warned is None else f"{one.warned:.0%}"
+            print(f"{one.what:<24}{one.noise:<36}{one.blocks:>12}{one.false_different:>17.2%}{warned:>11}  {kept}")
+    return 0 if arguments.quick or all(one.kept is not False for one in rows) else 1
 
 
 if __name__ == "__main__":

@@ -239,8 +239,68 @@ def test_fewer_blocks_that_scatter_more_are_warned_of(scatter: float, missing: i
     assert all("the run after has fewer blocks, and they scatter" in text for text in found)
 
 
+def codes(change: Change) -> list[str]:
+    return [warning.code for warning in change.warnings]
+
+
+@pytest.mark.parametrize(("fewer", "more", "is_told"), [(8, 12, True), (8, 11, False), (8, 8, False), (2, 12, False)])
+def test_numbers_of_blocks_that_are_unlike_are_warned_of_where_anything_is_tested(
+    fewer: int, more: int, is_told: bool
+) -> None:
+    """So few blocks hardly show that they scatter more."""
+    few, many = ran(steady, blocks=fewer), ran(steady, blocks=more)
+    for before, after, which in ((few, many, "before"), (many, few, "after")):
+        for change in changes(before, after).values():
+            assert codes(change) == ["blocks-unlike"] * is_told
+            assert all(f"{fewer} blocks of the run {which} against {more}" in one.text for one in change.warnings)
+
+
+def test_fewer_blocks_that_are_seen_to_scatter_more_are_told_as_that_alone() -> None:
+    before = ran(lambda block, arm: 100 + (block % 4 - 1.5) * (arm == "docker"), blocks=16)
+    after = ran(lambda block, arm: 100 + (block % 4 - 1.5) * 4 * (arm == "docker"), blocks=8)
+    assert codes(changes(before, after)["docker vs host"]) == ["scatter-unlike"]
+
+
 def test_few_blocks_that_were_planned_so_pass_a_gate() -> None:
     """As they show little, and say so."""
     found = compare(ran(steady, blocks=2), ran(steady, blocks=2), ("one", "two"))
     assert ({change.reason for change in found.changes}, found.unjudged) == ({"too-few-blocks"}, 0)
     assert compare(without(ran(steady), 6), ran(steady), ("one", "two")).unjudged == 0
+
+
+# ── How the runs came to their end ────────────────────────────────────────────────────────────────────────────────
+
+
+def stopped(after: int) -> Ran:
+    """A run of 8 to 40 blocks, which had seen enough at a look."""
+    whole = ran(steady, blocks={"min": 8, "max": 40})
+    number = next(number for number, look in enumerate(whole.manifest.plan.looks, 1) if look.blocks == after)
+    look = {"event": "LookTaken", "look": number, "blocks": after, "decided": 1, "undecided": 0, "stops": True}
+    records = [record for record in whole.records if record.trial.block < after]
+    return Ran(whole.manifest, records, [{"event": "RunStarted"}, look, {"event": "RunEnded", "interrupted": False}])
+
+
+def warned(before: Ran, after: Ran) -> list[tuple[str, str]]:
+    return [(warning.code, warning.run) for warning in compare(before, after, ("one", "two")).warnings]
+
+
+def test_a_run_that_stopped_at_a_look_before_its_last_is_warned_of() -> None:
+    """What made it stop was its values: of runs that do not differ more than the level says are called different."""
+    early, late, fixed = stopped(12), stopped(40), ran(steady, blocks=12)
+    assert warned(early, fixed) == [("stopped-at-a-look", "before")]
+    assert warned(fixed, early) == [("stopped-at-a-look", "after")]
+    assert warned(early, stopped(16)) == [("stopped-at-a-look", "before"), ("stopped-at-a-look", "after")]
+    assert warned(late, fixed) == []
+    (warning, _) = compare(early, early, ("one", "two")).warnings
+    assert "after 12 of at most 40 blocks" in warning.text
+
+
+def test_a_run_that_has_not_come_to_its_end_is_warned_of() -> None:
+    whole = ran(steady)
+    half = Ran(
+        whole.manifest,
+        [record for record in whole.records if record.trial.block < 4],
+        [{"event": "RunStarted"}, {"event": "RunEnded", "interrupted": True}],
+    )
+    assert warned(whole, half) == [("unfinished", "after"), ("blocks-missing", "after")]
+    assert warned(half, whole) == [("unfinished", "before"), ("blocks-missing", "before")]

@@ -244,6 +244,31 @@ def test_a_run_that_has_not_come_to_its_end_is_called_so(
     compare_commands.compare(before, after, None, gate=False, as_json=False)
     text = told(capsys)
     assert "; interrupted, " in text and text.count("were planned") == 1
+    assert "! after:" not in text, "it stands beside the number of trials already, and with each comparison"
+    assert compare_commands.compare(before, after, None, gate=False, as_json=True) == 0
+    unfinished, begun = warnings_in(capsys)
+    assert begun == ("after", "blocks-missing", "4 of 8 planned blocks were begun")
+    assert unfinished[:2] == ("after", "unfinished")
+
+
+def test_what_is_to_be_said_of_each_comparison_is_said_once(
+    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As that the runs have unlike numbers of blocks."""
+    before, after = runs
+    for environment in ("base", "slow"):
+        change_records(
+            after, lambda line: line["trial"]["block"] < 5 or line["responses"].pop("throughput", None), environment
+        )
+    compare_commands.compare(before, after, None, gate=False, as_json=False)
+    text = told(capsys)
+    assert text.count("5 blocks of the run after against 8") == 1
+    assert "! in each of these: 5 of 8 blocks of the run after have it" in text
+    assert compare_commands.compare(before, after, None, gate=False, as_json=True) == 0
+    found = json.loads(capsys.readouterr().out)["changes"]
+    assert [[one["code"] for one in change["warnings"]] for change in found] == [
+        ["blocks-missing", "blocks-unlike"]
+    ] * 3
 
 
 def warnings_in(capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str, str]]:

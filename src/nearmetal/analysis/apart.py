@@ -14,7 +14,8 @@ BEFORE: When = "before"
 AFTER: When = "after"
 
 _NO_CAUSE = ("name", "question", "design.seed", "design.blocks", "design.alpha", "design.margin")
-"""Of a study's keys: they tell what is concluded, and how surely, but nothing of what is measured."""
+"""Of a study's keys: they tell what is concluded, and how surely, but nothing of what is measured. The seed tells in
+which random order; that two runs have two of them is as it should be."""
 
 
 def apart(before: Manifest, after: Manifest) -> Iterable[FairnessRow]:

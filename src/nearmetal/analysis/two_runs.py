@@ -25,7 +25,7 @@ from nearmetal.analysis.contrasts import (
     judge,
     resolution_of,
 )
-from nearmetal.analysis.diagnostics import versions_changed
+from nearmetal.analysis.diagnostics import about_run
 from nearmetal.analysis.disturbed import about_disturbance
 from nearmetal.analysis.rank_sum import are_enough, rank_sum
 from nearmetal.analysis.reality import about_reality
@@ -34,6 +34,7 @@ from nearmetal.analysis.results import Contrast, FairnessRow, Verdict
 from nearmetal.analysis.signed_rank import Floats
 from nearmetal.model import Assignment, Better, ContrastPlan, Document, ResponseKind, TrialRecord, Warned
 from nearmetal.store.folder import Manifest
+from nearmetal.store.journal import blocks_planned, blocks_to_run
 
 NOTHING_BEFORE, NOTHING_AFTER = "nothing-before", "nothing-after"
 """Reasons: both runs were to measure it, and no good trial of one of them has it."""
@@ -101,7 +102,8 @@ class Compared(Document):
     """What only one of the runs was to measure. It has no part in the changes, nor in their level."""
     warnings: tuple[WarnedOf, ...]
     """What changes what a change is about: `versions-changed`, when no version of that run stands for all its trials;
-    `emulated`, `pretended`; `busy-host` and `steal`, when they are of the whole run."""
+    `emulated`, `pretended`; `busy-host` and `steal`, when they are of the whole run. And how it came to its end:
+    `stopped-at-a-look`, `unfinished`, `blocks-missing`."""
     worse: int
     """What a gate asks for: how many stand surely worse to their reference than they did, by more than the margin.
     Where the runs share no reference, how many treatments are worse by themselves."""
@@ -145,12 +147,30 @@ def compare(before: Ran, after: Ran, names: tuple[str, str], margin: float | Non
     )
 
 
+_OF_A_RUN = frozenset({"versions-changed", "unfinished", "blocks-missing"})
+"""Codes of what befell a run that matter where it is held against another. What was withdrawn, or never measured, has
+no values: each comparison tells of that by itself."""
+
+
 def _about(run: Ran) -> Iterator[Warned]:
-    """What may be the cause of a change, and no upgrade. What was withdrawn, or never measured, has no values: each
-    comparison tells of that by itself."""
-    yield from versions_changed(run.events)
+    """What may be the cause of a change, and no upgrade."""
+    yield from stopped_at_a_look(len(run.manifest.plan.blocks), run.events)
+    to_run = blocks_to_run(len(run.manifest.plan.blocks), run.events)
+    yield from (one for one in about_run(run.records, run.events, (), to_run) if one.code in _OF_A_RUN)
     yield from about_reality(run.manifest.study, run.records)
     yield from about_disturbance(run.records)
+
+
+def stopped_at_a_look(most: int, events: Sequence[Mapping[str, Any]]) -> Iterator[Warned]:
+    """What made a run of `most` blocks or fewer stop was its values, so that they are not what blocks of a number that
+    was fixed would have given: `validation/two_runs.py` says how often that is taken for a change."""
+    blocks = blocks_planned(most, events)
+    if blocks < most:
+        text = (
+            f"stopped at a look, after {blocks} of at most {most} blocks, because of what they gave: where nothing "
+            "has changed, such runs are called different more often than the level says; those of fixed blocks are not"
+        )
+        yield Warned(code="stopped-at-a-look", text=text)
 
 
 # ── What can be compared ──────────────────────────────────────────────────────────────────────────────────────────
@@ -309,6 +329,7 @@ def _change(one: _Samples, level: float, margin: float, planned: tuple[int, int]
         elif found.interval is None:
             because_of = _short(len(one.before), planned, level)
     estimate = found.estimate if found else None
+    sizes = len(one.before), len(one.after)
     return Change(
         of=one.of,
         workload=one.workload,
@@ -330,7 +351,9 @@ def _change(one: _Samples, level: float, margin: float, planned: tuple[int, int]
         verdict=verdict,
         reason=reason,
         because_of=because_of,
-        warnings=() if one.problem else (*_missing((len(one.before), len(one.after)), planned), *_unlike(one)),
+        warnings=()
+        if one.problem
+        else (*_missing(sizes, planned), *(unlike(one.before, one.after) if found and found.interval else ())),
     )
 
 
@@ -347,26 +370,40 @@ def _missing(having: tuple[int, int], planned: tuple[int, int]) -> Iterator[Warn
             yield Warned(code="blocks-missing", text=f"{has} of {blocks} blocks of the run {when} have it")
 
 
+_AS_MANY = 1.5
+"""Times as many blocks as the other run's, from which on it is told."""
 _SCATTERS = 2.0
 """Times as much as the other run, between quartiles, from which on it is told."""
 _FEWEST = 6
 """Blocks below which nothing is said of how they scatter."""
 
 
-def _unlike(one: _Samples) -> Iterator[Warned]:
+def unlike(before: Floats, after: Floats) -> Iterator[Warned]:
     """Rank sums take both runs' blocks for equally scattered. Where the fewer ones scatter more, they find what is not
-    there: `validation/two_runs.py` says how often."""
-    (fewer, when), (more, _) = sorted(((one.before, BEFORE), (one.after, AFTER)), key=lambda run: len(run[0]))
-    if len(fewer) < _FEWEST or len(fewer) == len(more):
-        return
-    with np.errstate(over="ignore", invalid="ignore"):
-        few, many = (float(np.subtract(*np.percentile(values, (75, 25)))) for values in (fewer, more))
-    if math.isfinite(few) and many > 0 and few >= _SCATTERS * many:
+    there: `validation/two_runs.py` says how often. Few blocks seldom show it, so that their number is told as well."""
+    (fewer, when), (more, _) = sorted(((before, BEFORE), (after, AFTER)), key=lambda run: len(run[0]))
+    scatter = _times_as_much(fewer, more)
+    if len(fewer) < len(more) and scatter >= _SCATTERS:
         text = (
-            f"the run {when} has fewer blocks, and they scatter {few / many:.1f} × as much as the other's: "
+            f"the run {when} has fewer blocks, and they scatter {scatter:.1f} × as much as the other's: "
             "where nothing has changed, such runs are called different more often than the level says"
         )
         yield Warned(code="scatter-unlike", text=text)
+    elif len(more) >= _AS_MANY * len(fewer):
+        text = (
+            f"{len(fewer)} blocks of the run {when} against {len(more)}: should they scatter more, which so few hardly "
+            "show, what has not changed is called different more often than the level says"
+        )
+        yield Warned(code="blocks-unlike", text=text)
+
+
+def _times_as_much(few: Floats, many: Floats) -> float:
+    """How much more some values scatter than others, as far as they are enough to tell; else 1."""
+    if len(few) < _FEWEST:
+        return 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        ours, others = (float(np.subtract(*np.percentile(values, (75, 25)))) for values in (few, many))
+    return ours / others if math.isfinite(ours) and others > 0 else 1.0
 
 
 def is_worse(change: Change) -> bool:

@@ -27,6 +27,8 @@ _ROWS = 12
 """What else is not the same is told up to here; `--json` has it all."""
 _LONGEST = 60
 """Characters of a value that are shown."""
+_TOLD_ELSEWHERE = frozenset({"unfinished", "blocks-missing"})
+"""Codes of a run as a whole that its number of trials stands for, and the number of blocks of each comparison."""
 
 
 def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json: bool) -> int:
@@ -107,7 +109,7 @@ def _print(found: Compared, ran: Sequence[Ran], states: Sequence[runs.State], co
     began = [datetime.datetime.fromisoformat(run.manifest.created) for run in ran]
     if began[1] < began[0]:
         console.print("! the run named second is the older of the two", style="yellow")
-    for text, of in _warned(found.warnings):
+    for text, of in _warned([one for one in found.warnings if one.code not in _TOLD_ELSEWHERE]):
         console.print(Text(f"! {of}: {words.plain(text)}", style="bold yellow", overflow="fold"))
     if found.apart or not found.alone:
         _print_apart(found.apart, console)
@@ -115,6 +117,7 @@ def _print(found: Compared, ran: Sequence[Ran], states: Sequence[runs.State], co
     sides += [(one.treatment, one.reference) for one in found.alone]
     labels = Labels.of(side for pair in sides for side in pair)
     has_several = len({change.workload for change in found.changes}) > 1
+    shared = _shared(found.changes)
     for of, heading in (
         ("treatment", "Each treatment, after against before"),
         ("contrast", "Against its reference: what the whole host did in between drops out"),
@@ -125,7 +128,9 @@ def _print(found: Compared, ran: Sequence[Ran], states: Sequence[runs.State], co
         for change in chosen:
             where = f"{words.workload(change.workload)}, " if has_several else ""
             what = labels.treatment(change.treatment) if of == "treatment" else labels.versus(change)
-            _print_change(change, f"{where}{what}", console)
+            _print_change(change, f"{where}{what}", shared, console)
+    for text in shared:
+        console.print(Text(f"! in each of these: {text}", style="yellow", overflow="fold"))
     _print_alone(found.alone, labels, console)
     console.print(_small_print(found.changes), style="dim")
     console.print(
@@ -182,25 +187,28 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def _print_change(change: Change, what: str, console: Console) -> None:
+def _shared(changes: Sequence[Change]) -> list[str]:
+    """What there is to be warned of in each of several changes that something can be said of."""
+    first, *others = [[warning.text for warning in one.warnings] for one in changes if _has_estimate(one)] or [[]]
+    return [text for text in first if others and all(text in texts for texts in others)]
+
+
+def _print_change(change: Change, what: str, shared: Sequence[str], console: Console) -> None:
     tone = words.tone(change)
     line = Text.assemble(
         (f"{SIGNS[tone]} {words.verdict(change).text}", STYLES[tone]),
-        f"  {what}: {words.response(change.response)} {_said(change)}",
+        f"  {what}: {words.response(change.response)} {_said(change, shared)}",
     )
     console.print(Padding(line, (0, 0, 0, 2), expand=False))
 
 
-def _said(change: Change) -> str:
+def _said(change: Change, shared: Sequence[str]) -> str:
     if not _has_estimate(change):
         return f"cannot be compared; {_reason(change)}"
     number, bracket, interval = words.estimate(change).partition(" (")
     became = f"{number} what it was" if change.scale == "ratio" else f"changed by {number}"
-    return f"{became}{bracket}{interval}{_why_undecided(change)}"
-
-
-def _why_undecided(change: Change) -> str:
-    return "".join(f"; {one}" for one in (_reason(change), *(warning.text for warning in change.warnings)) if one)
+    texts = [warning.text for warning in change.warnings if warning.text not in shared]
+    return f"{became}{bracket}{interval}{''.join(f'; {one}' for one in (_reason(change), *texts) if one)}"
 
 
 _REASONS = {
