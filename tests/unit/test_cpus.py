@@ -1,11 +1,16 @@
 """CPU lists, and who gets which."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nearmetal import cpu_lists
 from nearmetal.lab.cpus import sharing
+from nearmetal.lab.site import LocalSite, available_cpus
+from nearmetal.model import Completed
 
 
 @pytest.mark.parametrize(
@@ -23,6 +28,29 @@ def test_the_kernels_notation(text: str, expected: list[int]) -> None:
 def test_what_is_no_list_is_refused_at_once(text: str) -> None:
     with pytest.raises(ValueError, match="CPUs"):
         cpu_lists.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "online", "expected"),
+    [
+        ("0-3", "0-3", [0, 1, 2, 3]),
+        ("0-127", "0-3", [0, 1, 2, 3]),  # the slots of a virtual machine in which no CPU is yet
+        ("0-7", "0-2,4,6", [0, 1, 2, 4, 6]),  # threads of a core that are switched off (nosmt)
+        ("1-2", "0-3", [1, 2]),
+    ],
+)
+async def test_cpus_that_are_off_are_not_available(allowed: str, online: str, expected: list[int]) -> None:
+    """The kernel lets processes onto CPUs that may come yet, and refuses them in a cpuset."""
+
+    class Host(LocalSite):
+        async def exec(self, argv: Sequence[str], **more: Any) -> Completed:
+            told = {
+                "/proc/self/status": f"Name:\tcat\nCpus_allowed_list:\t{allowed}\nMems_allowed_list:\t0\n",
+                "/sys/devices/system/cpu/online": f"{online}\n",
+            }
+            return Completed(status=0, stdout="".join(told[file] for file in argv[1:]).encode())
+
+    assert await available_cpus(Host()) == expected
 
 
 @given(st.sets(st.integers(0, 300)))

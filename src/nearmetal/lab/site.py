@@ -20,6 +20,7 @@ from nearmetal.say import Say, silent
 
 _SAID = 500
 """Characters of a program's last words that are told."""
+_ONLINE = "/sys/devices/system/cpu/online"
 
 
 class LocalSite:
@@ -118,10 +119,11 @@ def last_of(said: str) -> str:
 
 
 async def available_cpus(commands: Commands) -> list[int]:
-    """The CPUs that our processes may use there."""
-    status = (await must(commands, "cat", "/proc/self/status")).decode()
-    allowed = next(line for line in status.splitlines() if line.startswith("Cpus_allowed_list:"))
-    return cpu_lists.parse(allowed.partition(":")[2])
+    """The CPUs that our processes may use there, of those that are on: a process may be allowed what is off, too."""
+    *status, online = (await must(commands, "cat", "/proc/self/status", _ONLINE)).decode().splitlines()
+    allowed = next(line for line in status if line.startswith("Cpus_allowed_list:"))
+    on = set(cpu_lists.parse(online))
+    return [cpu for cpu in cpu_lists.parse(allowed.partition(":")[2]) if cpu in on]
 
 
 async def memory(commands: Commands, name: str) -> int:
