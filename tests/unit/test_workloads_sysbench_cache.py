@@ -167,3 +167,30 @@ async def test_what_the_host_of_a_guest_may_keep_of_its_disk_is_said(
 ) -> None:
     found = await life(cold(cache=cache), machine(Kernel().answer), disk_cache)
     assert [warning.code for warning in found.warnings] == codes
+
+
+@pytest.mark.parametrize(
+    ("parameters", "disk_cache", "codes"),
+    [
+        ({"total_size": "768MiB"}, "writeback", ["host-cache"]),
+        ({"total_size": "512MiB"}, "writeback", ["host-cache"]),  # of its memory the kernel takes some itself
+        ({"total_size": "511MiB"}, "writeback", []),
+        ({"total_size": "768MiB"}, "none", []),
+        ({"total_size": "768MiB", "cache": "direct"}, "writeback", ["host-cache"]),
+    ],
+)
+async def test_so_are_files_that_a_guests_memory_does_not_hold(
+    parameters: dict[str, Any], disk_cache: str, codes: list[str]
+) -> None:
+    """Through its page cache, too: what does not fit there is read from its disk, which is its host's memory."""
+    found = await life(cold(**{"cache": "page", **parameters}), machine(Kernel().answer), disk_cache)
+    assert [warning.code for warning in found.warnings] == codes
+
+
+async def test_arithmetic_and_machines_on_their_hosts_kernel_have_no_disk_to_be_said_of() -> None:
+    arithmetic = Sysbench(SysbenchParameters.model_validate({"test": "cpu"}, context=AS_WRITTEN))
+    found = await life(arithmetic, machine(lambda argv: said("sysbench/cpu-1-thread.out")))
+    assert found.warnings == ()
+    server = machine(Kernel().answer)
+    server.boot_id = f"{server.site.boot_id}+17.4"
+    assert (await life(cold(cache="page", total_size="768MiB"), server)).warnings == ()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from nearmetal.lab.machines import kernel
-from nearmetal.model import Commands, Completed, Machine, Warned
+from nearmetal.model import Commands, Completed, Machine, MachineSpec, Warned
 from nearmetal.units import show_size
 from nearmetal.workloads._stage import last_words
 
@@ -78,13 +78,19 @@ class _Refused(Exception):
     """A step did not do what it was to do; its text says which, and why."""
 
 
-def warnings(server: Machine, disk_cache: str) -> list[Warned]:
-    """What a reader should know of a run that passes by the cache of the kernel that it runs on."""
-    if kernel.is_its_hosts(server) or disk_cache in _PAST_THE_HOSTS:
+def warnings(server: Machine, spec: MachineSpec, cache: str, size: int) -> list[Warned]:
+    """What a reader should know of a run that goes to the disk of a virtual machine, and not to its memory alone."""
+    if kernel.is_its_hosts(server) or spec.disk_cache in _PAST_THE_HOSTS:
+        return []
+    if cache != "page":
+        why = "a virtual machine passes by its own kernel's page cache"
+    elif size >= spec.memory:
+        why = f"a virtual machine's {show_size(spec.memory)} of memory cannot hold {show_size(size)} of files"
+    else:
         return []
     text = (
-        "a virtual machine passes by its own kernel's page cache; its host may still have its disk in memory, which a "
-        'container\'s host has not: where nearmetal makes the disk, machine.disk_cache = "none" keeps it out'
+        f"{why}; its host may have its disk in memory, a second cache, which a container has not: "
+        'where nearmetal makes the disk, machine.disk_cache = "none" keeps it out'
     )
     return [Warned(code="host-cache", text=text)]
 

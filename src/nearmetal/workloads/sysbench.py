@@ -85,8 +85,8 @@ class Sysbench:
             [(server, placed(stage, server, argv))], self._parameters.longest_seconds + SLACK
         )
         found = self.measurement(succeeded(ended, "sysbench", server))
-        is_cold = self._parameters.cache != "page"
-        doubts = cache.warnings(server, stage.spec.disk_cache) if is_cold else []
+        given = self._parameters
+        doubts = cache.warnings(server, stage.spec, given.cache, given.total_size) if given.test == "fileio" else []
         return found.model_copy(update={"artifacts": {**found.artifacts, **kept}, "warnings": tuple(doubts)})
 
     def measurement(self, ended: Completed) -> Measurement:
