@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from nearmetal.lab.libvirt import domain, virsh
+from nearmetal.lab.qemu import arguments
 from nearmetal.lab.qemu.arguments import CONTROL_MAC, Guest
 from nearmetal.model import SharedFolder
 from tests.guests import GUEST, PORT
@@ -59,6 +60,14 @@ def test_an_emulated_processor_does_not_pretend_to_copy_fast() -> None:
 def test_each_level_shows(change: dict[str, object], path: str, attribute: str, value: str) -> None:
     root = described(replace(GUEST, **change))  # type: ignore[arg-type]
     assert one(root, path).get(attribute) == value
+
+
+def test_qemu_itself_carries_the_packets_as_it_does_without_libvirt() -> None:
+    """On KVM libvirt would leave that to the host's kernel (vhost), and the two would be other machines."""
+    card = one(described(replace(GUEST, accel="kvm")), "devices/interface")
+    assert one(card, "driver").attrib == {"name": "qemu"}
+    assert not any("vhost" in word for word in arguments.command(replace(GUEST, accel="kvm")))
+    assert described(replace(GUEST, nic="e1000e")).find("devices/interface/driver") is None
 
 
 def test_vcpus_without_a_cpu_each_are_not_pinned() -> None:

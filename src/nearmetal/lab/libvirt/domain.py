@@ -98,6 +98,9 @@ def _data_network(devices: Element, guest: Guest, port: Port, tap: str) -> None:
     SubElement(card, "mac", {"address": port.mac})
     SubElement(card, "target", {"dev": tap, "managed": "no"})
     SubElement(card, "model", {"type": _MODELS.get(guest.nic, guest.nic)})
+    if guest.nic in _MODELS:
+        # By itself libvirt leaves the packets to the host's kernel (vhost) on KVM, which QEMU by itself does not.
+        SubElement(card, "driver", {"name": "qemu"})
     SubElement(card, "rom", {"enabled": "no"})
 
 
