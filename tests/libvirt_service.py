@@ -12,12 +12,12 @@ from nearmetal.lab import probe
 
 PROGRAMS = ("libvirtd", "virtlogd", "virsh")
 
-# Without systemd there is nobody to make groups, and no AppArmor profile; QEMU runs as root, whose files these are.
+# Without systemd there may be nobody to make groups, and no AppArmor profile; QEMU runs as root, whose files these are.
 _QEMU = """
 security_driver = "none"
 user = "root"
 group = "root"
-cgroup_controllers = []
+cgroup_controllers = [{controllers}]
 remember_owner = 0
 namespaces = []
 """
@@ -50,11 +50,12 @@ def lacking() -> str:
 
 
 @contextmanager
-def libvirt_service(folder: Path, netns: str | None = None) -> Iterator[str]:
-    """The URI of its QEMU driver. It ends with this process. `netns` is the network namespace that it is to have."""
+def libvirt_service(folder: Path, netns: str | None = None, controllers: str = "") -> Iterator[str]:
+    """The URI of its QEMU driver. It ends with this process. `netns` is the network namespace that it is to have,
+    `controllers` those of which it makes control groups, as its configuration has them."""
     for place in ("etc", "lib", "cache", "log", "sockets"):
         (folder / place).mkdir(parents=True, exist_ok=True)
-    (folder / "etc/qemu.conf").write_text(_QEMU)
+    (folder / "etc/qemu.conf").write_text(_QEMU.format(controllers=controllers))
     (folder / "libvirtd.conf").write_text(_LIBVIRTD.format(sockets=folder / "sockets"))
     for name, entry in (
         ("passwd", "libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin\n"),

@@ -1,22 +1,27 @@
 """The environment `libvirt` with a libvirtd of the tests' own; what it does as all others do is in the conformance."""
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nearmetal.environments.libvirt import LibvirtEnvironment
 from nearmetal.errors import MachineLost, NotProvisioned
+from nearmetal.lab import cgroup
 from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 from nearmetal.run import placement
 from tests.conftest import OWN_CPU
 from tests.libvirt_network import LibvirtNetwork
+from tests.libvirt_service import libvirt_service
 
 from .conftest import Make, Notes
 from .laboratory import spec
@@ -121,6 +126,40 @@ async def test_a_domain_dies_with_its_controller_and_can_be_removed_by_another(
     assert domains(libvirt) == []
     await environment.destroy(handle, site)
     assert stays(name) == []
+
+
+@pytest.fixture
+def making_groups(tmp_path: Path) -> Iterator[str]:
+    """The URI of a libvirtd that makes a control group for each domain, as it does where it has not been told to leave
+    that."""
+    with libvirt_service(tmp_path / "libvirt", controllers='"cpu", "cpuset", "cpuacct", "memory"') as uri:
+        yield uri
+    for folder in Path("/sys/fs/cgroup").glob("*/machine"):
+        with contextlib.suppress(OSError):  # another libvirtd's domains are in there
+            folder.rmdir()
+
+
+async def test_its_memory_is_its_groups_as_that_of_any_guest(
+    making_groups: str, make: Make, environment: LibvirtEnvironment, site: LocalSite, notes: Notes
+) -> None:
+    """A process has the pages of its program and of its files too, which are cache, and not the guest's alone."""
+    machine = await make(spec(), uri=making_groups)
+    pid = notes.handles[machine.name].data["first"]["pid"]
+    group = await cgroup.of_process(pid, site)
+    cost = await machine.cost()
+    assert cost is not None
+    memory = (await cgroup.cost(replace(group, memory=group.memory.removesuffix("/emulator")), site)).memory_bytes
+    assert cost.memory_bytes == pytest.approx(memory, rel=0.02)
+    # What the kernel counts of a process is what it counts of a group that has no other.
+    if (stat := Path(f"/sys/fs/cgroup/unified{_unified(pid)}/cpu.stat")).exists():
+        used = int(stat.read_text().split()[1]) / 1e6
+        assert cost.cpu_seconds == pytest.approx(used, abs=0.5)
+
+
+def _unified(pid: int) -> str:
+    """The path of its group among those of version 2, beside version 1's."""
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    return next((line.removeprefix("0::").removesuffix("/emulator") for line in lines if line.startswith("0::")), "")
 
 
 async def test_what_libvirt_refuses_is_told_in_its_words(

@@ -31,7 +31,7 @@ from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.image import placed
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.keys import lab_keys
-from nearmetal.lab.libvirt import domain, virsh
+from nearmetal.lab.libvirt import domain, groups, virsh
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
 from nearmetal.lab.machines.identity import FirstProcess
@@ -208,16 +208,26 @@ class DomainMachine(guests.QemuMachine):
     def __init__(self, handle: Handle, *more: Any) -> None:
         super().__init__(handle, *more)
         self._first = FirstProcess(**handle.data["first"])
+        self._has_own_group: bool = handle.data.get("has_own_group", False)
 
     async def _is_running(self) -> bool:
         return await self._first.is_alive(self.site)
 
     async def cost(self) -> Cost:
-        """Of QEMU's process: its control group, where it has one, is libvirt's."""
+        """Its memory is its control group's, as of any guest. Its time is QEMU's, which is all that runs in there: in
+        which of the hierarchies the group is counted, if in any, is libvirt's own affair."""
         await self._first.require(self.site, self.name)
         stat = (await self.site.get(f"/proc/{self._first.pid}/stat")).decode("utf-8", "replace")
         fields = stat.rpartition(")")[2].split()  # from the third on, see proc(5)
-        return Cost(cpu_seconds=(int(fields[11]) + int(fields[12])) / _TICK, memory_bytes=int(fields[21]) * _PAGE)
+        seconds = (int(fields[11]) + int(fields[12])) / _TICK
+        if not self._has_own_group:
+            return Cost(cpu_seconds=seconds, memory_bytes=int(fields[21]) * _PAGE)
+        try:
+            of_group = await cgroup.cost(self._group, self.site)
+        except HostCannot:
+            await self._first.require(self.site, self.name)
+            raise
+        return Cost(cpu_seconds=seconds, memory_bytes=of_group.memory_bytes)
 
 
 # ── The parts of create and check ─────────────────────────────────────────────────────────────────────────────────
@@ -295,13 +305,15 @@ async def _found(connection: Connection, name: str, accel: str, site: Site) -> M
     first = await FirstProcess.of(pid, site)
     if first is None:
         raise NotProvisioned("its QEMU has ended at once", name)
+    group = groups.above_threads(await cgroup.of_process(pid, site))
     return {
         "accel": await monitor.accelerator(accel),
         "cpu_model": asdict(await monitor.cpu_model()),
         "disk": asdict(await monitor.disk()),
         **await monitor.forwarded(),
         "first": asdict(first),
-        "group": asdict(await cgroup.of_process(pid, site)),
+        "group": asdict(group),
+        "has_own_group": await groups.is_own(group, pid, site),
     }
 
 
