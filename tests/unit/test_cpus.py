@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearmetal import cpu_lists
+from nearmetal.lab.cpus import layout as layouts
 from nearmetal.lab.cpus import sharing
+from nearmetal.lab.cpus.layout import UNKNOWN, Layout
 from nearmetal.lab.site import LocalSite, available_cpus
 from nearmetal.model import Completed
 
@@ -72,13 +74,121 @@ def test_what_the_study_names_is_taken() -> None:
     assert sharing.share([0, 1, 2, 3], 1, 2, "0", "3") == sharing.Share(("0", "0"), "3")
 
 
-@given(st.sets(st.integers(0, 63), min_size=1), st.integers(1, 8), st.integers(1, 8))
-def test_nobody_is_given_a_cpu_that_is_not_there(available: set[int], vcpus: int, servers: int) -> None:
-    share = sharing.share(sorted(available), vcpus, servers, None, None)
+USUAL = Layout(cores=tuple(frozenset({cpu, cpu + 4}) for cpu in range(4)))
+"""Eight threads of four cores, numbered as most machines number them."""
+NEIGHBOURS = Layout(cores=tuple(frozenset({cpu, cpu + 1}) for cpu in range(0, 8, 2)))
+TWO_NODES = Layout(nodes=(frozenset({0, 2, 4, 6}), frozenset({1, 3, 5, 7})))
+"""Each CPU a core, the nodes taking turns."""
+
+
+@pytest.mark.parametrize(
+    ("layout", "vcpus", "servers", "expected"),
+    [
+        (USUAL, 4, 1, sharing.Share(("2-3,6-7",), "0-1,4-5")),
+        (USUAL, 1, 1, sharing.Share(("7",), "0-2,4-6")),  # its core's other thread goes to nobody
+        (USUAL, 3, 1, sharing.Share(("3,6-7",), "0-1,4-5")),
+        (USUAL, 2, 2, sharing.Share(("3,7", "2,6"), "0-1,4-5")),
+        (USUAL, 1, 4, sharing.Share(("7", "6", "5", "4"), "0-3")),  # no core is left: other threads are
+        (USUAL, 1, 5, sharing.Share(("7", "6", "5", "4", "3"), "0-2")),
+        (USUAL, 7, 1, sharing.Share(("1-7",), "0")),
+        (NEIGHBOURS, 4, 1, sharing.Share(("4-7",), "0-3")),
+        (TWO_NODES, 2, 2, sharing.Share(("5,7", "4,6"), "0-3")),
+        (TWO_NODES, 3, 2, sharing.Share(("3,5,7", "2,4,6"), "0-1")),
+        (TWO_NODES, 5, 1, sharing.Share(("3-7",), "0-2")),
+    ],
+)
+def test_cores_are_handed_out_whole_and_of_one_node(
+    layout: Layout, vcpus: int, servers: int, expected: sharing.Share
+) -> None:
+    assert sharing.share(list(range(8)), vcpus, servers, None, None, layout) == expected
+
+
+def test_clients_leave_the_cores_alone_that_a_study_names_for_the_servers() -> None:
+    assert sharing.share(list(range(8)), 1, 1, "2", None, USUAL) == sharing.Share(("2",), "0-1,3-5,7")
+
+
+@pytest.mark.parametrize(
+    ("servers", "clients", "codes"),
+    [
+        (("6-7",), "0-1,4-5", []),
+        (("6-7",), "0-3", ["cores-shared"]),
+        (("0", "7"), "5-6", []),
+        (("0", "7"), "3", ["cores-shared"]),
+        (("6-7",), "2,6", []),  # those very CPUs, which is told otherwise
+    ],
+)
+def test_cores_that_both_sides_have_are_told(servers: tuple[str, ...], clients: str, codes: list[str]) -> None:
+    share = sharing.Share(servers, clients)
+    assert [warning.code for warning in sharing.warnings(share, USUAL)] == codes
+    assert sharing.warnings(share, UNKNOWN) == []
+
+
+def test_it_is_told_which_cpus_have_the_cores_in_common() -> None:
+    (warning,) = sharing.warnings(sharing.Share(("4-7",), "0-3"), USUAL)
+    assert "a client may run on CPUs 0-3, which are threads of the same cores as" in warning.text
+
+
+def test_a_layout_is_read_as_the_kernel_tells_it() -> None:
+    told = "core 0,2\ncore 1,3\ncore 0,2\ncore 1,3\nnode 0-3\nnode \n"
+    assert layouts.parsed(told) == Layout((frozenset({0, 2}), frozenset({1, 3})), (frozenset(range(4)),))
+    assert layouts.parsed("") == UNKNOWN
+
+
+async def test_the_layout_of_this_host_has_all_its_cpus() -> None:
+    site = LocalSite()
+    found, available = await layouts.read(site), set(await available_cpus(site))
+    for sets in (found.cores, found.nodes):
+        assert not sets or available <= set().union(*sets)
+
+
+AVAILABLE = st.sets(st.integers(0, 63), min_size=1)
+FEW = st.integers(1, 8)
+
+
+@st.composite
+def layouts_drawn(draw: st.DrawFn) -> Layout:
+    """Of 64 CPUs in any order, cores of one to four threads and one to four nodes of whole cores."""
+    numbers = draw(st.permutations(range(64)))
+    threads, nodes = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([1, 2, 4]))
+    cores = [frozenset(numbers[first : first + threads]) for first in range(0, 64, threads)]
+    size = len(cores) // nodes
+    together = [frozenset().union(*cores[node * size : (node + 1) * size]) for node in range(nodes)]
+    return Layout(tuple(cores), tuple(together))
+
+
+@given(AVAILABLE, FEW, FEW, st.one_of(st.just(UNKNOWN), layouts_drawn()))
+def test_nobody_is_given_a_cpu_that_is_not_there(available: set[int], vcpus: int, servers: int, layout: Layout) -> None:
+    share = sharing.share(sorted(available), vcpus, servers, None, None, layout)
     assert len(share.servers) == servers
     for text in (*share.servers, share.clients):
         assert cpu_lists.parse(text)
         assert set(cpu_lists.parse(text)) <= available
+    if len(available) >= vcpus:
+        assert {len(cpu_lists.parse(text)) for text in share.servers} == {vcpus}
     if len(available) > vcpus * servers:
-        taken = {cpu for text in share.servers for cpu in cpu_lists.parse(text)}
-        assert not taken & set(cpu_lists.parse(share.clients))
+        taken = [cpu for text in share.servers for cpu in cpu_lists.parse(text)]
+        assert len(taken) == len(set(taken)), "each has its own"
+        assert not set(taken) & set(cpu_lists.parse(share.clients))
+
+
+@given(FEW, FEW, layouts_drawn())
+def test_whole_cores_of_one_node_while_there_are_enough(vcpus: int, servers: int, layout: Layout) -> None:
+    share = sharing.share(list(range(64)), vcpus, servers, None, None, layout)
+    threads = len(layout.cores[0])
+    needed = -(-vcpus // threads)
+    cores = [{layout.core(cpu) for cpu in cpu_lists.parse(text)} for text in (*share.servers, share.clients)]
+    if needed * servers < len(layout.cores):
+        assert sum(map(len, cores)) == len(set().union(*cores)), "nobody has a core in common with another"
+        assert sharing.warnings(share, layout) == []
+        assert all(len(mine) == needed for mine in cores[:-1])
+    if needed * servers <= len(layout.nodes[0]) // threads:
+        assert all(len({layout.node(cpu) for cpu in cpu_lists.parse(text)}) == 1 for text in share.servers)
+
+
+@given(AVAILABLE, FEW, FEW)
+def test_where_nothing_is_known_of_cores_each_cpu_is_one(available: set[int], vcpus: int, servers: int) -> None:
+    each = Layout(tuple(frozenset({cpu}) for cpu in range(64)), (frozenset(range(64)),))
+    asked = (sorted(available), vcpus, servers, None, None)
+    assert sharing.share(*asked, each) == sharing.share(*asked)
+    highest = sorted(available, reverse=True)
+    assert cpu_lists.parse(sharing.share(*asked).servers[0]) == sorted(highest[:vcpus])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nearmetal import factors as words
 from nearmetal import hosts, plugins
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.cpus import sharing
+from nearmetal.lab.cpus import layout, sharing
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.site import available_cpus
 from nearmetal.lines import KeyPath
@@ -131,5 +131,6 @@ async def refuse_what_cannot_be(wanted: Wanted, open_site: OpenSite) -> None:
 
 async def cpuset(wanted: Wanted, open_site: OpenSite) -> str:
     """The host's CPUs that the machine may use, as a server of a study would have them."""
-    available = await available_cpus(await open_site(wanted.spec.host))
-    return sharing.share(available, wanted.spec.vcpus, 1, wanted.spec.cpus, None).servers[0]
+    site = await open_site(wanted.spec.host)
+    available, lie = await available_cpus(site), await layout.read(site)
+    return sharing.share(available, wanted.spec.vcpus, 1, wanted.spec.cpus, None, lie).servers[0]

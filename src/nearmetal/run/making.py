@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Sequence
 
 from nearmetal import cpu_lists, hosts
 from nearmetal.lab import probe
+from nearmetal.lab.cpus import layout, sharing
 from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.machines import kernel
@@ -21,13 +22,17 @@ NEIGHBOURHOOD = "host"
 
 
 async def share_out(booted: Booted, lab: Lab) -> Share:
-    """Who gets which CPUs of the site."""
+    """Who gets which CPUs of the site. That clients have threads of the servers' cores is noted."""
     host, clients_host = booted.spec.host, booted.asked.clients.host
-    available = await available_cpus(await lab.site(host))
     if hosts.is_elsewhere(booted.environment):
         return shape.share_without_servers(booted.asked, await available_cpus(await lab.site(clients_host)))
+    site = await lab.site(host)
+    available, lie = await asyncio.gather(available_cpus(site), layout.read(site))
     elsewhere = None if clients_host == host else await available_cpus(await lab.site(clients_host))
-    return shape.share(booted.asked, booted.spec, available, elsewhere)
+    share = shape.share(booted.asked, booted.spec, available, lie, elsewhere)
+    if elsewhere is None and not booted.environment.is_pretended:
+        booted.warnings += sharing.warnings(share, lie)
+    return share
 
 
 async def servers(booted: Booted, share: Share, lab: Lab) -> list[Handle]:

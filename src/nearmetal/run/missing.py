@@ -6,6 +6,8 @@ from nearmetal import cpu_lists, hosts, plugins
 from nearmetal import factors as words
 from nearmetal.errors import HostCannot
 from nearmetal.factors import Asked, treatments_of
+from nearmetal.lab.cpus import layout
+from nearmetal.lab.cpus.layout import Layout
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.networks import trunk
@@ -43,6 +45,7 @@ class _Host:
     site: Site
     available: list[int]
     memory: int
+    layout: Layout
 
 
 class _Here:
@@ -66,7 +69,7 @@ class _Here:
         if hosts.is_elsewhere(self._study.environment(asked.environment)):
             share = shape.share_without_servers(asked, clients_host.available)
         else:
-            share = shape.share(asked, spec, host.available, elsewhere)
+            share = shape.share(asked, spec, host.available, host.layout, elsewhere)
         client = shape.client(spec, share)
         # A client's memory is a limit of ours and nothing that the study asks the host for.
         servers = [_cpus(spec.cpus, host, "machine.cpus"), _memory(spec.memory, host.memory)]
@@ -138,7 +141,9 @@ class _Here:
             try:
                 self._refuse_unusable(name)
                 site = await self._open_site(name)
-                self._hosts[name] = _Host(site, await available_cpus(site), await memory(site, "MemTotal"))
+                self._hosts[name] = _Host(
+                    site, await available_cpus(site), await memory(site, "MemTotal"), await layout.read(site)
+                )
             except HostCannot as error:
                 self._hosts[name] = Finding(
                     # Which is not always the host itself: a jump host on the way there tells its own name.

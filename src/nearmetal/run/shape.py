@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nearmetal import cpu_lists, plugins
 from nearmetal.factors import Asked, target
 from nearmetal.lab.cpus import sharing
+from nearmetal.lab.cpus.layout import Layout
 from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.networks import network, trunk
 from nearmetal.model import EnvironmentSpec, Level, MachineSpec, Provision, Study, Treatment
@@ -31,9 +32,9 @@ def server(asked: Asked) -> MachineSpec:
     return spec
 
 
-def share(asked: Asked, spec: MachineSpec, available: list[int], elsewhere: list[int] | None) -> Share:
+def share(asked: Asked, spec: MachineSpec, available: list[int], layout: Layout, elsewhere: list[int] | None) -> Share:
     """Who gets which of a site's CPUs; `elsewhere` has the CPUs of the clients' site where that is another."""
-    shared = sharing.share(available, spec.vcpus, number_of_servers(asked), spec.cpus, asked.clients.cpus)
+    shared = sharing.share(available, spec.vcpus, number_of_servers(asked), spec.cpus, asked.clients.cpus, layout)
     return shared if elsewhere is None else Share(shared.servers, asked.clients.cpus or cpu_lists.show(elsewhere))
 
 

@@ -1,0 +1,57 @@
+"""How the CPUs of a site lie: which are threads of one core, and which have one node's memory."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nearmetal import cpu_lists
+from nearmetal.lab.site import must
+from nearmetal.model import Commands
+
+# By the shell alone: a program for each CPU would take its time.
+_TOLD = """
+tell() {
+    what=$1
+    shift
+    for file; do read -r list <"$file" && echo "$what $list"; done
+}
+cd /sys/devices/system
+{
+    tell core cpu/cpu[0-9]*/topology/thread_siblings_list
+    tell node node/node[0-9]*/cpulist
+} 2>/dev/null
+true
+"""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Empty for what a kernel does not tell: then each CPU is a core, and all are of one node."""
+
+    cores: tuple[frozenset[int], ...] = ()
+    """The threads of each, by their numbers as CPUs."""
+    nodes: tuple[frozenset[int], ...] = ()
+
+    def core(self, cpu: int) -> frozenset[int]:
+        return next((core for core in self.cores if cpu in core), frozenset({cpu}))
+
+    def node(self, cpu: int) -> frozenset[int]:
+        return next((node for node in self.nodes if cpu in node), frozenset())
+
+
+UNKNOWN = Layout()
+
+
+async def read(commands: Commands) -> Layout:
+    return parsed((await must(commands, "sh", "-c", _TOLD)).decode())
+
+
+def parsed(text: str) -> Layout:
+    """From lines of a kind (as `_TOLD` prints them) and its CPUs. Pure."""
+
+    def of(kind: str) -> Iterator[frozenset[int]]:
+        for line in text.splitlines():
+            what, _, cpus = line.partition(" ")
+            if what == kind and (found := frozenset(cpu_lists.parse(cpus))):  # a node may have memory and no CPUs
+                yield found
+
+    return Layout(*(tuple(dict.fromkeys(of(kind))) for kind in ("core", "node")))
