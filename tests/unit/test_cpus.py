@@ -108,6 +108,28 @@ def test_clients_leave_the_cores_alone_that_a_study_names_for_the_servers() -> N
 
 
 @pytest.mark.parametrize(
+    ("isolated", "vcpus", "expected"),
+    [
+        ({3}, 2, sharing.Share(("2-3",), "0-1")),
+        ({2, 3}, 2, sharing.Share(("2-3",), "0-1")),
+        ({1}, 2, sharing.Share(("1,3",), "0,2")),
+        ({3}, 1, sharing.Share(("3",), "0-2")),
+        (set(), 2, sharing.Share(("1-2",), "0")),
+    ],
+)
+def test_what_the_kernel_keeps_free_goes_to_servers_first_where_that_is_asked_for(
+    isolated: set[int], vcpus: int, expected: sharing.Share
+) -> None:
+    """No process may run there by itself, and so they are not among those that are available."""
+    available = sorted({0, 1, 2, 3} - isolated) if isolated else [0, 1, 2]
+    layout = Layout(isolated=frozenset(isolated))
+    assert sharing.share(available, vcpus, 1, None, None, layout, kept_free=True) == expected
+    assert not isolated & set(cpu_lists.parse(sharing.share(available, vcpus, 1, None, None, layout).servers[0]))
+    named = sharing.share(available, vcpus, 1, "0", None, layout, kept_free=True)
+    assert not isolated & set(cpu_lists.parse(named.clients)), "no client is started there"
+
+
+@pytest.mark.parametrize(
     ("servers", "clients", "codes"),
     [
         (("6-7",), "0-1,4-5", []),
@@ -132,6 +154,7 @@ def test_a_layout_is_read_as_the_kernel_tells_it() -> None:
     told = "core 0,2\ncore 1,3\ncore 0,2\ncore 1,3\nnode 0-3\nnode \n"
     assert layouts.parsed(told) == Layout((frozenset({0, 2}), frozenset({1, 3})), (frozenset(range(4)),))
     assert layouts.parsed("") == UNKNOWN
+    assert layouts.parsed("online 0-3\nisolated 2-3,7\n") == Layout(isolated=frozenset({2, 3}))
 
 
 async def test_the_layout_of_this_host_has_all_its_cpus() -> None:

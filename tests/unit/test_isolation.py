@@ -158,6 +158,11 @@ async def test_the_kernels_own_word_is_what_counts() -> None:
     assert readback.values == {"server": {"cpu": "1", "isolated": "1", "nohz_full": "1"}}
 
 
+@pytest.mark.parametrize("isolated", ["0-1", "1-3", "0,1,4"])
+async def test_the_kernel_may_keep_others_free_too(isolated: str) -> None:
+    assert (await found("kernel", machine(isolated=isolated))).ok
+
+
 @pytest.mark.parametrize("isolated", ["", "0", "11"])
 @pytest.mark.parametrize("level", ["kernel", "kernel+user"])
 async def test_a_kernel_that_does_not_isolate_is_not_believed(level: Level, isolated: str) -> None:

@@ -1,14 +1,17 @@
 """What cannot run here: each machine is asked for as it would be made, on the host where it would stand."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nearmetal import plugins
+from nearmetal.environments.host import limits_found
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab.machines.shared_kernel import isolation_found
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
+from nearmetal.model import Completed, EnvironmentSpec, Finding, MachineSpec, Site
 from nearmetal.run import missing
 from nearmetal.study import read
 
@@ -171,3 +174,50 @@ async def test_a_host_without_tcpdump_captures_nothing(
     found = await missing.cannot_run(study, open_site)
     assert [one.what for _, one in found] == lacking
     assert all(one.remedy == "apt-get install tcpdump" for _, one in found)
+
+
+class KeepingFree(LocalSite):
+    """A host of four CPUs, two of which its kernel keeps free."""
+
+    async def exec(self, argv: Sequence[str], **more: Any) -> Completed:
+        match argv:
+            case ["cat", "/sys/devices/system/cpu/isolated"]:
+                return Completed(status=0, stdout=b"2-3\n")
+            case ["cat", "/proc/self/status", *_]:
+                return Completed(status=0, stdout=b"Cpus_allowed_list:\t0-1\n0-3\n")
+            case ["sh", "-c", script] if "cpu/isolated" in script:
+                return Completed(status=0, stdout=b"online 0-3\nisolated 2-3\n")
+        return await super().exec(argv, **more)
+
+
+@pytest.mark.parametrize(
+    ("machine", "told"),
+    [
+        ("vcpus = 2", None),
+        ("vcpus = 4", None),
+        ('vcpus = 2\ncpus = "1,3"', None),
+        ('vcpus = 2\ncpus = "2-3"', None),
+        ('vcpus = 2\ncpus = "0-1"', "the last of CPUs 0-1 is none of those that its kernel keeps free, which are 2-3"),
+        ('vcpus = 2\ncpus = "3,8"', "this host has 0-3"),
+        ("vcpus = 5", "4 of the host can be used"),
+    ],
+)
+async def test_cpus_that_the_hosts_kernel_keeps_free_can_be_had_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, machine: str, told: str | None
+) -> None:
+    async def check(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+        return [(await limits_found(machine, site))[0], *await isolation_found(machine, site)]
+
+    async def open_keeping(name: str) -> Site:
+        return KeepingFree()
+
+    monkeypatch.setattr(plugins.load("environments", "host"), "check", check)
+    text = STUDY.replace('["served"]', '["host"]').replace('memory = ["256MiB", "2GiB"]\n', "")
+    text = text.replace("vcpus = 2", machine).replace('environment = "loading"', 'environment = "host"')
+    found = await missing.cannot_run(read(text, "s.toml"), open_keeping)
+    assert [lacking.detail for _, lacking in found] == ([told] if told else [])
+    assert "machine.cpus" in found[0][1].remedy if told and "kernel" in told else True
+    none = text.replace('isolation = "kernel"', 'isolation = "none"').replace("vcpus = 4", "vcpus = 2")
+    if '"2-3"' in machine:
+        found = await missing.cannot_run(read(none, "s.toml"), open_keeping)
+        assert [lacking.detail for _, lacking in found] == ["this host has 0-1"]

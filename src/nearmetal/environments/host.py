@@ -25,13 +25,14 @@ from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
+from nearmetal.lab.cpus import layout
 from nearmetal.lab.findings import enough_cpus, finding, programs, provided
 from nearmetal.lab.image import placed
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine, isolation_found
 from nearmetal.lab.networks import network
-from nearmetal.lab.site import available_cpus, must
+from nearmetal.lab.site import must
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
     Completed,
@@ -156,7 +157,7 @@ class HostEnvironment:
 async def limits_found(machine: MachineSpec, site: Site) -> list[Finding]:
     """Whether a machine's CPUs and memory can be limited on a site."""
     return [
-        enough_cpus(machine.vcpus, len(await available_cpus(site))),
+        enough_cpus(machine.vcpus, len(await layout.usable(machine, site))),
         finding(
             "control groups",
             await _has_groups(site),

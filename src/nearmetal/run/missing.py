@@ -10,6 +10,7 @@ from nearmetal.lab.cpus import layout
 from nearmetal.lab.cpus.layout import Layout
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.lab import OpenSite
+from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import available_cpus, memory
 from nearmetal.model import Finding, Level, LinkSpec, MachineSpec, Reached, Site, Study
@@ -71,9 +72,13 @@ class _Here:
         else:
             share = shape.share(asked, spec, host.available, host.layout, elsewhere)
         client = shape.client(spec, share)
+        if kernel.keeps_cpus(spec) and share.servers[0]:
+            # Which of them are kept free decides, and only the host can tell.
+            spec = spec.model_copy(update={"cpus": share.servers[0]})
         # A client's memory is a limit of ours and nothing that the study asks the host for.
-        servers = [_cpus(spec.cpus, host, "machine.cpus"), _memory(spec.memory, host.memory)]
-        clients = [_cpus(asked.clients.cpus, clients_host, "clients.cpus")]
+        usable = [*host.available, *(host.layout.isolated if kernel.keeps_cpus(spec) else ())]
+        servers = [_cpus(spec.cpus, usable, "machine.cpus"), _memory(spec.memory, host.memory)]
+        clients = [_cpus(asked.clients.cpus, clients_host.available, "clients.cpus")]
         return (
             self._apart(asked)
             or await self._of(asked.environment, spec, host, servers, asked.link)
@@ -186,11 +191,11 @@ def _first(findings: list[Finding]) -> Finding | None:
     return next((one for one in findings if not one.ok and one.fatal), None)
 
 
-def _cpus(named: str | None, host: _Host, key: str) -> Finding:
+def _cpus(named: str | None, usable: list[int], key: str) -> Finding:
     return finding(
         f"CPUs {named}",
-        set(cpu_lists.parse(named or "")) <= set(host.available),
-        f"this host has {cpu_lists.show(host.available)}",
+        set(cpu_lists.parse(named or "")) <= set(usable),
+        f"this host has {cpu_lists.show(usable)}",
         f"name CPUs of this host in {key}",
     )
 

@@ -7,6 +7,7 @@ from nearmetal.factors import Asked, target
 from nearmetal.lab.cpus import sharing
 from nearmetal.lab.cpus.layout import Layout
 from nearmetal.lab.cpus.sharing import Share
+from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import network, trunk
 from nearmetal.model import EnvironmentSpec, Level, MachineSpec, Provision, Study, Treatment
 
@@ -34,7 +35,15 @@ def server(asked: Asked) -> MachineSpec:
 
 def share(asked: Asked, spec: MachineSpec, available: list[int], layout: Layout, elsewhere: list[int] | None) -> Share:
     """Who gets which of a site's CPUs; `elsewhere` has the CPUs of the clients' site where that is another."""
-    shared = sharing.share(available, spec.vcpus, number_of_servers(asked), spec.cpus, asked.clients.cpus, layout)
+    shared = sharing.share(
+        available,
+        spec.vcpus,
+        number_of_servers(asked),
+        spec.cpus,
+        asked.clients.cpus,
+        layout,
+        kept_free=kernel.keeps_cpus(spec),
+    )
     return shared if elsewhere is None else Share(shared.servers, asked.clients.cpus or cpu_lists.show(elsewhere))
 
 

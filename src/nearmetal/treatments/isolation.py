@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from nearmetal import cpu_lists
 from nearmetal.errors import BadInput
 from nearmetal.in_short import in_short
 from nearmetal.lab.cpus.bystanders import still_there
@@ -79,7 +80,7 @@ class Isolation:
         for server in stage.servers:
             cpu = str(max(stage.cpus[server.name]))
             found = values[server.name] = {"cpu": cpu, **await _kernel_says(server)}
-            if _by_kernel(level) and cpu not in found["isolated"].split(","):
+            if _by_kernel(level) and int(cpu) not in cpu_lists.parse(found["isolated"]):
                 reason = f"CPU {cpu} is not isolated by the kernel; that takes a kernel of the machine's own"
                 return Readback(values=values, ok=False, reason=f"{server.name}: {reason}")
             if _by_user(level):

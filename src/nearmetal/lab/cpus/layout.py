@@ -1,11 +1,12 @@
-"""How the CPUs of a site lie: which are threads of one core, and which have one node's memory."""
+"""How the CPUs of a site lie: which are threads of one core, which have one node's memory, which are kept free."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nearmetal import cpu_lists
-from nearmetal.lab.site import must
-from nearmetal.model import Commands
+from nearmetal.lab.machines.kernel import keeps_cpus
+from nearmetal.lab.site import available_cpus, must
+from nearmetal.model import Commands, MachineSpec
 
 # By the shell alone: a program for each CPU would take its time.
 _TOLD = """
@@ -18,6 +19,8 @@ cd /sys/devices/system
 {
     tell core cpu/cpu[0-9]*/topology/thread_siblings_list
     tell node node/node[0-9]*/cpulist
+    tell online cpu/online
+    tell isolated cpu/isolated
 } 2>/dev/null
 true
 """
@@ -30,6 +33,8 @@ class Layout:
     cores: tuple[frozenset[int], ...] = ()
     """The threads of each, by their numbers as CPUs."""
     nodes: tuple[frozenset[int], ...] = ()
+    isolated: frozenset[int] = frozenset()
+    """Those that are on, and that the kernel keeps free (isolcpus): our processes get there only when they are put."""
 
     def core(self, cpu: int) -> frozenset[int]:
         return next((core for core in self.cores if cpu in core), frozenset({cpu}))
@@ -54,4 +59,11 @@ def parsed(text: str) -> Layout:
             if what == kind and (found := frozenset(cpu_lists.parse(cpus))):  # a node may have memory and no CPUs
                 yield found
 
-    return Layout(*(tuple(dict.fromkeys(of(kind))) for kind in ("core", "node")))
+    cores, nodes = (tuple(dict.fromkeys(of(kind))) for kind in ("core", "node"))
+    return Layout(cores, nodes, frozenset().union(*of("isolated")) & frozenset().union(*of("online")))
+
+
+async def usable(machine: MachineSpec, commands: Commands) -> list[int]:
+    """CPUs of a site that a machine may be given: those kept free by its kernel only where it is to have such."""
+    available = await available_cpus(commands)
+    return sorted({*available, *(await read(commands)).isolated}) if keeps_cpus(machine) else available

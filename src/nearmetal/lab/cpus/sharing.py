@@ -1,7 +1,7 @@
 """Which CPUs of a site go to the machines under test and which to the clients. Pure."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 
 from nearmetal.cpu_lists import parse, show
@@ -24,6 +24,7 @@ def share(
     server_cpus: str | None,
     client_cpus: str | None,
     layout: Layout = UNKNOWN,
+    kept_free: bool = False,
 ) -> Share:
     """Servers get the highest CPUs, each its own while there are enough; clients get what is left.
 
@@ -31,16 +32,19 @@ def share(
     other, so that one that a server leaves over goes to nobody. The first CPU serves most of the host's interrupts, so
     it goes to a server last. With fewer CPUs than are asked for, servers overlap, and clients share with them: the
     record of the trial shows it and the analysis warns.
+
+    With `kept_free`, CPUs that the kernel keeps free go to servers before all others; to clients they never go.
     """
-    cores = _cores(available, layout)
+    isolated = layout.isolated if kept_free else frozenset()
+    cores = _cores({*available, *isolated}, isolated, layout)
     sets: list[list[int]] = []
     taken: set[int] = set()
     for _ in range(servers):
         cpus = parse(server_cpus) if server_cpus is not None else _given(vcpus, cores, taken, layout)
         sets.append(cpus)
         taken.update(cpus)
-    whole = _joined(_untouched(cores, taken, layout))
     rest = [cpu for cpu in available if cpu not in taken]
+    whole = [cpu for cpu in rest if layout.core(cpu).isdisjoint(taken)]
     clients = parse(client_cpus) if client_cpus is not None else (whole or rest or available)
     return Share(tuple(show(cpus) for cpus in sets), show(clients))
 
@@ -59,10 +63,11 @@ def warnings(share: Share, layout: Layout) -> list[Warned]:
     return [Warned(code="cores-shared", text=text)]
 
 
-def _cores(available: list[int], layout: Layout) -> list[list[int]]:
+def _cores(usable: Set[int], first: Set[int], layout: Layout) -> list[list[int]]:
     """What can be used of each core, highest CPU first; that of the highest first, and that of the first CPU last."""
-    cores = {layout.core(cpu) & set(available) for cpu in available}
-    return sorted((sorted(core, reverse=True) for core in cores), key=min, reverse=True)
+    cores = {layout.core(cpu) & usable for cpu in usable}
+    order = sorted(cores, key=lambda core: (bool(core & first), min(core)), reverse=True)
+    return [sorted(core, reverse=True) for core in order]
 
 
 def _given(vcpus: int, cores: Sequence[list[int]], taken: Collection[int], layout: Layout) -> list[int]:

@@ -4,7 +4,7 @@ A machine with a kernel of its own shows that kernel's boot_id. One without show
 and what tells it apart from its neighbours (see identity.py).
 """
 
-from nearmetal.model import Machine, Site
+from nearmetal.model import Machine, MachineSpec, Site
 
 
 def boot_of(machine: Machine | Site) -> str:
@@ -19,3 +19,8 @@ def is_shared(one: Machine, other: Machine) -> bool:
 
 def is_its_hosts(machine: Machine) -> bool:
     return boot_of(machine) == machine.site.boot_id
+
+
+def keeps_cpus(machine: MachineSpec) -> bool:
+    """Whether a machine's kernel is to keep one of its CPUs free."""
+    return any(word.startswith("isolcpus=") for word in machine.kernel_arguments)

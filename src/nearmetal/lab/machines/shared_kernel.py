@@ -3,11 +3,13 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+from nearmetal import cpu_lists
 from nearmetal.errors import HostCannot
 from nearmetal.lab import cgroup
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
 from nearmetal.lab.findings import finding
+from nearmetal.lab.machines import kernel
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.networks import network
 from nearmetal.model import Commands, Cost, Finding, Handle, MachineSpec, SharedNetwork, Site
@@ -63,18 +65,30 @@ class SharedKernelMachine(Commands, ABC):
 
 
 async def isolation_found(machine: MachineSpec, site: Site) -> list[Finding]:
-    """Whether a CPU can be one that its kernel keeps free; nothing to tell where that is not asked for.
+    """Whether its last CPU can be one that its kernel keeps free; nothing to tell where that is not asked for.
 
     A kernel that others run on is not booted for a machine: what it was booted with is what there is.
     """
-    if not any(word.startswith("isolcpus=") for word in machine.kernel_arguments):
+    if not kernel.keeps_cpus(machine):
         return []
-    isolated = (await site.exec(["cat", _ISOLATED])).text.strip()
+    what = "a CPU that the kernel keeps free"
+    isolated = cpu_lists.parse((await site.exec(["cat", _ISOLATED])).text)
+    if not isolated or not machine.cpus:
+        return [
+            finding(
+                what,
+                bool(isolated),
+                "it runs on its host's kernel, which keeps none free",
+                'leave isolation by the kernel out for it, by the `when` of the factor (isolation = "user" takes no '
+                "boot), or boot its host so: nearmetal isolate on --boot",
+            )
+        ]
     return [
         finding(
-            "a CPU that the kernel keeps free",
-            bool(isolated),
-            "it runs on its host's kernel, which keeps none free",
-            'leave isolation by the kernel out for it (isolation = "user" takes no boot), by the `when` of the factor',
+            what,
+            max(cpu_lists.parse(machine.cpus)) in isolated,
+            f"the last of CPUs {machine.cpus} is none of those that its kernel keeps free, which are "
+            f"{cpu_lists.show(isolated)}",
+            "name CPUs in machine.cpus whose last is one of those",
         )
     ]

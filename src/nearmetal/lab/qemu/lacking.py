@@ -6,10 +6,11 @@ import difflib
 from nearmetal.config import Paths
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
+from nearmetal.lab.cpus import layout
 from nearmetal.lab.findings import enough_cpus, finding, programs, provided
 from nearmetal.lab.image import Recipe
 from nearmetal.lab.machines import share as shares
-from nearmetal.lab.site import available_cpus, memory, must
+from nearmetal.lab.site import memory, must
 from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
 from nearmetal.units import show_size
 
@@ -31,7 +32,7 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
         site.exec(["test", "-c", "/dev/net/tun"]),
         programs(site, _TOOLS),
         memory(site, "MemAvailable"),
-        available_cpus(site),
+        layout.usable(machine, site),
     )
     found = [
         finding("root", user.strip() == b"0", "taps and control groups take root", "run nearmetal as root"),
