@@ -1,6 +1,7 @@
 """CPU lists, and who gets which."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,11 +158,12 @@ def test_a_layout_is_read_as_the_kernel_tells_it() -> None:
     assert layouts.parsed("online 0-3\nisolated 2-3,7\n") == Layout(isolated=frozenset({2, 3}))
 
 
-async def test_the_layout_of_this_host_has_all_its_cpus() -> None:
-    site = LocalSite()
-    found, available = await layouts.read(site), set(await available_cpus(site))
-    for sets in (found.cores, found.nodes):
-        assert not sets or available <= set().union(*sets)
+async def test_the_layout_of_this_host_is_found() -> None:
+    found = await layouts.read(LocalSite())
+    files = ("cpu/cpu[0-9]*/topology/thread_siblings_list", "node/node[0-9]*/cpulist")
+    for sets, name in zip((found.cores, found.nodes), files, strict=True):
+        told = {file.read_text() for file in Path("/sys/devices/system").glob(name)}
+        assert set(sets) == {frozenset(cpu_lists.parse(text)) for text in told if text.strip()}
 
 
 AVAILABLE = st.sets(st.integers(0, 63), min_size=1)

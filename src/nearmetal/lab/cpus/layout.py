@@ -8,12 +8,12 @@ from nearmetal.lab.machines.kernel import keeps_cpus
 from nearmetal.lab.site import available_cpus, must
 from nearmetal.model import Commands, MachineSpec
 
-# By the shell alone: a program for each CPU would take its time.
+# A program for each CPU would take its time, and the kernel does not tell some of these byte by byte, as shells read.
 _TOLD = """
 tell() {
     what=$1
     shift
-    for file; do read -r list <"$file" && echo "$what $list"; done
+    cat "$@" | while read -r list; do echo "$what $list"; done
 }
 cd /sys/devices/system
 {
