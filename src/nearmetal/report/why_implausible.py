@@ -25,7 +25,7 @@ _SEND_NOTHING = frozenset({"sysbench", "noise"})
 """Kinds of workloads that have no client; so has a command on the server."""
 _PACKETS = ("packets", "super_segments", "acks", "autocorked", "retransmitted")
 _TOLD = 3
-_AT_ITS_LIMIT = frozenset({"client-limited", "generator-late", "cpus-shared"})
+_AT_ITS_LIMIT = frozenset({"client-limited", "generator-late", "cpus-shared", "cores-shared"})
 _OTHERS = frozenset({"busy-host", "disks-unlike", "host-cache"})
 
 
