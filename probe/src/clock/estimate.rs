@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::band::{Bound, Bounds, Line};
+
 /// The four times of an exchange, in nanoseconds since the epoch by the clock of whoever took them.
 #[derive(Clone, Debug, Default)]
 pub struct Exchange {
@@ -55,11 +57,15 @@ pub struct Document {
     /// Exchanges asked for, and those that were answered.
     asked: u32,
     answered: u32,
-    /// The server's clock less this one's: the median of the quarter of exchanges with the lowest delays.
+    /// The server's clock less this one's, in the middle of the time: the middle between what the quickest way there and the
+    /// quickest way back allow. If no offset is possible for all exchanges, it is the median of the quarter with the lowest
+    /// delays.
     offset_ns: i64,
-    /// The offset cannot be wrong by more than this, which is half the lowest delay.
+    /// The offset is wrong by no more than this at any time from the first exchange to the last, with what clocks may have
+    /// gained that go steadily.
     bound_ns: i64,
-    /// The time on the way, both ways together: the median of the same quarter, and the lowest of all.
+    /// The time on the way, both ways together: the median of the quarter of exchanges with the lowest delays, and the lowest
+    /// of all.
     delay_ns: i64,
     delay_min_ns: i64,
     /// The largest less the smallest offset of the same quarter.
@@ -131,12 +137,16 @@ const SLEW_LIMIT_PPM: f64 = 500.0;
 /// An offset that may be wrong by more does not order anything that machines on one network do.
 const BOUND_LIMIT_NS: i64 = 10 * MILLISECOND;
 const SHORTEST_FOR_DRIFT_NS: i64 = 100 * MILLISECOND;
+/// Of the time, where no offset is possible for all of it.
+const PARTS: usize = 16;
 
 /// The exchanges must not be empty.
 pub fn document(setting: Setting, exchanges: &[Exchange]) -> Document {
     let mut best: Vec<&Exchange> = exchanges.iter().collect();
     best.sort_by_key(|exchange| exchange.delay_ns());
     best.truncate(exchanges.len().div_ceil(4));
+    let common = common(exchanges);
+    let (offset_ns, bound_ns) = common.unwrap_or_else(|| usual(&best, exchanges));
     let offsets = sorted(best.iter().map(|exchange| exchange.offset_ns()));
     let delays = sorted(best.iter().map(|exchange| exchange.delay_ns()));
     let asked = exchanges.iter().map(|exchange| exchange.asked_ns);
@@ -147,8 +157,8 @@ pub fn document(setting: Setting, exchanges: &[Exchange]) -> Document {
         server: setting.server,
         asked: setting.asked,
         answered: exchanges.len() as u32,
-        offset_ns: median(&offsets),
-        bound_ns: (delay_min_ns + 1) / 2,
+        offset_ns,
+        bound_ns,
         delay_ns: median(&delays),
         delay_min_ns,
         spread_ns: offsets
@@ -168,12 +178,47 @@ pub fn document(setting: Setting, exchanges: &[Exchange]) -> Document {
         trustworthy: false,
         reasons: Vec::new(),
     };
-    document.reasons = doubts(&document, exchanges);
+    document.reasons = doubts(&document, exchanges, common.is_some());
     document.trustworthy = document.reasons.is_empty();
     document
 }
 
-fn doubts(document: &Document, exchanges: &[Exchange]) -> Vec<String> {
+/// The offset in the middle of the time, and its bound at all of it. None if exchanges agree on no steady clocks.
+fn common(exchanges: &[Exchange]) -> Option<(i64, i64)> {
+    let first = exchanges.first()?;
+    let bound = |at: i64, ahead: i64| Bound {
+        at: (at - first.asked_ns) as f64,
+        ahead: (ahead - first.offset_ns()) as f64,
+    };
+    let above = exchanges.iter();
+    let above = above.map(|exchange| bound(exchange.asked_ns, exchange.forward_ns()));
+    let below = exchanges.iter();
+    let below = below.map(|exchange| bound(exchange.arrived_ns, -exchange.backward_ns()));
+    let bounds = Bounds::new(above.collect(), below.collect())?;
+    let lines = bounds.lines(0.0)?;
+    let ahead = lines.likeliest().at(bounds.middle()).round();
+    let told = Line {
+        ahead,
+        ..Line::LEVEL
+    };
+    let bound_ns = lines.reach(told).ceil() as i64;
+    Some((first.offset_ns() + ahead as i64, bound_ns))
+}
+
+/// The median offset of the best exchanges, and how far it may be from what the quickest ones of each part of the time say.
+fn usual(best: &[&Exchange], exchanges: &[Exchange]) -> (i64, i64) {
+    let offset_ns = median(&sorted(best.iter().map(|exchange| exchange.offset_ns())));
+    let parts = exchanges.chunks(exchanges.len().div_ceil(PARTS).max(1));
+    let reach = parts.flat_map(|part| {
+        let most = part.iter().map(Exchange::forward_ns).min();
+        let least = part.iter().map(|exchange| -exchange.backward_ns()).max();
+        let bounds = most.into_iter().chain(least);
+        bounds.map(|bound| (bound - offset_ns).abs())
+    });
+    (offset_ns, reach.max().unwrap_or_default())
+}
+
+fn doubts(document: &Document, exchanges: &[Exchange], do_agree: bool) -> Vec<String> {
     let mut reasons = Vec::new();
     let mut doubt = |there_is: bool, reason: String| {
         if there_is {
@@ -199,13 +244,19 @@ fn doubts(document: &Document, exchanges: &[Exchange]) -> Vec<String> {
     doubt(
         document.bound_ns > BOUND_LIMIT_NS,
         format!(
-            "the way takes {:.1} ms, and the offset may be wrong by half of that",
-            milliseconds(document.delay_min_ns)
+            "the way takes {:.1} ms, and the offset may be wrong by {:.1} ms",
+            milliseconds(document.delay_min_ns),
+            milliseconds(document.bound_ns)
         ),
     );
     doubt(
         document.delay_min_ns < 0,
         "an answer arrived before its question left: a clock was set back meanwhile".into(),
+    );
+    doubt(
+        !do_agree,
+        "no offset is possible for all exchanges, even if one clock gains steadily: one was set, or put right"
+            .into(),
     );
     // Two offsets can differ by as much as their delays together allow; more means that a clock moved.
     doubt(
@@ -348,10 +399,9 @@ mod tests {
             })
             .collect();
         let result = estimate(&exchanges(&ways, 0.0), 40);
-        assert_eq!(
-            (result.offset_ns, result.delay_ns, result.bound_ns),
-            (OFFSET_NS, 40_000, 20_000)
-        );
+        assert_eq!((result.offset_ns, result.delay_ns), (OFFSET_NS, 40_000));
+        // A clock may have gained a little since the last one that did not wait.
+        assert!((20_000..25_000).contains(&result.bound_ns), "{result:?}");
         assert!(result.trustworthy, "{:?}", result.reasons);
     }
 
@@ -410,5 +460,59 @@ mod tests {
         let mut set_back = good;
         set_back[3].arrived_ns -= 50 * MILLISECOND;
         assert!(reason(&set_back, 40).contains("set back"));
+    }
+
+    /// Whether the offset is true within its bound from the first exchange to the last.
+    fn holds(result: &Document, drift_ppm: f64) -> bool {
+        [0.0, 0.5, 1.0].into_iter().all(|part| {
+            let gained = result.duration_ns as f64 * part * drift_ppm * 1e-6;
+            let truth = OFFSET_NS + gained as i64;
+            (result.offset_ns - truth).abs() <= result.bound_ns
+        })
+    }
+
+    /// Where the way there queues for up to 8 ms, the quickest quarter waits for a millisecond, and the quickest one does not.
+    #[test]
+    fn the_bound_holds_where_one_way_queues() {
+        let mut random = fastrand::Rng::with_seed(3);
+        for _ in 0..200 {
+            let ways: Vec<_> = (0..60)
+                .map(|_| (30_000 + random.i64(0..8 * MILLISECOND), 50_000))
+                .collect();
+            for drift_ppm in [-200.0, -20.0, 0.0, 20.0, 200.0] {
+                let result = estimate(&exchanges(&ways, drift_ppm), 60);
+                assert!(holds(&result, drift_ppm), "{drift_ppm} ppm: {result:?}");
+                assert!(result.bound_ns < 2 * MILLISECOND, "{result:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_bound_has_what_the_clocks_gain_meanwhile() {
+        for drift_ppm in [-20.0, -2.0, 0.0, 2.0, 20.0] {
+            let result = estimate(&exchanges(&[(150_000, 150_000); 6_000], drift_ppm), 6_000);
+            assert!(holds(&result, drift_ppm), "{drift_ppm} ppm: {result:?}");
+            let gained_ns = (60.0 * drift_ppm.abs() * 1_000.0) as i64;
+            assert!(result.bound_ns <= 151_000 + gained_ns / 2, "{result:?}");
+        }
+    }
+
+    #[test]
+    fn a_small_step_is_seen_where_exchanges_agree_on_no_offset() {
+        let mut set = exchanges(&[(50_000, 50_000); 60], 0.0);
+        for exchange in &mut set[30..] {
+            exchange.received_ns += 300_000;
+            exchange.answered_ns += 300_000;
+        }
+        let result = estimate(&set, 60);
+        let off = [0, 300_000].map(|step| (result.offset_ns - OFFSET_NS - step).abs());
+        assert!(
+            off.into_iter().all(|off| off <= result.bound_ns),
+            "{result:?}"
+        );
+        assert!(
+            !result.trustworthy && result.reasons[0].contains("no offset"),
+            "{result:?}"
+        );
     }
 }

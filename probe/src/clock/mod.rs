@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::units;
 
 mod ask;
+pub mod band;
 mod estimate;
 mod packet;
 mod room;
@@ -47,9 +48,9 @@ pub struct ServeArgs {
 
 /// Ask another machine's `clock serve`, and tell the offset of its clock from this one's.
 ///
-/// As NTP does: four times of each exchange give an offset and a delay. The offset told is the median of the quarter
-/// with the lowest delays, which waited least on the way. Questions leave on a schedule, whatever becomes of those
-/// before, so that the document also tells how long the way took each time, and how often a packet was lost on it.
+/// As NTP does: four times of each exchange give an offset and a delay. The offset told is the middle of what all
+/// exchanges allow, which those decide that waited least on the way. Questions leave on a schedule, whatever becomes of
+/// those before, so that the document also tells how long the way took each time, and how often a packet was lost on it.
 #[derive(clap::Args)]
 pub struct AskArgs {
     /// Where the other machine's `clock serve` listens

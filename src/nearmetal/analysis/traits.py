@@ -101,7 +101,10 @@ def _of_host(name: str) -> Callable[[TrialRecord], float | None]:
 
 
 def _clocks_apart(record: TrialRecord) -> float | None:
-    """By how much the server's clock is surely ahead of the client's, or behind it."""
+    """By how much the server's clock is surely ahead of the client's, or behind it, when both begin to have packets.
+
+    However it drifts, the offset there is known to within the uncertainty.
+    """
     told = [one for one in traces(record) if "clock_offset" in one and "clock_uncertainty" in one]
     apart = (abs(one["clock_offset"]) - one["clock_uncertainty"] for one in told)
     return max(0.0, *apart) if told else None

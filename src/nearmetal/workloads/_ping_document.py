@@ -53,7 +53,7 @@ class Delays:
     forward_p50: float | None = None
     backward_p50: float | None = None
     uncertainty: float = 0.0
-    """By how much the clocks may be apart beyond the offset that was taken off: 0 where they are one clock."""
+    """By how much the clocks may be apart at any time, beyond the offset that was taken off: 0 of one clock."""
     doubts: tuple[str, ...] = ()
     """Why the clocks could not be compared properly."""
 

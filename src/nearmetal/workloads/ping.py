@@ -184,7 +184,7 @@ def _doubts(client: int, found: Delays) -> list[Warned]:
     if found.uncertainty > CERTAIN * min(found.forward_p50, found.backward_p50):
         text = (
             f"client {client}: its clock and the server's were compared over the way itself, to "
-            f"{show_duration(found.uncertainty)} at best: forward_p50 and backward_p50 may be off by as much, and only "
+            f"{show_duration(found.uncertainty)}: forward_p50 and backward_p50 may be off by as much, and only "
             "their sum is known better"
         )
         warnings.append(Warned(code="one-way-uncertain", text=text))

@@ -1,0 +1,200 @@
+//! All the steady ways in which two clocks may go beside each other: the lines between what packets of both ways bound.
+//!
+//! A packet arrives after it left. So each one of one way tells what the other clock was ahead by at most, and each one of
+//! the other way at least. A constant that lies between them all says nothing against a drift: as long as less was gained
+//! than the ways take, there are both. So what is told as certain is what all lines agree on, not the constants alone
+//! (Moon, Skelly and Towsley, INFOCOM 1999).
+
+/// How much a clock gains on another at most, as a share. Quartzes are within 100 ppm of the truth, so that two of them are
+/// 200 ppm apart at most; one that is put right is slewed by up to 500 ppm (adjtimex(2)).
+pub const MOST_GAINED: f64 = 500e-6;
+/// Nanoseconds by which stamps of one machine may be apart.
+pub const STAMPED_APART: i64 = 10_000;
+/// Times are whole nanoseconds.
+const EXACT: f64 = 1.0;
+/// Enough for thirds of a range to become too small for a number to tell.
+const THIRDS: usize = 100;
+/// The same for halves.
+const HALVES: usize = 60;
+
+/// What a clock is ahead by at a time: at most, or at least. Both in nanoseconds from some origin, not from the epoch, of
+/// which a floating-point number does not hold each.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    pub at: f64,
+    pub ahead: f64,
+}
+
+/// What a clock is ahead by at the origin of time, and how much it gains, as a share.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    pub ahead: f64,
+    pub slope: f64,
+}
+
+impl Line {
+    pub const LEVEL: Line = Line {
+        ahead: 0.0,
+        slope: 0.0,
+    };
+
+    pub fn at(&self, time: f64) -> f64 {
+        self.ahead + self.slope * time
+    }
+}
+
+/// Of all bounds, those that a line of any slope meets first.
+#[derive(Debug)]
+pub struct Bounds {
+    above: Vec<Bound>,
+    /// Upside down.
+    below: Vec<Bound>,
+}
+
+impl Bounds {
+    /// None where nothing bounds one of the sides.
+    pub fn new(above: Vec<Bound>, below: Vec<Bound>) -> Option<Bounds> {
+        let turned = below
+            .into_iter()
+            .map(|Bound { at, ahead }| Bound { at, ahead: -ahead });
+        let (above, below) = (lowest(above), lowest(turned.collect()));
+        (!above.is_empty() && !below.is_empty()).then_some(Bounds { above, below })
+    }
+
+    /// What lies between both sides for lines of this slope; less than nothing if there are none.
+    pub fn gap(&self, slope: f64) -> f64 {
+        self.most(slope) - self.least(slope)
+    }
+
+    /// What a line of this slope has at the origin of time at most.
+    fn most(&self, slope: f64) -> f64 {
+        met(&self.above, slope)
+    }
+
+    fn least(&self, slope: f64) -> f64 {
+        -met(&self.below, -slope)
+    }
+
+    /// The first time and the last.
+    fn ends(&self) -> [f64; 2] {
+        let all = || self.above.iter().chain(&self.below).map(|bound| bound.at);
+        [
+            all().fold(f64::INFINITY, f64::min),
+            all().fold(f64::NEG_INFINITY, f64::max),
+        ]
+    }
+
+    /// Of their time.
+    pub fn middle(&self) -> f64 {
+        let [first, last] = self.ends();
+        first + (last - first) / 2.0
+    }
+
+    /// All lines that lie between, of slopes around this one. None if there are none.
+    pub fn lines(&self, around: f64) -> Option<Lines<'_>> {
+        let slopes = [around - MOST_GAINED, around + MOST_GAINED];
+        let widest = highest(slopes, |slope| self.gap(slope));
+        let has_lines = |slope: f64| self.gap(slope) > -EXACT;
+        has_lines(widest).then(|| Lines {
+            bounds: self,
+            slopes: slopes.map(|end| furthest(widest, end, has_lines)),
+            widest,
+        })
+    }
+}
+
+/// All lines between bounds.
+#[derive(Debug)]
+pub struct Lines<'a> {
+    bounds: &'a Bounds,
+    /// From the least to the greatest.
+    slopes: [f64; 2],
+    /// Between lines of this slope lies most.
+    widest: f64,
+}
+
+impl Lines<'_> {
+    /// The middle one. Clocks are taken to go alike unless that is impossible, or a drift leaves clearly more between the
+    /// bounds: in a short time, what single packets waited looks like one.
+    pub fn likeliest(&self) -> Line {
+        let (alike, gained) = (self.bounds.gap(0.0), self.bounds.gap(self.widest));
+        let is_clear = alike <= -EXACT || gained - alike > (gained / 4.0).max(STAMPED_APART as f64);
+        let slope = if is_clear { self.widest } else { 0.0 };
+        let (most, least) = (self.bounds.most(slope), self.bounds.least(slope));
+        Line {
+            ahead: (least + (most - least) / 2.0).round(),
+            slope,
+        }
+    }
+
+    /// How far any of them is from this one at any time. Nothing bends, so that it is furthest at an end.
+    pub fn reach(&self, line: Line) -> f64 {
+        let reach = |at: f64| {
+            let most = highest(self.slopes, |slope| self.bounds.most(slope) + slope * at);
+            let least = highest(self.slopes, |slope| {
+                -(self.bounds.least(slope) + slope * at)
+            });
+            let most = self.bounds.most(most) + most * at;
+            let least = self.bounds.least(least) + least * at;
+            (most - line.at(at)).max(line.at(at) - least)
+        };
+        self.bounds
+            .ends()
+            .map(reach)
+            .into_iter()
+            .fold(0.0, f64::max)
+    }
+}
+
+/// The lower convex hull, by time.
+fn lowest(mut bounds: Vec<Bound>) -> Vec<Bound> {
+    bounds.sort_by(|one, other| {
+        let by_time = one.at.total_cmp(&other.at);
+        by_time.then(one.ahead.total_cmp(&other.ahead))
+    });
+    let mut hull: Vec<Bound> = Vec::new();
+    for bound in bounds {
+        while let [.., before, last] = hull.as_slice() {
+            let rise = (last.ahead - before.ahead) * (bound.at - before.at);
+            if rise < (bound.ahead - before.ahead) * (last.at - before.at) {
+                break;
+            }
+            hull.pop();
+        }
+        hull.push(bound);
+    }
+    hull
+}
+
+/// Where a line of this slope that comes from below meets the first of them, seen at the origin of time.
+fn met(bounds: &[Bound], slope: f64) -> f64 {
+    let levels = bounds.iter().map(|bound| bound.ahead - slope * bound.at);
+    levels.fold(f64::INFINITY, f64::min)
+}
+
+/// Where in a range something is highest that has one height.
+fn highest([mut from, mut to]: [f64; 2], height: impl Fn(f64) -> f64) -> f64 {
+    for _ in 0..THIRDS {
+        let third = (to - from) / 3.0;
+        match height(from + third) < height(to - third) {
+            true => from += third,
+            false => to -= third,
+        }
+    }
+    from + (to - from) / 2.0
+}
+
+/// How far from here, where it holds, towards an end it still does.
+fn furthest(mut here: f64, mut end: f64, holds: impl Fn(f64) -> bool) -> f64 {
+    if holds(end) {
+        return end;
+    }
+    for _ in 0..HALVES {
+        let middle = here + (end - here) / 2.0;
+        match holds(middle) {
+            true => here = middle,
+            false => end = middle,
+        }
+    }
+    here
+}
