@@ -1,10 +1,11 @@
 //! The clocks of two captures compared by the packets that both hold, and which capture is whose end.
 //!
-//! A packet arrives after it left. So between the clocks lies at least what the quickest packet of one direction shows, and
-//! at most what the quickest one of the other does; the middle is right if both ways are equally quick at their best.
+//! A packet arrives after it left. So between the clocks lies at least what the quickest packets of one direction show, and
+//! at most what the quickest ones of the other do; the middle is right if both ways are equally quick at their best.
 
 use super::capture::Time;
 use super::compared::Span;
+use crate::clock::band::{Bound, Bounds, Line, Lines, STAMPED_APART};
 
 /// One of the two captures by the order in which they were given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +31,8 @@ pub struct Clocks {
     /// Seconds by which the second clock gains in a second.
     pub drift: f64,
     pub zero: Time,
-    /// The offset lies within this, half of the time that the quickest packets took both ways, and what stamps leave open that
-    /// count in ticks. None when all packets that both captures hold went the same way.
+    /// Offset and drift are true within this from the first packet that both captures hold to the last, whatever the clocks
+    /// gained steadily; with what stamps leave open that count in ticks. None when all these packets went the same way.
     pub uncertainty: Option<u64>,
     /// Packets that were compared.
     pub packets: u64,
@@ -76,6 +77,8 @@ pub struct Stamp {
 /// By how much a packet bears a later time by the second clock than by the first: by their stamps, and what those leave open.
 #[derive(Clone, Copy, Debug)]
 pub struct Gain {
+    /// By the first clock.
+    time: Time,
     seen: i64,
     least: i64,
     most: i64,
@@ -86,6 +89,7 @@ impl Gain {
         let seen = second.time.wrapping_sub(first.time) as i64;
         let open = |stamp: Stamp| i64::try_from(stamp.tick.saturating_sub(1)).unwrap_or(i64::MAX);
         Gain {
+            time: first.time,
             seen,
             least: seen.saturating_sub(open(first)),
             most: seen.saturating_add(open(second)),
@@ -95,10 +99,22 @@ impl Gain {
     fn open(&self) -> i64 {
         self.most.saturating_sub(self.least)
     }
+
+    /// A `limit` of it, by an origin of which a floating-point number holds the differences.
+    fn bound(&self, limit: i64, origin: Origin) -> Bound {
+        Bound {
+            at: self.time.wrapping_sub(origin.time) as i64 as f64,
+            ahead: limit.saturating_sub(origin.ahead) as f64,
+        }
+    }
 }
 
-/// Nanoseconds by which stamps of one machine may be apart.
-const STAMPED_APART: i64 = 10_000;
+/// From where times of the first clock, and what the second is ahead by, are counted.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    time: Time,
+    ahead: i64,
+}
 
 /// Of so many windows, one may hold a packet that bears a wrong time.
 const FEW: usize = 4;
@@ -121,107 +137,157 @@ impl Window {
             Place::Second => (&self.back, &self.there),
         }
     }
+
+    fn is_empty(&self) -> bool {
+        self.there.is_empty() && self.back.is_empty()
+    }
 }
 
 /// None without any packet.
 pub fn estimate(windows: &[Window], packets: u64) -> Option<Clocks> {
     let (likely, is_sure) = client_end(windows)?;
-    let seen = |window: &&Window| !(window.there.is_empty() && window.back.is_empty());
-    let zero = windows.iter().find(seen)?.time;
-    let elapsed = |window: &Window| window.time.saturating_sub(zero) as f64;
-    // By the clock of the second: what lies at most, and at least, between the two.
-    let bounds = |client: Place, window: &Window| {
-        let (above, below) = window.ways(client);
-        let (above, below) = (above.iter().map(|gain| gain.most), below.iter());
-        (above.min(), below.map(|gain| gain.least).max())
-    };
-    let narrowed = |client: Place, drift: f64| {
-        let level =
-            |window: &Window, bound: i64| bound.saturating_sub((elapsed(window) * drift) as i64);
-        let above = windows
-            .iter()
-            .filter_map(|window| Some(level(window, bounds(client, window).0?)));
-        let below = windows
-            .iter()
-            .filter_map(|window| Some(level(window, bounds(client, window).1?)));
-        (above.min(), below.max())
-    };
-    let gap = |client, drift| {
-        let (above, below) = narrowed(client, drift);
-        Some(above?.saturating_sub(below?))
-    };
-    // Packets would arrive before they left.
-    let is_odd = |client| gap(client, 0.0).is_some_and(|gap| gap < 0);
-    let client = match is_sure || !is_odd(likely) || is_odd(likely.other()) {
-        true => likely,
-        false => likely.other(),
-    };
-    let middles = windows.iter().filter_map(|window| {
-        let (above, below) = bounds(client, window);
-        Some((elapsed(window), above? as f64 / 2.0 + below? as f64 / 2.0))
+    let first = windows.iter().find_map(|window| {
+        let gain = window.there.first().or(window.back.first())?;
+        Some((window.time, gain.seen))
     });
-    let middles: Vec<_> = middles.collect();
-    // Clocks are taken to go alike unless that is odd, and less so if one gains.
-    let slope = slope(&middles);
-    let drift = match is_odd(client) && gap(client, slope) > gap(client, 0.0) {
-        true => slope,
-        false => 0.0,
+    let (time, ahead) = first?;
+    let origin = Origin { time, ahead };
+    let [own, other] = [likely, likely.other()].map(|client| Guess::new(windows, client, origin));
+    // Packets would arrive before they left.
+    let is_odd = |guess: &Guess| {
+        let gap = guess.bounds.as_ref().map(|bounds| bounds.gap(0.0));
+        gap.is_some_and(|gap| gap < 0.0)
     };
-    let offset = match narrowed(client, drift) {
-        (Some(above), Some(below)) if above >= below => {
-            below.saturating_add(above.saturating_sub(below) / 2)
-        }
-        // Some packet bears a wrong time: what most of the time says is nearer to the truth than the middle of that.
-        (Some(_), Some(_)) => {
-            let levels = middles
-                .iter()
-                .map(|(elapsed, middle)| middle - elapsed * drift);
-            median(levels.collect())? as i64
-        }
-        // All went the same way: the quickest is the nearest.
-        (above, below) => {
-            let gains = windows.iter().flat_map(|window| {
-                let (above, below) = window.ways(client);
-                above.iter().chain(below).map(|gain| gain.seen)
-            });
-            match (above, below) {
-                (Some(_), _) => gains.min()?,
-                _ => gains.max()?,
-            }
-        }
+    let guess = match is_sure || !is_odd(&own) || is_odd(&other) {
+        true => &own,
+        false => &other,
     };
-    let within = |client| {
-        let (above, below) = narrowed(client, drift);
-        Some(above?.abs_diff(offset).max(below?.abs_diff(offset)))
+    let line = match (guess.lines(), &guess.bounds) {
+        (Some(lines), _) => lines.likeliest(),
+        (None, Some(bounds)) => guess.usual(bounds)?,
+        (None, None) => guess.quickest()?,
     };
     let uncertainty = match is_sure {
-        true => within(client),
-        false => within(Place::First).max(within(Place::Second)),
+        true => guess.reach(line),
+        false => (own.reach(line).zip(other.reach(line))).map(|(one, other)| one.max(other)),
     };
-    // A window's bounds are of different times in it, between which clocks drift; and CPUs stamp a little apart.
-    let width = match windows {
-        [first, second, ..] => second.time.saturating_sub(first.time),
-        _ => 0,
-    };
-    let slack = STAMPED_APART.saturating_add((width as f64 * slope.abs()) as i64);
-    let is_possible = |window: &&Window| {
-        let (above, below) = bounds(client, window);
-        let here = offset.saturating_add((elapsed(window) * drift) as i64);
-        above.is_none_or(|above| here <= above.saturating_add(slack))
-            && below.is_none_or(|below| below <= here.saturating_add(slack))
-    };
-    let compared = || windows.iter().filter(seen);
-    let odd = compared().count() - compared().filter(is_possible).count();
+    let compared = || windows.iter().filter(|window| !window.is_empty());
+    let possible = compared().filter(|window| guess.is_possible(window, line));
+    let odd = compared().count() - possible.count();
     Some(Clocks {
-        offset,
-        drift,
-        zero,
-        uncertainty,
+        offset: ahead.saturating_add(line.ahead as i64),
+        drift: line.slope,
+        zero: time,
+        uncertainty: uncertainty.map(|within| within.round() as u64),
         packets,
-        client,
+        client: guess.client,
         is_sure,
-        is_steady: odd * FEW <= compared().count(),
+        is_steady: guess.lines().is_some() || odd * FEW <= compared().count(),
     })
+}
+
+/// What there is if the client's end is there.
+struct Guess<'a> {
+    windows: &'a [Window],
+    client: Place,
+    origin: Origin,
+    /// None when all packets went the same way.
+    bounds: Option<Bounds>,
+}
+
+impl<'a> Guess<'a> {
+    fn new(windows: &'a [Window], client: Place, origin: Origin) -> Guess<'a> {
+        let ways = || windows.iter().map(|window| window.ways(client));
+        let above = ways().flat_map(|(above, _)| above);
+        let below = ways().flat_map(|(_, below)| below);
+        let bounds = Bounds::new(
+            above.map(|gain| gain.bound(gain.most, origin)).collect(),
+            below.map(|gain| gain.bound(gain.least, origin)).collect(),
+        );
+        Guess {
+            windows,
+            client,
+            origin,
+            bounds,
+        }
+    }
+
+    /// None also when some packet bears a wrong time, or clocks do not go steadily. A clock that is counted otherwise may
+    /// gain more than a quartz.
+    fn lines(&self) -> Option<Lines<'_>> {
+        let bounds = self.bounds.as_ref()?;
+        let counted_otherwise = || bounds.lines(self.slope());
+        bounds.lines(0.0).or_else(counted_otherwise)
+    }
+
+    /// How far the bounds of a window are above a line.
+    fn beyond(&self, window: &Window, line: Line) -> (Option<f64>, Option<f64>) {
+        let beyond = |gain: &Gain, limit| {
+            let bound = gain.bound(limit, self.origin);
+            bound.ahead - line.at(bound.at)
+        };
+        let (above, below) = window.ways(self.client);
+        let above = above.iter().map(|gain| beyond(gain, gain.most));
+        let below = below.iter().map(|gain| beyond(gain, gain.least));
+        (above.min_by(f64::total_cmp), below.max_by(f64::total_cmp))
+    }
+
+    /// How far the middle between a window's bounds is above a line, by time.
+    fn middles(&self, line: Line) -> Vec<(f64, f64)> {
+        let middles = self.windows.iter().filter_map(|window| {
+            let (above, below) = self.beyond(window, line);
+            let time = window.time.wrapping_sub(self.origin.time) as i64 as f64;
+            Some((time, above? / 2.0 + below? / 2.0))
+        });
+        middles.collect()
+    }
+
+    fn slope(&self) -> f64 {
+        slope(&self.middles(Line::LEVEL))
+    }
+
+    /// Some packet bears a wrong time: what most of the time says is nearer to the truth than the middle of that.
+    fn usual(&self, bounds: &Bounds) -> Option<Line> {
+        let slope = self.slope();
+        let slope = match bounds.gap(slope) > bounds.gap(0.0) {
+            true => slope,
+            false => 0.0,
+        };
+        let line = Line { ahead: 0.0, slope };
+        let levels = self.middles(line).into_iter().map(|(_, middle)| middle);
+        let ahead = median(levels.collect())?.round();
+        Some(Line { ahead, slope })
+    }
+
+    /// All went the same way: the quickest is the nearest.
+    fn quickest(&self) -> Option<Line> {
+        let ways = || self.windows.iter().map(|window| window.ways(self.client));
+        let above = ways().flat_map(|(above, _)| above).map(|gain| gain.seen);
+        let below = ways().flat_map(|(_, below)| below).map(|gain| gain.seen);
+        let seen = above.min().or(below.max())?;
+        let ahead = seen.saturating_sub(self.origin.ahead) as f64;
+        Some(Line { ahead, slope: 0.0 })
+    }
+
+    /// How far the truth may be from a line.
+    fn reach(&self, line: Line) -> Option<f64> {
+        self.bounds.as_ref()?;
+        if let Some(lines) = self.lines() {
+            return Some(lines.reach(line));
+        }
+        let bounds = self.windows.iter().flat_map(|window| {
+            let (above, below) = self.beyond(window, line);
+            above.into_iter().chain(below).map(f64::abs)
+        });
+        bounds.max_by(f64::total_cmp)
+    }
+
+    /// Whether packets of a window arrive after they left; CPUs stamp a little apart.
+    fn is_possible(&self, window: &Window, line: Line) -> bool {
+        let (above, below) = self.beyond(window, line);
+        let slack = STAMPED_APART as f64;
+        above.is_none_or(|above| above >= -slack) && below.is_none_or(|below| below <= slack)
+    }
 }
 
 /// Which capture is the client's end, as it seems, and whether that is sure whatever the stamps leave open. None without any.
@@ -267,8 +333,9 @@ mod tests {
     use super::*;
 
     /// By clocks that tell each nanosecond.
-    fn exact(seen: i64) -> Gain {
+    fn exact(time: Time, seen: i64) -> Gain {
         Gain {
+            time,
             seen,
             least: seen,
             most: seen,
@@ -278,8 +345,8 @@ mod tests {
     fn window(time: Time, there: i64, back: i64) -> Window {
         Window {
             time,
-            there: vec![exact(there), exact(there + 500)],
-            back: vec![exact(back - 500), exact(back)],
+            there: vec![exact(time, there), exact(time, there + 500)],
+            back: vec![exact(time, back - 500), exact(time, back)],
         }
     }
 
@@ -293,7 +360,7 @@ mod tests {
         assert_eq!((clocks.offset, clocks.drift), (1_000_005, 0.0));
         assert_eq!(
             (clocks.client, clocks.is_sure, clocks.uncertainty),
-            (Place::First, true, Some(95))
+            (Place::First, true, Some(115))
         );
     }
 
@@ -311,15 +378,22 @@ mod tests {
         let mut windows: Vec<_> = (0..9)
             .map(|number| window(number * 1_000_000, 2_000, -1_000))
             .collect();
-        windows[4].back.push(exact(200_000));
+        windows[4].back.push(exact(4_000_000, 200_000));
         let clocks = estimate(&windows, 19).unwrap();
         assert_eq!((clocks.offset, clocks.drift), (500, 0.0));
         assert_eq!(clocks.uncertainty, Some(199_500));
     }
 
-    /// A packet of the clocks' test: of two that count in ticks, and whose second is ahead by so much.
-    fn gain(random: &mut fastrand::Rng, ticks: [Time; 2], offset: i64, is_there: bool) -> Gain {
-        let (left, arrived) = (random.i64(1 << 40..1 << 41), random.i64(0..600));
+    /// A packet of the clocks' test in a window of a millisecond: of two that count in ticks, and whose second is ahead by
+    /// so much.
+    fn gain(
+        random: &mut fastrand::Rng,
+        time: Time,
+        ticks: [Time; 2],
+        offset: i64,
+        is_there: bool,
+    ) -> Gain {
+        let (left, arrived) = (time as i64 + random.i64(0..1_000_000), random.i64(0..600));
         let [by_first, by_second] = match is_there {
             true => [left, left + arrived + offset],
             false => [left + arrived, left + offset],
@@ -339,14 +413,15 @@ mod tests {
             let ticks = [0; 2].map(|_| random.choice([1, 100, 1_000, 1_000_000]).unwrap_or(1));
             let offset = random.i64(-3_000_000..3_000_000);
             let packets = random.usize(1..6);
-            let windows = (0..random.u64(1..6)).map(|number| Window {
-                time: number * 1_000_000,
-                there: (0..packets)
-                    .map(|_| gain(&mut random, ticks, offset, true))
-                    .collect(),
-                back: (0..packets)
-                    .map(|_| gain(&mut random, ticks, offset, false))
-                    .collect(),
+            let windows = (0..random.u64(1..6)).map(|number| {
+                let time = (1 << 40) + number * 1_000_000;
+                let mut gains = |is_there| {
+                    let gains =
+                        (0..packets).map(|_| gain(&mut random, time, ticks, offset, is_there));
+                    gains.collect()
+                };
+                let (there, back) = (gains(true), gains(false));
+                Window { time, there, back }
             });
             // One after the other, for all of them draw from the same numbers.
             let windows: Vec<_> = windows.collect();
@@ -372,10 +447,10 @@ mod tests {
         let ticks = [1_000, 1_000];
         let mut random = fastrand::Rng::with_seed(6);
         let there: Vec<_> = (0..9)
-            .map(|_| gain(&mut random, ticks, 5_000, true))
+            .map(|_| gain(&mut random, 1 << 40, ticks, 5_000, true))
             .collect();
         let least = there.iter().map(|gain| gain.seen).min();
-        let (time, back) = (0, Vec::new());
+        let (time, back) = (1 << 40, Vec::new());
         let clocks = estimate(&[Window { time, there, back }], 9).unwrap();
         assert_eq!(Some(clocks.offset), least);
         assert_eq!((clocks.uncertainty, clocks.is_sure), (None, false));
@@ -397,5 +472,85 @@ mod tests {
         assert!((clocks.drift - 50e-6).abs() < 1e-9, "{}", clocks.drift);
         let error = clocks.first_from_second(10_000_000_000 + 5_500_000) as i64 - 10_000_000_000;
         assert!(error.abs() < 1_000, "{error}");
+    }
+
+    /// A minute of packets each way, of which the quickest take half a millisecond, between clocks that agree at its
+    /// beginning and of which the second gains so many millionths; in windows as they are compared.
+    fn a_minute(gained: f64) -> (Vec<Window>, impl Fn(Time) -> f64) {
+        const BEGIN: Time = 1_700_000_000_000_000_000;
+        const WIDTH: Time = 60_000_000_000 / 32;
+        let mut random = fastrand::Rng::with_seed(7);
+        let ahead = move |time: Time| (time - BEGIN) as f64 * gained;
+        let mut windows: Vec<_> = (0..33)
+            .map(|number| window_at(BEGIN + number * WIDTH + WIDTH / 2))
+            .collect();
+        for packet in 0..2_000 {
+            let left = BEGIN + packet * 30_000_000;
+            let arrived = left + 500_000 + random.u64(0..20_000);
+            let by_second = |time: Time| time.wrapping_add_signed(ahead(time) as i64);
+            let window = &mut windows[((left - BEGIN) / WIDTH) as usize];
+            match packet % 2 == 0 {
+                true => window.there.push(gain_of(left, by_second(arrived))),
+                false => window.back.push(gain_of(arrived, by_second(left))),
+            }
+        }
+        (windows, ahead)
+    }
+
+    fn window_at(time: Time) -> Window {
+        let (there, back) = (Vec::new(), Vec::new());
+        Window { time, there, back }
+    }
+
+    fn gain_of(first: Time, second: Time) -> Gain {
+        let [first, second] = [first, second].map(|time| Stamp { time, tick: 1 });
+        Gain::new(first, second)
+    }
+
+    /// What drifts by less than the ways take leaves a constant possible, and the less of a gap the more it drifts.
+    #[test]
+    fn the_true_offset_lies_within_the_uncertainty_at_any_time_however_clocks_drift() {
+        for millionths in [
+            -400_i32, -17, -16, -8, -2, 0, 1, 2, 3, 8, 12, 14, 16, 17, 30, 90, 400,
+        ] {
+            let (windows, ahead) = a_minute(f64::from(millionths) * 1e-6);
+            let clocks = estimate(&windows, 2_000).unwrap();
+            let within = clocks.uncertainty.unwrap() as f64;
+            let begin = windows[0].time - 60_000_000_000 / 64;
+            for second in [0, 30, 60] {
+                let time = begin + second * 1_000_000_000;
+                let elapsed = time as i64 - clocks.zero as i64;
+                let told = clocks.offset as f64 + elapsed as f64 * clocks.drift;
+                let truth = ahead(time);
+                assert!(
+                    (told - truth).abs() <= within,
+                    "{millionths} ppm, {second} s: {told} within {within}, in truth {truth}: {clocks:?}"
+                );
+            }
+            assert!(
+                clocks.is_steady && within < 700_000.0,
+                "{millionths}: {clocks:?}"
+            );
+            // What is gained in a minute is much of what the ways take, or little.
+            let is_told = clocks.drift != 0.0;
+            assert_eq!(is_told, millionths.abs() > 4, "{millionths}: {clocks:?}");
+        }
+    }
+
+    #[test]
+    fn the_uncertainty_has_both_sides_of_a_step() {
+        const STEP: i64 = 10_000_000;
+        let (mut windows, _) = a_minute(0.0);
+        for window in &mut windows[20..] {
+            for gain in window.there.iter_mut().chain(&mut window.back) {
+                for told in [&mut gain.seen, &mut gain.least, &mut gain.most] {
+                    *told += STEP;
+                }
+            }
+        }
+        let clocks = estimate(&windows, 2_000).unwrap();
+        let furthest = clocks.offset.abs_diff(0).max(clocks.offset.abs_diff(STEP));
+        assert!(Some(furthest) <= clocks.uncertainty, "{clocks:?}");
+        assert!(!clocks.is_steady, "{clocks:?}");
     }
 }

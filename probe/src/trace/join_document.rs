@@ -15,11 +15,15 @@ pub struct JoinDocument {
     pub offset_ns: i64,
     /// A time by the first clock, about that of the first packet that both have.
     pub offset_at_ns: Time,
-    /// The offset is true within this, however unlike the two ways are. Null if all common packets went the same way.
+    /// Offset and drift together are true within this from the first common packet to the last, however unlike the two ways
+    /// are and whatever the clocks gained steadily: up to 500 millionths, or around the drift that is told if that is more.
+    /// If none of that is possible, they are within this of what the quickest packets of each window of time say. Null if all
+    /// common packets went the same way.
     pub uncertainty_ns: Option<u64>,
-    /// By how much the second clock gains, in millionths.
+    /// By how much the second clock gains, in millionths. 0 unless a constant offset is impossible, or leaves clearly less
+    /// between the quickest packets of both ways.
     pub drift_ppm: f64,
-    /// Whether offset and drift hold for most of the time. If not, one of the clocks was set meanwhile, or put right little by
+    /// Whether a steady offset and drift are possible, at least for most of the time. If not, one of the clocks was set meanwhile, or put right little by
     /// little.
     pub is_steady: bool,
     /// Packets of both captures that were compared for it.
