@@ -11,6 +11,7 @@ import pytest
 
 from nearmetal.environments.mock import Mock, MockMachine
 from nearmetal.errors import HostCannot, ToolFailed
+from nearmetal.lab.changes.ledger import Ledger, ledgers_folder
 from nearmetal.lab.mock.world import World
 from nearmetal.model import Handle, Level, Readback, Stage, TrialStatus
 from nearmetal.report import reading
@@ -19,7 +20,9 @@ from nearmetal.run.events import (
     BootEnded,
     BootStarted,
     Event,
+    LeftBehind,
     NothingToCompare,
+    RunEnded,
     Step,
     TrialEnded,
     Withdrawn,
@@ -214,6 +217,27 @@ async def test_a_full_disk_ends_the_run(error: Exception, tmp_path: Path, monkey
     with pytest.raises(OSError, match="No space left"):
         await mock_run.run(tmp_path / "run", text)
     assert all(record.status is TrialStatus.OK for record in records_of(RunFolder(tmp_path / "run").journal))
+    assert await mock_run.left_over() == []
+
+
+async def test_a_disk_that_takes_no_note_of_the_undo_keeps_the_run_from_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def undone(ledger: Ledger, number: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(ledger.path))
+
+    events: list[Event] = []
+    text = mock_run.STUDY.replace('["base", "slow"]', '["base"]\noffload = [true, "tx"]')
+    with monkeypatch.context() as disk:
+        disk.setattr(Ledger, "undone", undone)
+        with pytest.raises(OSError, match="No space left on device: what is put back could not be noted") as told:
+            await mock_run.run(tmp_path / "run", text, events.append)
+    (ledger,) = ledgers_folder().iterdir()
+    assert await mock_run.left_over() == [str(ledger)] == [told.value.filename], "the machines are removed"
+    assert isinstance(events[-1], RunEnded) and events[-1].interrupted
+    (left,) = [event for event in events if isinstance(event, LeftBehind)]
+    assert left.what == f"{ledger}: No space left on device: what is put back could not be noted"
+    assert (await mock_run.cleaned()).left == ()
     assert await mock_run.left_over() == []
 
 

@@ -1,5 +1,7 @@
 """The engine of changes: written down, made, read back, put back, and never somebody else's undone."""
 
+import errno
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -342,4 +344,21 @@ async def test_a_machine_that_is_removed_takes_its_changes_with_it(bench: Bench)
     await bench.apply(sysctl("a", "5"), sysctl("b", "6"))
     bench.removed = True
     assert await bench.undo() == ["gone", "gone"]
+    assert await bench.undo() == []
+
+
+def full(descriptor: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+async def test_a_full_disk_keeps_no_value_from_being_put_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await bench.apply(sysctl("a", "5"), sysctl("b", "6"))
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        with pytest.raises(engine.NotNoted, match="No space left on device") as told:
+            await bench.undo()
+    assert bench.box.sysctls == {"a": "1", "b": "2"}
+    assert [one.outcome for one in told.value.undone] == ["restored", "restored"]
+    assert told.value.errno == errno.ENOSPC and told.value.filename == str(bench.ledger.path)
+    assert await bench.undo() == ["already so", "already so"], "once it can be noted, it is"
     assert await bench.undo() == []

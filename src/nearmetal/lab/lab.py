@@ -9,7 +9,7 @@ from nearmetal import hosts, plugins
 from nearmetal.errors import MachineGone, NearmetalError, message_of
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.changes import engine
-from nearmetal.lab.changes.engine import Applied, Undone
+from nearmetal.lab.changes.engine import Applied, NotNoted, Undone
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.commands import orphans
 from nearmetal.lab.commands.bound import Bound
@@ -180,8 +180,15 @@ class Lab:
         return await engine.apply(wanted, self.ledger, self.reach)
 
     async def undo(self) -> list[Undone]:
-        """Put back every value."""
+        """Put back every value. NotNoted."""
         return await engine.undo(self.ledger, self.reach)
+
+    async def undo_first(self) -> list[Undone]:
+        """The same before machines are removed: what cannot be noted is left to the `undo` after that."""
+        try:
+            return await self.undo()
+        except NotNoted as error:
+            return error.undone
 
     async def reach(self, on: str) -> Commands:
         """What a change is made on: "site:NAME", or a machine's name. MachineGone when it has been removed."""
@@ -211,12 +218,17 @@ class Lab:
     async def clear(self) -> Cleared:
         """As `close`; also what was put back. Each thing is told once, as it is at the end."""
         held = self.ledger.outstanding().handles
-        undone = await self.undo()
+        undone = await self.undo_first()
         left: list[Left] = []
         for some in ([handle for handle in held if handle.kind in _WIRES], self.machines()):
             left += await self.destroy_all(some)
         # A machine whose values could not be put back has taken them with it, now that it is removed.
-        again = await self.undo()
+        try:
+            again = await self.undo()
+        except NotNoted as error:
+            told = [one.change for one in undone if one.outcome != "failed"]
+            again = [one for one in error.undone if one.change not in told]
+            left.append(Left(str(self.ledger.path), error.strerror or str(error)))
         left += await self.destroy_all([handle for handle in held if handle.kind == network.KIND])
         self._switches.clear()
         for image in self._images.values():

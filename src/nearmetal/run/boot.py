@@ -14,6 +14,7 @@ from nearmetal import factors as words
 from nearmetal import hosts, plugins, system_errors
 from nearmetal.errors import MachineError, NearmetalError
 from nearmetal.lab import probe
+from nearmetal.lab.changes.engine import NotNoted
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.machine import require_programs
 from nearmetal.lab.stage import LabStage
@@ -158,16 +159,26 @@ def _step(booted: Booted, stream: Stream, name: str) -> Iterator[None]:
 
 
 async def _tear_down(booted: Booted, lab: Lab, stream: Stream) -> None:
-    """Put back and remove. What cannot be is told and stays in the ledger; it never hides the trials' records."""
+    """Put back and remove. What cannot be is told and stays in the ledger; it never hides the trials' records.
+
+    NotNoted, when all that is done.
+    """
     with _step(booted, stream, "undo"):
-        left = [undone.left for undone in await lab.undo() if undone.outcome == "left"]
+        left = [undone.left for undone in await lab.undo_first() if undone.outcome == "left"]
     with _step(booted, stream, "destroy"):
         left += await lab.take_up()
         # The ledger, not `booted`, knows also of a machine whose creation failed half-way.
         left += await lab.destroy_all(lab.machines())
     # What was changed in a machine that is removed now is no longer owed.
-    left += [undone.left for undone in await lab.undo() if undone.outcome in ("left", "failed")]
+    unnoted = None
+    try:
+        again = await lab.undo()
+    except NotNoted as error:
+        again, unnoted = error.undone, error
+    left += [undone.left for undone in again if undone.outcome in ("left", "failed")]
     stream.left_behind(left)
+    if unnoted is not None:
+        raise unnoted
 
 
 # ── Records ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -42,6 +42,17 @@ class Undone:
         return Left(f"{self.change.on}: {self.change.kind} {self.change.target}", self.detail)
 
 
+class NotNoted(OSError):
+    """The ledger could not be told what has become of some changes, as on a full disk: it still holds them.
+
+    Each was tried nevertheless: `undone`.
+    """
+
+    def __init__(self, error: OSError, undone: list[Undone]) -> None:
+        super().__init__(error.errno, f"{error.strerror}: what is put back could not be noted", error.filename)
+        self.undone = undone
+
+
 @dataclass(frozen=True)
 class Applied:
     """What became of the wish to change: `required` changes that did not stick, and warnings about the others."""
@@ -95,9 +106,10 @@ async def undo(ledger: Ledger, reach: Reach, *, but: Collection[int] = ()) -> li
 
     What could not be put back, for whatever reason, keeps none of the others from it, and stays in the ledger for
     `clean` to try again. What somebody else has changed since is theirs, and what was on a machine that is gone went
-    with it: both are told, and forgotten.
+    with it: both are told, and forgotten. NotNoted, once all was tried, when the ledger could not be told of it.
     """
     outcomes: list[Undone] = []
+    unnoted: OSError | None = None
     for number, change in ledger.outstanding().changes:
         if number in but:
             continue
@@ -107,9 +119,14 @@ async def undo(ledger: Ledger, reach: Reach, *, but: Collection[int] = ()) -> li
             outcome = Undone(change, "gone", str(error))
         except Exception as error:
             outcome = Undone(change, "failed", message_of(error))
-        if outcome.outcome != "failed":
-            ledger.undone(number)
         outcomes.append(outcome)
+        if outcome.outcome != "failed":
+            try:
+                ledger.undone(number)
+            except OSError as error:
+                unnoted = error
+    if unnoted is not None:
+        raise NotNoted(unnoted, outcomes)
     return outcomes
 
 
