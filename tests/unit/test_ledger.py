@@ -1,5 +1,6 @@
 """The ledger: what it still holds, whatever became of who wrote it."""
 
+import errno
 import json
 import os
 import subprocess
@@ -11,7 +12,8 @@ import pytest
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import clean
 from nearmetal.lab.changes.ledger import Ledger, held, ledgers_folder, outstanding, ownerless
-from nearmetal.model import Change, Handle
+from nearmetal.lab.lock import try_lock
+from nearmetal.model import Change, Handle, HostSpec
 
 
 def handle(name: str, **data: object) -> Handle:
@@ -20,6 +22,10 @@ def handle(name: str, **data: object) -> Handle:
 
 def change(target: str, before: str | None = "0") -> Change:
     return Change(on="m", kind="sysctl", target=target, after="1", before=before)
+
+
+def full(descriptor: int, content: bytes) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_what_was_made_last_is_removed_first(tmp_path: Path) -> None:
@@ -189,6 +195,37 @@ def test_it_belongs_to_one_process_and_to_nobody_once_that_is_dead(tmp_path: Pat
         owner.kill()
     assert list(ownerless(tmp_path)) == [path]
     assert [one.name for one in outstanding(path).handles] == ["a"]
+
+
+def test_one_that_is_removed_while_it_is_opened_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`clean` may lock a file between the moment that a run opens it and its lock, and finds nothing in it."""
+    path = tmp_path / "l.jsonl"
+
+    def late(descriptor: int) -> bool:
+        monkeypatch.undo()
+        with held(path):
+            pass
+        return try_lock(descriptor)
+
+    monkeypatch.setattr("nearmetal.lab.changes.ledger.try_lock", late)
+    with held(path) as ledger:
+        ledger.creating(handle("a"))
+        assert list(ownerless(tmp_path)) == [], "it has its owner's lock"
+        assert [one.name for one in outstanding(path).handles] == ["a"]
+
+
+def test_how_a_host_is_reached_is_noted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever puts it right reaches it as is noted there: also where the disk takes no more."""
+    far = HostSpec(ssh="root@192.0.2.1")
+    with held(tmp_path / "l.jsonl") as ledger:
+        ledger.reached("far", far)
+        ledger.creating(handle("a"))
+    monkeypatch.setattr(os, "write", full)
+    with held(tmp_path / "l.jsonl") as ledger:
+        ledger.reached("far", far)
+        with pytest.raises(OSError, match="No space left"):
+            ledger.reached("far", HostSpec(ssh="root@192.0.2.2"))
+        assert ledger.outstanding().hosts == {"far": far}
 
 
 def test_one_that_is_not_there_holds_nothing(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ can be locked belongs to nobody any more, and what it still holds is for `clean`
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,10 +96,7 @@ class Ledger:
         """Open and lock. HostCannot when its owner lives, BadInput when a line of it is damaged."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if not try_lock(self._lock):
-            os.close(self._lock)
-            raise HostCannot("another nearmetal holds this ledger", str(path), "wait until it ends")
+        self._lock = _locked(path)
         try:
             self._account = _account(path)
             self._journal = Journal(path)
@@ -109,6 +106,8 @@ class Ledger:
 
     def reached(self, name: str, spec: HostSpec) -> None:
         """Note how a host is reached, for whoever has to put it right: a study may not be at hand then."""
+        if self.outstanding().hosts.get(name) == spec:
+            return  # whoever puts it right needs no room on the disk for that
         self._append({"op": "host", "name": name, "spec": spec.model_dump(mode="json")})
 
     def creating(self, handle: Handle) -> None:
@@ -147,10 +146,31 @@ class Ledger:
     def close(self) -> None:
         """Let go; a ledger that holds nothing is removed."""
         held = self.outstanding()
-        if not held.handles and not held.changes:
-            self.path.unlink(missing_ok=True)
-        self._journal.close()
-        os.close(self._lock)
+        try:
+            if not held.handles and not held.changes:
+                self.path.unlink(missing_ok=True)
+        finally:
+            self._journal.close()
+            os.close(self._lock)
+
+
+def _locked(path: Path) -> int:
+    """The file that lies there, made if there is none, with its lock. HostCannot when its owner lives.
+
+    Who had the lock before may have removed the file that was opened: then another one lies there, or none.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if not try_lock(descriptor):
+                raise HostCannot("another nearmetal holds this ledger", str(path), "wait until it ends")
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
 
 
 def _account(path: Path) -> _Account:
