@@ -1,14 +1,18 @@
 """What `clean` says of what a dead run left: each thing once, and as it is when all is done."""
 
 import asyncio
+import errno
+import json
 
 import pytest
 
 from nearmetal import say
 from nearmetal.environments import docker, mock
-from nearmetal.errors import ExitCode
+from nearmetal.errors import ExitCode, HostCannot
 from nearmetal.lab import clean, lab
-from nearmetal.lab.changes.ledger import Ledger, held, ledgers_folder
+from nearmetal.lab.changes import origin
+from nearmetal.lab.changes.ledger import Ledger, held, ledgers_folder, outstanding
+from nearmetal.lab.changes.origin import Origin
 from nearmetal.lab.mock.world import World
 from nearmetal.model import Change, Handle, Site
 from nearmetal.run import session
@@ -100,6 +104,97 @@ async def test_a_run_does_not_begin_by_contradicting_itself() -> None:
     said: list[str] = []
     await session._put_right(said.append)
     assert [what.partition(": ")[0] for what in said] == ["still there"]
+
+
+def of_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger of a dead run of `far`, which sees the same folder of state."""
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(origin, "here", lambda: Origin(machine="f00", name="far", boot_id="its own"))
+        ledger = ledger_of_a_dead_run()
+        machine(ledger, "nm-abc123-1")
+        ledger.changing(Change(on="site:local", kind="file", target="/no/such", before=None, after="0"))
+        ledger.close()
+
+
+async def test_what_another_host_has_is_named_and_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_another_host(monkeypatch)
+    path = ledgers_folder() / "abc123.jsonl"
+    before = path.read_bytes()
+    with held(ledgers_folder() / "ours.jsonl") as ours:
+        ours.creating(Handle(kind="mock", name="nm-ours-1", site="local", data={"borrowed": True}))
+    assert clean.left_behind() == ["mock nm-ours-1"], "clean has nothing to do with the other"
+    cleaned = await clean.clean()
+    assert cleaned.removed == ("mock nm-ours-1",)
+    assert cleaned.left == (
+        f"{path}: it is of the host far, which has mock nm-abc123-1, site:local: file /no/such, "
+        f"nm-abc123-1: sysctl {_SYSCTL}\n"
+        "  remedy: give `nearmetal clean` there; if that host is no more, remove the file",
+    )
+    said: list[str] = []
+    await session._put_right(said.append)
+    assert said == [f"still there: {cleaned.left[0]}"]
+    assert path.read_bytes() == before
+
+
+def test_no_command_takes_what_another_host_has_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_another_host(monkeypatch)
+    path = ledgers_folder() / "abc123.jsonl"
+    with pytest.raises(HostCannot, match="it is of the host far"):
+        Ledger(path)
+    assert outstanding(path).changes_of_boot("any") == ()
+
+
+async def test_a_boot_has_put_back_what_it_took_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has the same value now has it from somebody else."""
+    earlier = origin.here().model_copy(update={"boot_id": "earlier"})
+    kept = Change(on="site:local", kind="file", target="/no/such", before=None, after="0")
+    taken = Change(on="site:local", kind="sysctl", target="no.such", before="1", after="0")
+    with monkeypatch.context() as before:
+        before.setattr(origin, "here", lambda: earlier)
+        ledger = ledger_of_a_dead_run()
+        for change in (
+            taken,
+            taken.model_copy(update={"kind": "file", "target": "/sys/no/such"}),
+            taken.model_copy(update={"on": "site:far"}),
+            kept,
+        ):
+            ledger.changing(change)
+        ledger.close()
+    held_still = outstanding(ledgers_folder() / "abc123.jsonl").changes_of_boot(origin.here().boot_id)
+    assert [(change.on, change.target) for _, change in held_still] == [
+        ("site:local", "/no/such"),
+        ("site:far", "no.such"),
+    ]
+    cleaned = await clean.clean()
+    assert cleaned.restored == ("site:local: file /no/such",)
+    assert [what.partition(": ")[0] for what in cleaned.left] == ["site:far"]
+
+
+async def test_one_of_earlier_states_of_the_source_is_of_this_host_and_boot() -> None:
+    change = Change(on="site:local", kind="sysctl", target="no.such", before="1", after="0")
+    ledgers_folder().mkdir(parents=True)
+    line = {"op": "change", "number": 0, "change": change.model_dump(mode="json")}
+    (ledgers_folder() / "abc123.jsonl").write_text(json.dumps(line) + "\n")
+    (told,) = (await clean.clean()).left
+    assert told.startswith("site:local: sysctl no.such: it is None now")
+
+
+async def test_a_full_disk_keeps_clean_from_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    earlier = origin.here().model_copy(update={"boot_id": "earlier"})
+    with monkeypatch.context() as before:
+        before.setattr(origin, "here", lambda: earlier)
+        ledger = ledger_of_a_dead_run()
+        ledger.changing(Change(on="site:local", kind="sysctl", target="no.such", before="1", after="0"))
+        ledger.close()
+    with held(ledgers_folder() / "other.jsonl") as other:
+        other.changing(Change(on="site:local", kind="file", target="/no/such", before="1", after="0"))
+
+    def undone(ledger: Ledger, number: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(ledger.path))
+
+    monkeypatch.setattr(Ledger, "undone", undone)
+    told = [what.partition(": ")[0] for what in (await clean.clean()).left]
+    assert told == [str(ledger.path), "site:local", str(other.path)]
 
 
 async def test_what_could_not_be_put_back_on_a_machine_of_the_users_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

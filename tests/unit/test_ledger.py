@@ -169,7 +169,7 @@ def test_a_line_is_on_disk_before_the_call_returns(tmp_path: Path, monkeypatch: 
     with held(path) as ledger:
         ledger.creating(handle("a"))
         ledger.changing(change("x"))
-        assert synced[-2:] == [1, 2]
+        assert synced[-2:] == [2, 3]
 
 
 HOLDER = """
@@ -212,6 +212,13 @@ def test_one_that_is_removed_while_it_is_opened_is_made_anew(tmp_path: Path, mon
         ledger.creating(handle("a"))
         assert list(ownerless(tmp_path)) == [], "it has its owner's lock"
         assert [one.name for one in outstanding(path).handles] == ["a"]
+
+
+def test_one_for_which_the_disk_has_no_room_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        Ledger(tmp_path / "ledgers" / "l.jsonl")
+    assert list((tmp_path / "ledgers").iterdir()) == []
 
 
 def test_how_a_host_is_reached_is_noted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

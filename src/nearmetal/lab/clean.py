@@ -9,11 +9,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from nearmetal import system_errors
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.changes.ledger import (
     Ledger,
-    Outstanding,
+    OfAnotherHost,
     ledgers_folder,
     outstanding,
     ownerless,
@@ -58,7 +59,7 @@ async def clean(say: Say = silent) -> Cleaned:
 
 
 def left_behind() -> list[str]:
-    """What `clean` would put right: what the ledgers of dead owners still hold. Nothing is touched.
+    """What `clean` would put right: what the ledgers of this host's dead owners still hold. Nothing is touched.
 
     Also a ledger that cannot be read, by its path.
     """
@@ -74,21 +75,14 @@ def _left_in(path: Path) -> Iterator[str]:
     except BadInput:
         yield str(path)
         return
-    yield from (*_machines(still), *_changes(still))
+    if not still.elsewhere:
+        yield from (*still.made, *still.changed)
 
 
 def _holds(path: Path) -> Iterator[str]:
     """Nothing of one whose owner has ended meanwhile; one that cannot be read is its owner's to tell."""
     with suppress(FileNotFoundError, BadInput):
-        yield from _machines(outstanding(path))
-
-
-def _machines(still: Outstanding) -> list[str]:
-    return [f"{handle.kind} {handle.name}" for handle in still.handles]
-
-
-def _changes(still: Outstanding) -> list[str]:
-    return [f"{change.on}: {change.kind} {change.target}" for _, change in still.changes]
+        yield from outstanding(path).made
 
 
 async def clean_everything(say: Say = silent) -> Cleaned:
@@ -99,14 +93,22 @@ async def clean_everything(say: Say = silent) -> Cleaned:
 
 
 async def put_right(paths: Sequence[Path], say: Say = silent) -> Cleaned:
-    """Replay these ledgers, whose owners are dead. One that cannot be read is told, and keeps none from the others."""
+    """Replay these ledgers, whose owners are dead. One that cannot be, as one of another host, is told, and keeps none
+    from the others."""
     return _sum([await _replay(path, say) for path in paths])
 
 
 async def _replay(path: Path, say: Say) -> Cleaned:
     try:
+        return await _replayed(path, say)
+    except OSError as error:
+        return Cleaned(ledgers=1, left=(system_errors.in_full(error),))
+
+
+async def _replayed(path: Path, say: Say) -> Cleaned:
+    try:
         ledger = Ledger(path)
-    except BadInput as error:
+    except (BadInput, OfAnotherHost) as error:
         return Cleaned(ledgers=1, left=(str(error),))
     except HostCannot:
         return Cleaned(in_use=1)  # somebody has taken it since: who owns it, or who cleans as well
@@ -121,7 +123,7 @@ async def _replay(path: Path, say: Say) -> Cleaned:
 def _still(ledger: Ledger) -> str:
     still = ledger.outstanding()
     # What was changed in a machine goes with it.
-    things = _machines(still) or _changes(still) or ["it is nearly done"]
+    things = still.made or still.changed or ["it is nearly done"]
     return f"still putting right what a dead run left: {', '.join(things)}"
 
 

@@ -1,7 +1,8 @@
 """The ledger: what exists because of us, and what was changed by us. Written down before it is so.
 
 One file per run or machine kept up, in the state folder. Its owner holds a lock on it while it lives; a ledger that
-can be locked belongs to nobody any more, and what it still holds is for `clean` to put right.
+can be locked belongs to nobody any more, and what it still holds is for `clean` to put right. Its first line says on
+which host and in which boot it was begun: another host that sees the same folder has nothing of what it holds.
 """
 
 import os
@@ -15,6 +16,8 @@ from pydantic import ValidationError
 
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab.changes import origin
+from nearmetal.lab.changes.origin import Origin
 from nearmetal.lab.lock import try_lock
 from nearmetal.model import Change, Handle, HostSpec
 from nearmetal.store.journal import Journal, lines
@@ -34,6 +37,19 @@ def new_token() -> str:
     return os.urandom(3).hex()
 
 
+_IN_MEMORY = ("/dev/", "/proc/", "/run/", "/sys/")
+"""Folders whose files a boot makes anew."""
+
+
+class OfAnotherHost(HostCannot):
+    """What a ledger holds is on another host, which sees the same folder of state."""
+
+    def __init__(self, path: Path, held: "Outstanding") -> None:
+        has = ", ".join([*held.made, *held.changed]) or "nothing any more"
+        remedy = "give `nearmetal clean` there; if that host is no more, remove the file"
+        super().__init__(f"it is of the host {held.elsewhere}, which has {has}", str(path), remedy)
+
+
 @dataclass(frozen=True)
 class Outstanding:
     """What a ledger still holds, newest first."""
@@ -45,12 +61,37 @@ class Outstanding:
     """How each host was reached on which there is, or was, something of it."""
     boot_id: str = ""
     """Of the boot of this host in which it was changed; "" where that does not matter."""
+    origin: Origin | None = None
+    """Where it was begun; ledgers of earlier states of the source do not tell."""
+
+    @property
+    def elsewhere(self) -> str:
+        """The name of the host that it is of, if that is another one than this; else ""."""
+        return "" if self.origin is None or self.origin.machine == origin.here().machine else self.origin.name
+
+    @property
+    def made(self) -> list[str]:
+        """What it holds that was made, for people."""
+        return [f"{handle.kind} {handle.name}" for handle in self.handles]
+
+    @property
+    def changed(self) -> list[str]:
+        return [f"{change.on}: {change.kind} {change.target}" for _, change in self.changes]
 
     def changes_of_boot(self, boot_id: str) -> tuple[tuple[int, Change], ...]:
-        """The changes that this boot of the host has: all of its own, of another one what the boot loader was told."""
+        """The changes that this boot of this host has: all of its own, of another boot what outlasts one."""
+        if self.elsewhere:
+            return ()
         if self.boot_id in ("", boot_id):
             return self.changes
-        return tuple((number, change) for number, change in self.changes if change.kind == "boot")
+        return tuple((number, change) for number, change in self.changes if _outlasts_a_boot(change))
+
+
+def _outlasts_a_boot(change: Change) -> bool:
+    """Of this host: other sites and machines have boots of their own."""
+    if change.on != "site:local" or change.kind == "boot":
+        return True
+    return change.kind == "file" and not change.target.startswith(_IN_MEMORY)
 
 
 class _Account:
@@ -62,9 +103,13 @@ class _Account:
         self._hosts: dict[str, HostSpec] = {}
         self.numbered = 0
         self._boot_id = ""
+        self._origin: Origin | None = None
 
     def take(self, line: Mapping[str, Any]) -> None:
         match line["op"]:
+            case "begun":
+                self._origin = Origin.from_json(line["origin"])
+                self._boot_id = self._origin.boot_id
             case "host":
                 self._hosts[line["name"]] = HostSpec.from_json(line["spec"])
             case "create":
@@ -86,6 +131,7 @@ class _Account:
             tuple(reversed(self._changes.items())),
             dict(self._hosts),
             self._boot_id,
+            self._origin,
         )
 
 
@@ -93,15 +139,26 @@ class Ledger:
     """Appends; every line is on disk before the call returns."""
 
     def __init__(self, path: Path) -> None:
-        """Open and lock. HostCannot when its owner lives, BadInput when a line of it is damaged."""
+        """Open and lock. HostCannot when its owner lives, OfAnotherHost, BadInput when a line of it is damaged."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._lock = _locked(path)
         try:
             self._account = _account(path)
+            if (held := self.outstanding()).elsewhere:
+                raise OfAnotherHost(path, held)
             self._journal = Journal(path)
         except BaseException:
             os.close(self._lock)
+            raise
+        if not os.fstat(self._lock).st_size:
+            self._begin()
+
+    def _begin(self) -> None:
+        try:
+            self._append({"op": "begun", "origin": origin.here().model_dump(mode="json")})
+        except OSError:
+            self.close()
             raise
 
     def reached(self, name: str, spec: HostSpec) -> None:
