@@ -21,6 +21,9 @@ use crate::tap::{self, TapName};
 /// launch replaces itself by the program. Only with --enter it stays, because a pid namespace takes a new process: it
 /// then passes SIGTERM, SIGINT and SIGHUP on to the program's process group, and the group is killed when launch is.
 ///
+/// What enters a machine, or dies with its parent, has the ordinary priority (nice 0 and SCHED_OTHER) if that is
+/// permitted; anything else has the caller's.
+///
 /// Exit status: the program's, or 128 plus the signal that killed it; 127 when it was not found, 126 when it cannot be
 /// executed, 125 when launch itself failed.
 #[derive(clap::Args)]
@@ -70,6 +73,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn launch(args: Args) -> anyhow::Result<u8> {
     if let Some(parent) = args.place.die_with_parent {
         place::die_with_parent(parent)?;
+    }
+    if args.place.die_with_parent.is_some() || args.enter.is_some() {
+        place::be_ordinary();
     }
     args.place
         .cgroup

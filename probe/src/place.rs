@@ -10,12 +10,14 @@ use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, set_parent_process_death_signal,
+    setpriority_process,
 };
 use rustix::thread::{
     CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity,
 };
 
 use crate::kernel::Kernel;
+use crate::timing;
 
 /// What `launch` and `hold` share: the place that a process and all its children get.
 #[derive(clap::Args)]
@@ -179,6 +181,15 @@ pub fn pin_thread(id: i32, cpus: &CpuList) -> io::Result<()> {
     let ended = || io::Error::from_raw_os_error(libc::ESRCH);
     let id = Pid::from_raw(id).ok_or_else(ended)?;
     Ok(sched_setaffinity(Some(id), &cpus.set())?)
+}
+
+/// Let this process and what it starts have the priority of any program, whatever the caller's is.
+///
+/// A container has it from its engine, and not from whoever measures: other machines beside it must not be nicer. Where
+/// that is not permitted they are, and `facts` tells it.
+pub fn be_ordinary() {
+    timing::set_policy(libc::SCHED_OTHER, 0);
+    let _ = setpriority_process(None, 0);
 }
 
 /// Join the control group of directory `dir`, of either version.

@@ -103,7 +103,8 @@ impl Drop for RealTime {
     }
 }
 
-fn set_policy(policy: i32, priority: i32) -> bool {
+/// Whether the kernel let this thread have that policy.
+pub fn set_policy(policy: i32, priority: i32) -> bool {
     let parameters = libc::sched_param {
         sched_priority: priority,
     };

@@ -51,6 +51,7 @@ pub struct Facts {
     limits: Limits,
     clock: Clock,
     confinement: confinement::Confinement,
+    scheduling: settings::Scheduling,
     /// What the kernel does about each vulnerability of the processor.
     mitigations: BTreeMap<String, String>,
     /// Sysctls that matter to servers, by their dotted names.
@@ -123,6 +124,7 @@ fn gather(kernel: &Kernel, files: &[PathBuf]) -> anyhow::Result<Facts> {
         },
         clock: clock(kernel),
         confinement: confinement::confinement(kernel),
+        scheduling: settings::scheduling()?,
         mitigations: settings::mitigations(kernel),
         sysctls: settings::sysctls(kernel),
         settings: settings::settings(kernel),

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use rustix::process::{Resource, getrlimit};
+use anyhow::Context;
+use rustix::process::{Resource, getpriority_process, getrlimit};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -102,6 +103,14 @@ pub struct ResourceLimit {
     hard: Option<u64>,
 }
 
+/// How the processor is shared with others, as whoever starts a program hands it down.
+#[derive(Serialize, JsonSchema)]
+pub struct Scheduling {
+    nice: i32,
+    /// As sched(7) calls it, such as SCHED_OTHER; a number where it is newer than that.
+    policy: String,
+}
+
 pub fn sysctls(kernel: &Kernel) -> BTreeMap<String, String> {
     let read = |name: &&str| {
         let value = kernel.text(format!("proc/sys/{}", name.replace('.', "/")))?;
@@ -154,6 +163,23 @@ pub fn resource_limits() -> BTreeMap<&'static str, ResourceLimit> {
         )
     };
     RESOURCES.iter().map(read).collect()
+}
+
+pub fn scheduling() -> anyhow::Result<Scheduling> {
+    // SAFETY: 0 is the calling thread; there is nothing else to be wrong.
+    let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+    Ok(Scheduling {
+        nice: getpriority_process(None).context("cannot read the own nice value")?,
+        policy: match policy {
+            libc::SCHED_OTHER => "SCHED_OTHER".into(),
+            libc::SCHED_FIFO => "SCHED_FIFO".into(),
+            libc::SCHED_RR => "SCHED_RR".into(),
+            libc::SCHED_BATCH => "SCHED_BATCH".into(),
+            libc::SCHED_IDLE => "SCHED_IDLE".into(),
+            libc::SCHED_DEADLINE => "SCHED_DEADLINE".into(),
+            other => other.to_string(),
+        },
+    })
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use filesystem::Bind;
 ///
 /// Prints {"schema":"hold.v1","pid":N} when the machine is ready, then reaps until SIGTERM. N is the machine's first
 /// process, for `launch --enter N`. When it ends, however it ends, so does every process in the machine, and everything
-/// that was mounted for it is gone.
+/// that was mounted for it is gone. It has the ordinary priority (nice 0 and SCHED_OTHER) if that is permitted.
 ///
 /// Without --root it holds nothing and just reaps: usable as a container's first process.
 #[derive(clap::Args)]
@@ -73,6 +73,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(parent) = args.place.die_with_parent {
         place::die_with_parent(parent)?;
     }
+    place::be_ordinary();
     args.place
         .cgroup
         .iter()

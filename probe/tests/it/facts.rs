@@ -36,6 +36,28 @@ fn cpus_are_those_the_process_may_use() {
 }
 
 #[test]
+fn the_priority_is_the_one_it_was_given() {
+    let output = humble(env!("CARGO_BIN_EXE_nearmetal-probe"))
+        .args(["facts", "--json"])
+        .output()
+        .unwrap();
+    let given = serde_json::json!({"nice": 10, "policy": "SCHED_BATCH"});
+    assert_eq!(document(&output)["scheduling"], given);
+    let ordinary = serde_json::json!({"nice": 0, "policy": "SCHED_OTHER"});
+    if can_raise_priority("the_priority_is_the_one_it_was_given") {
+        let output = run(&[
+            "launch",
+            "--die-with-parent",
+            "--",
+            env!("CARGO_BIN_EXE_nearmetal-probe"),
+            "facts",
+            "--json",
+        ]);
+        assert_eq!(document(&output)["scheduling"], ordinary);
+    }
+}
+
+#[test]
 fn hashes_are_sha256_and_a_missing_file_is_null() {
     let directory = Directory::new();
     let file = directory.join("abc");

@@ -201,6 +201,26 @@ fn without_a_root_it_only_reaps() {
 }
 
 #[test]
+fn it_has_the_ordinary_priority() {
+    if !can_raise_priority("it_has_the_ordinary_priority") {
+        return;
+    }
+    let mut hold = humble(env!("CARGO_BIN_EXE_nearmetal-probe"))
+        .arg("hold")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(hold.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let stat = fs::read_to_string(format!("/proc/{}/stat", hold.id())).unwrap();
+    hold.kill().unwrap();
+    hold.wait().unwrap();
+    assert_eq!(priority(&stat), (0, 0), "{stat}");
+}
+
+#[test]
 fn it_ends_when_its_input_does() {
     let mut hold = probe()
         .args(["hold", "--until-eof"])

@@ -131,6 +131,40 @@ fn the_program_dies_with_the_parent() {
 }
 
 #[test]
+fn what_is_the_callers_own_keeps_its_priority_and_what_is_of_a_machine_has_the_ordinary_one() {
+    let told = |options: &[&str], wrapper: &[&str]| {
+        let output = humble(wrapper[0])
+            .args(&wrapper[1..])
+            .arg("launch")
+            .args(options)
+            .args(["--", "cat", "/proc/self/stat"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        priority(&text(&output.stdout))
+    };
+    let itself = [env!("CARGO_BIN_EXE_nearmetal-probe")];
+    let batch = u32::try_from(libc::SCHED_BATCH).unwrap();
+    assert_eq!(told(&["--cpus", "0"], &itself), (10, batch));
+    if !can_raise_priority("what_is_of_a_machine_has_the_ordinary_priority") {
+        return;
+    }
+    assert_eq!(told(&["--die-with-parent"], &itself), (0, 0));
+    let without = ["setpriv", "--bounding-set", "-sys_nice", itself[0]];
+    assert_eq!(
+        told(&["--die-with-parent"], &without),
+        (10, 0),
+        "no error where it is not permitted"
+    );
+    if can_make_machines("what_enters_a_machine_has_the_ordinary_priority") {
+        let directory = Directory::new();
+        let root = busybox_root(&directory);
+        let held = Held::start(&["--root", root.to_str().unwrap()]);
+        assert_eq!(told(&["--enter", &held.pid.to_string()], &itself), (0, 0));
+    }
+}
+
+#[test]
 fn a_tap_is_handed_over_by_number() {
     if !can_make_namespaces("a_tap_is_handed_over_by_number") {
         return;

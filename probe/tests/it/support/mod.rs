@@ -204,6 +204,32 @@ impl Drop for Held {
     }
 }
 
+/// A command that runs as who asked for little: nice 10, and as a batch.
+pub fn humble(program: &str) -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "10", "chrt", "-b", "0", program]);
+    command
+}
+
+/// Nice value and scheduling policy of a process, as its /proc/PID/stat says.
+pub fn priority(stat: &str) -> (i32, u32) {
+    // Fields 19 and 41; the name in field 2 ends with the only parenthesis before a space.
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    (fields[16].parse().unwrap(), fields[38].parse().unwrap())
+}
+
+/// Whether a process may have the priority that it was not given; says loudly that the test is skipped when not.
+pub fn can_raise_priority(test: &str) -> bool {
+    let can = Command::new("nice")
+        .args(["-n", "-1", "nice"])
+        .output()
+        .is_ok_and(|output| text(&output.stdout).trim() == "-1");
+    if !can {
+        eprintln!("SKIPPED {test}: raising a priority takes CAP_SYS_NICE");
+    }
+    can
+}
+
 pub fn send(pid: u32, signal: i32) {
     // SAFETY: kill takes no pointers; the process is the test's own child.
     unsafe { libc::kill(pid as libc::pid_t, signal) };
