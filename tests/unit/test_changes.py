@@ -352,13 +352,13 @@ def full(descriptor: int) -> None:
 
 
 async def test_a_full_disk_keeps_no_value_from_being_put_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    await bench.apply(sysctl("a", "5"), sysctl("b", "6"))
+    await bench.apply(sysctl("a", "5"), sysctl("b", "6"), sysctl("a", "7"))
     with monkeypatch.context() as disk:
         disk.setattr(os, "fsync", full)
         with pytest.raises(engine.NotNoted, match="No space left on device") as told:
             await bench.undo()
     assert bench.box.sysctls == {"a": "1", "b": "2"}
-    assert [one.outcome for one in told.value.undone] == ["restored", "restored"]
+    assert [one.outcome for one in told.value.undone] == ["restored"] * 3
     assert told.value.errno == errno.ENOSPC and told.value.filename == str(bench.ledger.path)
-    assert await bench.undo() == ["already so", "already so"], "once it can be noted, it is"
-    assert await bench.undo() == []
+    assert await bench.undo() == [], "once it can be noted it is, and told no second time"
+    assert bench.ledger.outstanding().changes == ()

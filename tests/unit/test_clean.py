@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import json
+import os
 
 import pytest
 
@@ -189,10 +190,10 @@ async def test_a_full_disk_keeps_clean_from_none_of_the_others(monkeypatch: pyte
     with held(ledgers_folder() / "other.jsonl") as other:
         other.changing(Change(on="site:local", kind="file", target="/no/such", before="1", after="0"))
 
-    def undone(ledger: Ledger, number: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", str(ledger.path))
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Ledger, "undone", undone)
+    monkeypatch.setattr(os, "fsync", full)
     told = [what.partition(": ")[0] for what in (await clean.clean()).left]
     assert told == [str(ledger.path), "site:local", str(other.path)]
 

@@ -226,8 +226,7 @@ class Lab:
         try:
             again = await self.undo()
         except NotNoted as error:
-            told = [one.change for one in undone if one.outcome != "failed"]
-            again = [one for one in error.undone if one.change not in told]
+            again = error.undone
             left.append(Left(str(self.ledger.path), error.strerror or str(error)))
         left += await self.destroy_all([handle for handle in held if handle.kind == network.KIND])
         self._switches.clear()

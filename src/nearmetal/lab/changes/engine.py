@@ -113,21 +113,26 @@ async def undo(ledger: Ledger, reach: Reach, *, but: Collection[int] = ()) -> li
     for number, change in ledger.outstanding().changes:
         if number in but:
             continue
+        if number not in ledger.settled:
+            outcomes.append(await _undone(change, reach))
+            if outcomes[-1].outcome == "failed":
+                continue
         try:
-            outcome = await _put_back(change, await reach(change.on))
-        except MachineGone as error:
-            outcome = Undone(change, "gone", str(error))
-        except Exception as error:
-            outcome = Undone(change, "failed", message_of(error))
-        outcomes.append(outcome)
-        if outcome.outcome != "failed":
-            try:
-                ledger.undone(number)
-            except OSError as error:
-                unnoted = error
+            ledger.undone(number)
+        except OSError as error:
+            unnoted = error
     if unnoted is not None:
         raise NotNoted(unnoted, outcomes)
     return outcomes
+
+
+async def _undone(change: Change, reach: Reach) -> Undone:
+    try:
+        return await _put_back(change, await reach(change.on))
+    except MachineGone as error:
+        return Undone(change, "gone", str(error))
+    except Exception as error:
+        return Undone(change, "failed", message_of(error))
 
 
 async def _put_back(change: Change, commands: Commands) -> Undone:

@@ -142,6 +142,8 @@ class Ledger:
         """Open and lock. HostCannot when its owner lives, OfAnotherHost, BadInput when a line of it is damaged."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
+        self.settled: set[int] = set()
+        """Numbers of changes that were undone, also where the disk took no note of it."""
         self._lock = _locked(path)
         try:
             self._account = _account(path)
@@ -181,6 +183,7 @@ class Ledger:
         return number
 
     def undone(self, number: int) -> None:
+        self.settled.add(number)
         self._append({"op": "undone", "number": number})
 
     def begin_boot(self, boot_id: str) -> None:
