@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # it ships no types
+
 from nearmetal.model import Completed, Measurement
 from nearmetal.workloads import http
 from nearmetal.workloads._http_parameters import HttpParameters
@@ -38,6 +40,29 @@ def changed(document: Document, **parts: Any) -> Document:
 
 def statuses(status: dict[str, int], in_window: dict[str, int] | None = None) -> Document:
     return {"status": status, "status_in_window": status if in_window is None else in_window}
+
+
+def histogram(latencies: dict[int, int]) -> str:
+    """As the generator prints one: so many requests of each latency (ns)."""
+    found = HdrHistogram(1, 3_600_000_000_000, 3)
+    for latency, count in latencies.items():
+        found.record_value(latency, count)
+    return str(found.encode().decode())
+
+
+def answered(pages: dict[int, int], errors: dict[int, int], timed_out: int = 0) -> Document:
+    """An open loop's document by the latencies (ns) of the pages, and of the error pages, that came."""
+    replies = {latency: pages.get(latency, 0) + errors.get(latency, 0) for latency in {*pages, *errors}}
+    page, error = sum(pages.values()), sum(errors.values())
+    return changed(
+        OPEN,
+        requests={"attempted": page + error + timed_out, "completed": page + error},
+        errors={"client_timeout": timed_out},
+        histogram=histogram(replies),
+        error_histogram=histogram(errors) if errors else "",
+        status_codes={"200": page, "503": error},
+        **statuses({"2xx": page, "5xx": error}),
+    )
 
 
 def is_first_request(argv: list[str]) -> bool:

@@ -2,7 +2,19 @@
 
 import pytest
 
-from tests.unit.http_load import CLOSED, OPEN, OPEN_LOOP, RAMP, RAMPS, Document, changed, measured, value, workload
+from tests.unit.http_load import (
+    CLOSED,
+    OPEN,
+    OPEN_LOOP,
+    RAMP,
+    RAMPS,
+    Document,
+    answered,
+    changed,
+    measured,
+    value,
+    workload,
+)
 
 
 async def test_an_open_loop_that_kept_its_rate_counts() -> None:
@@ -91,3 +103,19 @@ async def test_a_closed_loop_whose_client_is_at_its_limit_warns() -> None:
 async def test_requests_that_were_sent_again_are_told() -> None:
     found = await measured(workload(), changed(CLOSED, requests={"resent": 3}))
     assert [warning.code for warning in found.warnings] == ["requests-resent"]
+
+
+@pytest.mark.parametrize("mode", [OPEN_LOOP, {}])
+async def test_requests_that_failed_and_replies_that_are_no_pages_are_told(mode: Document) -> None:
+    found = await measured(workload(**mode), answered({20_000_000: 1000}, {1_000_000: 990}, timed_out=10))
+    assert [warning.code for warning in found.warnings] == ["requests-failed", "error-pages"]
+    failed, pages = (warning.text for warning in found.warnings)
+    assert failed.startswith("10 of client 0's 2000 requests (0.5 %) got no reply (10 client_timeout)")
+    assert pages.startswith("990 of the 1990 replies to client 0 (49.7 %) were errors (990 times 503)")
+
+
+async def test_a_ramp_fails_requests_at_its_end_and_is_told_of_error_pages_alone() -> None:
+    completed = RAMPS[""]["requests"]["completed"]
+    status = {"status": {"2xx": completed - 5, "5xx": 5}, "status_codes": {"200": completed - 5, "503": 5}}
+    found = await measured(workload(**RAMP), changed(RAMPS[""], errors={"client_timeout": 3}, **status))
+    assert [warning.code for warning in found.warnings] == ["error-pages"]

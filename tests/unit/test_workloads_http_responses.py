@@ -12,6 +12,8 @@ from tests.unit.http_load import (
     RAMP,
     RAMPS,
     REFUSED,
+    Document,
+    answered,
     changed,
     measured,
     statuses,
@@ -89,6 +91,41 @@ async def test_requests_without_a_reply_are_errors() -> None:
     found = await measured(workload(), changed(CLOSED, errors={"client_timeout": CLOSED["requests"]["completed"]}))
     assert value(found, "errors") == pytest.approx(0.5)
     assert found.responses["errors"].scale == "difference"
+
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("document", "p50", "p99"),
+    [
+        (answered({20 * MS: 1000}, {}, timed_out=1000), (0.02, None), (5.0, "right")),
+        (answered({20 * MS: 999}, {}, timed_out=1001), (5.0, "right"), (5.0, "right")),
+        (answered({20 * MS: 1000, 40 * MS: 980}, {}, timed_out=20), (0.02, None), (0.04, None)),
+        # An error page that came at once is no quick answer.
+        (answered({20 * MS: 800}, {1 * MS: 1200}), (5.0, "right"), (5.0, "right")),
+        (answered({20 * MS: 1200}, {1 * MS: 800}), (0.02, None), (5.0, "right")),
+        # Nor does a slow one make the pages slow.
+        (answered({20 * MS: 1990}, {40 * MS: 10}), (0.02, None), (0.02, None)),
+        (answered({20 * MS: 1000, 6000 * MS: 300}, {}, timed_out=700), (0.02, None), (6.0, "right")),
+    ],
+)
+async def test_requests_that_failed_rank_above_all_latencies(
+    document: Document, p50: tuple[float, str | None], p99: tuple[float, str | None]
+) -> None:
+    for name, (expected, censored) in (("latency_p50", p50), ("latency_p99", p99)):
+        found = (await measured(workload(**OPEN_LOOP), document)).responses[name]
+        assert found.value == pytest.approx(expected, rel=1e-3)
+        assert found.censored == censored
+
+
+async def test_requests_of_one_client_that_failed_rank_above_those_of_all() -> None:
+    good, bad = answered({20 * MS: 2000}, {}), answered({20 * MS: 500}, {1 * MS: 1500})
+    found = (await measured(workload(**OPEN_LOOP), good, bad)).responses
+    assert found["latency_p50"].value == pytest.approx(0.02, rel=1e-3)
+    assert found["latency_p50"].censored is None
+    assert list(found["latency_p50"].by_client or ()) == pytest.approx([good["latency_ns"]["p50"] / 1e9, 5.0])
+    assert found["latency_p99"].censored == "right"
 
 
 async def test_a_load_of_which_nothing_was_served_is_a_failure_and_no_zero() -> None:

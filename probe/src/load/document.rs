@@ -84,6 +84,9 @@ pub struct Document {
     pub warnings: Vec<String>,
     /// Of latency_ns, as HdrHistogram V2, compressed and in base64.
     pub histogram: String,
+    /// Likewise, of those replies in it whose status is not of 2xx or 3xx, as far as there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_histogram: Option<String>,
 }
 
 /// The way to the kernel.
@@ -221,6 +224,10 @@ impl Document {
             saturation: None,
             warnings: warnings::of(plan, measured),
             histogram: found.latency.encoded()?,
+            error_histogram: match &found.error_latency {
+                None => None,
+                Some(errors) => Some(errors.encoded()?),
+            },
         })
     }
 

@@ -5,7 +5,7 @@ use super::errors::{Errors, Failure};
 use super::job::Window;
 use super::reply::Reply;
 use super::statistics::Durations;
-use super::statuses::Statuses;
+use super::statuses::{self, Statuses};
 
 /// httperf samples the reply rate at this interval.
 pub const SAMPLE: Nanoseconds = 5 * SECOND;
@@ -35,6 +35,8 @@ pub struct Life {
 #[derive(Clone, Default)]
 pub struct Recorder {
     pub latency: Durations,
+    /// Of those, the ones of replies that are errors; it takes no memory before there is one.
+    pub error_latency: Option<Box<Durations>>,
     pub service: Durations,
     pub connection: Durations,
     pub connect: Durations,
@@ -119,6 +121,10 @@ impl Recorder {
         self.transfer.record(last_byte - exchange.first_byte);
         self.lateness.record(exchange.launched - exchange.intended);
         self.statuses.count(reply.status());
+        if statuses::is_error(reply.status()) {
+            let errors = self.error_latency.get_or_insert_default();
+            errors.record(last_byte - exchange.intended);
+        }
         self.sent_bytes += request_bytes as u64;
         self.header_bytes += reply.header_bytes();
         self.body_bytes += reply.body_bytes();
@@ -191,6 +197,9 @@ impl Recorder {
         ] {
             mine.merge(theirs);
         }
+        if let Some(theirs) = &other.error_latency {
+            self.error_latency.get_or_insert_default().merge(theirs);
+        }
         for (mine, theirs) in [
             (&mut self.attempted, other.attempted),
             (&mut self.sent, other.sent),
@@ -256,9 +265,14 @@ mod tests {
         assert_eq!((found.completed, found.replies_in_window()), (3, 2));
         let seen = |statuses: &Statuses| statuses.seen().into_values().collect::<Vec<_>>();
         assert_eq!(seen(&found.statuses), [2, 1]);
+        let errors = |found: &Recorder| found.error_latency.as_ref().map(|errors| errors.summary());
+        assert_eq!(found.latency.count(), 3);
+        assert_eq!(errors(&found).map(|errors| errors.count), Some(1));
         assert_eq!(seen(&found.statuses_in_window), [1, 1]);
         let mut both = found.clone();
         both.merge(&found);
         assert_eq!((both.replies_in_window(), both.last_reply), (4, 200));
+        let errors = errors(&both).map(|errors| (errors.count, errors.max));
+        assert_eq!(errors, Some((2, Some(30))));
     }
 }

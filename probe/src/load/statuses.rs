@@ -6,6 +6,12 @@ use std::collections::BTreeMap;
 const LAST: usize = 599;
 const FIRST_ERROR: usize = 400;
 
+/// Whether a reply of this status is none to what was asked.
+#[inline]
+pub fn is_error(status: u16) -> bool {
+    !(200..FIRST_ERROR as u16).contains(&status)
+}
+
 #[derive(Clone, Debug)]
 pub struct Statuses(Box<[u64; LAST + 1]>);
 

@@ -107,6 +107,8 @@ class LoadDocument(Part):
     saturation: Saturation | None = None
     histogram: str = ""
     """Of latency_ns: HdrHistogram V2, compressed and in base64."""
+    error_histogram: str | None = None
+    """Likewise, of those replies in it that were errors, as far as there were any."""
 
     @property
     def gave_out(self) -> Step | None:
@@ -146,13 +148,22 @@ class LoadDocument(Part):
         return self.attempted - self.served
 
     @property
+    def error_pages(self) -> Mapping[str, int]:
+        """Replies that are no answer, by their status where it is known and else by its class."""
+        by_status = {status: count for status, count in self.status_codes.items() if not "200" <= status < "400"}
+        return by_status or {name: count for name, count in self.status.items() if name not in ANSWERS and count}
+
+    @property
     def attempted(self) -> int:
         return self.requests.completed + self.errors.total
 
 
+ANSWERS = ("2xx", "3xx")
+
+
 def _answers(status: Mapping[str, int]) -> int:
     """Replies for which neither the request (4xx) nor the server (5xx) was at fault."""
-    return sum(count for name, count in status.items() if name in ("2xx", "3xx"))
+    return sum(count for name, count in status.items() if name in ANSWERS)
 
 
 NO_REPLY = 1

@@ -1,6 +1,6 @@
 """Whether the load generator itself can be believed. Pure; judges the instrument and never sees a response."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import sqrt
 
 from nearmetal.model import Warned
@@ -102,4 +102,28 @@ def warnings(documents: Sequence[LoadDocument], threads: int, closed: bool) -> l
                     "closed the connection that it had kept",
                 )
             )
+        found += _unserved(client, document)
     return found
+
+
+def _unserved(client: int, document: LoadDocument) -> Iterator[Warned]:
+    failed, pages = document.errors.total, document.error_pages
+    # A ramp ends where requests fail: of it, that is the result.
+    if failed and document.saturation is None:
+        yield Warned(
+            code="requests-failed",
+            text=f"{failed} of client {client}'s {document.attempted} requests "
+            f"({show_share(failed / document.attempted)}) got no reply ({_counts(document.errors.by_class)}): "
+            "in the percentiles of latency they rank above all that did",
+        )
+    if pages:
+        errors, replies = sum(pages.values()), document.requests.completed
+        yield Warned(
+            code="error-pages",
+            text=f"{errors} of the {replies} replies to client {client} ({show_share(errors / replies)}) were errors "
+            f"({', '.join(f'{count} times {status}' for status, count in pages.items())}), which count as failed",
+        )
+
+
+def _counts(by_class: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in by_class.items() if count)

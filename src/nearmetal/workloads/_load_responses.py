@@ -1,10 +1,11 @@
 """From the load generators' documents to the responses of a trial. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Response, ResponseKind
-from nearmetal.workloads._latency import merged
+from nearmetal.workloads._latency import at_rank, counted, merged
 from nearmetal.workloads._load_document import LoadDocument, Spread
 
 RATE: Mapping[str, ResponseKind] = {
@@ -24,28 +25,32 @@ RAMP: Mapping[str, ResponseKind] = {
 }
 """What a ramp gives. Its latencies and counts mix all of its steps, and stay in its document."""
 
+PERCENTS = {"latency_p50": 50, "latency_p99": 99}
+
 Documents = Sequence[LoadDocument]
 PerClient = Callable[[LoadDocument], float | None]
 
 
-def of_rate(documents: Documents) -> dict[str, Response]:
+def of_rate(documents: Documents, timeout: float) -> dict[str, Response]:
     """Responses of a closed or an open loop, over all clients. ToolFailed when not one request was answered.
+
+    `timeout` is how many seconds a client waited for a page at most.
 
     `throughput` and `transactions` are of the replies that came within the window, so that requests still under way
     at its end, of which a slow server and many workers have more, do not count. `errors` and the times are of the
-    requests that were due within it. Counts and rates are sums; latencies are percentiles of all clients' requests;
-    for connecting and the first byte, of which there are only each client's percentiles, the slowest client's. A
+    requests that were due within it. Counts and rates are sums; latencies are percentiles of all clients' requests,
+    of which those that were not served rank above all others: a server must not gain by failing, at once or late.
+    For connecting and the first byte, of which there are only each client's percentiles, the slowest client's. A
     time of which there is not one observation is left out.
     """
     _something_served(documents)
     _something_in_time(documents)
-    latency = _latencies(documents)
     return {
         "throughput": _response(RATE["throughput"], sum(d.throughput for d in documents), documents, _throughput),
         "transactions": _response(
             RATE["transactions"], sum(d.transactions for d in documents), documents, _transactions
         ),
-        **{name: _response(RATE[name], value, documents, _of("latency_ns", name)) for name, value in latency.items()},
+        **_latencies(documents, timeout),
         **_slowest("connect_p50", "connect_ns", documents),
         **_slowest("first_byte_p50", "first_byte_ns", documents),
         "errors": _errors(documents),
@@ -140,13 +145,49 @@ def _of(spread: str, response: str) -> PerClient:
     return seconds
 
 
-def _latencies(documents: Documents) -> dict[str, float]:
+def _latencies(documents: Documents, timeout: float) -> dict[str, Response]:
+    together = _percentiles(documents, timeout)
+    each = [_percentiles([document], timeout) for document in documents] if len(documents) > 1 else []
+    found = {}
+    for name, (value, is_known) in together.items():
+        by_client = tuple(client[name][0] for client in each if name in client)
+        found[name] = Response(
+            value=value,
+            censored=None if is_known else "right",
+            by_client=by_client if by_client and len(by_client) == len(documents) else None,
+            **RATE[name].model_dump(),
+        )
+    return found
+
+
+def _percentiles(documents: Documents, timeout: float) -> dict[str, tuple[float, bool]]:
+    """Seconds over all requests that were due, and whether they are known. Who was not served has waited for longer
+    than anybody who was, and than the timeout: a percentile that falls among such is only known to lie beyond both."""
+    attempted, served = sum(d.attempted for d in documents), sum(d.served for d in documents)
+    if attempted == 0:
+        return {}
+    if served == attempted:
+        return {name: (value, True) for name, value in _of_served(documents).items()}
+    counts = counted(
+        [document.histogram for document in documents if document.latency_ns.count],
+        [document.error_histogram for document in documents if document.error_histogram],
+    )
+    found = {}
+    for name, percent in PERCENTS.items():
+        rank = max(1, ceil(attempted * percent / 100))
+        seconds = at_rank(counts, rank) / 1e9
+        found[name] = (seconds, True) if rank <= served else (max(timeout, seconds), False)
+    return found
+
+
+def _of_served(documents: Documents) -> dict[str, float]:
     answered = [document for document in documents if document.latency_ns.count]
     if len(answered) == 1:
-        own = {name: _of("latency_ns", name)(answered[0]) for name in ("latency_p50", "latency_p99")}
+        own = {name: _of("latency_ns", name)(answered[0]) for name in PERCENTS}
         return {name: value for name, value in own.items() if value is not None}
-    p50, p99 = merged([document.histogram for document in answered], (50.0, 99.0))
-    return {"latency_p50": p50 / 1e9, "latency_p99": p99 / 1e9}
+    histograms = [document.histogram for document in answered]
+    values = merged(histograms, [float(percent) for percent in PERCENTS.values()])
+    return {name: value / 1e9 for name, value in zip(PERCENTS, values, strict=True)}
 
 
 def _slowest(response: str, spread: str, documents: Documents) -> dict[str, Response]:

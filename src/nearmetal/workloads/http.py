@@ -96,10 +96,11 @@ class Http:
         return [*pace, "--duration", as_time(given.measured_seconds)]
 
     def _measurement(self, documents: Sequence[LoadDocument], ended: Sequence[Completed]) -> Measurement:
-        ramp = self._parameters.mode == "ramp"
-        gates = _load_gates.warnings(documents, self._parameters.threads, self._parameters.mode == "closed")
+        given = self._parameters
+        ramp = given.mode == "ramp"
+        gates = _load_gates.warnings(documents, given.threads, given.mode == "closed")
         return Measurement(
-            responses=_load_responses.of_ramp(documents) if ramp else _load_responses.of_rate(documents),
+            responses=_load_responses.of_ramp(documents) if ramp else _load_responses.of_rate(documents, given.timeout),
             events=sum(document.requests.completed for document in documents),
             artifacts={f"load-{index}.json": one.stdout for index, one in enumerate(ended)},
             warnings=(*uneven_start(ended), *gates),
