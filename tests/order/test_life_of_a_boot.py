@@ -13,7 +13,7 @@ from nearmetal.environments.mock import Mock, MockMachine
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder
 from nearmetal.lab.mock.world import World
-from nearmetal.model import Handle, Level, Readback, Stage, TrialStatus
+from nearmetal.model import Handle, Level, Measurement, Readback, Stage, TrialStatus
 from nearmetal.report import reading
 from nearmetal.run.events import (
     BlockEnded,
@@ -102,6 +102,21 @@ async def test_every_treatment_once_in_each_block(tmp_path: Path) -> None:
     _, records = await mock_run.run(tmp_path / "run")
     seen = Counter((record.trial.block, record.trial.treatment["environment"]) for record in records)
     assert seen == {(block, environment): 1 for block in (0, 1) for environment in ("base", "slow")}
+
+
+async def test_chance_falls_alike_on_the_treatments_of_a_block_and_anew_in_every_other_and_in_repeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: list[int] = []
+    run = http.Http.run
+
+    async def noted(self: http.Http, stage: Stage) -> Measurement:
+        seeds.append(stage.seed)
+        return await run(self, stage)
+
+    monkeypatch.setattr(http.Http, "run", noted)
+    await mock_run.run(tmp_path / "run", mock_run.STUDY + "repeats = 2\n")
+    assert sorted(Counter(seeds).values()) == [2, 2, 2, 2]
 
 
 @pytest.mark.parametrize(("fault", "last_step"), [("create", "create"), ("attach", "attach"), ("exec", "attach")])

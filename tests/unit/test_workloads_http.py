@@ -25,6 +25,24 @@ from tests.unit.http_load import (
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage
 
 
+async def seeds(trial: int, mode: str = "open") -> list[int]:
+    """What each of three clients was told to draw its arrivals by, in a trial of such a seed."""
+    given: dict[str, Any] = {"open": {"rate": 1000, "duration": "2s"}, "ramp": {"from": 1, "step": 1, "to": 20}}
+    loaders = [client(RAMPS[""] if mode == "ramp" else OPEN, f"client{index}") for index in range(3)]
+    stage = ScriptedStage([server()], loaders)
+    stage.seed = trial
+    await workload(mode=mode, arrivals="poisson", **given[mode]).run(stage)
+    return [int(loader.ran[0][loader.ran[0].index("--seed") + 1]) for loader in loaders]
+
+
+@pytest.mark.parametrize("mode", ["open", "ramp"])
+async def test_each_client_of_each_trial_has_arrivals_of_its_own(mode: str) -> None:
+    one, other = await seeds(1, mode), await seeds(2, mode)
+    assert len({*one, *other}) == 6
+    assert await seeds(1, mode) == one
+    assert all(0 <= seed < 2**63 for seed in one)
+
+
 @pytest.mark.parametrize(
     ("paths", "configuration"),
     [

@@ -108,6 +108,7 @@ class ScriptedStage:
         self.link = link or LinkSpec()
         self.cpus: Mapping[str, Sequence[int]] = {}
         self.connect = connect
+        self.seed = 0
         self.limits: list[float] = []
 
     async def together(self, commands: Sequence[tuple[Machine, Sequence[str]]], limit: float) -> list[Completed]:

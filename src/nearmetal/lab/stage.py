@@ -37,6 +37,7 @@ class LabStage:
     offsets: dict[str, int]
     """How far a machine's clock is ahead of the controller's, in ns; 0 where they share it. Of those asked so far."""
     cpus: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    seed: int = 0
 
     async def together(self, commands: Sequence[tuple[Machine, Sequence[str]]], limit: float) -> list[Completed]:
         """Start all at one instant by the probe's `at`; nothing is said to any machine while they run.

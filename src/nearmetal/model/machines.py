@@ -376,6 +376,12 @@ class Stage(Protocol):
         """ "shared": all clients load the first server; "pairs": client i loads server i."""
         ...
 
+    @property
+    def seed(self) -> int:
+        """Of what chance decides in this trial, such as when requests arrive: 32 bits, the same for all treatments of
+        a block's attempt, which are compared, and others for every other block and repeat."""
+        ...
+
     async def together(self, commands: Sequence[tuple[Machine, Sequence[str]]], limit: float) -> list[Completed]:
         """Start each command on its machine at one instant, silently, and return how each ended."""
         ...

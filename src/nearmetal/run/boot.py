@@ -5,10 +5,12 @@ Whatever happens, each of its trials gets a record: with its figures, or with th
 
 import asyncio
 import errno
+import hashlib
 import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from nearmetal import factors as words
 from nearmetal import hosts, plugins, system_errors
@@ -34,6 +36,7 @@ from nearmetal.run import looking, making, shape
 from nearmetal.run.booted import Booted, BootTask, Invalid
 from nearmetal.run.events import BootEnded, BootStarted, Step, Stream, TrialEnded
 from nearmetal.run.trial import TrialTask, kept, run_trial
+from nearmetal.study import digest
 
 _NO_MORE_IS_WRITTEN = (*system_errors.FULL, errno.EROFS, errno.EIO)
 """Errors of a disk that end the run: what it has recorded stands, and it can go on once that is mended."""
@@ -196,13 +199,19 @@ def _address(task: BootTask, trial: TrialPlan) -> TrialAddress:
     )
 
 
+def _trial_seed(task: BootTask, trial: TrialPlan) -> int:
+    """Of what chance decides in this trial: alike for the treatments of a block, whose trials are compared in pairs."""
+    which = (digest(task.study), task.block, task.attempt, trial.workload, trial.repeat)
+    return int(hashlib.sha256(repr(which).encode()).hexdigest()[:8], 16)
+
+
 def _trial_task(task: BootTask, booted: Booted, trial: TrialPlan) -> TrialTask:
     if booted.stage is None or booted.allotment is None:
         raise AssertionError("trials run on a stage that was looked at")
     return TrialTask(
         address=_address(task, trial),
         workload=next(spec for spec in booted.asked.workloads if spec.name == trial.workload),
-        stage=booted.stage,
+        stage=replace(booted.stage, seed=_trial_seed(task, trial)),
         observe=booted.asked.observe,
         treatments=tuple(shape.treatments(booted.asked)),
         surroundings=booted.surroundings,

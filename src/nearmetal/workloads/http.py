@@ -1,5 +1,6 @@
 """HTTP requests from every client, by the probe's load generator: a closed loop, an open loop or a ramp."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -57,10 +58,10 @@ class Http:
 
     async def _loaded(self, stage: Stage, pace: Argv, limit: float) -> list[Completed]:
         """Load from every client at once; what became of each generator, which has printed a document."""
-        commands = [
-            (client, self._command(client.probe, self._servers.url(facing(stage, index)), pace))
-            for index, client in enumerate(stage.clients)
-        ]
+        commands = []
+        for index, client in enumerate(stage.clients):
+            argv = self._command(client.probe, self._servers.url(facing(stage, index)), pace)
+            commands.append((client, [*argv, *self._by_lot(stage, index)]))
         ended = await stage.together(commands, limit + SLACK)
         for one, client in zip(ended, stage.clients, strict=True):
             printed(one, "the load generator", client)
@@ -74,6 +75,13 @@ class Http:
         if given.mode != "closed":
             argv += ["--arrivals", given.arrivals, *(["--spin"] if given.spin else [])]
         return argv
+
+    def _by_lot(self, stage: Stage, client: int) -> Argv:
+        """Arrivals that are drawn anew for each trial, and for each client: equal ones would come in batches."""
+        if self._parameters.arrivals == "constant":
+            return []
+        drawn = hashlib.sha256(f"{stage.seed} {client}".encode()).digest()
+        return ["--seed", str(int.from_bytes(drawn[:4]))]
 
     def _warming(self) -> Argv:
         """The load that is measured, a little of it: apart from it, so that neither what observers see nor the
