@@ -116,7 +116,7 @@ pub struct Connections {
     pub opened: u64,
     /// The most that were open at once; over several threads the sum of each one's most.
     pub concurrent_max: u64,
-    /// The most requests of an open loop that were begun in one go, without a wait between.
+    /// The most requests of an open loop that were begun in one go, before none more was due.
     pub burst_max: u64,
     /// Replies per connection, on average.
     pub replies_each: Option<f64>,

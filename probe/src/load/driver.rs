@@ -18,6 +18,12 @@ const PAUSE_AFTER_FAILURE: Nanoseconds = 10 * MILLISECOND;
 pub const LONGEST_WAIT: Nanoseconds = 100 * MILLISECOND;
 /// How long to burn the processor before looking for replies again.
 const SPIN_PIECE: Nanoseconds = 1_000;
+/// So many requests that are due go out before replies, timeouts and the user's wish to stop are looked for: what a
+/// millisecond is enough for. A generator that sent all it is behind with would open a connection for each, because it
+/// had not read the replies on those it has, and be further behind after it.
+const AT_ONCE: u64 = 16;
+/// Likewise between two events: one for the reply that came, and one to catch up.
+const BETWEEN_EVENTS: u64 = 2;
 
 /// One way of carrying requests. A slot is a place for one connection and the request on it.
 pub trait Engine<'a> {
@@ -64,6 +70,8 @@ pub struct Core<'a> {
     busy: usize,
     /// Connections that are open.
     open: u64,
+    /// Requests of an open loop that were begun since it last had none that was due.
+    burst: u64,
 }
 
 impl<'a> Core<'a> {
@@ -87,6 +95,7 @@ impl<'a> Core<'a> {
             next_request: 0,
             busy: 0,
             open: 0,
+            burst: 0,
         }
     }
 
@@ -132,7 +141,7 @@ pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) {
             measuring = true;
             meter = Meter::start();
         }
-        send_due(engine, now);
+        send_due(engine, now, AT_ONCE);
         resume_paused(engine, now);
         if now >= next_scan {
             let timeout = engine.core().job.timeout;
@@ -198,22 +207,33 @@ fn wait<'a>(engine: &mut impl Engine<'a>, next_scan: Nanoseconds) {
     }
 }
 
-/// Send what the schedule has due, each on a connection that is free. Engines call it between events, so that a batch
-/// of replies does not make requests late.
-pub fn send_due<'a>(engine: &mut impl Engine<'a>, mut now: Nanoseconds) {
-    let mut burst = 0;
-    while engine.core().pace.due() <= now {
+/// Send what the schedule has due. Engines call it between events, so that a batch of replies does not make requests late.
+#[inline]
+pub fn send_between<'a>(engine: &mut impl Engine<'a>) {
+    if engine.core().pace.due() != clock::NEVER {
+        send_due(engine, clock::now(), BETWEEN_EVENTS);
+    }
+}
+
+/// Send what the schedule has due, so many requests at most, each on a connection that is free.
+fn send_due<'a>(engine: &mut impl Engine<'a>, mut now: Nanoseconds, most: u64) {
+    let mut begun = 0;
+    while begun < most && engine.core().pace.due() <= now {
         let intended = engine.core().pace.take();
         let index = match engine.core().idle.pop() {
             Some(index) => index,
             None => engine.take_slot(),
         };
         start(engine, index, intended);
-        burst += 1;
+        begun += 1;
         now = clock::now();
     }
-    let recorder = &mut engine.core().recorder;
-    recorder.burst_max = recorder.burst_max.max(burst);
+    let core = engine.core();
+    core.burst += begun;
+    core.recorder.burst_max = core.recorder.burst_max.max(core.burst);
+    if core.pace.due() > now {
+        core.burst = 0;
+    }
 }
 
 fn resume_paused<'a>(engine: &mut impl Engine<'a>, now: Nanoseconds) {
@@ -300,5 +320,88 @@ fn abandon<'a>(engine: &mut impl Engine<'a>) {
     core.pace.stop();
     for exchange in under_way {
         core.recorder.abandoned(&exchange, &core.window);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::arguments::tests::plan;
+    use super::super::job::Pace;
+    use super::super::request;
+    use super::*;
+
+    /// An engine that takes longer to send than the schedule gives it, and hears of nothing but by waiting.
+    struct Slow<'a> {
+        core: Core<'a>,
+        launched: usize,
+        waited: usize,
+        stop: &'a AtomicBool,
+    }
+
+    /// So many requests before the user wants to stop.
+    const ENOUGH: usize = 300;
+
+    impl<'a> Engine<'a> for Slow<'a> {
+        fn core(&mut self) -> &mut Core<'a> {
+            &mut self.core
+        }
+
+        fn take_slot(&mut self) -> u32 {
+            0
+        }
+
+        fn launch(&mut self, _index: u32, _exchange: Exchange, _request: usize) {
+            let now = clock::now();
+            poller::spin_until(now + 20_000);
+            self.launched += 1;
+            self.stop.store(self.launched >= ENOUGH, Ordering::Relaxed);
+        }
+
+        fn rest(&mut self, _index: u32, _now: Nanoseconds) {}
+
+        fn wait(&mut self, _timeout: Nanoseconds) -> bool {
+            self.waited += 1;
+            false
+        }
+
+        fn give_up(&mut self, _limit: Nanoseconds, _now: Nanoseconds) {}
+
+        fn under_way(&self) -> Vec<Exchange> {
+            Vec::new()
+        }
+
+        fn close_all(&mut self) {}
+
+        fn into_recorder(self) -> Recorder {
+            self.core.recorder
+        }
+    }
+
+    #[test]
+    fn an_open_loop_that_is_behind_still_hears_of_replies_and_of_the_users_wish_to_stop() {
+        let line = "http://127.0.0.1/ --mode open --rate 1000000 --duration 100ms --timeout 10ms";
+        let plan = plan(line).unwrap();
+        let stop = AtomicBool::new(false);
+        let job = Job {
+            address: "127.0.0.1:80".parse().unwrap(),
+            requests: request::requests(&plan),
+            timeout: plan.timeout,
+            new_connections: false,
+            stop: &stop,
+        };
+        let live = Live::default();
+        let mut engine = Slow {
+            core: Core::new(&job, &live),
+            launched: 0,
+            waited: 0,
+            stop: &stop,
+        };
+        let window = Window::new(&plan, clock::now());
+        run(&mut engine, Pace::new(&plan, 0, window), window);
+        // Of 100,000 that were due. The wish is looked after each millisecond, in which it sends some fifty.
+        assert!(engine.launched < 10 * ENOUGH, "{}", engine.launched);
+        assert!(engine.waited * 50 > engine.launched, "{}", engine.waited);
     }
 }

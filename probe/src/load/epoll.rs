@@ -131,10 +131,7 @@ impl<'a> driver::Engine<'a> for Epoll<'a> {
             let slot = &self.slots[index as usize];
             if slot.token(index) == token && slot.socket.is_some() {
                 self.handle(index, flags);
-                let due = self.core.pace.due();
-                if due != clock::NEVER {
-                    driver::send_due(self, clock::now());
-                }
+                driver::send_between(self);
             }
         }
         self.poller.ready() > 0

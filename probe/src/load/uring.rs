@@ -134,9 +134,7 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
         let any = !completions.is_empty();
         for (token, result) in completions.drain(..) {
             self.handle(token, result);
-            if self.core.pace.due() != clock::NEVER {
-                driver::send_due(self, clock::now());
-            }
+            driver::send_between(self);
         }
         self.completions = completions;
         any
