@@ -106,7 +106,7 @@ impl<'a> driver::Engine<'a> for Epoll<'a> {
         if slot.socket.is_some() {
             let now = clock::now();
             slot.phase = Phase::Busy;
-            slot.exchange.launched = now;
+            slot.exchange.launch(now);
             slot.exchange.sent = now;
             self.send(index);
         } else {
@@ -253,14 +253,14 @@ impl<'a> Epoll<'a> {
         match connected {
             Ok(()) => {
                 slot.phase = Phase::Connecting;
-                slot.exchange.launched = slot.life.opened;
+                slot.exchange.launch(slot.life.opened);
                 // Where the send that follows succeeds, it was connected by now; otherwise the event will tell.
                 slot.life.connected = now;
                 slot.exchange.sent = now;
                 self.send(index);
             }
             Err(errno) => {
-                slot.exchange.launched = now;
+                slot.exchange.launch(now);
                 self.fail(index, Failure::System(errno.raw_os_error()), now);
             }
         }
@@ -307,7 +307,7 @@ impl<'a> Epoll<'a> {
                         slot.phase = Phase::Busy;
                         let core = &mut self.core;
                         core.recorder
-                            .sent(&slot.exchange, &mut slot.life, &core.window);
+                            .sent(&mut slot.exchange, &mut slot.life, &core.window);
                     }
                     slot.written += count;
                 }

@@ -177,11 +177,23 @@ mod tests {
 
     /// A step of a hundred requests, one each 10 ms, to a server that takes `each` time for one after the other.
     fn step_of(each: Nanoseconds, per_step: PerStep) -> Step {
-        let (rate, interval, start) = (100.0, 10 * MILLISECOND, SECOND);
         let end = match per_step {
             PerStep::Connections(_) => NEVER,
-            PerStep::Time(time) => start + time,
+            PerStep::Time(time) => SECOND + time,
         };
+        let measured = carried((100.0, 100), each, 0, end);
+        let outcome = outcome(&measured.recorder, 0.01);
+        step(Purpose::Climb, 100.0, &measured, outcome)
+    }
+
+    /// So many requests at a rate to such a server, to and from which they are a while on their way.
+    fn carried(
+        (rate, requests): (f64, u64),
+        each: Nanoseconds,
+        way: Nanoseconds,
+        end: Nanoseconds,
+    ) -> Measured {
+        let (interval, start) = ((SECOND as f64 / rate) as Nanoseconds, SECOND);
         let window = Window {
             begin: start,
             start,
@@ -193,27 +205,26 @@ mod tests {
             .unwrap();
         let mut recorder = Recorder::default();
         let mut free = 0;
-        for number in 0..100 {
+        for number in 0..requests {
             let due = start + number * interval;
             free = due.max(free) + each;
-            let exchange = Exchange {
+            let mut exchange = Exchange {
                 intended: due,
                 launched: due,
                 sent: due,
-                first_byte: free,
+                first_byte: free + way,
+                ..Exchange::default()
             };
-            recorder.sent(&exchange, &mut Life::default(), &window);
-            recorder.completed(&exchange, &reply, (free, 0), &window);
+            recorder.sent(&mut exchange, &mut Life::default(), &window);
+            recorder.completed(&exchange, &reply, (free + way, 0), &window);
         }
         let elapsed = recorder.last.min(end) - start;
-        let measured = Measured {
+        Measured {
             recorder,
             started: 0,
             elapsed,
             interrupted: false,
-        };
-        let outcome = outcome(&measured.recorder, 0.01);
-        step(Purpose::Climb, rate, &measured, outcome)
+        }
     }
 
     #[test]

@@ -17,9 +17,21 @@ pub struct Exchange {
     pub intended: Nanoseconds,
     /// When the generator turned to it: to connect, or to send on a connection it had.
     pub launched: Nanoseconds,
-    /// When its first byte was handed to the kernel.
+    /// When its first byte was handed to the kernel, the last time if it was sent again.
     pub sent: Nanoseconds,
     pub first_byte: Nanoseconds,
+    /// Whether it is among those that are counted as sent.
+    pub is_counted: bool,
+}
+
+impl Exchange {
+    /// The generator turns to the request: for the first time, or once more because a connection was closed.
+    #[inline]
+    pub fn launch(&mut self, now: Nanoseconds) {
+        if self.launched == 0 {
+            self.launched = now;
+        }
+    }
 }
 
 /// The life of one connection.
@@ -81,11 +93,12 @@ pub struct Recorder {
 impl Recorder {
     /// A request of the window goes out over this connection.
     #[inline]
-    pub fn sent(&mut self, exchange: &Exchange, life: &mut Life, window: &Window) {
+    pub fn sent(&mut self, exchange: &mut Exchange, life: &mut Life, window: &Window) {
         if !window.contains(exchange.intended) {
             return;
         }
-        self.sent += 1;
+        self.sent += u64::from(!exchange.is_counted);
+        exchange.is_counted = true;
         if !life.counted {
             life.counted = true;
             self.opened += 1;
@@ -259,6 +272,7 @@ mod tests {
                 launched: intended,
                 sent: intended,
                 first_byte: last_byte,
+                ..Exchange::default()
             };
             found.completed(&exchange, &reply, (last_byte, 0), &window);
         }

@@ -334,7 +334,7 @@ impl<'a> Uring<'a> {
         slot.exchange.sent = now;
         let core = &mut self.core;
         core.recorder
-            .sent(&slot.exchange, &mut slot.life, &core.window);
+            .sent(&mut slot.exchange, &mut slot.life, &core.window);
     }
 
     fn received(&mut self, index: u32, count: usize, now: Nanoseconds) {
