@@ -197,6 +197,8 @@ impl<'a> Epoll<'a> {
         match slot.phase {
             Phase::Empty => {}
             Phase::Opening => self.opened(index),
+            // That it can be written to says nothing of a connection that has nothing to write.
+            Phase::Idle if flags == EventFlags::OUT => {}
             Phase::Idle => self.lose_idle(index),
             Phase::Connecting => {
                 let now = clock::now();
@@ -445,5 +447,41 @@ impl<'a> Epoll<'a> {
         self.core.failed(&exchange, failure, now);
         driver::Engine::rest(self, index, now);
         driver::after_failure(self, index, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::clock::SECOND;
+    use super::*;
+
+    #[test]
+    fn a_connection_of_the_pool_that_can_be_written_to_is_kept() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stop = AtomicBool::new(false);
+        let job = Job {
+            address: listener.local_addr().unwrap(),
+            requests: Vec::new(),
+            timeout: SECOND,
+            new_connections: false,
+            stop: &stop,
+        };
+        let live = Live::default();
+        let mut engine = Epoll::new(&job, &live).unwrap();
+        engine.open_pool(1);
+        assert_eq!(engine.core.idle, [0]);
+        engine.handle(0, EventFlags::OUT);
+        assert_eq!(
+            (&engine.core.idle[..], engine.core.free.len()),
+            (&[0][..], 0)
+        );
+        engine.handle(0, EventFlags::OUT | EventFlags::IN | EventFlags::RDHUP);
+        assert_eq!(
+            (engine.core.idle.len(), &engine.core.free[..]),
+            (0, &[0][..])
+        );
     }
 }
