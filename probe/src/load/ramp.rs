@@ -46,7 +46,7 @@ pub fn climb(
             let outcome = outcome(&measured.recorder, ramp.max_errors);
             steps.push(step(purpose, rate, &measured, outcome));
             progress.step(&steps[steps.len() - 1]);
-            search.record(outcome);
+            search.record(outcome, reached(&measured.recorder, rate));
         }
         all = Some(match all {
             None => measured,
@@ -101,6 +101,16 @@ fn in_time(lag: Nanoseconds, sending: Nanoseconds, requests: u64) -> bool {
     };
     let interval = sending as f64 / intervals as f64;
     lag as f64 <= (sending as f64 * LAG).max(interval)
+}
+
+/// The rate of the replies to requests at that rate: as high, but for what a step's last replies may come later. That is
+/// up to [`LAG`] of a step in which the server kept up, so that this is its own rate and the requests' may be above it.
+fn reached(found: &Recorder, offered: f64) -> f64 {
+    let (due, answering) = (time_due(found, offered), found.answering());
+    match answering > due {
+        true => per_second(found.completed, answering).min(offered),
+        false => offered,
+    }
 }
 
 fn over(part: u64, whole: u64) -> f64 {
@@ -236,6 +246,26 @@ mod tests {
             let found = step_of(9 * MILLISECOND, per_step);
             assert_eq!((found.request_rate, found.reply_rate), (100.0, 100.0));
             assert!(found.kept_up);
+        }
+    }
+
+    #[test]
+    fn the_saturation_is_what_the_server_gives_and_not_what_it_can_be_late_with() {
+        for way in [0, 300 * MILLISECOND] {
+            let mut search = Search::new(150.0, 10.0, 300.0);
+            while let Some((rate, _)) = search.next() {
+                let requests = (20.0 * rate) as u64;
+                let measured = carried((rate, requests), 5 * MILLISECOND, way, NEVER);
+                let outcome = outcome(&measured.recorder, 0.01);
+                search.record(outcome, reached(&measured.recorder, rate));
+            }
+            let found = search.saturation();
+            let [Some(low), Some(high)] = found.interval else {
+                panic!("{found:?}")
+            };
+            let rate = found.rate.unwrap();
+            assert!((199.5..200.5).contains(&rate), "{found:?}");
+            assert!(low <= rate && 200.0 <= high, "{found:?}");
         }
     }
 

@@ -148,6 +148,21 @@ impl Recorder {
         self.statuses_in_window.total()
     }
 
+    /// How long replies took to come, from the first on and an interval after the last included, as one is in the time in
+    /// which requests are due. The way there and back, which the quickest had as well, is no part of it: that a server
+    /// is far away makes its replies no fewer.
+    pub fn answering(&self) -> Nanoseconds {
+        let quickest = self.latency.quantile(0.0).unwrap_or(0);
+        let span = self
+            .last_reply
+            .saturating_sub(self.first_intended)
+            .saturating_sub(quickest);
+        match self.completed.checked_sub(1) {
+            Some(intervals) if intervals > 0 => span + span / intervals,
+            _ => span,
+        }
+    }
+
     #[inline]
     fn attempt(&mut self, exchange: &Exchange, now: Nanoseconds) {
         if self.attempted == 0 {

@@ -22,12 +22,14 @@ pub enum Purpose {
     Bisect,
 }
 
-/// The highest rate at which replies keep up and errors stay under the bound.
+/// The highest rate at which replies come while they keep up with the requests and errors stay under the bound.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Saturation {
-    /// Per second: the highest rate that was kept up. Null when not even the first was.
+    /// Per second: the rate of the replies, until the last of them, at the highest rate of requests that was kept up, and
+    /// no more than that. Null when not even the first was kept up.
     pub rate: Option<f64>,
-    /// Every attempt at or below the first was kept up, none at or above the second was; null is unbounded.
+    /// Likewise the rate of the replies at the highest below which every attempt was kept up, and no more than `rate`;
+    /// and the lowest rate of requests at and above which none was. Null is unbounded.
     pub interval: [Option<f64>; 2],
     /// `none`; `above` when the last rate of the ramp was still kept up, or the generator gave out before the server;
     /// `below` when the first was not; `interrupted`.
@@ -66,7 +68,8 @@ pub struct Search {
     kept_up: usize,
     failed: usize,
     gave_out: usize,
-    attempts: Vec<(f64, bool)>,
+    /// Each rate that was tried, and that of its replies where it was kept up.
+    attempts: Vec<(f64, Option<f64>)>,
 }
 
 impl Search {
@@ -114,15 +117,15 @@ impl Search {
         Some((rate, purpose))
     }
 
-    /// Tell the outcome at the rate that [`Search::next`] named.
-    pub fn record(&mut self, outcome: Outcome) {
+    /// Tell the outcome at the rate that [`Search::next`] named, and the rate of the replies.
+    pub fn record(&mut self, outcome: Outcome, reached: f64) {
         let Some((rate, _)) = self.next() else { return };
         if outcome == Outcome::GeneratorFailed {
             self.gave_out += 1;
             return;
         }
         let kept_up = outcome == Outcome::KeptUp;
-        self.attempts.push((rate, kept_up));
+        self.attempts.push((rate, kept_up.then_some(reached)));
         self.kept_up += usize::from(kept_up);
         self.failed += usize::from(!kept_up);
         if self.failed == AGREEING {
@@ -149,9 +152,14 @@ impl Search {
                 _ => Censored::None,
             }
         };
+        let rate = self.good.and_then(|good| self.reached(good));
+        let lower = self.lower().and_then(|lower| self.reached(lower));
         Saturation {
-            rate: self.good,
-            interval: [self.lower(), self.bad.and_then(|_| self.upper())],
+            rate,
+            interval: [
+                lower.map(|lower| rate.map_or(lower, |rate| lower.min(rate))),
+                self.bad.and_then(|_| self.upper()),
+            ],
             censored,
         }
     }
@@ -172,10 +180,16 @@ impl Search {
             .reduce(f64::min)
     }
 
+    /// The rate of the replies when a rate was kept up last.
+    fn reached(&self, rate: f64) -> Option<f64> {
+        let mut latest = self.attempts.iter().rev();
+        latest.find_map(|(tried, reached)| reached.filter(|_| *tried == rate))
+    }
+
     fn rates(&self, kept_up: bool) -> impl Iterator<Item = f64> {
         self.attempts
             .iter()
-            .filter(move |(_, kept)| *kept == kept_up)
+            .filter(move |(_, reached)| reached.is_some() == kept_up)
             .map(|(rate, _)| *rate)
     }
 }
@@ -186,11 +200,12 @@ mod tests {
 
     fn search(search: &mut Search, mut server: impl FnMut(f64) -> bool) -> Saturation {
         while let Some((rate, _)) = search.next() {
-            search.record(if server(rate) {
+            let outcome = if server(rate) {
                 Outcome::KeptUp
             } else {
                 Outcome::Failed
-            });
+            };
+            search.record(outcome, rate);
             assert!(search.attempts.len() < 100, "the search ends");
         }
         search.saturation()
@@ -233,12 +248,30 @@ mod tests {
     }
 
     #[test]
+    fn what_is_found_is_the_rate_of_the_replies_and_its_bound_is_no_higher() {
+        let mut search = Search::new(100.0, 10.0, 120.0);
+        for (outcome, reached) in [
+            (Outcome::KeptUp, 100.0),
+            (Outcome::KeptUp, 106.0),
+            // Such as a hiccup would bring about: the lower end lies at the rate before.
+            (Outcome::Failed, 90.0),
+            (Outcome::KeptUp, 105.5),
+            (Outcome::KeptUp, 105.0),
+        ] {
+            search.record(outcome, reached);
+        }
+        let found = search.saturation();
+        assert_eq!((found.rate, found.censored), (Some(105.0), Censored::Above));
+        assert_eq!(found.interval, [Some(105.0), None]);
+    }
+
+    #[test]
     fn a_generator_that_gives_out_leaves_the_limit_open() {
         let mut search = Search::new(1.0, 1.0, 9.0);
-        search.record(Outcome::KeptUp);
-        search.record(Outcome::GeneratorFailed);
+        search.record(Outcome::KeptUp, 1.0);
+        search.record(Outcome::GeneratorFailed, 2.0);
         assert_eq!(search.next(), Some((2.0, Purpose::Confirm)));
-        search.record(Outcome::GeneratorFailed);
+        search.record(Outcome::GeneratorFailed, 2.0);
         assert_eq!(search.next(), None);
         let found = search.saturation();
         assert_eq!((found.rate, found.censored), (Some(1.0), Censored::Above));
@@ -253,10 +286,10 @@ mod tests {
             Outcome::GeneratorFailed,
             Outcome::KeptUp,
         ] {
-            search.record(outcome);
+            search.record(outcome, 1.0);
         }
         let found = search.saturation();
-        assert_eq!((found.rate, found.censored), (Some(2.0), Censored::Above));
-        assert_eq!(search.attempts, [(1.0, true), (2.0, true)]);
+        assert_eq!((found.rate, found.censored), (Some(1.0), Censored::Above));
+        assert_eq!(search.attempts, [(1.0, Some(1.0)), (2.0, Some(1.0))]);
     }
 }

@@ -68,12 +68,12 @@ class Errors(Part):
 
 
 class Saturation(Part):
-    """The highest rate (1/s) that replies keep up with, in a ramp."""
+    """The highest rate (1/s) of replies that keep up, in a ramp."""
 
     rate: Figure | None
     """None when not even the ramp's first rate was kept up."""
     interval: tuple[Figure | None, Figure | None]
-    """Every attempt at or below the first was kept up, none at or above the second was."""
+    """The replies' rate below which every attempt was kept up, and the requests' from which on none was."""
     censored: Literal["none", "above", "below", "interrupted"]
     """above: the ramp's last rate was still kept up, or the generator gave out first."""
 
