@@ -87,6 +87,17 @@ async def test_a_closed_loop_without_a_reply_in_its_window_is_a_failure_and_no_z
     assert value(found, "latency_p50") > 0.0
 
 
+async def test_an_open_loops_replies_are_no_fewer_because_each_takes_long() -> None:
+    late = changed(OPEN, rate={"achieved": 600.0, "answered": 1000.0}, status_in_window={"2xx": 1200})
+    found = await measured(workload(**OPEN_LOOP), late)
+    assert (value(found, "throughput"), value(found, "transactions")) == (1000.0, 2000.0)
+    errors = {"2xx": 1500, "5xx": 500}
+    half = changed(late, **statuses(errors, errors))
+    found = await measured(workload(**OPEN_LOOP), half, late)
+    assert (value(found, "throughput"), value(found, "transactions")) == (1750.0, 3500.0)
+    assert found.responses["throughput"].by_client == (750.0, 1000.0)
+
+
 async def test_requests_without_a_reply_are_errors() -> None:
     found = await measured(workload(), changed(CLOSED, errors={"client_timeout": CLOSED["requests"]["completed"]}))
     assert value(found, "errors") == pytest.approx(0.5)

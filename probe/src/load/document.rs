@@ -11,6 +11,7 @@ use super::engine::Choice;
 use super::errors::Errors;
 use super::measure::Measured;
 use super::plan::{Mode, Plan, Spacing};
+use super::ramp;
 use super::recorder::{Recorder, SAMPLE};
 use super::saturation::Saturation;
 use super::statistics::{Rates, Summary};
@@ -129,6 +130,11 @@ pub struct Rate {
     pub offered: Option<f64>,
     /// Replies that were complete within the window, over its length.
     pub achieved: f64,
+    /// Of an open loop: replies to the requests that were due within the window, over the time until the last of them
+    /// came, less the quickest one's way, and at least the time in which the requests were due. That replies take long
+    /// makes them no fewer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answered: Option<f64>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -194,6 +200,7 @@ impl Document {
             rate: Rate {
                 offered: offered(plan),
                 achieved: measured.reply_rate(),
+                answered: offered(plan).map(|offered| ramp::answered(found, offered)),
             },
             latency_ns: found.latency.summary(),
             service_ns: found.service.summary(),

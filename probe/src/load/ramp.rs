@@ -82,15 +82,22 @@ fn outcome(found: &Recorder, max_errors: f64) -> Outcome {
     if late || over(short, found.attempted) > max_errors {
         return Outcome::GeneratorFailed;
     }
-    let quickest = found.latency.quantile(0.0).unwrap_or(0);
-    let drained = found.last.saturating_sub(found.last_intended);
-    let sending = found.last_intended.saturating_sub(found.first_intended);
-    let in_time = in_time(drained.saturating_sub(quickest), sending, found.attempted);
-    if in_time && found.completed > 0 && over(errors.total(), found.attempted) <= max_errors {
+    if keeps_up(found, found.last)
+        && found.completed > 0
+        && over(errors.total(), found.attempted) <= max_errors
+    {
         Outcome::KeptUp
     } else {
         Outcome::Failed
     }
+}
+
+/// Whether replies kept up with the requests, of which the last that counts was over at `last`.
+pub fn keeps_up(found: &Recorder, last: Nanoseconds) -> bool {
+    let quickest = found.latency.quantile(0.0).unwrap_or(0);
+    let drained = last.saturating_sub(found.last_intended);
+    let sending = found.last_intended.saturating_sub(found.first_intended);
+    in_time(drained.saturating_sub(quickest), sending, found.attempted)
 }
 
 /// Whether the last reply came soon enough after so many requests were sent in so much time.
@@ -103,14 +110,21 @@ fn in_time(lag: Nanoseconds, sending: Nanoseconds, requests: u64) -> bool {
     lag as f64 <= (sending as f64 * LAG).max(interval)
 }
 
-/// The rate of the replies to requests at that rate: as high, but for what a step's last replies may come later. That is
-/// up to [`LAG`] of a step in which the server kept up, so that this is its own rate and the requests' may be above it.
+/// The rate of the replies while the server kept up with requests at that rate. The last ones may come later than they
+/// would, by up to [`LAG`] of the step, so that this is the server's own rate where the requests' is above it.
 fn reached(found: &Recorder, offered: f64) -> f64 {
-    let (due, answering) = (time_due(found, offered), found.answering());
-    match answering > due {
-        true => per_second(found.completed, answering).min(offered),
-        false => offered,
+    if found.answering() > time_due(found, offered) {
+        answered(found, offered).min(offered)
+    } else {
+        offered
     }
+}
+
+/// The rate of the replies until the last of them: that of the requests as long as these are answered, however late, and
+/// the server's own where they come faster than it answers.
+pub fn answered(found: &Recorder, offered: f64) -> f64 {
+    let time = time_due(found, offered).max(found.answering());
+    per_second(found.completed, time)
 }
 
 fn over(part: u64, whole: u64) -> f64 {

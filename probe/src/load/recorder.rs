@@ -78,6 +78,8 @@ pub struct Recorder {
     /// When the first and the last measured request should have been sent.
     pub first_intended: Nanoseconds,
     pub last_intended: Nanoseconds,
+    /// When the generator turned to the last of those that are over.
+    pub last_launched: Nanoseconds,
     /// When the last measured request was answered or had failed.
     pub last: Nanoseconds,
     /// When the last measured request that was answered had its reply.
@@ -171,6 +173,7 @@ impl Recorder {
         self.attempted += 1;
         self.first_intended = self.first_intended.min(exchange.intended);
         self.last_intended = self.last_intended.max(exchange.intended);
+        self.last_launched = self.last_launched.max(exchange.launched);
         self.last = now;
     }
 
@@ -214,6 +217,7 @@ impl Recorder {
             _ => self.first_intended.min(other.first_intended),
         };
         self.last_intended = self.last_intended.max(other.last_intended);
+        self.last_launched = self.last_launched.max(other.last_launched);
         for (mine, theirs) in [
             (&mut self.latency, &other.latency),
             (&mut self.service, &other.service),

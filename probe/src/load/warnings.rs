@@ -4,6 +4,7 @@ use super::clock::{MILLISECOND, SECOND};
 use super::figures::{count, duration, percent};
 use super::measure::Measured;
 use super::plan::{Extent, Mode, Plan, Spacing};
+use super::ramp;
 use super::recorder::Recorder;
 use super::saturation::{Censored, Saturation};
 use super::step::Step;
@@ -27,6 +28,7 @@ pub fn of(plan: &Plan, measured: &Measured) -> Vec<String> {
         busy(found, spinning),
         late(plan, found),
         rate_missed(plan, measured),
+        fell_behind(plan, found),
         shortages(found),
         failures(found),
         resent(found),
@@ -141,22 +143,42 @@ fn rate_missed(plan: &Plan, measured: &Measured) -> Option<String> {
     let Mode::Open(open) = &plan.mode else {
         return None;
     };
+    let found = &measured.recorder;
     let seconds = match plan.extent {
         Extent::Duration(_) => measured.elapsed as f64 / SECOND as f64,
         Extent::Requests(requests) => {
             (measured.elapsed as f64 / SECOND as f64).min(requests as f64 / open.rate)
         }
     };
-    let short = 1.0 - measured.recorder.replies_in_window() as f64 / (open.rate * seconds);
+    let errors = &found.errors;
+    let own = errors.fd_unavailable + errors.fd_table_full + errors.address_unavailable;
+    let begun = found.attempted.saturating_sub(own) as f64;
+    // Each is begun in the end: a generator that cannot makes the last of them after their time.
+    let beginning = found.last_launched.saturating_sub(found.first_intended);
+    let rate = begun / seconds.max(beginning as f64 / SECOND as f64);
     let scatter = match open.spacing {
         Spacing::Constant => 0.0,
         // A Poisson count scatters by its root: four of these are no shortfall.
         Spacing::Poisson => 4.0 / (open.rate * seconds).sqrt(),
     };
-    (short > RATE_TOLERANCE.max(scatter)).then(|| {
+    (1.0 - rate / open.rate > RATE_TOLERANCE.max(scatter)).then(|| {
         format!(
-            "the rate was not reached: {:.1}/s of {:.1}/s were answered",
-            measured.reply_rate(),
+            "the rate was not reached: {rate:.1}/s of {:.1}/s were begun",
+            open.rate
+        )
+    })
+}
+
+/// Of an open loop, whose requests do not wait for a server that is slower.
+fn fell_behind(plan: &Plan, found: &Recorder) -> Option<String> {
+    let Mode::Open(open) = &plan.mode else {
+        return None;
+    };
+    let behind = found.completed > 0 && !ramp::keeps_up(found, found.last_reply);
+    behind.then(|| {
+        format!(
+            "the server did not keep up: replies came at {:.1}/s, requests at {:.1}/s; the latencies grow for as long as that goes on",
+            ramp::answered(found, open.rate),
             open.rate
         )
     })
@@ -251,15 +273,16 @@ mod tests {
     fn each_way_of_being_the_bottleneck_is_told() {
         let plan = plan("http://a/ --mode open --rate 100").unwrap();
         type Spoil = fn(&mut Recorder);
-        let cases: [(Spoil, &str); 6] = [
+        let cases: [(Spoil, &str); 7] = [
             (|r| r.busiest = 0.99, "bottleneck"),
             (
                 |r| (0..20).for_each(|_| r.lateness.record(5_000_000)),
                 "was late",
             ),
+            (|r| r.last_launched = 11 * SECOND, "not reached"),
             (
-                |r| r.statuses_in_window = Statuses::of(&[(200, 900)]),
-                "not reached",
+                |r| (r.last_intended, r.last_reply) = (9 * SECOND, 11 * SECOND),
+                "did not keep up: replies came at 90.8/s, requests at 100.0/s",
             ),
             (|r| r.errors.count(Failure::System(libc::EMFILE)), "ulimit"),
             (
@@ -342,6 +365,17 @@ mod tests {
         };
         assert!(failing(10).contains("the latencies are those of the others"));
         assert!(failing(1000).contains("there are no latencies"));
+    }
+
+    #[test]
+    fn replies_that_take_long_are_no_rate_that_was_not_reached() {
+        let plan = plan("http://a/ --mode open --rate 100").unwrap();
+        let mut recorder = good();
+        recorder.statuses_in_window = Statuses::of(&[(200, 900)]);
+        (0..1000).for_each(|_| recorder.latency.record(SECOND));
+        recorder.last_launched = 10 * SECOND;
+        (recorder.last_intended, recorder.last_reply) = (10 * SECOND, 11 * SECOND);
+        assert_eq!(of(&plan, &measured(recorder)), Vec::<String>::new());
     }
 
     #[test]

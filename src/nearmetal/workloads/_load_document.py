@@ -32,6 +32,8 @@ class Rate(Part):
 
     offered: Figure | None
     """What an open loop was asked for."""
+    answered: Figure | None = None
+    """Of an open loop: replies to the requests that were due within the window, over the time until the last came."""
 
 
 class Cpu(Part):
@@ -134,12 +136,15 @@ class LoadDocument(Part):
 
     @property
     def transactions(self) -> int:
-        """Answers that were complete within the window."""
-        return _answers(self.status_in_window)
+        """Answers: of an open loop those to the requests that were due within the window, be they as late as they may,
+        and of a closed one, which asks more the sooner it has them, those that were complete within it."""
+        return self.served if self.rate.answered is not None else _answers(self.status_in_window)
 
     @property
     def throughput(self) -> float:
-        """Transactions per second."""
+        """Transactions per second: of the window, or of an open loop until the last reply."""
+        if self.rate.answered is not None:
+            return self.rate.answered * self.served / self.requests.completed if self.requests.completed else 0.0
         return self.transactions / self.seconds if self.elapsed_ns else 0.0
 
     @property

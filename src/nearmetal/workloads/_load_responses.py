@@ -36,12 +36,13 @@ def of_rate(documents: Documents, timeout: float) -> dict[str, Response]:
 
     `timeout` is how many seconds a client waited for a page at most.
 
-    `throughput` and `transactions` are of the replies that came within the window, so that requests still under way
-    at its end, of which a slow server and many workers have more, do not count. `errors` and the times are of the
-    requests that were due within it. Counts and rates are sums; latencies are percentiles of all clients' requests,
-    of which those that were not served rank above all others: a server must not gain by failing, at once or late.
-    For connecting and the first byte, of which there are only each client's percentiles, the slowest client's. A
-    time of which there is not one observation is left out.
+    A closed loop's `throughput` and `transactions` are of the replies that came within the window, so that requests
+    still under way at its end, of which a slow server and many workers have more, do not count. An open loop's are of
+    the replies to the requests that were due within it, or a server that is far away would have fewer. `errors` and
+    the times are of the requests that were due within it. Counts and rates are sums; latencies are percentiles of all
+    clients' requests, of which those that were not served rank above all others: a server must not gain by failing, at
+    once or late. For connecting and the first byte, of which there are only each client's percentiles, the slowest
+    client's. A time of which there is not one observation is left out.
     """
     _something_served(documents)
     _something_in_time(documents)
