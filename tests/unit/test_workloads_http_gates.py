@@ -119,3 +119,23 @@ async def test_a_ramp_fails_requests_at_its_end_and_is_told_of_error_pages_alone
     status = {"status": {"2xx": completed - 5, "5xx": 5}, "status_codes": {"200": completed - 5, "503": 5}}
     found = await measured(workload(**RAMP), changed(RAMPS[""], errors={"client_timeout": 3}, **status))
     assert [warning.code for warning in found.warnings] == ["error-pages"]
+
+
+URING = {"engine": {"name": "io_uring", "reason": "a new connection for each request"}, "new_connections": True}
+REFUSED_URING = {"engine": {"name": "epoll", "reason": "io_uring is disabled"}, "new_connections": True}
+
+
+async def test_clients_whose_times_are_not_taken_alike_are_told() -> None:
+    one, other = changed(CLOSED, **URING), changed(CLOSED, **REFUSED_URING)
+    found = await measured(workload(new_connections=True), one, other, one)
+    assert [warning.code for warning in found.warnings] == ["without-io-uring", "engines-differ"]
+    assert found.warnings[1].text.startswith("clients 0, 2 used io_uring and client 1 epoll:")
+    assert (await measured(workload(new_connections=True), one, one)).warnings == ()
+
+
+async def test_a_client_that_may_not_use_io_uring_is_told_of_where_it_would_have() -> None:
+    found = await measured(workload(new_connections=True), changed(CLOSED, **REFUSED_URING))
+    assert [warning.code for warning in found.warnings] == ["without-io-uring"]
+    assert "(io_uring is disabled)" in found.warnings[0].text
+    kept = changed(CLOSED, engine={"name": "epoll", "reason": "connections are kept"})
+    assert (await measured(workload(), kept)).warnings == ()

@@ -87,9 +87,18 @@ class Step(Part):
     generator_failed: bool
 
 
+class Engine(Part):
+    """The generator's way to the kernel, by which it depends when the times of a request are taken."""
+
+    name: str
+    reason: str = ""
+
+
 class LoadDocument(Part):
     schema_: Annotated[Literal["load.v1"], Field(alias="schema")]
     arrivals: str | None = None
+    engine: Engine | None = None
+    new_connections: bool = False
     elapsed_ns: Count
     requests: Requests
     rate: Rate

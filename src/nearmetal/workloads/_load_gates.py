@@ -102,8 +102,37 @@ def warnings(documents: Sequence[LoadDocument], threads: int, closed: bool) -> l
                     "closed the connection that it had kept",
                 )
             )
-        found += _unserved(client, document)
-    return found
+        found += [*_unserved(client, document), *_engine(client, document)]
+    return found + list(_engines(documents))
+
+
+def _engine(client: int, document: LoadDocument) -> Iterator[Warned]:
+    """Whether a client had another engine than its like have: environments differ by what they permit."""
+    engine = document.engine
+    # A ramp has no times among its responses.
+    if engine and engine.name == "epoll" and document.new_connections and document.saturation is None:
+        yield Warned(
+            code="without-io-uring",
+            text=f"client {client} opened its connections by epoll ({engine.reason}): it takes connect_p50 and "
+            "first_byte_p50 elsewhere than a client that may use io_uring, and the two do not compare",
+        )
+
+
+def _engines(documents: Sequence[LoadDocument]) -> Iterator[Warned]:
+    by_engine: dict[str, list[str]] = {}
+    for client, document in enumerate(documents):
+        if document.engine:
+            by_engine.setdefault(document.engine.name, []).append(str(client))
+    if len(by_engine) > 1:
+        (one, its), (other, others) = sorted(by_engine.items(), key=lambda of_engine: of_engine[1])[:2]
+        yield Warned(
+            code="engines-differ",
+            text=f"{_clients(its)} used {one} and {_clients(others)} {other}: their times are not taken alike",
+        )
+
+
+def _clients(which: Sequence[str]) -> str:
+    return f"client{'s' if len(which) > 1 else ''} {', '.join(which)}"
 
 
 def _unserved(client: int, document: LoadDocument) -> Iterator[Warned]:
