@@ -89,7 +89,7 @@ pub struct Args {
     /// 20x makes 20 x rate connections, one request each; 10s makes requests for 10 s
     #[arg(long, value_parser = PerStep::parse, default_value = "20x", value_name = "N|TIME", help_heading = "Ramp mode")]
     per_step: PerStep,
-    /// The largest share of failed requests that still counts as keeping up
+    /// The largest share of requests that fail, or get an error page, which still counts as keeping up
     #[arg(long, value_parser = share, default_value = "1%", value_name = "SHARE", help_heading = "Ramp mode")]
     max_errors: f64,
     /// Another path of the same server, in turn with the others; may be repeated

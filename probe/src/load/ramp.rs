@@ -84,7 +84,7 @@ fn outcome(found: &Recorder, max_errors: f64) -> Outcome {
     }
     if keeps_up(found, found.last)
         && found.completed > 0
-        && over(errors.total(), found.attempted) <= max_errors
+        && over(found.turned_away(), found.attempted) <= max_errors
     {
         Outcome::KeptUp
     } else {
@@ -140,8 +140,8 @@ fn step(purpose: Purpose, offered: f64, measured: &Measured, outcome: Outcome) -
         offered,
         request_rate: per_second(found.sent, due),
         reply_rate: per_second(found.completed, due.max(answered)),
-        error_share: over(found.errors.total(), found.attempted),
-        error_rate: per_second(found.errors.total(), due),
+        error_share: over(found.turned_away(), found.attempted),
+        error_rate: per_second(found.turned_away(), due),
         requests: found.attempted,
         replies: found.completed,
         connections: found.opened,
@@ -186,6 +186,7 @@ mod tests {
     use super::super::plan::PerStep;
     use super::super::recorder::{Exchange, Life};
     use super::super::reply::{LastHead, Reply};
+    use super::super::statuses::Statuses;
     use super::*;
 
     #[test]
@@ -281,6 +282,28 @@ mod tests {
             assert!((199.5..200.5).contains(&rate), "{found:?}");
             assert!(low <= rate && 200.0 <= high, "{found:?}");
         }
+    }
+
+    #[test]
+    fn a_server_that_turns_requests_away_with_an_error_page_does_not_keep_up() {
+        let measured = carried((100.0, 100), MILLISECOND, 0, NEVER);
+        let mut recorder = measured.recorder.clone();
+        assert_eq!(outcome(&recorder, 0.01), Outcome::KeptUp);
+        recorder.statuses = Statuses::of(&[(204, 98), (503, 2)]);
+        assert_eq!(outcome(&recorder, 0.01), Outcome::Failed);
+        let turned_away = step(
+            Purpose::Climb,
+            100.0,
+            &Measured {
+                recorder,
+                ..measured
+            },
+            Outcome::Failed,
+        );
+        assert_eq!(
+            (turned_away.error_share, turned_away.error_rate),
+            (0.02, 2.0)
+        );
     }
 
     #[test]

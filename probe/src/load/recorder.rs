@@ -150,6 +150,11 @@ impl Recorder {
         self.statuses_in_window.total()
     }
 
+    /// Requests that no page was got for: they failed, or an error page came.
+    pub fn turned_away(&self) -> u64 {
+        self.errors.total() + self.statuses.errors().values().sum::<u64>()
+    }
+
     /// How long replies took to come, from the first on and an interval after the last included, as one is in the time in
     /// which requests are due. The way there and back, which the quickest had as well, is no part of it: that a server
     /// is far away makes its replies no fewer.

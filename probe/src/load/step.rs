@@ -17,9 +17,9 @@ pub struct Step {
     /// Replies, over the time until the last of them came; at least that in which the requests were due, so that a
     /// server that keeps up has the rate of the requests, and one that does not its own.
     pub reply_rate: f64,
-    /// The share of the requests that failed.
+    /// The share of the requests that failed, or got an error page.
     pub error_share: f64,
-    /// Requests that failed, over the time in which the step's requests were due.
+    /// Such requests, over the time in which the step's requests were due.
     pub error_rate: f64,
     pub requests: u64,
     pub replies: u64,
