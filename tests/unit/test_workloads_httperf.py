@@ -205,9 +205,16 @@ def codes(measurement: Measurement) -> list[str]:
 def test_a_burst_and_a_coarse_clock_are_told() -> None:
     assert codes(measured("normal", connections=1200)) == ["generator-late"]
     assert codes(measured("several-calls", rate=250, calls=5, connections=100)) == []
-    late, coarse = measured("errors", connections=200).warnings
+    late, coarse, *_ = measured("errors", connections=200).warnings
     assert "opened 2 connections in one go" in late.text
     assert (coarse.code, "4.2 ms are rounded by up to 1.2 %" in coarse.text) == ("coarse-clock", True)
+
+
+def test_requests_without_a_page_are_told() -> None:
+    *_, failed, pages = measured("errors", connections=200).warnings
+    assert (failed.code, pages.code) == ("requests-failed", "error-pages")
+    assert "20 of client 0's 200 connections failed (20 connreset)" in failed.text
+    assert "80 of the 180 replies to client 0 were errors (40 4xx, 40 5xx)" in pages.text
 
 
 def test_httperf_without_descriptors_makes_the_trial_invalid() -> None:

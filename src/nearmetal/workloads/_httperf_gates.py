@@ -1,10 +1,10 @@
 """Whether httperf itself can be believed. Pure; judges the instrument and never sees a response."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nearmetal.model import Warned
 from nearmetal.units import show_duration, show_share
-from nearmetal.workloads._httperf_output import Figures, figure
+from nearmetal.workloads._httperf_output import ERROR_CLASSES, Figures, counts, figure
 from nearmetal.workloads._httperf_parameters import HttperfParameters
 from nearmetal.workloads._httperf_responses import latency
 from nearmetal.workloads._load_gates import LATE, LATE_AT_ALL, SHORT
@@ -69,7 +69,30 @@ def warnings(clients: Sequence[Figures], given: HttperfParameters) -> list[Warne
                     f"{show_duration(latency(client))} are rounded by up to {_share(ROUNDING, latency(client))}",
                 )
             )
+        found += _without_a_page(index, client, given)
     return found
+
+
+def _without_a_page(index: int, client: Figures, given: HttperfParameters) -> Iterator[Warned]:
+    seen = counts(client)
+    pages: Mapping[str, int] = {name: seen[name] for name in ("4xx", "5xx") if name in seen}
+    failed = {name: seen[name] for name in ERROR_CLASSES if name in seen}
+    if failed:
+        yield Warned(
+            code="requests-failed",
+            text=f"{sum(failed.values())} of client {index}'s {given.measured_connections} connections failed "
+            f"({_listed(failed)}): the times are those of the others",
+        )
+    if pages:
+        yield Warned(
+            code="error-pages",
+            text=f"{sum(pages.values())} of the {figure(client, 'replies.count'):.0f} replies to client {index} were "
+            f"errors ({_listed(pages)}): the times are of error pages too",
+        )
+
+
+def _listed(seen: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in seen.items())
 
 
 def _share(part: float, whole: float) -> str:
