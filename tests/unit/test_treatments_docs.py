@@ -5,6 +5,7 @@ from pathlib import Path
 
 from nearmetal import plugins
 from nearmetal.lab.changes.ethtool import FEATURES
+from nearmetal.run import verify
 from nearmetal.run.verify import DRIVERS
 from nearmetal.treatments import contention, isolation
 
@@ -46,3 +47,8 @@ def test_every_level_is_named() -> None:
 
 def test_every_driver_that_is_read_back_is_named() -> None:
     assert all(f"`{driver}`" in TEXT for driver in DRIVERS.values())
+
+
+def test_the_bands_of_memory_are_those_that_are_judged_by() -> None:
+    for least, most in (verify.MEMORY_SHARE, verify.RAM_SHARE):
+        assert f"{100 * least:g} to {100 * most:g} %" in TEXT
