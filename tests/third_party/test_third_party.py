@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
 
@@ -31,7 +32,7 @@ def with_package(installed: Path, *words: str) -> "subprocess.CompletedProcess[s
     """`python -m WORDS` with the package beside nearmetal."""
     return subprocess.run(
         [sys.executable, "-m", *words],
-        env={**os.environ, "PYTHONPATH": str(installed)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(installed), *sys.path])},
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -87,6 +88,75 @@ def test_its_environment_passes_the_conformance_tests(installed: Path, which: st
     assert "passed" in ended.stdout
 
 
+def on(environment: str, workload: str, rest: str = "") -> str:
+    """A study there with the same environment for its clients."""
+    return f"""
+name = "on-{environment}"
+[factors]
+environment = ["{environment}"]
+{rest}
+[clients]
+environment = "{environment}"
+[[workloads]]
+name = "work"
+{workload}
+[design]
+blocks = 2
+"""
+
+
+SHA = 'kind = "sha"\nsize = "16MiB"'
+PRIMES = 'kind = "sysbench"\ntest = "cpu"\nevents = 100'
+
+
+def ran(installed: Path, tmp_path: Path, text: str) -> "tuple[subprocess.CompletedProcess[str], list[TrialRecord]]":
+    file, run = tmp_path / "study.toml", tmp_path / "run"
+    file.write_text(text)
+    ended = with_package(installed, "nearmetal", "run", str(file), "-o", str(run))
+    return ended, list(records(RunFolder.open(run).journal)) if run.exists() else []
+
+
+def test_a_treatment_by_a_sysctl_runs_on_pretended_machines(installed: Path, tmp_path: Path) -> None:
+    ended, found = ran(installed, tmp_path, on("mock", PRIMES, "autocorking = [true, false]"))
+    assert ended.returncode == 0, ended.stderr
+    assert len(found) == 4
+    for record in found:
+        level = record.trial.treatment["autocorking"]
+        assert list(record.readback["autocorking"].values()) == ["1" if level else "0"]
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(
+    "text",
+    [
+        on("host", SHA),
+        on("host", PRIMES, "[observe]\nloadavg = true"),
+        on("host", PRIMES, "autocorking = [true, false]"),
+    ],
+    ids=["workload", "observer", "treatment"],
+)
+def test_what_pretended_machines_do_not_answer_runs_on_the_host(installed: Path, tmp_path: Path, text: str) -> None:
+    ended, found = ran(installed, tmp_path, text)
+    assert ended.returncode == 0, ended.stderr
+    assert len(found) >= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (on("mock", SHA), "sh: not found"),
+        (on("mock", PRIMES, "[observe]\nloadavg = true"), "cat: /proc/loadavg: No such file or directory"),
+        (on("mock", PRIMES, "niceness = [0]"), "nice: not found"),
+    ],
+    ids=["workload", "observer", "treatment"],
+)
+def test_what_pretended_machines_do_not_answer_is_told(installed: Path, tmp_path: Path, text: str, reason: str) -> None:
+    ended, found = ran(installed, tmp_path, text)
+    assert ended.returncode == 1, ended.stderr
+    assert {record.status for record in found} <= {TrialStatus.FAILED, TrialStatus.INVALID}
+    assert all(reason in str(record.reason) for record in found)
+
+
 def test_a_level_that_its_treatment_refuses_is_told_with_its_place(installed: Path, tmp_path: Path) -> None:
     for change, place, sentence in CHANGES:
         file = tmp_path / "bad.toml"
@@ -112,7 +182,7 @@ def plugins_of(installed: Path) -> dict[str, Any]:
     )
     ended = subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": str(installed)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(installed), *sys.path])},
         capture_output=True,
         check=True,
         timeout=60,

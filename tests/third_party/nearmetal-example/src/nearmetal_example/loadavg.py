@@ -5,6 +5,7 @@ It is read outside the measurement, so it costs the measurement nothing. Switche
 
 from typing import Any, ClassVar
 
+from nearmetal.errors import ToolFailed
 from nearmetal.model import Observation, Observer, Stage
 
 
@@ -32,8 +33,13 @@ class LoadavgWatch:
 
 async def _averages(stage: Stage) -> list[float]:
     """Over the last minute, of each server."""
-    said = [(await server.exec(["cat", "/proc/loadavg"])).text for server in stage.servers]
-    return [float(text.split()[0]) for text in said]
+    found = []
+    for server in stage.servers:
+        ended = await server.exec(["cat", "/proc/loadavg"])
+        if ended.status != 0:
+            raise ToolFailed(f"the load average cannot be read: {ended.complaint}", server.name)
+        found.append(float(ended.text.split()[0]))
+    return found
 
 
 plugin: type[Observer] = Loadavg

@@ -23,7 +23,12 @@ class Niceness:
         return []
 
     async def verify(self, stage: Stage, level: Level) -> Readback:
-        found = [(await server.exec(["nice"])).text.strip() for server in stage.servers]
+        found = []
+        for server in stage.servers:
+            ended = await server.exec(["nice"])
+            if ended.status != 0:  # 127 where there is no such program
+                return Readback(ok=False, reason=f"{server.name} does not tell its niceness: {ended.complaint}")
+            found.append(ended.text.strip())
         wrong = [niceness for niceness in found if niceness != str(level)]
         return Readback(
             values={"niceness": found},
