@@ -80,6 +80,20 @@ def test_a_study_of_its_five_plugins_runs(installed: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.live
+def test_a_machine_of_its_environment_stays_up_until_it_is_taken_down(installed: Path) -> None:
+    up = with_package(installed, "nearmetal", "up", "tempdir", "--name", "theirs")
+    try:
+        assert up.returncode == 0, up.stderr
+        assert "127.0.0.1 is its address\n" in up.stderr + up.stdout
+        ended = with_package(installed, "nearmetal", "exec", "theirs", "--", "nice")
+        assert (ended.returncode, ended.stdout) == (0, "0\n"), ended.stderr
+        (machine,) = json.loads(with_package(installed, "nearmetal", "ls", "--json").stdout)["machines"]
+        assert (machine["name"], machine["state"], machine["switch"]) == ("theirs", "up", None)
+    finally:
+        assert with_package(installed, "nearmetal", "down", "theirs").returncode == 0
+
+
+@pytest.mark.live
 @pytest.mark.parametrize("which", ["not alone", pytest.param("alone", marks=pytest.mark.alone)])
 def test_its_environment_passes_the_conformance_tests(installed: Path, which: str) -> None:
     options = ("-k", "tempdir", "-m", which, "-q", "-p", "no:cacheprovider", "-o", "addopts=")

@@ -290,3 +290,12 @@ def test_what_is_told_of_machines_meets_its_schema() -> None:
     jsonschema.validate(up, schemas.documents()["up.v1"])
     jsonschema.validate(json.loads(started("ls", "--json").stdout), schemas.documents()["ls.v1"])
     assert {name: value for name, value in up.items() if name != "schema"} == listed()[0]
+
+
+def test_a_machine_that_is_on_no_switch_has_its_address_elsewhere() -> None:
+    told = started("up", "mock", "--name", "one").stdout
+    assert "is its address\n" in told
+    assert "lab's switch" not in told
+    (one,) = listed()
+    assert one["address"].startswith("mock-")
+    assert one["switch"] is None

@@ -21,9 +21,9 @@ class MachineUp(Frozen):
     made: str
     """When, by ISO 8601."""
     address: str
-    """On the switch; "" for none."""
+    """On the switch, where there is one; "" for none."""
     switch: str | None
-    """The network namespace of its switch."""
+    """The network namespace of the switch that it hangs on; null for none."""
     ssh_port: int | None
     """Of 127.0.0.1, that leads to its SSH server."""
     cpus: str
@@ -64,7 +64,7 @@ def machine_up(kept: Kept, state: State) -> MachineUp:
         state=state,
         made=kept.made,
         address=kept.address,
-        switch=f"nm-{kept.token}" if kept.address else None,
+        switch=kept.switch,
         ssh_port=kept.handle.data.get("ssh_port") if kept.handle else None,
         cpus=kept.cpus,
         keeper=kept.keeper,

@@ -45,7 +45,8 @@ def up(environment: str, name: str | None, overrides: Sequence[str], as_json: bo
     ):
         console.print(f"  nearmetal {words:<32}{what}", soft_wrap=True)
     if kept.address:
-        console.print(f"  {kept.address} is its address on the lab's switch, nm-{kept.token}", soft_wrap=True)
+        where = f" on the lab's switch, {kept.switch}" if kept.switch else ""
+        console.print(f"  {kept.address} is its address{where}", soft_wrap=True)
     if (port := machine_up(kept, "up").ssh_port) is not None:
         from nearmetal.by_hand.ssh_config import file
 

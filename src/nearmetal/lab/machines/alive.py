@@ -26,12 +26,15 @@ async def ended(handle: Handle) -> None:
 
 
 async def _processes(handle: Handle) -> list[int] | None:
-    """What it lives by: its first process, or what is in a virtual machine's control group. None: it has neither."""
+    """What it lives by: its first process, or of a virtual machine what is in its control group. None: it has neither.
+
+    Any other's control group is empty as soon as no program runs in the machine.
+    """
     if handle.site != "local":
         return None
     if first := handle.data.get("first"):
         return [first["pid"]] if await FirstProcess(**first).is_alive(LocalSite()) else []
-    if group := handle.data.get("group"):
+    if "accel" in handle.data and (group := handle.data.get("group")):
         found: list[int] = []
         for folder in Group(**group).folders:
             with contextlib.suppress(FileNotFoundError):

@@ -11,6 +11,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab.machines import alive
 from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.networks import network
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Frozen, Handle, MachineSpec
 
@@ -41,6 +42,12 @@ class Kept(Frozen):
     def accel(self) -> str | None:
         """What its monitor told of, where it has one: that asked for may be "auto"."""
         return self.handle.data.get("accel") if self.handle else None
+
+    @property
+    def switch(self) -> str | None:
+        """The network namespace of the lab's switch, where the machine hangs on it."""
+        port = self.handle.port if self.handle else None
+        return network.namespace(port) if port else None
 
     async def has_keeper(self) -> bool:
         return await FirstProcess(self.keeper, self.keeper_started).is_alive(LocalSite())
