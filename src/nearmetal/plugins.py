@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from nearmetal.errors import BadInput, HostCannot
+from nearmetal.errors import BadInput, HostCannot, message_of
 
 if TYPE_CHECKING:
     from nearmetal.model import Environment, Observer, Treatment, Workload
@@ -72,7 +72,8 @@ def load(group: Literal["observers"], name: str) -> type[Observer]: ...
 @overload
 def load(group: Literal["sections"], name: str) -> SectionPlugin: ...
 def load(group: Group, name: str) -> object:
-    """One plugin. BadInput when nobody provides the name; HostCannot when what it needs is not installed.
+    """One plugin. BadInput when nobody provides the name; HostCannot when what it needs is not installed, and when
+    somebody else's cannot be imported, whatever its module raises.
 
     That it is what its group promises is taken on trust here, and looked at by the conformance tests.
     """
@@ -81,14 +82,26 @@ def load(group: Group, name: str) -> object:
 
 @cache
 def _loaded(group: Group, name: str) -> Any:
-    try:
-        if name in _modules(group):
+    if name in _modules(group):
+        try:
             return importlib.import_module(_modules(group)[name]).plugin
-        if name in _entry_points(group):
-            return _entry_points(group)[name].load()
-    except ImportError as error:
-        raise HostCannot(
-            f"{name!r} in {group} cannot be loaded: {error}",
-            remedy=f"install what it needs, for example: pip install 'nearmetal[{name}]'",
-        ) from error
+        except ImportError as error:
+            raise HostCannot(
+                f"{name!r} in {group} cannot be loaded: {error}",
+                remedy=f"install what it needs, for example: pip install 'nearmetal[{name}]'",
+            ) from error
+    if name in _entry_points(group):
+        return _theirs(group, name, _entry_points(group)[name])
     raise BadInput(f"there is no {name!r} in {group}", remedy=f"choose one of: {', '.join(names(group))}")
+
+
+def _theirs(group: Group, name: str, point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except Exception as error:  # a module of somebody else's may raise anything
+        package = point.dist.name if point.dist else point.module
+        wish = "install what it needs" if isinstance(error, ImportError) else "ask whoever made it"
+        raise HostCannot(
+            f"{name!r} in {group}, of the package {package}, cannot be loaded: {message_of(error)}",
+            remedy=f"{wish}, or do without it: pip uninstall {package}",
+        ) from error

@@ -158,10 +158,11 @@ def test_a_section_that_cannot_be_imported_is_told_on_the_command_line(folder: R
         "report", str(copy.path), environment={"PYTHONPATH": f"{package}:{':'.join(sys.path)}"}, broken=True
     )
     assert ended.returncode == 0, ended.stderr
-    (line,) = ended.stderr.splitlines()
-    assert line.startswith("warning: the section 'unfit' broke, and the report is without it: ZeroDivisionError")
+    line, remedy = ended.stderr.splitlines()
+    assert line.startswith("warning: the section 'unfit' broke, and the report is without it: 'unfit' in sections,")
+    assert line.endswith("ZeroDivisionError: division by zero") and "pip uninstall theirs" in remedy
     before, after = (Tags(one.page.read_text()) for one in (folder, copy))
-    assert "unfit raised ZeroDivisionError" in after.text
+    assert "of the package theirs, cannot be loaded: ZeroDivisionError" in after.text
     assert [tag for tag, _ in after.tags].count("svg") == [tag for tag, _ in before.tags].count("svg") > 0
 
 

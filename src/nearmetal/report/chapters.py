@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nearmetal import plugins
-from nearmetal.errors import ToolFailed, message_of
+from nearmetal.errors import NearmetalError, ToolFailed, message_of
 from nearmetal.report.blocks import Block, Chart, Notice, Section, Source
 from nearmetal.report.reading import ReportInput
 from nearmetal.say import Say
@@ -61,12 +61,13 @@ def _instead(block: Block, why: Mapping[str, str]) -> Block:
 
 def _notice(name: str, title: str, error: Exception) -> Section:
     """What is missing, and its trace, for whoever wrote the plugin."""
+    told = error.what if isinstance(error, NearmetalError) else f"{name} raised {message_of(error)}"
     return Section(
         name,
         title,
         "This section is missing: the plugin that makes it broke.",
         (
-            Notice(f"{name} raised {message_of(error)}", "warning"),
+            Notice(told, "warning"),
             Source("".join(traceback.format_exception(error))),
         ),
     )
