@@ -4,8 +4,8 @@ import asyncio
 import hashlib
 import time
 import traceback
-from collections.abc import Awaitable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -71,8 +71,36 @@ async def run_trial(task: TrialTask, stream: Stream) -> TrialRecord:
         return trial.ended(TrialStatus.FAILED, str(error))
     except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept
         await _must_be_there(task.stage)
-        trial.keep({"traceback.txt": traceback.format_exc().encode()})
-        return trial.ended(TrialStatus.FAILED, f"{task.workload.kind} broke: {type(error).__name__}: {error}")
+        who, what = (error.who, error.what) if isinstance(error, _PluginBroke) else ("the trial", error)
+        trial.keep({"traceback.txt": "".join(traceback.format_exception(what)).encode()})
+        return trial.ended(TrialStatus.FAILED, f"{who} broke: {type(what).__name__}: {what}")
+
+
+class _PluginBroke(Exception):
+    def __init__(self, who: str, what: Exception) -> None:
+        super().__init__(who, what)
+        self.who = who
+        self.what = what
+
+
+@contextmanager
+def _by(who: str) -> Iterator[None]:
+    """Whatever is raised in here, beside what nearmetal's own errors say, is that plugin's."""
+    try:
+        yield
+    except NearmetalError:
+        raise
+    except Exception as error:
+        raise _PluginBroke(who, error) from error
+
+
+def _by_observer(name: str) -> AbstractContextManager[None]:
+    return _by(f"the observer {name!r}")
+
+
+def _observer(name: str, setting: Any) -> Observer:
+    with _by_observer(name):
+        return plugins.load("observers", name)(setting)
 
 
 async def _must_be_there(stage: Stage) -> None:
@@ -100,10 +128,12 @@ class _Trial:
         stage = self._task.stage
         workload = workload_of(self._task.workload)
         try:
-            await self._timed("prepare", workload.prepare(stage))
+            with self._by_workload():
+                await self._timed("prepare", workload.prepare(stage))
             measurement, cost = await self._timed("measure", self._measure(workload, stage))
         finally:
-            await workload.finish(stage)
+            with self._by_workload():
+                await workload.finish(stage)
         self._responses |= measurement.responses
         if cost is not None and measurement.events > 0:
             self._responses["cpu_per_event"] = Response(value=cost / measurement.events, unit="s", better="lower")
@@ -114,9 +144,12 @@ class _Trial:
         reason = self._stood_still or changed or measurement.invalid or not_kept
         return self.ended(TrialStatus.INVALID if reason else TrialStatus.OK, reason)
 
+    def _by_workload(self) -> AbstractContextManager[None]:
+        return _by(f"the workload {self._task.workload.kind!r}")
+
     async def _measure(self, workload: Workload, stage: Stage) -> tuple[Measurement, float | None]:
         """The measurement, and the host's CPU seconds meanwhile: of servers only, None where it cannot tell."""
-        observers = [plugins.load("observers", name)(setting) for name, setting in self._task.observe.chosen.items()]
+        observers = [_observer(name, setting) for name, setting in self._task.observe.chosen.items()]
         await self._listen([observer for observer in observers if observer.around], "before")
         limit = workload.limit + LIMITS.trial_slack
         self._note_others()
@@ -124,12 +157,15 @@ class _Trial:
         # One within the other, so that none observes how another starts or stops; `usage`, the first, is innermost.
         async with AsyncExitStack() as listening:
             for observer in reversed([observer for observer in observers if not observer.around]):
-                listening.push_async_callback(self._stop, observer.name, await observer.start(stage))
+                with _by_observer(observer.name):
+                    watch = await observer.start(stage)
+                listening.push_async_callback(self._stop, observer.name, watch)
             before = await contention.accounts(stage)
-            try:
-                measurement = await asyncio.wait_for(workload.run(stage), limit)
-            except TimeoutError:
-                raise NearmetalError(f"the workload did not end within {limit:g} s") from None
+            with self._by_workload():
+                try:
+                    measurement = await asyncio.wait_for(workload.run(stage), limit)
+                except TimeoutError:
+                    raise NearmetalError(f"the workload did not end within {limit:g} s") from None
             after = await contention.accounts(stage)
         # Not while they listen: each machine is asked, and one that is gone is told by that.
         slept = suspension.reason(awake, await suspension.read(stage))
@@ -146,7 +182,8 @@ class _Trial:
             self._warnings.append(warned)
 
     async def _stop(self, name: str, watch: Watch) -> None:
-        observation = await watch.stop()
+        with _by_observer(name):
+            observation = await watch.stop()
         self.keep(observation.artifacts)
         self._observed[name] = dict(observation.counters)
 
@@ -160,8 +197,9 @@ class _Trial:
 
     async def _listen(self, observers: list[Observer], when: str) -> None:
         for observer in observers:
-            watch = await observer.start(self._task.stage)
-            observation = await watch.stop()
+            with _by_observer(observer.name):
+                watch = await observer.start(self._task.stage)
+                observation = await watch.stop()
             self.keep({f"{when}-{name}": content for name, content in observation.artifacts.items()})
             self._observed.setdefault(observer.name, {})[when] = dict(observation.counters)
 
@@ -172,7 +210,8 @@ class _Trial:
     async def _not_kept(self) -> str | None:
         """Whether every treatment still holds now that it has been measured."""
         for treatment, level in self._task.treatments:
-            readback = await treatment.verify(self._task.stage, level)
+            with _by(f"the treatment {treatment.name!r}"):
+                readback = await treatment.verify(self._task.stage, level)
             if not readback.ok:
                 return f"{treatment.name} did not last: {readback.reason}"
         for name, readback in await self._task.surroundings.verify():

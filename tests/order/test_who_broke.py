@@ -1,0 +1,65 @@
+"""A trial in which a plugin breaks says which one it was, and keeps the trace for whoever wrote it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearmetal.model import TrialStatus
+from nearmetal.observers.usage import Usage, UsageWatch
+from nearmetal.treatments.offload import Offload
+from nearmetal.workloads.http import Http
+from tests.order import mock_run
+
+STUDY = mock_run.STUDY.replace('["base", "slow"]', '["base", "slow"]\noffload = [true]') + "[observe]\nusage = true\n"
+
+
+@pytest.mark.parametrize(
+    ("who", "owner", "method", "times"),
+    [
+        ("the observer 'usage'", Usage, "start", 1),
+        ("the observer 'usage'", UsageWatch, "stop", 1),
+        ("the workload 'http'", Http, "prepare", 1),
+        ("the workload 'http'", Http, "run", 1),
+        ("the workload 'http'", Http, "finish", 1),
+        ("the treatment 'offload'", Offload, "verify", 2),
+    ],
+)
+async def test_it_is_named(
+    who: str, owner: Any, method: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A treatment is asked before a trial too, by whoever boots: it breaks when it is asked after it."""
+    whole, calls = getattr(owner, method), list[object]()
+
+    async def breaks(self: object, *words: Any) -> Any:
+        found = await whole(self, *words)
+        calls.append(found)
+        if len(calls) % times == 0:
+            raise IndexError("list index out of range")
+        return found
+
+    monkeypatch.setattr(owner, method, breaks)
+    _, records = await mock_run.run(tmp_path / "run", STUDY)
+    assert {record.status for record in records} == {TrialStatus.FAILED}
+    for record in records:
+        assert record.reason == f"{who} broke: IndexError: list index out of range"
+        trace = next(kept for kept in record.artifacts if kept.path.endswith("traceback.txt"))
+        text = (tmp_path / "run" / trace.path).read_text()
+        assert "in breaks" in text and text.endswith("IndexError: list index out of range\n")
+
+
+async def test_the_last_that_broke_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its error is what is told of, and the other's stands in the trace."""
+
+    async def start(self: object, *words: Any) -> Any:
+        raise IndexError("of the observer")
+
+    async def finish(self: object, *words: Any) -> Any:
+        raise KeyError("of the workload")
+
+    monkeypatch.setattr(Usage, "start", start)
+    monkeypatch.setattr(Http, "finish", finish)
+    _, records = await mock_run.run(tmp_path / "run", STUDY)
+    assert {record.reason for record in records} == {"the workload 'http' broke: KeyError: 'of the workload'"}
+    trace = next(kept for kept in records[0].artifacts if kept.path.endswith("traceback.txt"))
+    assert "of the observer" in (tmp_path / "run" / trace.path).read_text()
