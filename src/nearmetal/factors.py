@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
 
-from nearmetal import hosts
+from nearmetal import hosts, plugins
 from nearmetal.model import (
     Assignment,
     CaptureSpec,
@@ -56,7 +56,7 @@ class NoTarget(ValueError):
 
 
 def target(name: str, factor: FactorSpec, study: Study, treatments: tuple[str, ...]) -> Target:
-    """What a factor sets: what it says, else a key of that name, else a treatment, else a placeholder. NoTarget."""
+    """What a factor sets: what it says, else a key of that name, a treatment, a placeholder, an observer. NoTarget."""
     if name == "environment":
         return Target("environment", name)
     if factor.sets is not None:
@@ -77,9 +77,13 @@ def target(name: str, factor: FactorSpec, study: Study, treatments: tuple[str, .
         return Target("treatment", name)
     if name in placeholders(study):
         return Target("placeholder", name)
+    observers = plugins.names("observers")
+    if name in observers:
+        return Target("observe", name)  # of somebody else's: ours are keys of [observe]
     raise NoTarget(
         f"the factor {name!r} sets nothing and fills nothing: it is no key of [machine], [clients], [link] or "
-        f'[observe], no treatment ({", ".join(treatments)}), and no workload says "{{{name}}}"'
+        f"[observe], no treatment ({', '.join(treatments)}), no observer ({', '.join(observers)}), "
+        f'and no workload says "{{{name}}}"'
     )
 
 

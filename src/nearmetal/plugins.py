@@ -61,6 +61,12 @@ def names(group: Group) -> tuple[str, ...]:
     return tuple(sorted({*_modules(group), *_entry_points(group)}))
 
 
+def package_of(group: Group, name: str) -> str | None:
+    """The package of somebody else that provides a plugin, as pip calls it. None for ours."""
+    point = _entry_points(group).get(name)
+    return None if point is None else point.dist.name if point.dist else point.module
+
+
 @overload
 def load(group: Literal["environments"], name: str) -> Environment: ...
 @overload
@@ -99,7 +105,7 @@ def _theirs(group: Group, name: str, point: EntryPoint) -> Any:
     try:
         return point.load()
     except Exception as error:  # a module of somebody else's may raise anything
-        package = point.dist.name if point.dist else point.module
+        package = package_of(group, name)
         wish = "install what it needs" if isinstance(error, ImportError) else "ask whoever made it"
         raise HostCannot(
             f"{name!r} in {group}, of the package {package}, cannot be loaded: {message_of(error)}",

@@ -171,6 +171,15 @@ def test_what_pretended_machines_do_not_answer_is_told(installed: Path, tmp_path
     assert all(reason in str(record.reason) for record in found)
 
 
+def test_its_observer_is_a_factor_by_its_name(installed: Path, tmp_path: Path) -> None:
+    file = tmp_path / "watched.toml"
+    file.write_text(on("mock", PRIMES, "loadavg = [false, true]"))
+    ended = with_package(installed, "nearmetal", "plan", str(file), "--json")
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)["plan"]["treatments"]
+    assert [treatment["loadavg"] for treatment in found] == [False, True]
+
+
 def test_a_level_that_its_treatment_refuses_is_told_with_its_place(installed: Path, tmp_path: Path) -> None:
     for change, place, sentence in CHANGES:
         file = tmp_path / "bad.toml"
@@ -179,11 +188,13 @@ def test_a_level_that_its_treatment_refuses_is_told_with_its_place(installed: Pa
         assert ended.returncode == 2
         assert f"{file}:{place}: " in ended.stderr
         assert sentence in ended.stderr
+        assert "docs/study-file.md" not in ended.stderr
 
 
 CHANGES: list[tuple[tuple[str, str], int, str]] = [
     (("[0, 10]", "[0, 20]"), 6, "it is a whole number from 0 to 19"),
     (("loadavg = true", 'loadavg = "often"'), 15, "write loadavg = true"),
+    (("loadavg = true", 'loadavg = "often"'), 15, "the package nearmetal-example says what it takes"),
     (("[machine]", "[environments.tempdir]\nkind = 'tempdir'\nkep = true\n[machine]"), 10, "did you mean `keep`?"),
 ]
 

@@ -54,6 +54,13 @@ def test_what_captures_cannot_be_is_told_at_the_factor(old: str, new: str, what:
     assert error.where == f"s.toml:{line('[factors.inside]' if 'inside' in what else '[factors.snap]', text)}"
 
 
+def test_a_factor_that_is_nothing_is_told_which_observers_there_are() -> None:
+    text = GOOD.replace("[machine]", "[factors.watched]\nlevels = [false, true]\n[machine]")
+    error = refused(text)
+    assert "no observer (capture, noise, usage)" in error.what
+    assert error.remedy == 'write "{watched}" into a workload, or say what it sets, as in: sets = "machine.nic"'
+
+
 def test_captures_that_are_not_made_are_not_varied() -> None:
     off = GOOD.replace("capture = { snap = 96 }", "").replace("[machine]", CAPTURED)
     error = refused(off)

@@ -19,8 +19,10 @@ def check_targets(study: Study, where: StudyText) -> None:
         try:
             aim = words.target(name, factor, study, treatments)
         except words.NoTarget as error:
-            sets = f"observe.capture.{name}" if f"capture.{name}" in words.OF_CAPTURES else "machine.nic"
-            raise where.wrong(("factors", name), str(error), f'say what it sets: sets = "{sets}"') from None
+            remedy = f'write "{{{name}}}" into a workload, or say what it sets, as in: sets = "machine.nic"'
+            if f"capture.{name}" in words.OF_CAPTURES:
+                remedy = f'say what it sets: sets = "observe.capture.{name}"'
+            raise where.wrong(("factors", name), str(error), remedy) from None
         if aim in taken:
             what = f"`{name}` and `{taken[aim]}` both set {aim.key}"
             raise where.wrong(("factors", name), what, "make them one factor")
@@ -120,4 +122,6 @@ def observer(path: KeyPath, name: str, setting: Any, where: StudyText) -> None:
     try:
         plugins.load("observers", name)(setting)
     except (ValueError, TypeError) as error:
-        raise where.wrong(path, f"the observer {name!r}: {error}", "docs/study-file.md says what it takes") from None
+        package = plugins.package_of("observers", name)
+        who = f"the package {package}" if package else "docs/observers.md"
+        raise where.wrong(path, f"the observer {name!r}: {error}", f"{who} says what it takes") from None
