@@ -34,3 +34,10 @@ def test_every_class_of_errors_is_told_in_both_tongues() -> None:
 def test_every_phase_that_people_see_is_explained() -> None:
     for phase in ("latency", "service", "connect", "first byte", "transfer", "lateness"):
         assert f"\n| {phase} |" in MANUAL
+
+
+def test_examples_of_its_help_can_be_typed_and_each_exit_code_is_told() -> None:
+    told = subprocess.run([probe.path(), "load", "--help"], capture_output=True, text=True, check=True, timeout=30)
+    examples, codes = told.stdout.split("Examples:", 1)[1].split("Exit status:", 1)
+    assert re.findall(r"^    (\S+ \S+) http://", examples, re.MULTILINE) == ["nearmetal load"] * 3
+    assert re.findall(r"\b\d\b", codes) == ["0", "1", "2", "3", "4"]

@@ -14,13 +14,14 @@ use crate::usage::own_name;
 const EXAMPLES: &str = "\
 Examples:
   How much can it serve?
-    load http://HOST/ --workers 64 --duration 30s
+    nearmetal load http://HOST/ --workers 64 --duration 30s
   How long do requests take, at a rate?
-    load http://HOST/ --mode open --rate 1000 --duration 30s
+    nearmetal load http://HOST/ --mode open --rate 1000 --duration 30s
   From which rate on does it not keep up?
-    load http://HOST/ --mode ramp --from 100 --step 100 --to 5000 --per-step 5s
+    nearmetal load http://HOST/ --mode ramp --from 100 --step 100 --to 5000 --per-step 5s
 
-Exit status: 0 measured, with errors counted too; 1 not one reply came; 2 bad arguments; 4 interrupted";
+Exit status: 0 measured, with errors counted too; 1 not one reply came; 2 bad arguments; 3 of nearmetal, which finds no
+probe; 4 interrupted";
 
 /// As many as studies take. No more than 65,535 connections lead from one address to a port, and opening far more than
 /// there can be takes all of the time that is to be measured.
@@ -112,7 +113,7 @@ pub struct Args {
     /// The way to the kernel; auto takes io_uring for new connections, where there is one
     #[arg(long, value_enum, default_value_t = EngineName::Auto)]
     engine: EngineName,
-    /// Print one JSON document
+    /// Print one JSON document (load.v1)
     #[arg(long, help_heading = "Output")]
     pub json: bool,
     /// Report progress as JSON lines on stderr, once a second

@@ -1,10 +1,6 @@
 """The environment `mock`: pretended machines, for trying a study's design and for testing plugins without root.
 
-Options in [environments.NAME]: `speed` (1 is the reference), `noise` (relative, 0.01), `drift` (relative, per
-machine), `effects` (a table: NIC, running server or kernel argument to a factor on the speed), `borrowed` (a machine
-that is not ours: reused, and rebooted only on request), and `fault` with the step that goes wrong (`create`,
-`attach`, `exec` or `spawn`) on the machines counted in `fault_on`. Machines are counted, for `drift` too, by `label`,
-over all runs on this host: give each environment one of its own. Without it all servers, or all clients, are one.
+Options in [environments.NAME], and which programs its machines answer: docs/environments.md.
 """
 
 import asyncio
