@@ -141,7 +141,7 @@ def _found(given: Sequence[Override], raw: Mapping[str, Any], where: StudyText) 
     for override in given:
         if override.path[0] == "quick":
             remedy = "leave out `quick.`, and add --quick: what --set says goes over [quick] too"
-            raise BadInput("what [quick] says is not set", f"{where.file}, {override.written}", remedy)
+            raise where.wrong(override.path, "what [quick] says is not set", remedy)
     found = [
         _of_workload(override, raw["workloads"], where) if _names_workload(override, raw) else override
         for override in given

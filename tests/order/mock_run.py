@@ -30,6 +30,7 @@ name = "web"
 kind = "http"
 duration = "1s"
 [design]
+seed = 1
 blocks = 2
 """
 

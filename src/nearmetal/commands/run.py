@@ -206,8 +206,8 @@ def _must_take(output: Path, folder: RunFolder) -> None:
     if folder.is_measurement(output):
         raise BadInput("this is what was measured, and would be lost", str(output), "name another file by -o")
     if output.is_dir() or not output.parent.is_dir():
-        what = "this is a folder" if output.is_dir() else "its folder is not there"
-        raise BadInput(what, str(output), "name another file by -o")
+        why = "this is a folder" if output.is_dir() else "its folder is not there"
+        raise BadInput(f"nothing can be written there: {why}", str(output), "name another file by -o")
 
 
 def _write_to(output: Path, data: bytes) -> None:
