@@ -41,9 +41,12 @@ pub fn report(
     if let Some(saturation) = &document.saturation {
         ramp(&mut text, steps, saturation, width);
     }
-    summary(&mut text, document, width);
-    phases(&mut text, document, width);
-    histogram(&mut text, latency, width);
+    // Of one that was told to end while it warmed up there is nothing to tell.
+    if document.elapsed_ns > 0 {
+        summary(&mut text, document, width);
+        phases(&mut text, document, width);
+        histogram(&mut text, latency, width);
+    }
     warnings(&mut text, &document.warnings, width);
     text
 }

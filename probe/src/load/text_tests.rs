@@ -19,19 +19,23 @@ fn the_histogram_covers_every_reply() {
 }
 
 fn shown(recorder: Recorder, width: usize) -> String {
-    let plan = plan("http://a/ --mode open --rate 100000 --new-connections").unwrap();
     let measured = Measured {
         recorder,
         started: 0,
         elapsed: 10 * SECOND,
         interrupted: false,
     };
+    shown_of(&measured, width)
+}
+
+fn shown_of(measured: &Measured, width: usize) -> String {
+    let plan = plan("http://a/ --mode open --rate 100000 --new-connections").unwrap();
     let engine = Choice {
         name: "io_uring",
         reason: String::new(),
     };
     let address = "127.0.0.1:80".parse().unwrap();
-    let document = Document::new(&plan, address, &engine, &measured).unwrap();
+    let document = Document::new(&plan, address, &engine, measured).unwrap();
     report(&plan, &document, &[], &measured.recorder.latency, width)
 }
 
@@ -98,4 +102,20 @@ fn a_bound_of_saturation_is_called_one() {
         censored: Censored::Above,
     };
     assert_eq!(limit(&saturation), "above 500/s");
+}
+
+#[test]
+fn of_one_that_was_told_to_end_while_it_warmed_up_no_figure_is_shown() {
+    let measured = Measured {
+        recorder: Recorder::default(),
+        started: 0,
+        elapsed: 0,
+        interrupted: true,
+    };
+    let text = shown_of(&measured, 80);
+    assert!(text.contains("before anything was measured"), "{text}");
+    assert!(
+        !text.contains("processor") && !text.contains("not a single reply"),
+        "{text}"
+    );
 }

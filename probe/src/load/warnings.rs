@@ -22,7 +22,7 @@ pub fn of(plan: &Plan, measured: &Measured) -> Vec<String> {
     let spinning = matches!(&plan.mode, Mode::Open(open) if open.spin);
     [
         interrupted(measured),
-        nothing_measured(found),
+        nothing_measured(measured),
         error_pages(found),
         nothing_in_time(plan, measured),
         busy(found, spinning),
@@ -60,6 +60,9 @@ pub fn of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
 
 fn interrupted(measured: &Measured) -> Option<String> {
     measured.interrupted.then(|| {
+        if measured.elapsed == 0 {
+            return "ended while it warmed up, before anything was measured".to_owned();
+        }
         format!(
             "ended early, after {}; {} requests were abandoned",
             duration(measured.elapsed as f64),
@@ -68,8 +71,10 @@ fn interrupted(measured: &Measured) -> Option<String> {
     })
 }
 
-fn nothing_measured(found: &Recorder) -> Option<String> {
-    (found.completed == 0).then(|| "not a single reply was complete".to_owned())
+fn nothing_measured(measured: &Measured) -> Option<String> {
+    let is_over = measured.elapsed > 0;
+    (is_over && measured.recorder.completed == 0)
+        .then(|| "not a single reply was complete".to_owned())
 }
 
 /// A reply is a reply, whatever it says. But an error page often costs the server less than what was meant, or more.
