@@ -128,8 +128,8 @@ def test_a_name_promises_nothing_that_is_not_written(trace: Run) -> None:
 
 def test_the_clock_that_is_ahead_is_named_and_stamps_in_microseconds_leave_one_open(trace: Run) -> None:
     document = json.loads(trace(CLIENT, SERVER, "--json")[1])
-    # Seven microseconds each way, and up to one more by the stamps.
-    assert (document["joined"]["offset_ns"], document["joined"]["uncertainty_ns"]) == (0, 7_999)
+    # Seven microseconds each way, up to one more by the stamps, and what clocks may gain on each other meanwhile.
+    assert (document["joined"]["offset_ns"], document["joined"]["uncertainty_ns"]) == (0, 8_009)
     assert document["joined"]["is_end_known"]
     late = Path(SERVER).read_bytes()
     moved = [struct.unpack_from("<I", late, at)[0] for at in _records(late)]
