@@ -3,6 +3,7 @@ ask for, which the lab's does not. As `nearmetal isolate` does it; the guest has
 """
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from nearmetal.config import Paths
 from nearmetal.errors import NotProvisioned
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import standing, tiers
-from nearmetal.lab.changes.ledger import held
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.model import Change, Machine, MachineSpec
@@ -20,7 +20,7 @@ from nearmetal.model import Change, Machine, MachineSpec
 from . import later_kernel
 from .laboratory import laboratory, machine, spec
 from .placed import same, snapshot
-from .test_isolation import dies
+from .test_isolation import begun, dies
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 
@@ -140,7 +140,7 @@ STEPS = (
 async def dies_after(guest: Machine, path: Path, changes: Sequence[Change], steps: int) -> None:
     """Written down, and no more done than the first steps of it."""
     change = next(one for one in changes if one.kind == "cpuset")
-    with held(path) as ledger:
+    with closing(await begun(path, guest)) as ledger:
         ledger.changing(change.model_copy(update={"before": change.after}))
     await guest.exec(["sh", "-ec", "\n".join(STEPS[:steps])])
     assert {one.outcome for one in await standing.off(guest, path)} == {"restored"}

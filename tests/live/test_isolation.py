@@ -118,9 +118,16 @@ async def stands_and_dies(server: Machine) -> None:
     same(before, await snapshot(server))
 
 
+async def begun(path: Path, server: Machine) -> Ledger:
+    """Of what is changed in a boot of a guest, as if it were this host."""
+    ledger = Ledger(path)
+    ledger.begin_boot((await server.get("/proc/sys/kernel/random/boot_id")).decode().strip())
+    return ledger
+
+
 async def dies(server: Machine, path: Path, wanted: Sequence[Change]) -> None:
     """Written down and done, and then nothing more: as kill -9 would leave it."""
-    ledger = Ledger(path)
+    ledger = await begun(path, server)
     for change in wanted:
         kind = KINDS[change.kind]
         value = await kind.read(server, change.target)
