@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::support::*;
 
@@ -166,16 +166,21 @@ fn the_machine_dies_with_the_caller() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(caller.stdout.as_mut().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    let line = first_line(&mut caller);
     let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
     let pid = i32::try_from(ready["pid"].as_i64().unwrap()).unwrap();
     assert!(is_running(pid));
     caller.kill().unwrap();
     caller.wait().unwrap();
     eventually("the first process is gone", || !is_running(pid));
+}
+
+/// What it says when it is ready.
+fn first_line(process: &mut Child) -> String {
+    let mut line = String::new();
+    let stdout = process.stdout.as_mut().expect("its output is a pipe");
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    line
 }
 
 #[test]
@@ -210,10 +215,7 @@ fn it_has_the_ordinary_priority() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(hold.stdout.as_mut().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    first_line(&mut hold);
     let stat = fs::read_to_string(format!("/proc/{}/stat", hold.id())).unwrap();
     hold.kill().unwrap();
     hold.wait().unwrap();
@@ -228,10 +230,7 @@ fn it_ends_when_its_input_does() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(hold.stdout.as_mut().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    let line = first_line(&mut hold);
     assert!(line.contains("hold.v1"), "{line}");
     assert_eq!(hold.try_wait().unwrap(), None);
     drop(hold.stdin.take());
