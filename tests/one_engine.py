@@ -4,7 +4,7 @@ Elsewhere each report has two processes to draw, which start it anew. The pictur
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
@@ -12,7 +12,7 @@ from typing import Self
 import pytest
 
 from nearmetal.report import write
-from nearmetal.report.drawing import Picture, Spec, draw, svg
+from nearmetal.report.drawing import Begun, Picture, Spec, draw, svg
 
 
 class Here:
@@ -26,9 +26,11 @@ class Here:
     ) -> None:
         pass
 
-    def draw(self, specs: Sequence[Spec], also_png: Sequence[bool]) -> list[Picture]:
-        travelled = (json.loads(json.dumps(dict(spec))) for spec in specs)
-        return [draw(spec) if png else Picture(svg(spec)) for spec, png in zip(travelled, also_png, strict=True)]
+    def begin(self, spec: Spec, png: bool) -> Begun:
+        travelled = json.loads(json.dumps(dict(spec)))
+        begun = Begun()
+        begun.set_result(draw(travelled) if png else Picture(svg(travelled)))
+        return begun
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 
 from nearmetal.errors import ToolFailed
 from nearmetal.report import drawing
-from nearmetal.report.drawing import Drawers, Picture, Spec, draw, svg
+from nearmetal.report.drawing import Drawers, Picture, Spec, draw, drawn, svg
 
 
 def spec(values: int) -> Spec:
@@ -33,8 +33,8 @@ def processes() -> set[int]:
 def test_pictures_come_in_the_order_that_was_asked_for_whoever_drew_them(drawers: Drawers) -> None:
     """The first takes longer than the three after it."""
     specs = [spec(5000), spec(1), spec(2), spec(3)]
-    drawn = drawers.draw(specs, [True, False, True, False])
-    assert drawn == [draw(specs[0]), Picture(svg(specs[1])), draw(specs[2]), Picture(svg(specs[3]))]
+    begun = [drawers.begin(spec, png) for spec, png in zip(specs, [True, False, True, False], strict=True)]
+    assert drawn(begun) == [draw(specs[0]), Picture(svg(specs[1])), draw(specs[2]), Picture(svg(specs[3]))]
 
 
 def test_a_process_that_is_killed_ends_in_an_error_and_not_in_waiting() -> None:
@@ -43,11 +43,20 @@ def test_a_process_that_is_killed_ends_in_an_error_and_not_in_waiting() -> None:
         for process in processes() - before:
             os.kill(process, signal.SIGKILL)
         with pytest.raises(ToolFailed, match=r"the charts could not be drawn: it ended with -9"):
-            drawers.draw([spec(1)], [False])
+            drawn([drawers.begin(spec(1), False)])
     assert processes() == before
 
 
 def test_pictures_that_take_too_long_end_in_an_error(drawers: Drawers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "_PATIENCE", 0.001)
     with pytest.raises(ToolFailed, match="not drawn within"):
-        drawers.draw([spec(1)], [False])
+        drawn([drawers.begin(spec(1), False)])
+
+
+def test_what_was_begun_and_is_not_wanted_any_more_is_not_waited_for() -> None:
+    before = processes()
+    with Drawers() as drawers:
+        begun = [drawers.begin(spec(5000), True) for _ in range(50)]
+    assert processes() == before
+    assert all(one.cancelled() or one.exception() or one.result() for one in begun)
+    assert begun[-1].cancelled()

@@ -5,7 +5,7 @@ So it is with a chart that cannot be drawn.
 
 import math
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from nearmetal import plugins
@@ -15,8 +15,10 @@ from nearmetal.report.reading import ReportInput
 from nearmetal.say import Say
 
 
-def sections(report: ReportInput, say: Say | None = None) -> list[Section]:
-    """The chapters of a report, in order.
+def sections(
+    report: ReportInput, say: Say | None = None, take: Callable[[Section], None] | None = None
+) -> list[Section]:
+    """The chapters of a report, in order. `take` is given each as soon as it is there, in any order.
 
     A plugin may be anybody's, and raise anything. `say` is told of one that does; where nobody listens, it goes on
     raising, so that a chapter of ours that breaks cannot pass unseen in a test.
@@ -36,6 +38,8 @@ def sections(report: ReportInput, say: Say | None = None) -> list[Section]:
             say(f"the section {name!r} broke, and the report is without it: {message_of(error)}")
             section = _notice(name, title, error)
         if section is not None:
+            if take is not None:
+                take(section)
             found.append((place, name, section))
     return [section for _, _, section in sorted(found, key=lambda one: one[:2])]
 

@@ -1,9 +1,10 @@
 """Specifications to pictures: SVG and PNG, the same bytes for the same specification. No network, no browser.
 
 Starting the engine takes most of a second and a page has many pictures, so `Drawers` are processes of their own that
-get ready while this one reads the run: `python -m nearmetal.report.drawing` takes specifications on stdin, one a line
-as JSON, each with whether a PNG is wanted, and prints a line for each picture. Whichever is free gets the next one:
-wide pictures take several times as long as narrow ones.
+get ready while this one reads the run, and draw what is begun while it writes the next chapters. Such a process,
+`python -m nearmetal.report.drawing`, takes specifications on stdin, one a line as JSON, each with whether a PNG is
+wanted, and prints a line for each picture. Whichever is free gets the next one: wide pictures take several times as
+long as narrow ones.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
@@ -53,6 +55,10 @@ class Undrawn:
     """What the engine says of a specification that is none."""
 
     why: str
+
+
+Begun = Future[Picture | Undrawn]
+"""A picture that is being drawn."""
 
 
 def draw(spec: Spec) -> Picture:
@@ -115,7 +121,6 @@ class _Drawer:
         self._process.kill()
 
     def close(self) -> None:
-        self.kill()
         self._process.communicate()
         self._said.close()
 
@@ -125,6 +130,10 @@ class Drawers:
 
     def __init__(self) -> None:
         self._drawers = [_Drawer() for _ in range(min(2, os.cpu_count() or 1))]
+        self._waiting = ThreadPoolExecutor(len(self._drawers))
+        self._idle: SimpleQueue[_Drawer] = SimpleQueue()
+        for drawer in self._drawers:
+            self._idle.put(drawer)
 
     def __enter__(self) -> Drawers:
         return self
@@ -133,32 +142,32 @@ class Drawers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for drawer in self._drawers:
+            drawer.kill()  # or whoever waits for its picture would wait on
+        self._waiting.shutdown(cancel_futures=True)
+        for drawer in self._drawers:
             drawer.close()
 
-    def draw(self, specs: Sequence[Spec], also_png: Sequence[bool]) -> list[Picture | Undrawn]:
-        """All of them, in their order. `also_png`: of which a PNG is wanted. ToolFailed when an engine fails."""
-        idle: SimpleQueue[_Drawer] = SimpleQueue()
-        for drawer in self._drawers:
-            idle.put(drawer)
+    def begin(self, spec: Spec, png: bool) -> Begun:
+        """Have a picture drawn meanwhile; `png` says whether a PNG is wanted too."""
+        return self._waiting.submit(self._draw, spec, png)
 
-        def drawn(spec: Spec, png: bool) -> Picture | Undrawn:
-            drawer = idle.get()
-            try:
-                return drawer.draw(spec, png)
-            finally:
-                idle.put(drawer)
+    def _draw(self, spec: Spec, png: bool) -> Picture | Undrawn:
+        drawer = self._idle.get()
+        try:
+            return drawer.draw(spec, png)
+        finally:
+            self._idle.put(drawer)
 
-        with ThreadPoolExecutor(len(self._drawers)) as waiting:
-            try:
-                return list(waiting.map(drawn, specs, also_png, timeout=_PATIENCE))
-            except TimeoutError:
-                for drawer in self._drawers:
-                    drawer.kill()  # or its thread would wait on
-                raise ToolFailed(
-                    f"the charts were not drawn within {_PATIENCE:.0f} s",
-                    "report",
-                    "try again on a machine with less load",
-                ) from None
+
+def drawn(begun: Iterable[Begun]) -> list[Picture | Undrawn]:
+    """What was begun, once all of it is there, in its order. ToolFailed when an engine fails."""
+    end = time.monotonic() + _PATIENCE
+    try:
+        return [one.result(max(0.0, end - time.monotonic())) for one in begun]
+    except TimeoutError:
+        raise ToolFailed(
+            f"the charts were not drawn within {_PATIENCE:.0f} s", "report", "try again on a machine with less load"
+        ) from None
 
 
 def _packed(spec: Spec, png: bool) -> Mapping[str, str]:

@@ -1,7 +1,7 @@
 """Write a run's report, or render it in one format: the only part of the report that touches files."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -11,7 +11,7 @@ from nearmetal.files import write_whole
 from nearmetal.report import formats, page
 from nearmetal.report.blocks import Chart, Section, Table
 from nearmetal.report.chapters import sections, without_charts
-from nearmetal.report.drawing import Drawers, Picture, Undrawn, draw
+from nearmetal.report.drawing import Begun, Drawers, Picture, Undrawn, draw, drawn
 from nearmetal.report.reading import ReportInput, read, without_collection
 from nearmetal.say import Say
 from nearmetal.store.folder import RunFolder
@@ -31,17 +31,21 @@ class _Chapters:
     sections: Sequence[Section]
 
     @classmethod
-    def of(cls, folder: RunFolder, say: Say | None) -> "_Chapters":
+    def of(cls, folder: RunFolder, say: Say | None, take: Callable[[Section], None] | None = None) -> "_Chapters":
         report = read(folder)
-        return cls(report, sections(report, say))
+        return cls(report, sections(report, say, take))
 
     @property
     def charts(self) -> list[Chart]:
-        return [block for section in self.sections for block in section.blocks if isinstance(block, Chart)]
+        return [chart for section in self.sections for chart in _charts(section)]
 
     @property
     def tables(self) -> list[Table]:
         return [block for section in self.sections for block in section.blocks if isinstance(block, Table)]
+
+
+def _charts(section: Section) -> list[Chart]:
+    return [block for block in section.blocks if isinstance(block, Chart)]
 
 
 def write(folder: RunFolder, say: Say | None = None) -> Path:
@@ -55,8 +59,7 @@ def write(folder: RunFolder, say: Say | None = None) -> Path:
 
 
 def _write(folder: RunFolder, say: Say | None) -> Path:
-    with Drawers() as drawers:
-        chapters, pictures = _drawn(_Chapters.of(folder, say), drawers, say, also_png=True)
+    chapters, pictures = _drawn(folder, say, also_png=True)
     fresh = folder.path / ".report.new"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
@@ -85,9 +88,8 @@ def _render(folder: RunFolder, format: Format, say: Say | None) -> str | bytes:
     if format == "json":
         return _json(read(folder))
     if format == "html":
-        with Drawers() as drawers:
-            chapters, pictures = _drawn(_Chapters.of(folder, say), drawers, say, also_png=False)
-            return page.html(chapters.report, chapters.sections, pictures)
+        chapters, pictures = _drawn(folder, say, also_png=False)
+        return page.html(chapters.report, chapters.sections, pictures)
     chapters = _Chapters.of(folder, say)
     match format:
         case "md":
@@ -106,21 +108,25 @@ def _verdicts_png(chapters: _Chapters, folder: RunFolder) -> bytes:
     raise BadInput("no contrast of this run can be drawn", str(folder.path), "read why: nearmetal report --format md")
 
 
-def _drawn(chapters: _Chapters, drawers: Drawers, say: Say | None, also_png: bool) -> tuple[_Chapters, Pictures]:
+def _drawn(folder: RunFolder, say: Say | None, also_png: bool) -> tuple[_Chapters, Pictures]:
     """Every picture of every chart, and the chapters with a notice for each chart that cannot be drawn.
 
     A PNG is for files: the narrow ones stand in the page alone and have none.
     """
-    specs = {
-        (chart.name, panel.name, narrow): spec
-        for chart in chapters.charts
-        for panel in chart.panels
-        for narrow, spec in ((False, panel.spec), (True, panel.narrow))
-        if spec is not None
-    }
-    drawn = drawers.draw(list(specs.values()), [also_png and not narrow for _, _, narrow in specs])
-    pictures = {key: one for key, one in zip(specs, drawn, strict=True) if isinstance(one, Picture)}
-    why = {key[0]: one.why for key, one in zip(specs, drawn, strict=True) if isinstance(one, Undrawn)}
+    begun: dict[tuple[str, str, bool], Begun] = {}
+    with Drawers() as drawers:
+
+        def begin(section: Section) -> None:
+            for chart in _charts(section):
+                for panel in chart.panels:
+                    for narrow, spec in ((False, panel.spec), (True, panel.narrow)):
+                        if spec is not None:
+                            begun[chart.name, panel.name, narrow] = drawers.begin(spec, also_png and not narrow)
+
+        chapters = _Chapters.of(folder, say, begin)
+        all_drawn = dict(zip(begun, drawn(begun.values()), strict=True))
+    pictures = {key: one for key, one in all_drawn.items() if isinstance(one, Picture)}
+    why = {key[0]: one.why for key, one in all_drawn.items() if isinstance(one, Undrawn)}
     return replace(chapters, sections=without_charts(chapters.sections, why, say)), pictures
 
 
