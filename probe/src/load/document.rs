@@ -132,7 +132,7 @@ pub struct Rate {
     pub achieved: f64,
     /// Of an open loop: replies to the requests that were due within the window, over the time until the last of them
     /// came, less the quickest one's way, and at least the time in which the requests were due. That replies take long
-    /// makes them no fewer.
+    /// makes them no fewer, nor that up to 1 % of them are late by themselves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered: Option<f64>,
 }

@@ -12,8 +12,8 @@ use super::recorder::Recorder;
 use super::saturation::{Outcome, Purpose, Saturation, Search};
 use super::step::Step;
 
-/// Replies keep up when the last of them comes at most this share of the step's time later than the quickest would, or
-/// before the next request would have been due: no more than one has then piled up.
+/// Replies keep up when they lag behind by at most this share of the step's time, or by less than one request: no more
+/// than one has then piled up.
 const LAG: f64 = 0.05;
 /// When half of the requests are later than this, the generator has failed and not the server.
 const LATE: Nanoseconds = 10 * MILLISECOND;
@@ -94,13 +94,11 @@ fn outcome(found: &Recorder, max_errors: f64) -> Outcome {
 
 /// Whether replies kept up with the requests, of which the last that counts was over at `last`.
 pub fn keeps_up(found: &Recorder, last: Nanoseconds) -> bool {
-    let quickest = found.latency.quantile(0.0).unwrap_or(0);
-    let drained = last.saturating_sub(found.last_intended);
     let sending = found.last_intended.saturating_sub(found.first_intended);
-    in_time(drained.saturating_sub(quickest), sending, found.attempted)
+    in_time(found.lag(last), sending, found.attempted)
 }
 
-/// Whether the last reply came soon enough after so many requests were sent in so much time.
+/// Whether replies that lag behind so much come soon enough after so many requests were sent in so much time.
 fn in_time(lag: Nanoseconds, sending: Nanoseconds, requests: u64) -> bool {
     // A single request has no time of sending: it keeps up by being answered.
     let Some(intervals) = requests.checked_sub(1).filter(|&some| some > 0) else {
@@ -282,6 +280,27 @@ mod tests {
             assert!((199.5..200.5).contains(&rate), "{found:?}");
             assert!(low <= rate && 200.0 <= high, "{found:?}");
         }
+    }
+
+    #[test]
+    fn a_reply_that_is_late_by_itself_is_no_server_that_falls_behind() {
+        let steady = carried((200.0, 600), MILLISECOND, 0, NEVER).recorder;
+        let late = |replies: u64| {
+            let mut found = steady.clone();
+            let latest = 2500 * MILLISECOND;
+            for _ in 0..replies {
+                found.latency.record(latest);
+            }
+            found.last = found.last_intended + latest;
+            found.last_reply = found.last;
+            found
+        };
+        let one = late(1);
+        assert_eq!(outcome(&one, 0.01), Outcome::KeptUp);
+        assert!((199.9..=200.1).contains(&answered(&one, 200.0)));
+        let many = late(60);
+        assert_eq!(outcome(&many, 0.01), Outcome::Failed);
+        assert!(answered(&many, 200.0) < 120.0);
     }
 
     #[test]

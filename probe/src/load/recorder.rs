@@ -9,6 +9,8 @@ use super::statuses::{self, Statuses};
 
 /// httperf samples the reply rate at this interval.
 pub const SAMPLE: Nanoseconds = 5 * SECOND;
+/// The share of the replies that tell whether a server keeps up.
+const MOST: f64 = 0.99;
 
 /// The times of one request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -155,15 +157,31 @@ impl Recorder {
         self.errors.total() + self.statuses.errors().values().sum::<u64>()
     }
 
+    /// By how much the last of the replies is later than it would be if the server kept up, where it came at `last`. The
+    /// way there and back, which the quickest had as well, is no part of it: that a server is far away makes its replies
+    /// no fewer.
+    ///
+    /// A server that falls behind makes requests wait the longer the later they were due, so that all but the last 1 %
+    /// tell of it. The few that are late by themselves, as after a packet that was lost, say nothing of its rate.
+    pub fn lag(&self, last: Nanoseconds) -> Nanoseconds {
+        let over = |latency: Option<Nanoseconds>| {
+            let quickest = self.latency.quantile(0.0).unwrap_or(0);
+            latency.map(|latency| latency.saturating_sub(quickest))
+        };
+        let last = over(Some(last.saturating_sub(self.last_intended)));
+        let most =
+            over(self.latency.quantile(MOST)).map(|most| (most as f64 / MOST) as Nanoseconds);
+        last.into_iter().chain(most).min().unwrap_or(0)
+    }
+
     /// How long replies took to come, from the first on and an interval after the last included, as one is in the time in
-    /// which requests are due. The way there and back, which the quickest had as well, is no part of it: that a server
-    /// is far away makes its replies no fewer.
+    /// which requests are due. Those that are late by themselves are left out, as in [`Self::lag`].
     pub fn answering(&self) -> Nanoseconds {
-        let quickest = self.latency.quantile(0.0).unwrap_or(0);
         let span = self
-            .last_reply
+            .last_intended
+            .min(self.last_reply)
             .saturating_sub(self.first_intended)
-            .saturating_sub(quickest);
+            + self.lag(self.last_reply);
         match self.completed.checked_sub(1) {
             Some(intervals) if intervals > 0 => span + span / intervals,
             _ => span,
