@@ -19,11 +19,8 @@ pub const LONGEST_WAIT: Nanoseconds = 100 * MILLISECOND;
 /// How long to burn the processor before looking for replies again.
 const SPIN_PIECE: Nanoseconds = 1_000;
 /// So many requests that are due go out before replies, timeouts and the user's wish to stop are looked for: what a
-/// millisecond is enough for. A generator that sent all it is behind with would open a connection for each, because it
-/// had not read the replies on those it has, and be further behind after it.
+/// millisecond is enough for.
 const AT_ONCE: u64 = 16;
-/// Likewise between two events: one for the reply that came, and one to catch up.
-const BETWEEN_EVENTS: u64 = 2;
 
 /// One way of carrying requests. A slot is a place for one connection and the request on it.
 pub trait Engine<'a> {
@@ -135,13 +132,14 @@ pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) {
     let mut meter = Meter::start();
     let mut measuring = false;
     let mut next_scan = 0;
+    let mut heard = false;
     loop {
         let now = clock::now();
         if !measuring && now >= window.start {
             measuring = true;
             meter = Meter::start();
         }
-        send_due(engine, now, AT_ONCE);
+        send_due(engine, now, AT_ONCE, !heard);
         resume_paused(engine, now);
         if now >= next_scan {
             let timeout = engine.core().job.timeout;
@@ -156,7 +154,7 @@ pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) {
         if engine.core().is_done() {
             break;
         }
-        wait(engine, next_scan);
+        heard = wait(engine, next_scan);
     }
     (engine.core().recorder.cpu, engine.core().recorder.busiest) = meter.stop();
     engine.close_all();
@@ -172,7 +170,8 @@ fn start_workers<'a>(engine: &mut impl Engine<'a>) {
     }
 }
 
-fn wait<'a>(engine: &mut impl Engine<'a>, next_scan: Nanoseconds) {
+/// Wait for replies or until something is due; whether there was anything to hear.
+fn wait<'a>(engine: &mut impl Engine<'a>, next_scan: Nanoseconds) -> bool {
     let core = engine.core();
     let paused = core
         .paused
@@ -188,42 +187,52 @@ fn wait<'a>(engine: &mut impl Engine<'a>, next_scan: Nanoseconds) {
     let now = clock::now();
     let left = until.saturating_sub(now);
     match margin {
-        None => {
-            engine.wait(left);
-        }
+        None => engine.wait(left),
         Some(margin) if left > margin => {
-            if !engine.wait(left - margin) {
+            let heard = engine.wait(left - margin);
+            if !heard {
                 let overslept = clock::now().saturating_sub(until - margin);
                 if let Some(margin) = engine.core().pace.margin() {
                     margin.overslept(overslept);
                 }
             }
+            heard
         }
         Some(_) => {
-            if !engine.wait(0) {
+            let heard = engine.wait(0);
+            if !heard {
                 poller::spin_until(until.min(now + SPIN_PIECE));
             }
+            heard
         }
     }
 }
 
-/// Send what the schedule has due. Engines call it between events, so that a batch of replies does not make requests late.
+/// Send a request that the schedule has due. Engines call it between events, so that a batch of replies does not make
+/// requests late. One, for the place that a reply may have set free.
 #[inline]
 pub fn send_between<'a>(engine: &mut impl Engine<'a>) {
     if engine.core().pace.due() != clock::NEVER {
-        send_due(engine, clock::now(), BETWEEN_EVENTS);
+        send_due(engine, clock::now(), 1, false);
     }
 }
 
-/// Send what the schedule has due, so many requests at most, each on a connection that is free.
-fn send_due<'a>(engine: &mut impl Engine<'a>, mut now: Nanoseconds, most: u64) {
+/// Send what the schedule has due, so many requests at most, each over a connection that is free, or in the place of one
+/// that is closed. Only if it `grows` there may be more of them.
+///
+/// A generator that is behind has replies that it has not read, on connections that would be free. If it opened more
+/// meanwhile, it would have more to do for each request, and be further behind, until it has no descriptors left. So
+/// there are more when there was nothing to hear.
+fn send_due<'a>(engine: &mut impl Engine<'a>, mut now: Nanoseconds, most: u64, grows: bool) {
     let mut begun = 0;
     while begun < most && engine.core().pace.due() <= now {
-        let intended = engine.core().pace.take();
-        let index = match engine.core().idle.pop() {
+        let core = engine.core();
+        let index = match core.idle.pop() {
             Some(index) => index,
-            None => engine.take_slot(),
+            None if grows || !core.free.is_empty() => engine.take_slot(),
+            None => break,
         };
+        let intended = engine.core().pace.take();
         start(engine, index, intended);
         begun += 1;
         now = clock::now();
@@ -332,11 +341,15 @@ mod tests {
     use super::super::request;
     use super::*;
 
-    /// An engine that takes longer to send than the schedule gives it, and hears of nothing but by waiting.
+    /// An engine that takes longer to send than the schedule gives it, and hears of nothing but by waiting: of all that
+    /// was sent, if there are replies.
     struct Slow<'a> {
         core: Core<'a>,
         launched: usize,
         waited: usize,
+        slots: u32,
+        asked: Vec<u32>,
+        replies: bool,
         stop: &'a AtomicBool,
     }
 
@@ -349,12 +362,14 @@ mod tests {
         }
 
         fn take_slot(&mut self) -> u32 {
-            0
+            self.slots += 1;
+            self.slots - 1
         }
 
-        fn launch(&mut self, _index: u32, _exchange: Exchange, _request: usize) {
+        fn launch(&mut self, index: u32, _exchange: Exchange, _request: usize) {
             let now = clock::now();
             poller::spin_until(now + 20_000);
+            self.asked.push(index);
             self.launched += 1;
             self.stop.store(self.launched >= ENOUGH, Ordering::Relaxed);
         }
@@ -363,7 +378,16 @@ mod tests {
 
         fn wait(&mut self, _timeout: Nanoseconds) -> bool {
             self.waited += 1;
-            false
+            if !self.replies {
+                return false;
+            }
+            let replied = std::mem::take(&mut self.asked);
+            for index in &replied {
+                self.core.busy -= 1;
+                after_reply(self, *index, clock::now(), true);
+                send_between(self);
+            }
+            !replied.is_empty()
         }
 
         fn give_up(&mut self, _limit: Nanoseconds, _now: Nanoseconds) {}
@@ -379,8 +403,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_open_loop_that_is_behind_still_hears_of_replies_and_of_the_users_wish_to_stop() {
+    /// An open loop on it that is behind from the begin: requests begun, waits, and places for connections.
+    fn behind(replies: bool) -> (usize, usize, u32) {
         let line = "http://127.0.0.1/ --mode open --rate 1000000 --duration 100ms --timeout 10ms";
         let plan = plan(line).unwrap();
         let stop = AtomicBool::new(false);
@@ -396,12 +420,28 @@ mod tests {
             core: Core::new(&job, &live),
             launched: 0,
             waited: 0,
+            slots: 0,
+            asked: Vec::new(),
+            replies,
             stop: &stop,
         };
         let window = Window::new(&plan, clock::now());
         run(&mut engine, Pace::new(&plan, 0, window), window);
+        (engine.launched, engine.waited, engine.slots)
+    }
+
+    #[test]
+    fn an_open_loop_that_is_behind_still_hears_of_replies_and_of_the_users_wish_to_stop() {
+        let (launched, waited, _) = behind(false);
         // Of 100,000 that were due. The wish is looked after each millisecond, in which it sends some fifty.
-        assert!(engine.launched < 10 * ENOUGH, "{}", engine.launched);
-        assert!(engine.waited * 50 > engine.launched, "{}", engine.waited);
+        assert!(launched < 10 * ENOUGH, "{launched}");
+        assert!(waited * 50 > launched, "{waited}");
+    }
+
+    #[test]
+    fn an_open_loop_that_is_behind_reads_replies_instead_of_opening_connections() {
+        let (launched, _, slots) = behind(true);
+        assert!(launched >= ENOUGH, "{launched}");
+        assert!(u64::from(slots) <= AT_ONCE, "{slots}");
     }
 }
