@@ -78,6 +78,14 @@ async def test_a_ramp_counts_though_its_generator_gave_out_and_is_a_bound() -> N
     assert (value(found, "saturation"), found.responses["saturation"].censored) == (200.0, "right")
 
 
+async def test_a_generator_that_gave_out_after_the_server_did_leaves_the_place_between_two_rates() -> None:
+    between = {"rate": 200.0, "interval": [200.0, 300.0], "censored": "above"}
+    found = await measured(workload(**RAMP), changed(RAMPS["-generator-gave-out"], saturation=between))
+    assert "before its saturation point was narrowed down" in found.warnings[0].text
+    assert "below 300/s" in found.warnings[0].text
+    assert (value(found, "saturation"), found.responses["saturation"].censored) == (200.0, "right")
+
+
 async def test_a_generator_that_gave_out_once_and_did_as_told_after_it_is_nothing() -> None:
     steps = RAMPS[""]["steps"]
     hiccup = {**steps[1], "kept_up": False, "generator_failed": True}

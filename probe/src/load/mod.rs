@@ -9,6 +9,7 @@ mod engine;
 mod epoll;
 mod errors;
 pub mod figures;
+mod growth;
 mod job;
 pub mod layout;
 mod live;

@@ -40,7 +40,7 @@ pub fn climb(
     progress.begin_steps();
     while let Some((rate, purpose)) = search.next() {
         progress.offered = Some(rate);
-        let step_plan = step_plan(plan, ramp, rate, steps.is_empty());
+        let step_plan = step_plan(plan, ramp, rate, steps.len());
         let measured = measure::measure(&step_plan, address, engine, stop, progress)?;
         if !stop.load(Ordering::Relaxed) {
             let outcome = outcome(&measured.recorder, ramp.max_errors);
@@ -63,23 +63,24 @@ pub fn climb(
     })
 }
 
-fn step_plan(plan: &Plan, ramp: &Ramp, rate: f64, is_first: bool) -> Plan {
+fn step_plan(plan: &Plan, ramp: &Ramp, rate: f64, number: usize) -> Plan {
     Plan {
         mode: Mode::Open(OpenLoop {
             rate,
+            // Or a burst that made one attempt fail would come in each.
+            seed: ramp.open.seed ^ (number as u64) << 32,
             ..ramp.open.clone()
         }),
         extent: ramp.per_step.extent(rate),
-        warmup: if is_first { plan.warmup } else { 0 },
+        warmup: if number == 0 { plan.warmup } else { 0 },
         ..plan.clone()
     }
 }
 
 fn outcome(found: &Recorder, max_errors: f64) -> Outcome {
-    let late = found.lateness.quantile(0.5).is_some_and(|p50| p50 > LATE);
     let errors = &found.errors;
     let short = errors.fd_unavailable + errors.fd_table_full + errors.address_unavailable;
-    if late || over(short, found.attempted) > max_errors {
+    if was_late(found) || over(short, found.attempted) > max_errors {
         return Outcome::GeneratorFailed;
     }
     if keeps_up(found, found.last)
@@ -90,6 +91,11 @@ fn outcome(found: &Recorder, max_errors: f64) -> Outcome {
     } else {
         Outcome::Failed
     }
+}
+
+/// Whether the generator could not send in time.
+pub fn was_late(found: &Recorder) -> bool {
+    found.lateness.quantile(0.5).is_some_and(|p50| p50 > LATE)
 }
 
 /// Whether replies kept up with the requests, of which the last that counts was over at `last`.
@@ -108,14 +114,13 @@ fn in_time(lag: Nanoseconds, sending: Nanoseconds, requests: u64) -> bool {
     lag as f64 <= (sending as f64 * LAG).max(interval)
 }
 
-/// The rate of the replies while the server kept up with requests at that rate. The last ones may come later than they
-/// would, by up to [`LAG`] of the step, so that this is the server's own rate where the requests' is above it.
+/// The rate of the replies to requests at that rate. The last ones may come later than they would, by up to [`LAG`] of
+/// the step, so that this is the server's own rate where the requests' is above it. By shares of that rate, and not of
+/// the one at which the requests happened to come, for which as many others could have been drawn.
 fn reached(found: &Recorder, offered: f64) -> f64 {
-    if found.answering() > time_due(found, offered) {
-        answered(found, offered).min(offered)
-    } else {
-        offered
-    }
+    let due = time_due(found, offered);
+    let in_time = over(due, due.max(found.answering()));
+    offered * in_time * over(found.completed, found.attempted)
 }
 
 /// The rate of the replies until the last of them: that of the requests as long as these are answered, however late, and
@@ -179,11 +184,13 @@ fn add(mut sum: Measured, next: Measured) -> Measured {
 
 #[cfg(test)]
 mod tests {
+    use super::super::arguments::tests::plan;
     use super::super::clock::NEVER;
     use super::super::job::Window;
     use super::super::plan::PerStep;
     use super::super::recorder::{Exchange, Life};
     use super::super::reply::{LastHead, Reply};
+    use super::super::schedule::Arrivals;
     use super::super::statuses::Statuses;
     use super::*;
 
@@ -216,6 +223,19 @@ mod tests {
         way: Nanoseconds,
         end: Nanoseconds,
     ) -> Measured {
+        let mut free = 0;
+        answered_at((rate, requests), end, |_, due| {
+            free = due.max(free) + each;
+            free + way
+        })
+    }
+
+    /// So many requests at a rate, to each of which, by its number and when it is due, the reply comes at that time.
+    fn answered_at(
+        (rate, requests): (f64, u64),
+        end: Nanoseconds,
+        mut reply_at: impl FnMut(u64, Nanoseconds) -> Nanoseconds,
+    ) -> Measured {
         let (interval, start) = ((SECOND as f64 / rate) as Nanoseconds, SECOND);
         let window = Window {
             begin: start,
@@ -227,19 +247,18 @@ mod tests {
             .feed_all(b"HTTP/1.1 204 \r\n\r\n", &mut LastHead::default())
             .unwrap();
         let mut recorder = Recorder::default();
-        let mut free = 0;
         for number in 0..requests {
             let due = start + number * interval;
-            free = due.max(free) + each;
+            let at = reply_at(number, due);
             let mut exchange = Exchange {
                 intended: due,
                 launched: due,
                 sent: due,
-                first_byte: free + way,
+                first_byte: at,
                 ..Exchange::default()
             };
             recorder.sent(&mut exchange, &mut Life::default(), &window);
-            recorder.completed(&exchange, &reply, (free + way, 0), &window);
+            recorder.completed(&exchange, &reply, (at, 0), &window);
         }
         let elapsed = recorder.last.min(end) - start;
         Measured {
@@ -283,24 +302,17 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_is_late_by_itself_is_no_server_that_falls_behind() {
-        let steady = carried((200.0, 600), MILLISECOND, 0, NEVER).recorder;
-        let late = |replies: u64| {
-            let mut found = steady.clone();
-            let latest = 2500 * MILLISECOND;
-            for _ in 0..replies {
-                found.latency.record(latest);
-            }
-            found.last = found.last_intended + latest;
-            found.last_reply = found.last;
-            found
-        };
-        let one = late(1);
-        assert_eq!(outcome(&one, 0.01), Outcome::KeptUp);
-        assert!((199.9..=200.1).contains(&answered(&one, 200.0)));
-        let many = late(60);
-        assert_eq!(outcome(&many, 0.01), Outcome::Failed);
-        assert!(answered(&many, 200.0) < 120.0);
+    fn a_reply_that_is_late_by_itself_and_pages_that_take_long_are_no_server_that_falls_behind() {
+        let late = |number, due| due + MILLISECOND * if number == 599 { 2500 } else { 1 };
+        let slow = |number, due| due + MILLISECOND * if number % 2 == 0 { 400 } else { 1 };
+        for found in [
+            answered_at((200.0, 600), NEVER, late),
+            answered_at((200.0, 600), NEVER, slow),
+        ] {
+            assert_eq!(outcome(&found.recorder, 0.01), Outcome::KeptUp);
+            let rate = answered(&found.recorder, 200.0);
+            assert!((199.7..=200.1).contains(&rate), "{rate}");
+        }
     }
 
     #[test]
@@ -323,6 +335,33 @@ mod tests {
             (turned_away.error_share, turned_away.error_rate),
             (0.02, 2.0)
         );
+    }
+
+    #[test]
+    fn what_is_reached_is_of_replies_also_where_the_last_requests_failed() {
+        let mut found = answered_at((50.0, 60), NEVER, |_, due| due + MILLISECOND).recorder;
+        found.attempted = 100;
+        found.last_intended = found.first_intended + 99 * 20 * MILLISECOND;
+        assert_eq!(reached(&found, 50.0), 30.0);
+    }
+
+    #[test]
+    fn each_step_of_a_ramp_has_arrivals_of_its_own() {
+        let line = "http://127.0.0.1/ --mode ramp --from 100 --step 10 --to 200 --arrivals poisson";
+        let plan = plan(line).unwrap();
+        let Mode::Ramp(ramp) = &plan.mode else {
+            panic!("a ramp")
+        };
+        let times = |number| {
+            let step = step_plan(&plan, ramp, 100.0, number);
+            let Mode::Open(open) = &step.mode else {
+                panic!("an open loop")
+            };
+            let mut arrivals = Arrivals::new(open, (0, 1), (0, SECOND), 10);
+            std::array::from_fn::<_, 10, _>(|_| arrivals.take())
+        };
+        assert_eq!(times(3), times(3));
+        assert_ne!(times(3), times(4));
     }
 
     #[test]

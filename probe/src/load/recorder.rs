@@ -2,6 +2,7 @@
 
 use super::clock::{Nanoseconds, SECOND};
 use super::errors::{Errors, Failure};
+use super::growth::Growth;
 use super::job::Window;
 use super::reply::Reply;
 use super::statistics::Durations;
@@ -49,7 +50,9 @@ pub struct Life {
 #[derive(Clone, Default)]
 pub struct Recorder {
     pub latency: Durations,
-    /// Of those, the ones of replies that are errors; it takes no memory before there is one.
+    /// Of those of one window; a ramp's steps have each their own.
+    pub growth: Growth,
+    /// Of the latencies, those of replies that are errors; it takes no memory before there is one.
     pub error_latency: Option<Box<Durations>>,
     pub service: Durations,
     pub connection: Durations,
@@ -132,15 +135,17 @@ impl Recorder {
         self.attempt(exchange, last_byte);
         self.last_reply = last_byte;
         self.completed += 1;
-        self.latency.record(last_byte - exchange.intended);
+        let latency = last_byte - exchange.intended;
+        self.latency.record(latency);
+        self.growth
+            .record(exchange.intended - window.start, latency);
         self.service.record(last_byte - exchange.sent);
         self.first_byte.record(exchange.first_byte - exchange.sent);
         self.transfer.record(last_byte - exchange.first_byte);
-        self.lateness.record(exchange.launched - exchange.intended);
         self.statuses.count(reply.status());
         if statuses::is_error(reply.status()) {
             let errors = self.error_latency.get_or_insert_default();
-            errors.record(last_byte - exchange.intended);
+            errors.record(latency);
         }
         self.sent_bytes += request_bytes as u64;
         self.header_bytes += reply.header_bytes();
@@ -157,21 +162,21 @@ impl Recorder {
         self.errors.total() + self.statuses.errors().values().sum::<u64>()
     }
 
-    /// By how much the last of the replies is later than it would be if the server kept up, where it came at `last`. The
-    /// way there and back, which the quickest had as well, is no part of it: that a server is far away makes its replies
-    /// no fewer.
+    /// By how much the last of the replies is later than it would be if the server kept up, where it came at `last`: each
+    /// of three tells of no less, and the least is it.
     ///
-    /// A server that falls behind makes requests wait the longer the later they were due, so that all but the last 1 %
-    /// tell of it. The few that are late by themselves, as after a packet that was lost, say nothing of its rate.
+    /// - The last reply itself, less the quickest one's way: that a server is far away makes its replies no fewer.
+    /// - All but the latest 1 %: a few that are late by themselves, as after a packet that was lost, say nothing of a
+    ///   server's rate. One that falls behind makes requests wait the longer the later they were due.
+    /// - That growth: pages that take long among some that do not have none.
     pub fn lag(&self, last: Nanoseconds) -> Nanoseconds {
-        let over = |latency: Option<Nanoseconds>| {
-            let quickest = self.latency.quantile(0.0).unwrap_or(0);
-            latency.map(|latency| latency.saturating_sub(quickest))
-        };
-        let last = over(Some(last.saturating_sub(self.last_intended)));
-        let most =
-            over(self.latency.quantile(MOST)).map(|most| (most as f64 / MOST) as Nanoseconds);
-        last.into_iter().chain(most).min().unwrap_or(0)
+        let quickest = self.latency.quantile(0.0).unwrap_or(0);
+        let most = self.latency.quantile(MOST).unwrap_or(0);
+        let sending = self.last_intended.saturating_sub(self.first_intended);
+        last.saturating_sub(self.last_intended)
+            .saturating_sub(quickest)
+            .min((most.saturating_sub(quickest) as f64 / MOST) as Nanoseconds)
+            .min(self.growth.within(sending))
     }
 
     /// How long replies took to come, from the first on and an interval after the last included, as one is in the time in
@@ -197,6 +202,8 @@ impl Recorder {
         self.first_intended = self.first_intended.min(exchange.intended);
         self.last_intended = self.last_intended.max(exchange.intended);
         self.last_launched = self.last_launched.max(exchange.launched);
+        self.lateness
+            .record(exchange.launched.saturating_sub(exchange.intended));
         self.last = now;
     }
 
@@ -252,6 +259,7 @@ impl Recorder {
         ] {
             mine.merge(theirs);
         }
+        self.growth.merge(&other.growth);
         if let Some(theirs) = &other.error_latency {
             self.error_latency.get_or_insert_default().merge(theirs);
         }

@@ -31,8 +31,8 @@ pub struct Saturation {
     /// Likewise the rate of the replies at the highest below which every attempt was kept up, and no more than `rate`;
     /// and the lowest rate of requests at and above which none was. Null is unbounded.
     pub interval: [Option<f64>; 2],
-    /// `none`; `above` when the last rate of the ramp was still kept up, or the generator gave out before the server;
-    /// `below` when the first was not; `interrupted`.
+    /// `none`; `above` when the last rate of the ramp was still kept up, or the generator gave out: before the server, or
+    /// before the place was narrowed down, and then `interval` has an upper end; `below` when the first was not; `interrupted`.
     pub censored: Censored,
 }
 
@@ -275,6 +275,23 @@ mod tests {
         assert_eq!(search.next(), None);
         let found = search.saturation();
         assert_eq!((found.rate, found.censored), (Some(1.0), Censored::Above));
+    }
+
+    #[test]
+    fn a_generator_that_gives_out_while_the_place_is_narrowed_down_leaves_a_bound_on_either_side() {
+        let mut search = Search::new(100.0, 100.0, 900.0);
+        for (outcome, reached) in [
+            (Outcome::KeptUp, 100.0),
+            (Outcome::Failed, 0.0),
+            (Outcome::Failed, 0.0),
+            (Outcome::GeneratorFailed, 0.0),
+            (Outcome::GeneratorFailed, 0.0),
+        ] {
+            search.record(outcome, reached);
+        }
+        let found = search.saturation();
+        assert_eq!((search.next(), found.censored), (None, Censored::Above));
+        assert_eq!(found.interval, [Some(100.0), Some(200.0)]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub fn of(plan: &Plan, measured: &Measured) -> Vec<String> {
         busy(found, spinning),
         late(plan, found),
         rate_missed(plan, measured),
-        fell_behind(plan, found),
+        fell_behind(plan, measured),
         shortages(found),
         failures(found),
         resent(found),
@@ -42,19 +42,24 @@ pub fn of(plan: &Plan, measured: &Measured) -> Vec<String> {
 /// What makes a saturation point doubtful.
 pub fn of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
     let gave_out = steps.last().filter(|step| step.generator_failed);
-    match (gave_out, saturation.censored) {
-        (Some(step), Censored::Above) => Some(format!(
+    match (gave_out, saturation.censored, saturation.interval[1]) {
+        (Some(step), Censored::Above, Some(upper)) => Some(format!(
+            "the generator gave out at {:.1}/s, before the place was narrowed down: the saturation lies between {:.1}/s and {upper:.1}/s; give more --threads or clients",
+            step.offered,
+            saturation.rate.unwrap_or(0.0),
+        )),
+        (Some(step), Censored::Above, None) => Some(format!(
             "the generator gave out at {:.1}/s, before the server was saturated; give more --threads or clients",
             step.offered
         )),
-        (None, Censored::Above) => {
+        (None, Censored::Above, _) => {
             Some("the server kept up to the end of the ramp; its saturation lies above --to".into())
         }
-        (_, Censored::Below) => Some(
+        (_, Censored::Below, _) => Some(
             "the server did not keep up with the first rate; its saturation lies below --from"
                 .into(),
         ),
-        (_, Censored::None | Censored::Interrupted) => None,
+        (_, Censored::None | Censored::Interrupted, _) => None,
     }
 }
 
@@ -174,11 +179,15 @@ fn rate_missed(plan: &Plan, measured: &Measured) -> Option<String> {
     })
 }
 
-/// Of an open loop, whose requests do not wait for a server that is slower.
-fn fell_behind(plan: &Plan, found: &Recorder) -> Option<String> {
+/// Of an open loop, whose requests do not wait for a server that is slower. Where the generator was, nothing is known of it.
+fn fell_behind(plan: &Plan, measured: &Measured) -> Option<String> {
     let Mode::Open(open) = &plan.mode else {
         return None;
     };
+    let found = &measured.recorder;
+    if ramp::was_late(found) || rate_missed(plan, measured).is_some() {
+        return None;
+    }
     let behind = found.completed > 0 && !ramp::keeps_up(found, found.last_reply);
     behind.then(|| {
         format!(
@@ -274,6 +283,16 @@ mod tests {
         assert_eq!(of(&plan, &measured(good())), Vec::<String>::new());
     }
 
+    /// Its server answers 90 a second of the 100.
+    fn fall_behind(recorder: &mut Recorder) {
+        (recorder.last_intended, recorder.last_reply) = (9 * SECOND, 11 * SECOND);
+        for number in 0..1000 {
+            let (due, latency) = (9 * MILLISECOND * number, 2 * MILLISECOND * number);
+            recorder.latency.record(latency);
+            recorder.growth.record(due, latency);
+        }
+    }
+
     #[test]
     fn each_way_of_being_the_bottleneck_is_told() {
         let plan = plan("http://a/ --mode open --rate 100").unwrap();
@@ -286,7 +305,7 @@ mod tests {
             ),
             (|r| r.last_launched = 11 * SECOND, "not reached"),
             (
-                |r| (r.last_intended, r.last_reply) = (9 * SECOND, 11 * SECOND),
+                fall_behind,
                 "did not keep up: replies came at 90.8/s, requests at 100.0/s",
             ),
             (|r| r.errors.count(Failure::System(libc::EMFILE)), "ulimit"),
@@ -301,6 +320,26 @@ mod tests {
             spoil(&mut recorder);
             let warnings = of(&plan, &measured(recorder)).join("\n");
             assert!(warnings.contains(expected), "{expected}: {warnings}");
+        }
+    }
+
+    #[test]
+    fn a_generator_that_is_the_limit_says_nothing_of_the_server() {
+        let plan = plan("http://a/ --mode open --rate 100").unwrap();
+        type Spoil = fn(&mut Recorder);
+        let ours: [Spoil; 2] = [
+            |r| (0..2000).for_each(|_| r.lateness.record(20 * MILLISECOND)),
+            |r| r.last_launched = 11 * SECOND,
+        ];
+        for spoil in ours {
+            let mut recorder = good();
+            fall_behind(&mut recorder);
+            spoil(&mut recorder);
+            let warnings = of(&plan, &measured(recorder)).join("\n");
+            assert!(
+                !warnings.is_empty() && !warnings.contains("the server"),
+                "{warnings}"
+            );
         }
     }
 

@@ -90,8 +90,8 @@ def warnings(documents: Sequence[LoadDocument], threads: int, closed: bool) -> l
             found.append(
                 Warned(
                     code="generator-gave-out",
-                    text=f"client {client}'s generator gave out at {document.gave_out.offered:g}/s, before the server "
-                    "did: its saturation point is only known to lie above the rate before",
+                    text=f"client {client}'s generator gave out at {document.gave_out.offered:g}/s, "
+                    + _left_open(document),
                 )
             )
         if document.requests.resent:
@@ -104,6 +104,14 @@ def warnings(documents: Sequence[LoadDocument], threads: int, closed: bool) -> l
             )
         found += [*_unserved(client, document), *_engine(client, document)]
     return found + list(_engines(documents))
+
+
+def _left_open(document: LoadDocument) -> str:
+    """What is known of a saturation point whose search ended with its generator."""
+    upper = document.saturation.interval[1] if document.saturation else None
+    if upper is None:
+        return "before the server did: its saturation point is only known to lie above the rate before"
+    return f"before its saturation point was narrowed down: it lies above the rate before, and below {upper:g}/s"
 
 
 def _engine(client: int, document: LoadDocument) -> Iterator[Warned]:
