@@ -63,6 +63,7 @@ def test_devices_are_named_and_not_made(place: Path, kind: bytes) -> None:
         [member("l", tarfile.SYMTYPE, link="{outside}"), member("l/out")],
         [member("l", tarfile.SYMTYPE, link="{outside}/out"), member("l")],
         [member("h", tarfile.LNKTYPE, link="../there"), member("h")],
+        [member("l", tarfile.SYMTYPE, link="{outside}"), member("h", tarfile.LNKTYPE, link="l/there"), member("h")],
     ],
 )
 def test_nothing_is_written_outside(place: Path, sent: list[tarfile.TarInfo]) -> None:
@@ -71,10 +72,62 @@ def test_nothing_is_written_outside(place: Path, sent: list[tarfile.TarInfo]) ->
     (place / "there").write_bytes(b"as it was")
     for one in sent:
         one.linkname = one.linkname.replace("{outside}", str(place))
-    with pytest.raises(HostCannot, match="leads out"):
+    with pytest.raises(HostCannot, match=r"leads out|by way of a link"):
         unpack(stream(*sent), inside)
     assert sorted(path.name for path in place.iterdir()) == ["inside", "there"]
     assert (place / "there").stat().st_nlink == 1
+
+
+def test_nothing_is_written_by_way_of_links_to_what_is_too_long_to_look_at(place: Path) -> None:
+    """By short names of links the kernel finds what has no path that it takes, and what is above it (CVE-2025-4517)."""
+    inside = place / "inside"
+    inside.mkdir()
+    (place / "there").mkdir()
+    (place / "there" / "file").write_bytes(b"as it was")
+    long, links = "d" * 247, "abcdefghijklmnop"
+    sent = []
+    for depth, link in enumerate(links):
+        above = f"{long}/" * depth
+        sent += [member(above + long, tarfile.DIRTYPE, 0o755), member(above + link, tarfile.SYMTYPE, link=long)]
+    far = "/".join(links) + "/" + "l" * 254
+    sent += [
+        member(far, tarfile.SYMTYPE, link="../" * len(links)),
+        member("escape", tarfile.SYMTYPE, link=f"{far}/../there"),
+        member("escape/file"),
+    ]
+    with pytest.raises(HostCannot, match="by way of a link"):
+        unpack(stream(*sent), inside)
+    assert (place / "there" / "file").read_bytes() == b"as it was"
+
+
+def test_what_cannot_be_looked_at_is_refused(place: Path) -> None:
+    deep = ["/".join(["d" * 250] * depth) for depth in range(1, 20)]
+    with pytest.raises(OSError, match="too long"):
+        unpack(stream(*[member(name, tarfile.DIRTYPE, 0o755) for name in deep]), place)
+
+
+def test_links_that_have_two_names_are_copied(place: Path) -> None:
+    """As `cp -al` makes them."""
+    sent = stream(
+        member("d", tarfile.DIRTYPE, 0o755),
+        member("d/l", tarfile.SYMTYPE, link="/etc/passwd"),
+        member("d/h", tarfile.LNKTYPE, link="d/l"),
+        member("d/m", tarfile.SYMTYPE, link="nowhere"),
+        member("d/n", tarfile.LNKTYPE, link="d/m"),
+    )
+    assert unpack(sent, place)
+    assert (place / "d/h").readlink() == Path("/etc/passwd")
+    assert (place / "d/n").readlink() == Path("nowhere")
+
+
+def test_permissions_are_not_set_by_a_second_name_of_a_link(place: Path) -> None:
+    there = place / "there"
+    there.touch(0o600)
+    inside = place / "inside"
+    inside.mkdir()
+    link = member("l", tarfile.SYMTYPE, link="../there")
+    assert unpack(stream(link, member("h", tarfile.LNKTYPE, 0o777, link="l")), inside)
+    assert stat.S_IMODE(there.stat().st_mode) == 0o600
 
 
 def test_what_is_cut_off_is_told(place: Path) -> None:
