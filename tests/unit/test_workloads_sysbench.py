@@ -1,6 +1,9 @@
 """sysbench: its options, and what is read out of what the real program printed."""
 
 import json
+import stat
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from nearmetal.errors import ToolFailed
 from nearmetal.model import Completed, Measurement, Workload
 from nearmetal.units import AS_WRITTEN
 from nearmetal.workloads import _sysbench_output as output
+from nearmetal.workloads import sysbench
 from nearmetal.workloads._sysbench_parameters import SysbenchParameters
 from nearmetal.workloads.sysbench import FOLDER, SLACK, Sysbench
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden, said
@@ -233,14 +237,14 @@ async def test_a_number_of_events_takes_as_long_as_it_takes() -> None:
     assert "elapsed" not in workload(test="cpu").responses
 
 
-async def test_fileio_always_cleans_prepares_runs_and_cleans() -> None:
+async def test_fileio_always_makes_its_folder_prepares_runs_and_cleans() -> None:
     machine = server(said("sysbench/fileio-rndrw.out"))
     one = workload(test="fileio", total_size="64MiB", duration="1s", cache="direct", fsync=0)
     await life(one, machine)
-    assert machine.ran[0] == ["mkdir", "-p", "-m", "700", FOLDER]
-    assert machine.ran[-1] == ["rm", "-rf", FOLDER]
-    assert [argv[-1] for argv in machine.ran[1:-1]] == ["cleanup", "prepare", "run"]
-    for argv in machine.ran[1:-1]:
+    remove = ["rm", "-rf", FOLDER]
+    assert (machine.ran[:2], machine.ran[-1]) == ([remove, ["mkdir", "-m", "700", FOLDER]], remove)
+    assert [argv[-1] for argv in machine.ran[2:-1]] == ["prepare", "run"]
+    for argv in machine.ran[2:-1]:
         assert argv[:4] == ["env", f"--chdir={FOLDER}", "sysbench", "fileio"]
         assert {"--file-total-size=67108864", "--file-num=128", "--file-block-size=16384"} < set(argv)
         assert {"--file-test-mode=rndrw", "--file-fsync-freq=0", "--file-extra-flags=direct", "--time=1"} < set(argv)
@@ -274,6 +278,45 @@ async def test_a_full_disk_is_told_and_cleaned_up() -> None:
     with pytest.raises(ToolFailed, match=r"(?s)server0: its disk is full: 2 GiB .*`total_size`"):
         await life(workload(test="fileio"), machine)
     assert machine.ran[-1] == ["rm", "-rf", FOLDER]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In the place of the fixed one, for commands that are really run."""
+    monkeypatch.setattr(sysbench, "FOLDER", str(tmp_path / "files"))
+    return tmp_path / "files"
+
+
+def really(argv: list[str]) -> Completed:
+    if argv[0] == "env":
+        return Completed(status=0)
+    ended = subprocess.run(argv, capture_output=True, check=False)
+    return Completed(status=ended.returncode, stdout=ended.stdout, stderr=ended.stderr)
+
+
+@pytest.mark.parametrize("is_a_link", [False, True])
+async def test_a_folder_that_somebody_else_made_is_not_written_to(is_a_link: bool, folder: Path) -> None:
+    """Of a machine of the user's own: its links would lead root anywhere."""
+    theirs = folder.with_name("theirs") if is_a_link else folder
+    theirs.mkdir(mode=0o777)
+    (theirs / "test_file.0").symlink_to("/dev/null")
+    if is_a_link:
+        folder.symlink_to(theirs)
+    await workload(test="fileio").prepare(ScriptedStage([ScriptedMachine("server0", "10.0.0.1", really)], []))
+    assert not folder.is_symlink() and not list(folder.iterdir())
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+async def test_a_folder_that_comes_in_between_is_refused(folder: Path) -> None:
+    def slower(argv: list[str]) -> Completed:
+        if argv[0] == "mkdir":
+            folder.mkdir()
+        return really(argv)
+
+    machine = ScriptedMachine("server0", "10.0.0.1", slower)
+    with pytest.raises(ToolFailed, match=r"mkdir .*File exists"):
+        await workload(test="fileio").prepare(ScriptedStage([machine], []))
+    assert machine.ran[-1][0] == "mkdir"
 
 
 async def test_finish_takes_a_lost_machine_as_it_is() -> None:

@@ -64,9 +64,10 @@ class Sysbench:
     async def prepare(self, stage: Stage) -> None:
         if self._parameters.test == "fileio":
             server = stage.servers[0]
-            succeeded(await server.exec(["mkdir", "-p", "-m", "700", FOLDER]), f"mkdir {FOLDER}", server)
-            await self._step(server, "cleanup")
-            await self._step(server, "prepare")
+            # One that is there already may be somebody else's, whose links lead elsewhere: it is removed, not taken.
+            for step in (["rm", "-rf", FOLDER], ["mkdir", "-m", "700", FOLDER]):
+                succeeded(await server.exec(step, timeout=SLACK), f"{step[0]} {FOLDER}", server)
+            await self._write_files(server)
             if self._parameters.cache == "dropped":
                 self._cache = await cache.dropped(server, FOLDER, self._parameters.total_size, self._file_limit)
 
@@ -130,15 +131,15 @@ class Sysbench:
             f"--time={given.duration:.0f}",
         ]
 
-    async def _step(self, server: Machine, step: str) -> None:
-        ended = await server.exec([*self._fileio(), step], timeout=self._file_limit)
+    async def _write_files(self, server: Machine) -> None:
+        ended = await server.exec([*self._fileio(), "prepare"], timeout=self._file_limit)
         if ended.status != 0 and _FULL in ended.stdout + ended.stderr:
             raise ToolFailed(
                 f"its disk is full: {show_size(self._parameters.total_size)} of files do not fit",
                 server.name,
                 "give a smaller `total_size`, or free some space; a guest's disk of the lab's image has 10 GiB",
             )
-        succeeded(ended, f"sysbench fileio {step}", server)
+        succeeded(ended, "sysbench fileio prepare", server)
 
 
 plugin = Sysbench
