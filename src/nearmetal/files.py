@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -27,10 +28,11 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def _replace(path: Path, content: bytes, *, lasting: bool) -> None:
-    # By process, because several may write the same file: the last one's stays, and it is whole.
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    # Several may write the same file: the last one's stays, and it is whole. And the folder may be somebody else's: a
+    # name that can be guessed could be a link there, and one that is made anew is followed nowhere.
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with unfinished.open("wb") as file:
+        with unfinished.open("xb") as file:
             file.write(content)
             if lasting:
                 file.flush()

@@ -1,5 +1,6 @@
 """Files are as before or complete, and leave nothing of how they were written."""
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,6 +37,26 @@ def test_what_cannot_take_its_place_is_named_and_gone(folder: Path, write: Write
         write(taken, b"content")
     assert caught.value.filename
     assert list(folder.iterdir()) == [taken]
+
+
+def test_a_link_in_the_place_of_what_is_unfinished_is_not_followed(
+    folder: Path, tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder of somebody else's it would lead root anywhere."""
+    there = tmp_path / "there"
+    there.write_bytes(b"as it was")
+    monkeypatch.setattr("secrets.token_hex", lambda _: "guessed")
+    for ending in (os.getpid(), "guessed"):
+        (folder / f".file.{ending}").symlink_to(there)
+    with pytest.raises(FileExistsError):
+        write(folder / "file", b"content")
+    assert there.read_bytes() == b"as it was"
+
+
+def test_it_may_be_read_as_any_other_file(folder: Path, write: Write) -> None:
+    (folder / "other").touch()
+    write(folder / "file", b"content")
+    assert (folder / "file").stat().st_mode == (folder / "other").stat().st_mode
 
 
 def test_of_many_one_claims(folder: Path, write: Write) -> None:
