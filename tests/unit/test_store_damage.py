@@ -12,6 +12,7 @@ import pytest
 
 from nearmetal.dashboard.run_view import RunView
 from nearmetal.errors import BadInput
+from nearmetal.model import Artifact
 from nearmetal.report.reading import read as read_run
 from nearmetal.store import journal, query, runs
 from nearmetal.store.folder import RunFolder
@@ -186,3 +187,46 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(run: Path, 
     os.mkfifo(run / name)
     error = refused(RunFolder(run).manifest)
     assert (error.what, error.where) == ("this is not a file", str(run / name))
+
+
+def test_a_link_in_the_place_of_the_folder_of_artifacts_is_refused(run: Path, tmp_path: Path) -> None:
+    """Whoever goes on with the run would write where it leads."""
+    (tmp_path / "elsewhere").mkdir()
+    (run / "artifacts").symlink_to(tmp_path / "elsewhere")
+    error = refused(RunFolder(run).manifest)
+    assert (error.what, error.where) == ("this is a link, and not a folder of the run's own", str(run / "artifacts"))
+
+
+OUTSIDE: dict[str, Callable[[Path], str]] = {
+    "absolute": lambda run: str(run.parent / "there.json"),
+    "above": lambda run: "artifacts/../../there.json",
+    "of the run": lambda run: "manifest.json",
+    "linked": lambda run: linked(run / "artifacts" / "one.json", "../../there.json"),
+    "in a linked folder": lambda run: linked(run / "artifacts" / "trial", "../..") + "/there.json",
+    "a pipe": lambda run: piped(run / "artifacts" / "one.json"),
+    "a folder": lambda run: "artifacts",
+    "too long": lambda run: "artifacts/" + "../artifacts/" * 400 + "one.json",
+    "no path": lambda run: "artifacts/one\0.json",
+}
+
+
+def linked(place: Path, to: str) -> str:
+    place.symlink_to(to)
+    return f"artifacts/{place.name}"
+
+
+def piped(place: Path) -> str:
+    os.mkfifo(place)
+    return f"artifacts/{place.name}"
+
+
+@pytest.mark.parametrize("where", OUTSIDE)
+def test_an_artifact_is_a_file_of_the_runs_own(run: Path, where: str) -> None:
+    """Else it is not read: a record may name any file, and whoever opens a pipe waits for its other end."""
+    (run.parent / "there.json").write_bytes(b"elsewhere")
+    (run / "artifacts").mkdir()
+    (run / "artifacts" / "its.json").write_bytes(b"its own")
+    report = read_run(RunFolder(run))
+    paths = (OUTSIDE[where](run), "artifacts/its.json")
+    told = report.records[0].model_copy(update={"artifacts": [Artifact(path=path, sha256="") for path in paths]})
+    assert list(report.artifacts(told, "*")) == [None, b"its own"]

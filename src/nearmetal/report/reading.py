@@ -64,8 +64,8 @@ class ReportInput:
         for artifact in record.artifacts:
             if PurePosixPath(artifact.path).match(pattern):
                 try:
-                    yield (self.folder.path / artifact.path).read_bytes()
-                except OSError:
+                    yield self.folder.artifact(artifact.path)
+                except (OSError, ValueError):
                     yield None
 
     @cached_property

@@ -1,6 +1,8 @@
 """A run's folder and its manifest."""
 
+import errno
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -86,6 +88,10 @@ class RunFolder:
             if file.exists() and not file.is_file():
                 # Whoever opens a pipe waits for its other end.
                 raise BadInput("this is not a file", str(file), _FROM_A_COPY)
+        if self.artifacts.is_symlink():
+            # Whoever goes on with the run would write where it leads.
+            remedy = "put the folder itself in its place"
+            raise BadInput("this is a link, and not a folder of the run's own", str(self.artifacts), remedy)
         try:
             document = json.loads(self._manifest.read_text("utf-8"))
             manifest: Manifest = Manifest.from_json(document)
@@ -98,6 +104,17 @@ class RunFolder:
             what = "is empty" if self.journal.exists() else "is missing"
             raise BadInput(f"the run's journal {what}", str(self.journal), _FROM_A_COPY)
         return manifest
+
+    def artifact(self, path: str) -> bytes:
+        """What a file of a trial holds, by its path in the record. OSError or ValueError where it cannot be read.
+
+        So it is with all that is no file among the run's own artifacts: a record that was damaged, or made to harm, may
+        name any other, or a pipe, and whoever opens that waits for its other end.
+        """
+        file = Path(os.path.realpath(self.path / path, strict=True))
+        if not (file.is_relative_to(self.path.resolve() / self.artifacts.name) and file.is_file()):
+            raise OSError(errno.EINVAL, "this is no file of the run's artifacts", path)
+        return file.read_bytes()
 
     def is_measurement(self, file: Path) -> bool:
         """Whether a file is one of what was measured, that nothing can make again."""
