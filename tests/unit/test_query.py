@@ -140,6 +140,19 @@ def test_a_run_whose_path_is_no_text_is_told_and_left_out(run: Path, ask: Asking
     assert "odd\udcff: this path is not UTF-8" in ask.said[-1]
 
 
+@pytest.mark.parametrize(("name", "beside"), [("run[1]", "run1"), ("a*b", "axb"), ("q?z", "qyz"), (r"b\[1]", "b[1]")])
+def test_a_folders_name_is_no_pattern(name: str, beside: str, ask: Asking, tmp_path: Path) -> None:
+    """Neither a run's, which gave the figures of the one beside it, nor that of what is kept."""
+    run, other = tmp_path / "runs" / name, tmp_path / "runs" / beside
+    for one in (run, other):
+        shutil.copytree(GOLDEN, one)
+    changed(run, lambda line: line.update(reason="here"))
+    for home in (tmp_path / beside, tmp_path / name):
+        ask.home = home
+        assert ask("SELECT count(*) FROM trials WHERE reason = 'here'", run) == [(1,)]
+        assert ask("SELECT count(*) FROM runs", run) == [(1,)]
+
+
 def test_without_any_run_the_tables_are_there_and_empty(ask: Asking, run: Path) -> None:
     empty = query.ask("SELECT * FROM responses", [], ask.home, ask.said.append)
     full = query.ask("SELECT * FROM responses LIMIT 1", [run], ask.home, ask.said.append)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal.errors import BadInput
 from nearmetal.store import query
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +28,14 @@ QUESTIONS = {
 def test_each_beginning_is_named() -> None:
     told = MANUAL.split("it begins with", 1)[1].split(". ", 1)[0]
     assert set(re.findall(r"`([A-Z]+)`", told)) == QUESTIONS.keys()
+    assert "parenthesis" in told
+
+
+def test_each_beginning_is_told_to_whoever_began_otherwise(tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as refused:
+        query.ask("DROP VIEW runs", (GOLDEN,), tmp_path, lambda text: None)
+    told = refused.value.remedy or ""
+    assert set(re.findall(r"[A-Z]+", told)) == QUESTIONS.keys()
     assert "parenthesis" in told
 
 

@@ -11,6 +11,7 @@ import os
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,17 +109,18 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None],
     import duckdb
 
     kept = cache / "query"
-    with duckdb.connect(config=_alone(kept)) as database:
+    kept.mkdir(parents=True, exist_ok=True)
+    with duckdb.connect(config=_alone(kept)) as database, _opened(kept) as same:
         try:
             # `created` is by UTC: what it is compared with has to be, wherever this is asked.
             database.execute("SET TimeZone = 'UTC'")
-            files = _make_tables(database, _kept_of(runs, kept, say))
+            files = _make_tables(database, [same / one.name for one in _kept_of(runs, kept, say)])
             tables = list(_described(database))
             _close(database, files)
         except duckdb.Error as error:
             if os.strerror(errno.ENOSPC) in str(error):
                 raise HostCannot("its disk is full", str(kept), "make room there") from None
-            what = f"what is kept of journals cannot be read: {_in_one_line(error)}"
+            what = f"what is kept of journals cannot be read: {_in_one_line(error).replace(str(same), str(kept))}"
             raise BadInput(what, str(kept), "remove that folder: it is made again") from None
         try:
             _refuse_what_is_no_question(sql)
@@ -140,7 +142,7 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None],
 
 _ALONE = "a question reads what runs hold: no other file, no network, no extension"
 _READS = "a question reads, and changes nothing"
-_ASK = "begin with SELECT, FROM, WITH, VALUES, PIVOT, DESCRIBE, SHOW or SUMMARIZE"
+_ASK = "begin with SELECT, FROM, WITH, VALUES, TABLE, PIVOT, UNPIVOT, DESCRIBE, SHOW or SUMMARIZE, or a parenthesis"
 _SHOWN = 100
 """Characters of a statement that are told."""
 _BRING = "write other data as VALUES; what --json prints can be written to a file, and read by another program"
@@ -250,6 +252,17 @@ def _described(database: "Database") -> Iterator[str]:
         yield f"{name}({', '.join(database.table(name).columns)})"
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[Path]:
+    """The same file or folder by a path in which DuckDB takes nothing for a pattern: where names hold `*`, `?` or `[`,
+    it would read what that matches. OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield Path(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
 def _make_tables(database: "Database", kept: Sequence[Path]) -> list[str]:
     """The files that they are read from."""
     read: list[str] = []
@@ -268,7 +281,6 @@ def _make_tables(database: "Database", kept: Sequence[Path]) -> list[str]:
 
 
 def _kept_of(runs: Sequence[Path], folder: Path, say: Callable[[str], None]) -> list[Path]:
-    folder.mkdir(parents=True, exist_ok=True)
     kept: list[Path] = []
     unread: list[BadInput | OSError] = []
     for path in runs:
@@ -325,9 +337,9 @@ def _convert(run: RunFolder, place: str, to: Path) -> None:
     manifest = run.manifest()
     created = datetime.datetime.fromisoformat(manifest.created).astimezone(datetime.UTC).replace(tzinfo=None)
     study = manifest.study
-    with duckdb.connect() as database:
+    with duckdb.connect() as database, _opened(run.journal) as file:
         lines = database.read_json(
-            str(run.journal), columns=_LINE, format="newline_delimited", ignore_errors=True, maximum_object_size=2**28
+            str(file), columns=_LINE, format="newline_delimited", ignore_errors=True, maximum_object_size=2**28
         )
         lines.create_view("lines")
         unread = database.sql(_UNREAD).fetchall()[0][0]
