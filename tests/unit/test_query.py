@@ -380,6 +380,7 @@ def changed(run: Path, change: Callable[[dict[str, Any]], object]) -> Path:
         (lambda line: line["responses"]["throughput"].update(value="fast"), "`responses.throughput.value` cannot be"),
         (lambda line: line["responses"]["throughput"].pop("value"), "`responses.throughput.value` is missing"),
         (lambda line: line["responses"]["throughput"].update(unit=None), "`responses.throughput.unit` cannot be null"),
+        (lambda line: line["responses"]["throughput"].update(unit="\x1b"), r"`responses.throughput.unit` cannot be '"),
         (lambda line: line["responses"]["throughput"].update(better="up"), "`responses.throughput.better` cannot be"),
         (lambda line: line["responses"].update(throughput=None), "`responses.throughput` cannot be null"),
         (lambda line: line.update(responses=None), "`responses` cannot be null"),

@@ -108,6 +108,14 @@ def record(**changes: object) -> str:
             record(responses={"throughput": {"unit": "1/s", "better": "higher"}}),
             "`responses.throughput.value` is missing",
         ),
+        (
+            record(responses={"throughput": {"value": 1, "unit": "1/s\x1b", "better": "higher"}}),
+            r"`responses.throughput.unit` cannot be '1/s\x1b'",
+        ),
+        (
+            record(machines=[{"role": "server", "environment": "host", "boot_id": "", "cpus": "3-1"}]),
+            "`machines.0.cpus` cannot be '3-1'",
+        ),
         (record(mood="fine"), "`mood` is nothing that this version of nearmetal knows"),
         (record(schema="record.v2"), "`schema` cannot be 'record.v2'"),
         (record(schema=["record.v1"]), "`schema` cannot be a list"),

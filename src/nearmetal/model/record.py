@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from nearmetal import cpu_lists
 from nearmetal.model.words import Better, Document, Frozen, Level, Provision, Role, Scale
+
+_NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
+"""Characters that XML has no place for, of which whoever draws pictures dies, and those that steer a terminal."""
+
+
+def _drawable(unit: str) -> str:
+    if _NO_TEXT.search(unit):
+        raise ValueError(f"{unit!r} has a control character")
+    return unit
 
 
 class ResponseKind(Frozen):
@@ -38,7 +50,7 @@ class Response(Frozen):
     """One value per trial."""
 
     value: float
-    unit: str
+    unit: Annotated[str, AfterValidator(_drawable)]
     better: Better
     scale: Scale = "ratio"
     censored: Literal["left", "right"] | None = None
@@ -94,11 +106,17 @@ class BootRecord(Frozen):
     snapshot: str | None = None
 
 
+@lru_cache  # ten thousand trials stand in a few places
+def _listed(cpus: str) -> str:
+    cpu_lists.parse(cpus)
+    return cpus
+
+
 class MachineRecord(Frozen):
     role: Role
     environment: str
     boot_id: str
-    cpus: str
+    cpus: Annotated[str, AfterValidator(_listed)]
 
 
 class TrialRecord(Document):

@@ -70,10 +70,10 @@ WHERE trial.id IN (SELECT trial.id FROM line GROUP BY ALL HAVING count(*) > 1)
   OR trial.treatment IS NULL OR trial.workload IS NULL OR site IS NULL
   OR coalesce(status, '') NOT IN ('ok', 'invalid', 'failed', 'lost') OR responses IS NULL
   OR len(list_filter(map_values(responses), lambda one: one IS NULL OR one.value IS NULL OR one.unit IS NULL
-    OR coalesce(one.better, '') NOT IN ('higher', 'lower')
+    OR NOT regexp_full_match(one.unit, '[ -~]*') OR coalesce(one.better, '') NOT IN ('higher', 'lower')
     OR coalesce(one.scale, 'ratio') NOT IN ('ratio', 'difference'))) > 0"""
 """Lines of which something that tables have is not as it should be: DuckDB reads them, with nothing in its place. And
-those of a trial that has more than one."""
+those of a trial that has more than one, or with a unit that may hold what no unit can."""
 
 _MANIFEST = ("run VARCHAR", "name VARCHAR", "study VARCHAR", "question VARCHAR", "created TIMESTAMP", "blocks INTEGER")
 """`run` is the folder, as in the other tables; `created` is by UTC."""
