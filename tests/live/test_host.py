@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -116,6 +117,18 @@ async def test_every_machine_starts_fresh(make: Make, lab_image: Image) -> None:
     assert one.boot_id != other.boot_id
     assert (await other.exec(["test", "-e", "/root/mark"])).status == 1
     assert not (lab_image.root / "root/mark").exists()
+
+
+async def test_only_in_the_machine_do_others_than_root_get_at_its_programs(
+    make: Make, site: LocalSite, lab_image: Image
+) -> None:
+    lab_image.root.chmod(0o755)  # as earlier versions left it
+    machine = await make()
+    assert (await machine.exec(["stat", "-c", "%a", "/"])).text == "755\n"
+    as_server = ["setpriv", "--reuid=www-data", "--regid=www-data", "--clear-groups", "--", "cat", "/etc/hostname"]
+    assert (await machine.exec(as_server)).text == "nearmetal\n"
+    for folder in (Path(site.state, "machines", machine.name), lab_image.root):
+        assert folder.stat().st_mode & 0o777 == 0o700
 
 
 async def test_a_command_over_its_time_is_killed_with_its_children(make: Make) -> None:

@@ -67,6 +67,9 @@ def test_nothing_of_this_host_is_in_the_archive(lab_image: Image) -> None:
 IN_CHROOT = """
 set -e
 ip link set lo up
+mount -t tmpfs none /mnt
+mkdir /mnt/upper /mnt/work
+mount -t overlay -o "lowerdir=$1,upperdir=/mnt/upper,workdir=/mnt/work" none "$1"
 for folder in run tmp; do mount -t tmpfs none "$1/$folder"; done
 mount -t proc proc "$1/proc"
 chroot "$1" lighttpd -D -f /etc/nearmetal/lighttpd-php.conf &

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from nearmetal.errors import BadInput, HostCannot, MachineLost, TimedOut, ToolFailed
-from nearmetal.lab.image import Image
+from nearmetal.lab.image import Image, placed
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh.site import SshSite
@@ -55,6 +55,13 @@ async def test_a_command_has_its_status_and_streams(either: Site) -> None:
     assert (ended.status, ended.stdout, ended.stderr) == (7, BINARY, b"err\n")
     assert (await either.exec(["sh", "-c", "kill -9 $$"])).status == 137
     assert (await either.exec(["printenv", "ODD"], env={"ODD": "a b'c\n$d"})).text == "a b'c\n$d\n"
+
+
+async def test_the_files_of_an_image_are_roots_alone(either: Site, lab_image: Image) -> None:
+    for mode in ("anew", "755"):
+        folder = await placed.root(lab_image, either)
+        assert (await either.exec(["stat", "-c", "%a", folder])).text == "700\n", mode
+        await either.exec(["chmod", "755", folder])  # as earlier versions left it
 
 
 async def test_hostile_words_stay_words(either: Site) -> None:

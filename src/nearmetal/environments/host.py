@@ -52,11 +52,13 @@ from nearmetal.model import (
 _REMOVING = 120.0
 """Seconds for deleting all that a machine wrote."""
 
-# What a machine writes lies in its folder, with a probe of its own, to which it may do what it likes. Every program
-# that is started here costs time.
+# What a machine writes lies in its folder, with a probe of its own, to which it may do what it likes: set-user-ID
+# programs too, so the folder is root's alone. The mode of `upper` is that of the machine's `/`. Every program that is
+# started here costs time.
 _LAY_OUT = """
 set -e
-mkdir -p -- "$2/cgroup/cpuset" "$2/cgroup/cpuacct" "$2/cgroup/memory" "$2/cgroup/cpu"
+mkdir -p -m 700 -- "$2"
+mkdir -m 755 -- "$2/upper" "$2/cgroup" "$2/cgroup/cpuset" "$2/cgroup/cpuacct" "$2/cgroup/memory" "$2/cgroup/cpu"
 exec cp -- "$1" "$2/nearmetal-probe"
 """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from nearmetal.errors import HostCannot, ToolFailed
 
 from . import bootstrap, disk, initrd, kernel, modules, rootfs, store, tools
-from .image import SCHEMA, Image, read
+from .image import ROOTS_ALONE, SCHEMA, Image, read
 from .recipe import Modules, Recipe
 
 SPACE = 3 << 30
@@ -49,6 +49,7 @@ async def build(recipe: Recipe, cache: Path, progress: Callable[[str], None]) ->
         work.mkdir()
         try:
             await _build_in(work, recipe, progress)
+            (work / "image/root").chmod(ROOTS_ALONE)
             if target.exists():
                 shutil.rmtree(target)
             (work / "image").rename(target)

@@ -11,6 +11,10 @@ from nearmetal.errors import MALFORMED
 
 SCHEMA = "image.v1"
 
+ROOTS_ALONE = 0o700
+"""Mode of `Image.root`, in which set-user-ID programs lie, as old as the image. No machine's own `/` has it: that of an
+overlay has the mode of the upper directory."""
+
 
 @dataclass(frozen=True)
 class Image:
@@ -28,7 +32,7 @@ class Image:
 
     @property
     def root(self) -> Path:
-        """The root file system unpacked, owned by root. Never write to it: lay an overlay on it."""
+        """The root file system unpacked, for root alone. Never write to it: lay an overlay on it."""
         return self.folder / "root"
 
     @property

@@ -9,7 +9,7 @@ from nearmetal.lab.site import must
 from nearmetal.model import Site
 
 from .build import sha256
-from .image import Image
+from .image import ROOTS_ALONE, Image
 
 _UNPACKING = 600.0
 """Seconds."""
@@ -18,9 +18,9 @@ _UNPACKING = 600.0
 _UNPACK = """
 set -e
 rm -rf -- "$2.unfinished"
-mkdir -p -- "$2.unfinished"
-tar --extract --file "$1" --directory "$2.unfinished" --numeric-owner --same-owner --preserve-permissions \\
-    --xattrs --xattrs-include='*'
+mkdir -p -m "$3" -- "$2.unfinished"
+tar --extract --file "$1" --directory "$2.unfinished" --no-overwrite-dir --numeric-owner --same-owner \\
+    --preserve-permissions --xattrs --xattrs-include='*'
 mv -T -- "$2.unfinished" "$2"
 rm -f -- "$1"
 """
@@ -29,11 +29,12 @@ rm -f -- "$1"
 async def root(image: Image, site: Site) -> str:
     """The folder on a site that has the image's root filesystem. HostCannot when it cannot be had there."""
     if site.spec is None:
+        image.root.chmod(ROOTS_ALONE)  # those of earlier builds were not
         return str(image.root)
-    folder = f"/var/cache/nearmetal/images/{image.name}-{image.digest[:16]}/root"
-    if (await site.exec(["test", "-d", folder])).status != 0:
+    mode, folder = f"{ROOTS_ALONE:o}", f"/var/cache/nearmetal/images/{image.name}-{image.digest[:16]}/root"
+    if (await site.exec(["chmod", mode, folder])).status != 0:  # it is not there
         archive = await site.place(image.tarball, image.digest)
-        await must(site, "sh", "-c", _UNPACK, "unpack", archive, folder, timeout=_UNPACKING)
+        await must(site, "sh", "-c", _UNPACK, "unpack", archive, folder, mode, timeout=_UNPACKING)
     return folder
 
 
