@@ -99,6 +99,26 @@ async def test_a_disk_is_looked_at_before_it_is_used(tmp_path: Path) -> None:
     assert "arm64" in architecture
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "backing_file=secret,backing_fmt=raw",
+        'backing_file=json:{"driver":"raw",,"file":{"driver":"file",,"filename":"secret"}},backing_fmt=raw',
+        "data_file=secret,data_file_raw=on",
+    ],
+)
+async def test_a_disk_that_has_the_guest_read_another_file_is_refused(tmp_path: Path, options: str) -> None:
+    secret, path = tmp_path / "secret", tmp_path / "disk.qcow2"
+    secret.write_bytes(disk(X86_ROOT).ljust(65536, b"\0"))
+    named = options.replace("secret", str(secret))
+    await must(LocalSite(), "qemu-img", "create", "-f", "qcow2", "-o", named, str(path), "64K")
+    ((_, detail),) = await told(path)
+    assert "secret" in detail
+    # What the file is may have changed since the check.
+    with pytest.raises(HostCannot, match="secret"):
+        await own_disk.parts(str(path), LocalSite())
+
+
 async def test_a_damaged_disk_is_told(tmp_path: Path) -> None:
     good = (await qcow2(tmp_path / "disk.qcow2", disk(X86_ROOT))).read_bytes()
     cut = tmp_path / "cut.qcow2"

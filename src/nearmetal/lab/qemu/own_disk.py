@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nearmetal.errors import HostCannot
 from nearmetal.lab.findings import finding
 from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.keys import LabKeys
@@ -82,17 +83,37 @@ def _where(path: str, site: Site) -> str | None:
 async def _bootable(path: str, site: Site) -> Finding:
     what = f"image {path}"
     ended = await site.exec(["qemu-img", "info", "--output=json", path])
-    kind = json.loads(ended.stdout).get("format") if ended.status == 0 else None
+    info = json.loads(ended.stdout) if ended.status == 0 else {}
+    kind = info.get("format")
     if kind not in ("qcow2", "raw"):
         said = ended.complaint.rpartition(": ")[2]
         detail = f"it cannot be read: {said}" if said else f"it is of the format {kind}"
         return finding(what, False, detail, "convert it: qemu-img convert -O qcow2")
+    if other := other_file(info):
+        return finding(what, False, _reads(other), _ONE_FILE)
     checked = await site.exec(["qemu-img", "check", "-q", "-f", kind, path]) if kind == "qcow2" else None
     if checked and checked.status != 0:
         said = first_of(checked.complaint or checked.text)
         return finding(what, False, f"it is damaged: {said}", "get it anew, and compare its checksum")
     problem = problem_of(await _head(path, kind, site))
     return finding(what, problem is None, problem or "", "use an image for x86-64 that a BIOS boots, with cloud-init")
+
+
+_ONE_FILE = "if the guest may read that, make one file of both: qemu-img convert -O qcow2"
+
+
+def _reads(other: str) -> str:
+    return f"it is not all in one file: the guest would read {other}"
+
+
+def other_file(info: Mapping[str, Any]) -> str | None:
+    """What else a disk is made of, as `qemu-img info` tells: a backing file, or where its data are. Pure.
+
+    An image that one was given may name any file of this host there, or what QEMU gets by its network drivers.
+    """
+    data = info.get("format-specific", {}).get("data", {}).get("data-file")
+    found: str | None = info.get("full-backing-filename") or info.get("backing-filename") or data
+    return found
 
 
 def first_of(said: str) -> str:
@@ -132,8 +153,10 @@ def _partition_types(head: bytes) -> list[str]:
 
 
 async def parts(path: str, site: Site) -> Parts:
-    """The image as what a guest is made of: it brings its kernel."""
+    """The image as what a guest is made of: it brings its kernel. HostCannot when it is another one since the check."""
     info = json.loads(await must(site, "qemu-img", "info", "--output=json", path))
+    if other := other_file(info):
+        raise HostCannot(_reads(other), path, _ONE_FILE)
     return Parts(kernel="", initrd="", disk=path, disk_format=info["format"])
 
 
