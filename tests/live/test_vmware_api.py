@@ -283,7 +283,7 @@ async def test_nothing_is_lacking(there: Vcenter, tmp_path: Path) -> None:
         ({"server": "127.0.0.1:1"}, "compare server"),
         ({"server": "127.0.0.1:99999"}, "or with"),
         ({"ca_file": None}, "thumbprint"),
-        ({"password_env": "NO_SUCH_VARIABLE"}, "export NO_SUCH_VARIABLE"),
+        ({"password_env": "NEARMETAL_VMWARE_ELSEWHERE"}, "export NEARMETAL_VMWARE_ELSEWHERE"),
         ({"key": "/no/such/key"}, "name one that is there"),
     ],
 )

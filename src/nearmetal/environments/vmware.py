@@ -2,7 +2,7 @@
 
 Options in [environments.NAME]:
 `server`, `user`       where vSphere answers ("vcenter.example.org", or with ":8443"), and who we are there
-`password_env`         the variable of the environment that has the password (NEARMETAL_VMWARE_PASSWORD)
+`password_env`         the variable of the environment that has the password (NEARMETAL_VMWARE_PASSWORD), named like it
 `ca_file`, `thumbprint`, `insecure`   authorities of its certificate in PEM, or the certificate's SHA-256, or no check
 `vm`, `template`       the machine's name, or that of what is cloned; with folders before it where two have it
 `login`, `port`        as whom and where one logs in to the guest by SSH (root, 22)
@@ -51,7 +51,8 @@ from nearmetal.model import (
 from nearmetal.model.study import LoginName, SshTarget
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9][A-Za-z0-9_.-]*)(:[0-9]{1,5})?")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE = re.compile(r"NEARMETAL_VMWARE_[A-Za-z0-9_]+")
+"""No other: a study names the server too, which is shown what is in it."""
 _THUMBPRINT = re.compile(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}")
 
 
@@ -84,7 +85,10 @@ class Options(Frozen):
     def _password_env(cls, name: str) -> str:
         if not _VARIABLE.fullmatch(name):
             # Not with the value, which may be the password itself.
-            raise ValueError("names no environment variable; the password is in that variable, not in this file")
+            raise ValueError(
+                "names no environment variable that begins with NEARMETAL_VMWARE_; the password is in that variable, "
+                "not in this file"
+            )
         return name
 
     @field_validator("thumbprint")
