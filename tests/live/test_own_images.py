@@ -11,7 +11,8 @@ import pytest
 
 from nearmetal.environments.docker import DockerEnvironment
 from nearmetal.lab import probe
-from nearmetal.lab.containers.api import Engine
+from nearmetal.lab.containers import image as container_image
+from nearmetal.lab.containers.api import DOCKER, PODMAN, Brand, Engine
 from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
@@ -84,6 +85,32 @@ async def test_a_container_is_made_of_a_reference_or_an_archive(client: Engine, 
             assert handle.data["image"] == f"{image} {id}", "a reference may be given to another image meanwhile"
         client.client.remove_image(REFERENCE, force=True)  # the archive brings it again
         client.client.load_image(archive.read_bytes())
+
+
+@pytest.mark.parametrize(("service", "brand"), [("engine", DOCKER), ("podman", PODMAN)], ids=["docker", "podman"])
+async def test_an_archive_takes_no_name_from_an_image_that_the_engine_has(
+    service: str, brand: Brand, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    client = (await Engine.connect(request.getfixturevalue(service), brand)).client
+    name, ids = "nearmetal-tests/named:1", []
+    for file in ("theirs", "operators"):
+        root = tmp_path / f"{file}.tar"
+        with tarfile.open(root, "w") as tar:
+            tar.addfile(tarfile.TarInfo(file))
+        client.import_image_from_file(str(root), repository=name)
+        ids.append(client.inspect_image(name)["Id"])
+        (tmp_path / f"{file}.image").write_bytes(b"".join(client.get_image(name)))
+    theirs, operators = ids
+    client.remove_image(theirs)
+    try:
+        assert container_image.provided(client, str(tmp_path / "theirs.image"), brand.client) == theirs
+        assert client.inspect_image(name)["Id"] == operators
+        assert [tag.removeprefix("docker.io/") for tag in client.inspect_image(theirs)["RepoTags"]] == [
+            f"nearmetal/archive:{container_image.short(theirs)}"
+        ]
+    finally:
+        for id in ids:
+            client.remove_image(id, force=True)
 
 
 async def test_an_image_that_the_engine_has_not_is_told(client: Engine, site: LocalSite) -> None:

@@ -2,14 +2,17 @@
 
 import io
 import json
+import os
 import re
 import tarfile
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 import pytest
+from docker.errors import ImageNotFound
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import machine
@@ -227,3 +230,57 @@ def test_an_archive_of_something_else_is_told(tmp_path: Path, files: dict[str, A
 def test_an_archive_that_is_not_there_is_told(tmp_path: Path) -> None:
     found = container_image.lacking(NoEngine(), str(tmp_path / "none.tar"), "x86_64", "docker")
     assert found.detail == "there is no such file"
+
+
+class TakesImages(NoEngine):
+    """An engine that has no image, and keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.given = b""
+
+    def inspect_image(self, id: str) -> dict[str, str]:
+        if not self.given:
+            raise ImageNotFound(id)
+        return {"Id": id}
+
+    def load_image(self, data: Iterable[bytes]) -> list[dict[str, str]]:
+        self.given = b"".join(data)
+        return []
+
+    def tag(self, *names: str) -> None:
+        self.named = names
+
+
+def test_an_engine_is_given_the_image_of_an_archive_without_its_names(tmp_path: Path) -> None:
+    listed = [
+        {"Config": "abc.json", "RepoTags": ["debian:12"], "Layers": ["index.json", "layer.tar"]},
+        {"Config": "other.json", "RepoTags": ["debian:13"], "Layers": []},
+    ]
+    named = archive(
+        tmp_path / "named.tar",
+        manifest_json=listed,
+        abc_json={"architecture": "amd64"},
+        index_json="first",
+        layer_tar="x" * 3_000_000,
+        repositories={"debian": {"12": "abc"}},
+    )
+    engine = TakesImages()
+    assert container_image.provided(engine, str(named), "docker") == "sha256:abc"
+    assert engine.named == ("sha256:abc", "nearmetal/archive", "abc")
+    with tarfile.open(fileobj=io.BytesIO(engine.given)) as tar:
+        given = {name: json.load(tar.extractfile(name) or io.BytesIO()) for name in tar.getnames()}
+    assert given == {
+        "manifest.json": [{"Config": "config.json", "RepoTags": None, "Layers": ["0.tar", "1.tar"]}],
+        "config.json": {"architecture": "amd64"},
+        "0.tar": "first",
+        "1.tar": "x" * 3_000_000,
+    }
+
+
+def test_an_archive_that_ends_too_early_is_told(tmp_path: Path) -> None:
+    listed = [{"Config": "abc.json", "Layers": ["layer.tar"]}]
+    files = {"manifest_json": listed, "abc_json": {"architecture": "amd64"}, "layer_tar": "x" * 3_000_000}
+    cut = archive(tmp_path / "cut.tar", **files)
+    os.truncate(cut, 2_000_000)
+    with pytest.raises(BadInput, match="archive"):
+        container_image.provided(TakesImages(), str(cut), "docker")

@@ -1,11 +1,13 @@
 """An OCI image of the user's own in place of ours: a reference that the engine has, or an archive of `docker save`."""
 
+import io
 import json
+import os
 import tarfile
-from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path, PurePosixPath
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import PurePosixPath
+from typing import IO, Any
 
 from nearmetal.errors import MALFORMED, BadInput
 from nearmetal.lab.findings import finding
@@ -13,6 +15,10 @@ from nearmetal.model import Finding
 
 ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
 """A kernel's name of an architecture to that of the OCI; others are called alike."""
+
+_ARCHIVES = "nearmetal/archive"
+"""What images that came by an archive are called in an engine, with the id for a tag: so they are found, and stay."""
+_CHUNK = 2**20
 
 
 def is_archive(image: str) -> bool:
@@ -40,13 +46,37 @@ def provided(client: Any, image: str, program: str) -> str:
         return str(_inspected(client, image, program)["Id"])
     wanted = _of_archive(image, program)[0]
     if not _is_there(client, wanted):
-        with Path(image).open("rb") as archive:
-            for line in client.load_image(archive):
-                if "error" in line:
-                    raise BadInput(f"the engine does not take it: {line['error']}", image, _made_by(program))
+        for line in client.load_image(_unnamed(image, program)):
+            if "error" in line:
+                raise BadInput(f"the engine does not take it: {line['error']}", image, _made_by(program))
         if not _is_there(client, wanted):
             raise BadInput("the engine took it for another image than it says it is", image, _made_by(program))
+        client.tag(wanted, _ARCHIVES, short(wanted))
     return wanted
+
+
+def _unnamed(path: str, program: str) -> Iterator[bytes]:
+    """The image of an archive, and nothing else of it, as an archive that has no name for it: one that it gives itself
+    may be another image's in the engine, which would lose it. BadInput."""
+    with _reading(path, program) as archive:
+        (listed, *_) = _json(archive, "manifest.json")
+        layers = {f"{number}.tar": _file(archive, name) for number, name in enumerate(listed["Layers"])}
+        manifest = [{"Config": "config.json", "RepoTags": None, "Layers": [*layers]}]
+        yield from _member("manifest.json", io.BytesIO(json.dumps(manifest).encode()))
+        yield from _member("config.json", _file(archive, listed["Config"]))
+        for name, layer in layers.items():
+            yield from _member(name, layer)
+        yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _member(name: str, file: IO[bytes]) -> Iterator[bytes]:
+    member = tarfile.TarInfo(name)
+    member.size = file.seek(0, os.SEEK_END)
+    yield member.tobuf(tarfile.GNU_FORMAT)
+    file.seek(0)
+    while chunk := file.read(_CHUNK):
+        yield chunk
+    yield bytes(-member.size % tarfile.BLOCKSIZE)
 
 
 def short(id: str) -> str:
@@ -87,11 +117,18 @@ def _made_by(program: str) -> str:
 
 def _of_archive(path: str, program: str) -> tuple[str, str]:
     """An archive's image id and architecture, from the configuration whose digest the id is."""
+    with _reading(path, program) as archive:
+        (listed, *_) = _json(archive, "manifest.json")
+        configuration = _json(archive, listed["Config"])
+        return f"sha256:{PurePosixPath(listed['Config']).name.removesuffix('.json')}", configuration["architecture"]
+
+
+@contextmanager
+def _reading(path: str, program: str) -> Iterator[tarfile.TarFile]:
+    """BadInput where it is no archive of an image, or is damaged."""
     try:
         with tarfile.open(path) as archive:
-            (listed, *_) = _json(archive, "manifest.json")
-            configuration = _json(archive, listed["Config"])
-            return f"sha256:{PurePosixPath(listed['Config']).name.removesuffix('.json')}", configuration["architecture"]
+            yield archive
     except FileNotFoundError:
         raise BadInput("there is no such file", path, _made_by(program)) from None
     except OSError as error:
@@ -104,7 +141,11 @@ def _of_archive(path: str, program: str) -> tuple[str, str]:
 
 
 def _json(archive: tarfile.TarFile, name: str) -> Any:
+    return json.load(_file(archive, name))
+
+
+def _file(archive: tarfile.TarFile, name: str) -> IO[bytes]:
     member = archive.extractfile(name)
     if member is None:
         raise ValueError(f"{name} is no file")
-    return json.load(member)
+    return member
