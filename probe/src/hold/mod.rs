@@ -42,7 +42,7 @@ pub struct Args {
     /// Show this file or directory of the host inside the machine, writable. May be repeated
     #[arg(long, value_name = "HOSTPATH:PATH", requires = "root")]
     bind: Vec<Bind>,
-    /// The same, and nothing in the machine can write to it. May be repeated
+    /// The same, mounted read-only: root in the machine could mount it otherwise. May be repeated
     #[arg(long, value_name = "HOSTPATH:PATH", requires = "root")]
     bind_read_only: Vec<Bind>,
     /// End also when standard input does, as it does when whoever holds its other end dies
