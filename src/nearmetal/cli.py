@@ -9,6 +9,7 @@ import click
 from nearmetal import __version__, pipes, search_path
 from nearmetal.arguments import by_hand, host, image, isolate, requests, runs, studies
 from nearmetal.errors import ExitCode, LeftAtOnce, NearmetalError
+from nearmetal.plain import plain
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -78,8 +79,8 @@ def _leave() -> NoReturn:
 
 
 def _complain(text: str) -> None:
-    """On stderr; folded between words where that is a terminal."""
-    text = f"nearmetal: {text}"
+    """On stderr; folded between words where that is a terminal. What machines said is in it, and steers none."""
+    text = f"nearmetal: {plain(text)}"
     if sys.stderr.isatty():
         from nearmetal.printing import folded
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console, RenderableType
 
+from nearmetal.plain import plain
+
 if TYPE_CHECKING:
     from nearmetal.model import Document
 
@@ -53,8 +55,6 @@ def print_table(table: RenderableType, console: Console) -> None:
 
 def warn(text: str) -> None:
     """On stderr, without characters that steer a terminal."""
-    from nearmetal.report.words import plain
-
     click.echo(f"warning: {plain(text)}", err=True)
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from nearmetal.factors import key, show
 from nearmetal.model import TrialStatus
+from nearmetal.plain import plain
 from nearmetal.report.figures import count
 from nearmetal.run.estimate import left as time_left
 from nearmetal.run.events import (
@@ -102,7 +103,7 @@ class Watcher:
         if self._bar and event.state == "begins":
             what = " · ".join(word for word in (self._place, self._treatment, self._workload, event.name) if word)
             room = max(20, self._console.width - 30)
-            self._bar.update(self._task, description=what[:room], left=self._left())
+            self._bar.update(self._task, description=plain(what)[:room], left=self._left())
 
     def _on_TrialStarted(self, event: TrialStarted) -> None:
         self._workload = event.trial.workload
@@ -120,7 +121,7 @@ class Watcher:
             took = show_duration(sum(event.phases_ns.values()) / 1e9)
             told = "made, and not all of it removed," if self._is_left else "made and removed"
             what = f"{told} in {took}" if self._is_made else f"not made, given up after {took}"
-            self._console.print(f"  {key(event.treatment)}: {what}")
+            self._console.print(f"  {plain(key(event.treatment))}: {what}")
 
     def _on_BlockEnded(self, event: BlockEnded) -> None:
         if not event.whole:
@@ -147,4 +148,4 @@ class Watcher:
             self._bar.update(self._task, completed=self._done, total=self._trials, left=self._left())
 
     def _say(self, what: str, of: str, style: str = "yellow") -> None:
-        self._console.print(Text.assemble((what, style), ": ", of))
+        self._console.print(Text.assemble((what, style), ": ", plain(of)))

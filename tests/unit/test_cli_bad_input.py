@@ -254,6 +254,20 @@ def test_a_report_that_cannot_be_written_names_its_file() -> None:
     assert told.value.filename == "/dev/full"
 
 
+def test_what_a_machine_says_steers_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said_by_it(*args: object, **more: object) -> None:
+        raise HostCannot("it says: \x1b]0;other\x07\x1b[2J\u202e", "far")
+
+    monkeypatch.setattr(cli.cli, "main", said_by_it)
+    with pytest.raises(SystemExit):
+        cli.main()
+    told = capsys.readouterr().err
+    assert "it says: " in told
+    assert not any(mark in told for mark in ("\x1b", "\x07", "\u202e"))
+
+
 def test_who_interrupts_is_told_that_it_was_heard(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

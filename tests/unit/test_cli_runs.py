@@ -17,8 +17,18 @@ from nearmetal.commands import host as host_commands
 from nearmetal.commands import run as run_commands
 from nearmetal.errors import HostCannot
 from nearmetal.lab.changes.ledger import held, ledgers_folder
-from nearmetal.model import COSTS
-from nearmetal.run.events import BlockStarted, LookTaken, Withdrawn
+from nearmetal.model import COSTS, TrialStatus
+from nearmetal.run.events import (
+    BlockStarted,
+    BootEnded,
+    BootStarted,
+    LeftBehind,
+    LookTaken,
+    Step,
+    TrialEnded,
+    TrialStarted,
+    Withdrawn,
+)
 from nearmetal.store.claim import claimed
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import records
@@ -403,6 +413,28 @@ def test_what_went_wrong_fits_into_the_terminal() -> None:
     with Watcher(Console(file=out, width=40), trials=8, blocks=4, estimate=2.0) as watcher:
         watcher(Withdrawn(treatment={"environment": "mock"}, reason="it was there and then it was not, " * 3))
     assert max(map(len, out.getvalue().splitlines())) <= 40
+
+
+def test_what_a_machine_says_steers_no_terminal_of_a_run() -> None:
+    bad = "\x1b]0;other\x07\x1b[2J"
+    seen = next(iter(records(RunFolder(FOLDER).journal)))
+    treatment = {"environment": "mock", "place": bad}
+    trial = seen.trial.model_copy(update={"treatment": treatment, "workload": bad})
+    failed = {"trial": trial, "status": TrialStatus.FAILED, "reason": bad}
+    for is_terminal in (False, True):
+        out = io.StringIO()
+        console = Console(file=out, width=200, force_terminal=is_terminal, color_system=None)
+        with Watcher(console, trials=8, blocks=4, estimate=2.0) as watcher:
+            watcher(BlockStarted(block=0, attempt=0, trials=2))
+            watcher(BootStarted(block=0, attempt=0, treatment=treatment))
+            watcher(TrialStarted(trial=trial))
+            watcher(Step(name="measure", state="begins"))
+            watcher(TrialEnded(record=seen.model_copy(update=failed)))
+            watcher(Withdrawn(treatment=treatment, reason=bad))
+            watcher(LeftBehind(what=bad))
+            watcher(BootEnded(block=0, attempt=0, treatment=treatment, phases_ns={}))
+        assert "left behind" in out.getvalue()
+        assert not any(mark in out.getvalue() for mark in ("\x1b]", "\x07", "\x1b[2J"))
 
 
 def test_a_run_that_may_stop_early_says_when_it_looked() -> None:

@@ -8,6 +8,8 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+from nearmetal.report.blocks import Section, Source
+from nearmetal.report.formats import markdown
 from nearmetal.report.page import breakable
 from nearmetal.report.write import render, write
 from nearmetal.store.folder import RunFolder
@@ -77,3 +79,8 @@ def test_hostile_names_are_text_in_markdown(hostile: RunFolder) -> None:
         r"(?<![\\!\]])\[(?!.*report/)", re.sub(r"!\[.*?\]\(report/.*?\)", "", prose).replace("\\[", "")
     )
     assert "\x1b" not in prose
+
+
+def test_what_is_quoted_as_it_is_in_markdown_steers_no_terminal() -> None:
+    broken = Section("name", "Title", "", (Source("Traceback:\n\tKeyError: '\x1b[31m`'"),))
+    assert "Traceback:\n\tKeyError: '\N{REPLACEMENT CHARACTER}[31m`'" in markdown("title", "", [broken])

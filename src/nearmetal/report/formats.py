@@ -53,7 +53,7 @@ def _block(block: Block) -> str:
             return "\n".join(f"- **{_escaped(term)}**: {_escaped(text)}" for term, text in items)
         case Source(text):
             fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-            return f"{fence}\n{text.rstrip()}\n{fence}"
+            return f"{fence}\n{words.plain(text).rstrip()}\n{fence}"
         case Chart():
             pictures = "\n".join(
                 f"![{_escaped(panel.name)}](report/{picture_name(block, panel.name)}.svg)" for panel in block.panels

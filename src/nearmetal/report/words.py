@@ -1,6 +1,5 @@
 """What things are called in front of people: treatments, responses, verdicts, contrasts."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -8,10 +7,9 @@ from nearmetal import factors
 from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.model import Assignment, Level, Scale, Warned
+from nearmetal.plain import plain as plain
 from nearmetal.report import figures
 from nearmetal.report.blocks import Badge, Tone
-
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 
 FIRST = ("withdrawn", "nothing-to-compare", "unfinished", "versions-changed", "pretended", "emulated")
 """Codes of warnings of the whole run that come before any verdict: they change what the verdicts are about."""
@@ -83,11 +81,6 @@ _REASONS = {
     "units-differ": "its unit is not the same in all trials",
     "no-margin": "the median of the reference is 0, so a margin in percent of it means nothing",
 }
-
-
-def plain(text: str) -> str:
-    """Text without characters that steer a terminal, reorder a line or break a file; new lines and tabs stay."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def workload(name: str) -> str:
