@@ -11,11 +11,11 @@ from nearmetal.errors import HostCannot, MachineLost, TimedOut
 from nearmetal.lab.findings import finding
 from nearmetal.model import Finding, Site, SiteRunning
 
-FILE = "/run/lock/nearmetal"
+FILE = "/run/nearmetal.lock"
 
 # The kernel lets go of the lock when the last program that has the file open ends.
 _HOLD = """
-mkdir -p -- "${1%/*}"
+umask 077
 exec 9>>"$1"
 flock -n 9 || { cat "$1"; exit 1; }
 echo "$2" >"$1"
