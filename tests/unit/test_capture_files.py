@@ -1,12 +1,16 @@
-"""What bounds a capture, a ring's two files as one, and a tcpdump that does not begin."""
+"""What bounds a capture, a ring's two files as one, a tcpdump that does not begin, and who may read what it writes."""
 
+import os
+import stat
 import struct
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from nearmetal.errors import ToolFailed
+from nearmetal.lab.site import LocalSite
 from nearmetal.model import CaptureSpec, Completed
 from nearmetal.observers._capture_files import Joined, joined
 from nearmetal.observers._capture_taps import Bound, Tap
@@ -57,7 +61,7 @@ class Without:
     """Commands of a machine that has no tcpdump: what is started there ends at once, and no file appears."""
 
     async def exec(self, argv: Sequence[str]) -> Completed:
-        return Completed(status=1)
+        return Completed(status=1 if argv[0] == "cat" else 0)
 
     async def spawn(self, argv: Sequence[str]) -> "Without":
         return self
@@ -104,3 +108,59 @@ async def test_what_tcpdump_took_to_start_is_not_what_listening_cost() -> None:
     await tap.start()
     await tap.listening()
     assert (await tap.stop()).counters["cpu"] == 0.002
+
+
+@pytest.fixture
+def tap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tap:
+    """Of a tcpdump that writes what it is to write, as anybody's file, and goes on."""
+    program = tmp_path / "bin" / "tcpdump"
+    program.parent.mkdir()
+    program.write_text(
+        "#!/bin/sh\numask 022\n"
+        'for word; do case $last in -w) echo packets >"$word";; esac; last=$word; done\n'
+        "exec sleep 60\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    file = tmp_path / "tmp" / "box-capture" / "box.pcap"
+    file.parent.parent.mkdir()
+    return Tap(LocalSite(), (), "data", str(file), 128, Bound.of(CaptureSpec()), "box")
+
+
+async def test_nobody_else_can_read_a_capture(tap: Tap) -> None:
+    await tap.start()
+    await tap.listening()
+    folder = Path(tap.file).parent
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert (await tap.stop()).content == b"packets\n"
+    assert not folder.exists()
+
+
+async def test_what_others_laid_where_a_capture_goes_is_not_written_to(tap: Tap, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "box.pcap").write_text("theirs")
+    folder = Path(tap.file).parent
+    folder.symlink_to(theirs)
+    await tap.start()
+    await tap.listening()
+    assert (theirs / "box.pcap").read_text() == "theirs" and not folder.is_symlink()
+    await tap.drop()
+
+
+class Quicker(Without):
+    """Where somebody lays a folder of his again while ours is being made."""
+
+    async def exec(self, argv: Sequence[str]) -> Completed:
+        if argv[0] == "mkdir":
+            return Completed(status=1, stderr=b"mkdir: cannot create directory: File exists")
+        return Completed(status=0)
+
+    async def spawn(self, argv: Sequence[str]) -> "Quicker":
+        raise AssertionError("it captures into another's folder")
+
+
+async def test_in_the_folder_of_another_nothing_is_captured() -> None:
+    tap = Tap(Quicker(), (), "data", "/tmp/box/f.pcap", 128, Bound.of(CaptureSpec()), "box")  # type: ignore[arg-type]
+    with pytest.raises(ToolFailed, match="File exists"):
+        await tap.start()

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
 from nearmetal.lab.machines import kernel
@@ -44,13 +45,21 @@ def tapped(machine: Machine, inside: bool, setting: CaptureSpec) -> "Tap":
     bound = Bound.of(setting)
     site = machine.site
     if inside or (machine.peer is None and not isinstance(machine, Contained)):
-        return Tap(machine, (), machine.interface, f"/tmp/{machine.name}.pcap", setting.snap, bound, machine.name)
+        return Tap(
+            machine,
+            (),
+            machine.interface,
+            f"/tmp/{machine.name}-capture/capture.pcap",
+            setting.snap,
+            bound,
+            machine.name,
+        )
     if kernel.is_its_hosts(machine) and isinstance(machine, Contained):
         namespace, interface = f"/proc/{machine.first.pid}/ns/net", machine.interface
     else:
         name, _, interface = str(machine.peer).partition("/")
         namespace = network.namespace_path(name)
-    file = f"{site.state}/machines/{machine.name}/capture.pcap"
+    file = f"{site.state}/machines/{machine.name}/capture/capture.pcap"
     launched = (site.probe, "launch", *site.bound, "--netns", namespace, "--")
     return Tap(site, launched, interface, file, setting.snap, bound, f"{machine.name}, outside on {site.name}")
 
@@ -96,12 +105,23 @@ class Tap:
     """CPU seconds that it had taken when it began to listen: starting takes milliseconds, and no packet costs them."""
 
     async def start(self) -> None:
-        folder = self.file.rpartition("/")[0]
-        await self.on.exec(["mkdir", "-p", "--", folder])
-        await self.on.exec(["rm", "-f", *self.bound.files(self.file)])
+        """ToolFailed where the folder for its file cannot be made."""
+        folder = self._folder
+        if self.launched:
+            await self.on.exec(["mkdir", "-p", "--", str(PurePosixPath(folder).parent)])
+        # Nobody else reads packets, and where anybody may write, what lies there may be anything, and lead elsewhere.
+        await self.on.exec(["rm", "-rf", "--", folder])
+        made = await self.on.exec(["mkdir", "-m", "700", "--", folder])
+        if made.status != 0:
+            raise ToolFailed(f"no folder for its packets can be made: {made.complaint[-300:]}", self.where)
         tcpdump = ["tcpdump", "-i", self.interface, "-n", "-s", str(self.snap), "-B", str(_BUFFER_KIB), "-Z", "root"]
         bounded = ["--time-stamp-precision=nano", *self.bound.words, "-w", self.file, FILTER]
         self.running = await self.on.spawn([*self.launched, *tcpdump, *bounded])
+
+    @property
+    def _folder(self) -> str:
+        """Its own."""
+        return str(PurePosixPath(self.file).parent)
 
     async def listening(self) -> None:
         """Return once its file is there, which it opens after its socket. ToolFailed."""
@@ -180,9 +200,11 @@ class Tap:
 
     async def _tidy(self) -> None:
         try:
-            await self.on.exec(["rm", "-f", *self.bound.files(self.file)])
+            # Pretended machines have files alone.
+            await self.on.exec(["rm", "-rf", "--", self._folder, *self.bound.files(self.file)])
             if self.launched:
                 # The machine's own folder stays: it is not empty, or its environment removes it.
-                await self.on.exec(["rmdir", "--ignore-fail-on-non-empty", self.file.rpartition("/")[0]])
+                parent = str(PurePosixPath(self._folder).parent)
+                await self.on.exec(["rmdir", "--ignore-fail-on-non-empty", parent])
         except (NearmetalError, OSError):
             return

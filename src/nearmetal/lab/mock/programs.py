@@ -347,6 +347,7 @@ PROGRAMS: Mapping[str, Program] = {
     "true": _true,
     "false": _false,
     "cat": _cat,
+    "mkdir": _true,
     "rm": _rm,
     "sleep": _sleep,
     "printenv": _printenv,
