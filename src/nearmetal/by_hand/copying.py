@@ -12,6 +12,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tarfile
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -28,6 +29,7 @@ from nearmetal.by_hand.unpacking import unpack
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, ToolFailed
 from nearmetal.interrupts import ending
+from nearmetal.lab.commands.gathering import up_to
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines.kept import Kept
 from nearmetal.model import Machine
@@ -191,7 +193,9 @@ def _download(kept: Kept, path: str, destination: Path) -> None:
     if door is None:
 
         async def fetch(machine: Machine) -> None:
-            destination.write_bytes(await machine.get(path))
+            with up_to(sys.maxsize):
+                content = await machine.get(path)
+            destination.write_bytes(content)
 
         _whole_file(kept, None, fetch)
         return

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
+from nearmetal.lab.commands.gathering import up_to
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.machines.identity import Contained
 from nearmetal.lab.networks import network
@@ -68,6 +69,8 @@ def tapped(machine: Machine, inside: bool, setting: CaptureSpec) -> "Tap":
 class Bound:
     """What keeps a capture from growing: a number of packets, or two files that take turns."""
 
+    longest: int
+    """Bytes of a file, at the most."""
     packets: int
     """After which it ends by itself; 0 for a ring."""
     each: int = 0
@@ -75,9 +78,10 @@ class Bound:
 
     @classmethod
     def of(cls, setting: CaptureSpec) -> "Bound":
+        longest = _FILE + setting.limit + _PACKET + setting.snap
         if setting.ring:
-            return cls(0, (setting.limit // 2 - setting.snap - _PACKET - _FILE) // _UNIT)
-        return cls(max(1, setting.limit // (setting.snap + _PACKET)))
+            return cls(longest, 0, (setting.limit // 2 - setting.snap - _PACKET - _FILE) // _UNIT)
+        return cls(longest, max(1, setting.limit // (setting.snap + _PACKET)))
 
     @property
     def words(self) -> list[str]:
@@ -170,11 +174,12 @@ class Tap:
     async def _content(self) -> tuple[bytes, int | None]:
         """The capture; of a ring also how many packets it has."""
         first, *others = self.bound.files(self.file)
-        contents = [await self.on.get(first)]
-        # A ring whose first file was never full has no other.
-        contents += [
-            await self.on.get(file) for file in others if (await self.on.exec(["test", "-e", file])).status == 0
-        ]
+        with up_to(self.bound.longest):
+            contents = [await self.on.get(first)]
+            # A ring whose first file was never full has no other.
+            contents += [
+                await self.on.get(file) for file in others if (await self.on.exec(["test", "-e", file])).status == 0
+            ]
         if not others:
             return contents[0], None
         ring = await asyncio.to_thread(joined, contents)

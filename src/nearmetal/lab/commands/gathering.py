@@ -3,12 +3,19 @@
 import asyncio
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final, Protocol
 
 from nearmetal.config import LIMITS
-from nearmetal.errors import TimedOut
+from nearmetal.errors import TimedOut, ToolFailed
 from nearmetal.model import Completed
+from nearmetal.units import show_size
+
+MOST: Final = 256 << 20
+"""Bytes that a program may print, unless `up_to` says another number. Reports of tools take a few MiB; a machine that
+says more, and ever more, must not take this host's memory."""
 
 _KILL_LIMIT: Final = 2.0
 """Seconds that a killed program has to be gone."""
@@ -18,6 +25,19 @@ _PIECE: Final = 64 << 10
 
 _gathered: Final[set["asyncio.Future[Completed]"]] = set()
 """What still reads. asyncio keeps none itself, and complains when one is thrown away with a program that goes on."""
+
+
+_most: Final[ContextVar[int | None]] = ContextVar("most", default=None)
+
+
+@contextmanager
+def up_to(most: int) -> Iterator[None]:
+    """What is started in here may print so many bytes, as a file that is fetched whole."""
+    before = _most.set(most)
+    try:
+        yield
+    finally:
+        _most.reset(before)
 
 
 class Stream(Protocol):
@@ -32,8 +52,11 @@ class Gathering(ABC):
         self.name = name
         self.stdout = bytearray()
         self.stderr = bytearray()
+        self._most = _most.get() or MOST
         self._first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._is_given_up = False
+        self._killing: asyncio.Future[Completed] | None = None
+        """Because it printed more than it may."""
         self._end = asyncio.ensure_future(self._read())
         _gathered.add(self._end)
         self._end.add_done_callback(_gathered.discard)
@@ -61,6 +84,9 @@ class Gathering(ABC):
         finally:
             if not self._first.done():
                 self._first.set_result(bytes(self.stdout))
+        if self._killing:
+            what = f"the program printed more than {show_size(self._most)}, of which no more is read"
+            raise ToolFailed(what, self.name, "have it write to a file")
         return Completed(status=status, stdout=bytes(self.stdout), stderr=bytes(self.stderr))
 
     async def hear(self, stdout: Stream, stderr: Stream) -> None:
@@ -68,12 +94,22 @@ class Gathering(ABC):
         await asyncio.gather(_each_piece(stdout, self.said), _each_piece(stderr, self.complained))
 
     def said(self, piece: bytes) -> None:
+        if self._is_too_much(piece):
+            return
         self.stdout += piece
         if not self._first.done() and b"\n" in piece:
             self._first.set_result(bytes(self.stdout).partition(b"\n")[0])
 
     def complained(self, piece: bytes) -> None:
-        self.stderr += piece
+        if not self._is_too_much(piece):
+            self.stderr += piece
+
+    def _is_too_much(self, piece: bytes) -> bool:
+        """Then it is killed, and what it says until it is gone is thrown away."""
+        if self._killing is None and len(self.stdout) + len(self.stderr) + len(piece) > self._most:
+            self._killing = asyncio.ensure_future(self.kill())
+            self._killing.add_done_callback(lambda killed: killed.cancelled() or killed.exception())
+        return self._killing is not None
 
     @property
     def has_ended(self) -> bool:

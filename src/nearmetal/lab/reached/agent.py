@@ -27,6 +27,7 @@ from nearmetal.lab.reached.answering import AGAIN, first_to_speak
 from nearmetal.lab.reached.machine import ReachedMachine
 from nearmetal.lab.reached.remote import RemoteCommands
 from nearmetal.model import Site
+from nearmetal.units import show_size
 
 SECRET: Final = "agent.secret"
 """What a guest's seed calls the secret."""
@@ -34,6 +35,8 @@ _SCHEMA: Final = "agent.v1"
 _NONCE: Final = 18
 _PIECE: Final = 64 << 10
 _HEADER: Final = struct.Struct(">cI")
+_FRAME: Final = 1 << 20
+"""Bytes of a frame's content, at the most; an agent of ours sends pieces of 64 KiB."""
 
 _Connection = tuple[StreamReader, StreamWriter]
 
@@ -195,8 +198,12 @@ async def _said(reader: StreamReader) -> dict[str, Any]:
 
 
 async def _frame(reader: StreamReader, commands: RemoteCommands) -> tuple[bytes, bytes]:
-    """Its letter and its content. ToolFailed for a request that the guest did not carry out; OSError, EOFError."""
+    """Its letter and its content. OSError, EOFError; ToolFailed for a request that the guest did not carry out, and for
+    what no agent sends."""
     letter, length = _HEADER.unpack(await reader.readexactly(_HEADER.size))
+    if length > _FRAME:
+        what = f"its agent sends a frame of {show_size(length)}; at most {show_size(_FRAME)} are read"
+        raise ToolFailed(what, commands.name)
     content = await reader.readexactly(length)
     if letter == b"!":
         raise ToolFailed(f"its agent says: {content.decode('utf-8', 'replace')}", commands.name)

@@ -1,0 +1,80 @@
+"""How much of a program's output is gathered: what a machine says without an end must not take this host's memory."""
+
+import asyncio
+import hmac
+import struct
+from base64 import b64encode
+from json import dumps, loads
+from pathlib import Path
+
+import pytest
+
+from nearmetal.errors import ToolFailed
+from nearmetal.lab.commands import gathering, process
+from nearmetal.lab.reached import agent
+from nearmetal.model import CaptureSpec
+from nearmetal.observers._capture_taps import Bound, Tap
+from tests.agent_server import SECRET, agent_machine, agent_serving, needs_probe
+from tests.waiting import until
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize("stream", ["", " >&2"])
+async def test_a_program_that_prints_without_an_end_is_ended(stream: str) -> None:
+    with gathering.up_to(MIB):
+        running = process.Background(await process.start(["sh", "-c", f"yes{stream}"]))
+    with pytest.raises(ToolFailed, match="more than 1 MiB"):
+        await running.wait(20)
+    assert len(running.stdout) + len(running.stderr) <= MIB
+    await until(lambda: running._process.returncode is not None)
+
+
+async def test_a_long_output_is_gathered_where_it_may_be_long() -> None:
+    assert gathering.MOST >= 64 * MIB
+    argv = ["head", "-c", str(3 * MIB), "/dev/zero"]
+    with gathering.up_to(3 * MIB):
+        running = process.Background(await process.start(argv))
+    assert len((await running.wait(20)).stdout) == 3 * MIB
+
+
+@needs_probe
+async def test_a_guest_that_prints_without_an_end_is_no_longer_heard(tmp_path: Path) -> None:
+    async with agent_serving(tmp_path) as endpoint:
+        machine = agent_machine(endpoint)
+        with gathering.up_to(MIB), pytest.raises(ToolFailed, match="more than 1 MiB"):
+            await machine.exec(["sh", "-c", f"echo $$ >{tmp_path}/pid; exec yes"])
+        pid = (tmp_path / "pid").read_text().strip()
+        await until(lambda: not Path("/proc", pid).exists())
+
+
+async def test_a_frame_of_no_agent_is_not_waited_for() -> None:
+    """Of one that says that 4 GiB will follow, which would be held until they are there."""
+
+    async def pretend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(dumps({"schema": "agent.v1", "nonce": "n", "boot_id": "b", "arch": "a"}).encode() + b"\n")
+        signed = f"guestnb{loads(await reader.readline())['nonce']}".encode()
+        proof = b64encode(hmac.digest(SECRET, signed, "sha256")).decode()
+        writer.write(dumps({"proof": proof}).encode() + b"\n")
+        writer.write(struct.pack(">cI", b"o", 2**32 - 1) + bytes(1000))
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(pretend, "127.0.0.1", 0) as guest:
+        machine = agent_machine(agent.Endpoint("127.0.0.1", guest.sockets[0].getsockname()[1], SECRET))
+        with pytest.raises(ToolFailed, match="a frame of 4 GiB"):
+            await machine.exec(["true"], timeout=5)
+
+
+@needs_probe
+async def test_a_capture_comes_whole_however_long_a_command_may_print(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "MOST", MIB)
+    (tmp_path / "f.pcap").write_bytes(bytes(3 * MIB))
+    async with agent_serving(tmp_path) as endpoint:
+        machine = agent_machine(endpoint)
+        tap = Tap(machine, (), "data", str(tmp_path / "f.pcap"), 128, Bound.of(CaptureSpec(limit=4 * MIB)), "box")
+        assert await tap._content() == (bytes(3 * MIB), None)
+        with pytest.raises(ToolFailed, match="more than 1 MiB"):
+            await machine.get(str(tmp_path / "f.pcap"))
