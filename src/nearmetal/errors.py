@@ -52,7 +52,7 @@ class NearmetalError(Exception):
         return f"{place}{self.what}{remedy}"
 
 
-def message_of(error: Exception) -> str:
+def message_of(error: BaseException) -> str:
     """For people: ours and the system's say what is wrong by themselves, of any other its name is part of that."""
     return str(error) if isinstance(error, NearmetalError | OSError) else f"{type(error).__name__}: {error}"
 

@@ -104,7 +104,7 @@ def _loaded(group: Group, name: str) -> Any:
 def _theirs(group: Group, name: str, point: EntryPoint) -> Any:
     try:
         return point.load()
-    except Exception as error:  # a module of somebody else's may raise anything
+    except (Exception, SystemExit) as error:  # a module of somebody else's may raise anything, and end us
         package = package_of(group, name)
         wish = "install what it needs" if isinstance(error, ImportError) else "ask whoever made it"
         raise HostCannot(

@@ -18,9 +18,9 @@ kind = "ping"
 """
 
 
-@pytest.fixture(params=["1 / 0", "import nowhere", "x = 1"])
+@pytest.fixture(params=["1 / 0", "import nowhere", "x = 1", "raise SystemExit('needs Linux 7')"])
 def package(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """A package beside nearmetal, of which the plugin breaks, lacks what it needs, or is not where it should be."""
+    """A package beside nearmetal whose plugin breaks, lacks what it needs, is not where it should be, or ends."""
     described = tmp_path / "theirs-1.dist-info"
     described.mkdir()
     (described / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,12 @@ def test_a_process_that_is_killed_ends_in_an_error_and_not_in_waiting() -> None:
         with pytest.raises(ToolFailed, match=r"the charts could not be drawn: it ended with -9"):
             drawn([drawers.begin(spec(1), False)])
     assert processes() == before
+
+
+def test_no_folder_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with Drawers() as drawers:
+        assert drawn([drawers.begin(spec(1), False)]) == [Picture(svg(spec(1)))]
 
 
 def test_pictures_that_take_too_long_end_in_an_error(drawers: Drawers, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -92,8 +91,8 @@ class _Drawer:
     """One process that draws. It ends with this one: its input is closed."""
 
     def __init__(self) -> None:
-        # A file, since a pipe that nobody reads fills up; kept for as long as the process.
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115
+        # A file, since a pipe that nobody reads fills up; of memory, since a disk may take none.
+        self._said = os.fdopen(os.memfd_create("said"), "r+b")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "nearmetal.report.drawing"],
             stdin=subprocess.PIPE,
