@@ -208,12 +208,25 @@ async def test_a_plugin_that_breaks_takes_its_trials_and_not_the_run(
     broken = [record for record in records if record.trial.treatment["offload"] is True]
     assert [record.status for record in broken] == [TrialStatus.FAILED] * 3
     for record in broken:
-        assert record.reason == f"its boot broke: {type(error).__name__}: {error}"
+        assert record.reason == f"the treatment 'offload' broke: {type(error).__name__}: {error}"
         (kept,) = record.artifacts
         assert b"in verify" in (tmp_path / "run" / kept.path).read_bytes()
     others = {(record.trial.block, record.status) for record in records if record not in broken}
     assert others == {(0, TrialStatus.OK), (1, TrialStatus.OK)}
     assert await mock_run.left_over() == []
+
+
+@pytest.mark.parametrize("step", ["create", "attach"])
+async def test_an_environment_that_breaks_is_named(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(self: object, *order: object) -> None:
+        raise KeyError("port")
+
+    monkeypatch.setattr(Mock, step, broken)
+    _, records = await mock_run.run(tmp_path / "run")
+    assert {record.status for record in records} == {TrialStatus.FAILED}
+    assert {record.reason for record in records} == {"the environment 'mock' broke: KeyError: 'port'"}
+    (kept,) = records[0].artifacts
+    assert b"in broken" in (tmp_path / "run" / kept.path).read_bytes()
 
 
 def told_by_a_site(error: OSError) -> Exception:

@@ -8,7 +8,7 @@ import errno
 import hashlib
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -17,12 +17,15 @@ from nearmetal import hosts, plugins, system_errors
 from nearmetal.errors import MachineError, NearmetalError
 from nearmetal.lab import probe
 from nearmetal.lab.changes.engine import NotNoted
+from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.machine import require_programs
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import (
     BootRecord,
     Change,
+    EnvironmentSpec,
+    Handle,
     Machine,
     MachineRecord,
     Response,
@@ -33,6 +36,7 @@ from nearmetal.model import (
     Warned,
 )
 from nearmetal.run import looking, making, shape
+from nearmetal.run.blame import blamed, by
 from nearmetal.run.booted import Booted, BootTask, Invalid
 from nearmetal.run.events import BootEnded, BootStarted, Step, Stream, TrialEnded
 from nearmetal.run.trial import TrialTask, kept, run_trial
@@ -67,6 +71,7 @@ async def run_boot(task: BootTask, lab: Lab, stream: Stream) -> None:
 
 def _of_a_disk(error: Exception) -> OSError | None:
     """What a disk of this host said that ends the run; a site of ours tells it as the cause of its own error."""
+    _, error = blamed(error, "")
     said = error.__cause__ if isinstance(error, NearmetalError) else error
     return said if isinstance(said, OSError) and said.errno in _NO_MORE_IS_WRITTEN else None
 
@@ -97,11 +102,13 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
     with _step(booted, stream, "create"):
         share = await making.share_out(booted, lab)
         is_elsewhere = hosts.is_elsewhere(booted.environment)
-        clients = [] if is_elsewhere else await making.clients(task, booted, share, lab, ())
+        clients = [] if is_elsewhere else await _clients(task, booted, share, lab, ())
         began = time.monotonic_ns()
-        servers = await making.servers(booted, share, lab)
+        with by(_environment(booted.environment)):
+            servers = await making.servers(booted, share, lab)
     with _step(booted, stream, "attach"):
-        machines = await asyncio.gather(*(lab.attach(handle) for handle in servers))
+        with by(_environment(booted.environment)):
+            machines = await asyncio.gather(*(lab.attach(handle) for handle in servers))
         if booted.provision == "restart":
             began = time.monotonic_ns()  # what it took to have one that can be restarted is nothing to a restart
             await asyncio.gather(*(machine.reboot() for machine in machines))
@@ -111,7 +118,7 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
         if booted.spec.brings_image:
             await asyncio.gather(*(require_programs(machine, booted.spec.image) for machine in machines))
         if is_elsewhere:
-            clients = await making.clients(task, booted, share, lab, machines)
+            clients = await _clients(task, booted, share, lab, machines)
         stage = booted.stage = await making.stage(booted, lab, machines, clients)
     with _step(booted, stream, "surround"):
         booted.readback |= await booted.surroundings.join(booted.asked, task.study, lab)
@@ -123,9 +130,20 @@ async def _provision(task: BootTask, booted: Booted, lab: Lab, stream: Stream) -
         await looking.look(task, booted, lab, stage, stream)
     with _step(booted, stream, "verify"):
         for treatment, level in shape.treatments(booted.asked):
-            booted.note(treatment.name, await treatment.verify(stage, level))
+            with by(f"the treatment {treatment.name!r}"):
+                readback = await treatment.verify(stage, level)
+            booted.note(treatment.name, readback)
         for name, readback in await booted.surroundings.verify():
             booted.note(name, readback)
+
+
+async def _clients(task: BootTask, booted: Booted, share: Share, lab: Lab, servers: Sequence[Machine]) -> list[Handle]:
+    with by(_environment(task.study.environment(booted.asked.clients.environment))):
+        return await making.clients(task, booted, share, lab, servers)
+
+
+def _environment(spec: EnvironmentSpec) -> str:
+    return f"the environment {spec.kind!r}"
 
 
 def _seed(task: BootTask) -> int:
@@ -136,7 +154,8 @@ def _seed(task: BootTask) -> int:
 async def _change(booted: Booted, lab: Lab, stage: LabStage) -> None:
     wanted: list[Change] = []
     for treatment, level in shape.treatments(booted.asked):
-        wanted += treatment.changes(stage, level)
+        with by(f"the treatment {treatment.name!r}"):
+            wanted += treatment.changes(stage, level)
     applied = await lab.apply(wanted)
     booted.warnings += applied.warnings
     if applied.refused:
@@ -259,7 +278,8 @@ def _without_figures(task: BootTask, booted: Booted, trial: TrialPlan, error: Ex
     elif isinstance(error, MachineError):
         status = TrialStatus.LOST
     elif not isinstance(error, NearmetalError):
-        reason = f"its boot broke: {type(error).__name__}: {error}"
-        said = {"traceback.txt": "".join(traceback.format_exception(error)).encode()}
+        who, what = blamed(error, "its boot")
+        reason = f"{who} broke: {type(what).__name__}: {what}"
+        said = {"traceback.txt": "".join(traceback.format_exception(what)).encode()}
     record = _record(task, booted, trial, status, reason)
     return record.model_copy(update={"responses": {}, "artifacts": kept(task.artifacts, trial.id, said)})

@@ -4,8 +4,8 @@ import asyncio
 import hashlib
 import time
 import traceback
-from collections.abc import Awaitable, Iterator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +34,7 @@ from nearmetal.model import (
 )
 from nearmetal.run import contention, standstill, suspension
 from nearmetal.run.allotment import Allotment
+from nearmetal.run.blame import blamed, by
 from nearmetal.run.contention import Accounts
 from nearmetal.run.events import Step, Stream, TrialStarted
 from nearmetal.run.surroundings import Surroundings
@@ -71,31 +72,13 @@ async def run_trial(task: TrialTask, stream: Stream) -> TrialRecord:
         return trial.ended(TrialStatus.FAILED, str(error))
     except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept
         await _must_be_there(task.stage)
-        who, what = (error.who, error.what) if isinstance(error, _PluginBroke) else ("the trial", error)
+        who, what = blamed(error, "the trial")
         trial.keep({"traceback.txt": "".join(traceback.format_exception(what)).encode()})
         return trial.ended(TrialStatus.FAILED, f"{who} broke: {type(what).__name__}: {what}")
 
 
-class _PluginBroke(Exception):
-    def __init__(self, who: str, what: Exception) -> None:
-        super().__init__(who, what)
-        self.who = who
-        self.what = what
-
-
-@contextmanager
-def _by(who: str) -> Iterator[None]:
-    """Whatever is raised in here, beside what nearmetal's own errors say, is that plugin's."""
-    try:
-        yield
-    except NearmetalError:
-        raise
-    except Exception as error:
-        raise _PluginBroke(who, error) from error
-
-
 def _by_observer(name: str) -> AbstractContextManager[None]:
-    return _by(f"the observer {name!r}")
+    return by(f"the observer {name!r}")
 
 
 def _observer(name: str, setting: Any) -> Observer:
@@ -145,7 +128,7 @@ class _Trial:
         return self.ended(TrialStatus.INVALID if reason else TrialStatus.OK, reason)
 
     def _by_workload(self) -> AbstractContextManager[None]:
-        return _by(f"the workload {self._task.workload.kind!r}")
+        return by(f"the workload {self._task.workload.kind!r}")
 
     async def _measure(self, workload: Workload, stage: Stage) -> tuple[Measurement, float | None]:
         """The measurement, and the host's CPU seconds meanwhile: of servers only, None where it cannot tell."""
@@ -210,7 +193,7 @@ class _Trial:
     async def _not_kept(self) -> str | None:
         """Whether every treatment still holds now that it has been measured."""
         for treatment, level in self._task.treatments:
-            with _by(f"the treatment {treatment.name!r}"):
+            with by(f"the treatment {treatment.name!r}"):
                 readback = await treatment.verify(self._task.stage, level)
             if not readback.ok:
                 return f"{treatment.name} did not last: {readback.reason}"
