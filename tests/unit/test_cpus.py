@@ -1,6 +1,7 @@
 """CPU lists, and who gets which."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,8 @@ def test_clients_leave_the_cores_alone_that_a_study_names_for_the_servers() -> N
     [
         ({3}, 2, sharing.Share(("2-3",), "0-1")),
         ({2, 3}, 2, sharing.Share(("2-3",), "0-1")),
-        ({1}, 2, sharing.Share(("1,3",), "0,2")),
+        ({1}, 2, sharing.Share(("0-1",), "2-3")),  # what is measured runs on the last
+        ({1}, 3, sharing.Share(("1-3",), "0")),  # of three it cannot be the last
         ({3}, 1, sharing.Share(("3",), "0-2")),
         (set(), 2, sharing.Share(("1-2",), "0")),
     ],
@@ -128,6 +130,41 @@ def test_what_the_kernel_keeps_free_goes_to_servers_first_where_that_is_asked_fo
     assert not isolated & set(cpu_lists.parse(sharing.share(available, vcpus, 1, None, None, layout).servers[0]))
     named = sharing.share(available, vcpus, 1, "0", None, layout, kept_free=True)
     assert not isolated & set(cpu_lists.parse(named.clients)), "no client is started there"
+
+
+@pytest.mark.parametrize(
+    ("layout", "isolated", "vcpus", "servers", "expected"),
+    [
+        (USUAL, {3}, 1, 1, sharing.Share(("3",), "0-2,4-6")),
+        (USUAL, {3}, 2, 1, sharing.Share(("2-3",), "0-1,4-5")),  # 7 would be the last
+        (USUAL, {3, 7}, 2, 1, sharing.Share(("3,7",), "0-2,4-6")),
+        (USUAL, {3, 7}, 1, 2, sharing.Share(("7", "3"), "0-2,4-6")),
+        (USUAL, {3}, 1, 2, sharing.Share(("3", "6"), "0-1,4-5")),
+        (USUAL, {2, 3, 6, 7}, 2, 2, sharing.Share(("3,7", "2,6"), "0-1,4-5")),
+        (UNKNOWN, {6, 7}, 2, 1, sharing.Share(("6-7",), "0-5")),
+        (UNKNOWN, {6, 7}, 2, 2, sharing.Share(("5,7", "4,6"), "0-3")),  # one of them each
+        (UNKNOWN, {4, 5, 6, 7}, 2, 2, sharing.Share(("5,7", "4,6"), "0-3")),
+        (UNKNOWN, {7}, 2, 2, sharing.Share(("6-7", "4-5"), "0-3")),
+        (TWO_NODES, {2}, 2, 1, sharing.Share(("0,2",), "1,3-7")),
+        (TWO_NODES, {2}, 3, 1, sharing.Share(("0-2",), "3-7")),
+        (Layout(nodes=(frozenset({0, 1}), frozenset(range(2, 8)))), {1}, 3, 1, sharing.Share(("5-7",), "0,2-4")),
+        (UNKNOWN, {7}, 8, 2, sharing.Share(("0-7", "0-7"), "0-6")),
+    ],
+)
+def test_the_last_cpu_of_a_server_is_one_that_the_kernel_keeps_free_while_that_can_be(
+    layout: Layout, isolated: set[int], vcpus: int, servers: int, expected: sharing.Share
+) -> None:
+    layout = replace(layout, isolated=frozenset(isolated))
+    available = sorted(set(range(8)) - isolated)
+    assert sharing.share(available, vcpus, servers, None, None, layout, kept_free=True) == expected
+
+
+def test_where_our_processes_were_let_onto_them_only_servers_that_ask_for_them_get_them() -> None:
+    layout = Layout(isolated=frozenset({2, 3}))
+    asked = (1, 1, None, None, layout)
+    assert sharing.share([0, 1, 2, 3], *asked, kept_free=True) == sharing.Share(("3",), "0-1")
+    assert sharing.share([0, 1, 2, 3], *asked) == sharing.Share(("1",), "0")
+    assert sharing.share([2, 3], *asked) == sharing.Share(("3",), "2"), "they were given nothing else"
 
 
 @pytest.mark.parametrize(

@@ -179,14 +179,16 @@ async def test_a_host_without_tcpdump_captures_nothing(
 class KeepingFree(LocalSite):
     """A host of four CPUs, two of which its kernel keeps free."""
 
+    free, isolated = "0-1", "2-3"
+
     async def exec(self, argv: Sequence[str], **more: Any) -> Completed:
         match argv:
             case ["cat", "/sys/devices/system/cpu/isolated"]:
-                return Completed(status=0, stdout=b"2-3\n")
+                return Completed(status=0, stdout=f"{self.isolated}\n".encode())
             case ["cat", "/proc/self/status", *_]:
-                return Completed(status=0, stdout=b"Cpus_allowed_list:\t0-1\n0-3\n")
+                return Completed(status=0, stdout=f"Cpus_allowed_list:\t{self.free}\n0-3\n".encode())
             case ["sh", "-c", script] if "cpu/isolated" in script:
-                return Completed(status=0, stdout=b"online 0-3\nisolated 2-3\n")
+                return Completed(status=0, stdout=f"online 0-3\nisolated {self.isolated}\n".encode())
         return await super().exec(argv, **more)
 
 
@@ -221,3 +223,28 @@ async def test_cpus_that_the_hosts_kernel_keeps_free_can_be_had_where_that_is_as
     if '"2-3"' in machine:
         found = await missing.cannot_run(read(none, "s.toml"), open_keeping)
         assert [lacking.detail for _, lacking in found] == ["this host has 0-1"]
+
+
+@pytest.mark.parametrize(
+    ("free", "isolated", "told"),
+    [
+        ("0-1", "2-3", None),
+        ("0-2", "3", "the last of CPUs 0-1 is none of those that its kernel keeps free, which are 3"),
+    ],
+)
+async def test_each_of_several_servers_has_to_have_one(
+    monkeypatch: pytest.MonkeyPatch, free: str, isolated: str, told: str | None
+) -> None:
+    async def check(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+        return await isolation_found(machine, site)
+
+    async def open_keeping(name: str) -> Site:
+        return KeepingFree()
+
+    monkeypatch.setattr(plugins.load("environments", "host"), "check", check)
+    monkeypatch.setattr(KeepingFree, "free", free)
+    monkeypatch.setattr(KeepingFree, "isolated", isolated)
+    text = STUDY.replace('["served"]', '["host"]').replace('memory = ["256MiB", "2GiB"]\n', "")
+    text = text.replace('environment = "loading"', 'environment = "host"\ncount = 2\nconnect = "pairs"')
+    found = await missing.cannot_run(read(text, "s.toml"), open_keeping)
+    assert [lacking.detail for _, lacking in found] == ([told] if told else [])

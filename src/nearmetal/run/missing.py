@@ -72,17 +72,18 @@ class _Here:
         else:
             share = shape.share(asked, spec, host.available, host.layout, elsewhere)
         client = shape.client(spec, share)
+        specs = [spec]
         if kernel.keeps_cpus(spec) and share.servers[0]:
             # Which of them are kept free decides, and only the host can tell.
-            spec = spec.model_copy(update={"cpus": share.servers[0]})
+            specs = [spec.model_copy(update={"cpus": cpus}) for cpus in dict.fromkeys(share.servers)]
         # A client's memory is a limit of ours and nothing that the study asks the host for.
         usable = [*host.available, *(host.layout.isolated if kernel.keeps_cpus(spec) else ())]
-        servers = [_cpus(spec.cpus, usable, "machine.cpus"), _memory(spec.memory, host.memory)]
+        servers = [*(_cpus(one.cpus, usable, "machine.cpus") for one in specs), _memory(spec.memory, host.memory)]
         clients = [_cpus(asked.clients.cpus, clients_host.available, "clients.cpus")]
         return (
             self._apart(asked)
-            or await self._of(asked.environment, spec, host, servers, asked.link)
-            or await self._of(asked.clients.environment, client, clients_host, clients, asked.link)
+            or await self._of(asked.environment, specs, host, servers, asked.link)
+            or await self._of(asked.clients.environment, [client], clients_host, clients, asked.link)
             or await self._between(asked, host, clients_host)
             or await self._listening(asked, host)
         )
@@ -172,19 +173,22 @@ class _Here:
             refuse_unusable(spec, f"[hosts.{name}]")
 
     async def _of(
-        self, level: str, spec: MachineSpec, host: _Host, asked: list[Finding], link: LinkSpec
+        self, level: str, specs: list[MachineSpec], host: _Host, asked: list[Finding], link: LinkSpec
     ) -> Finding | None:
         """What machines of an environment lack on a host; `asked` is what they would have to get from it."""
         environment = self._study.environment(level)
         plugin = plugins.load("environments", environment.kind)
         if not hosts.hangs_on_switch(environment) and link != LinkSpec():
             return _off_the_switch(level)
-        key = (level, host.site.name, spec.model_dump_json())
-        if key not in self._checked:
-            given = environment.model_copy(update={"provision": self._study.provision_of(environment)})
-            self._checked[key] = _first(await plugin.check(given, spec, host.site))
+        checked = []
+        for spec in specs:
+            key = (level, host.site.name, spec.model_dump_json())
+            if key not in self._checked:
+                given = environment.model_copy(update={"provision": self._study.provision_of(environment)})
+                self._checked[key] = _first(await plugin.check(given, spec, host.site))
+            checked.append(self._checked[key])
         is_sited = hosts.hangs_on_switch(environment) or isinstance(plugin, Reached)
-        return (_first(asked) if is_sited else None) or self._checked[key]
+        return (_first(asked) if is_sited else None) or next(filter(None, checked), None)
 
 
 def _first(findings: list[Finding]) -> Finding | None:

@@ -33,19 +33,21 @@ def share(
     it goes to a server last. With fewer CPUs than are asked for, servers overlap, and clients share with them: the
     record of the trial shows it and the analysis warns.
 
-    With `kept_free`, CPUs that the kernel keeps free go to servers before all others; to clients they never go.
+    CPUs that the kernel keeps free go to nobody; with `kept_free` to servers, before all others, so that each has one
+    as its last, on which is measured, wherever such a set can be had.
     """
     isolated = layout.isolated if kept_free else frozenset()
-    cores = _cores({*available, *isolated}, isolated, layout)
+    ordinary = [cpu for cpu in available if cpu not in layout.isolated] or available
+    cores = _cores({*ordinary, *isolated}, isolated, layout)
     sets: list[list[int]] = []
     taken: set[int] = set()
-    for _ in range(servers):
-        cpus = parse(server_cpus) if server_cpus is not None else _given(vcpus, cores, taken, layout)
+    for more in reversed(range(servers)):
+        cpus = parse(server_cpus) if server_cpus is not None else _given(vcpus, cores, taken, isolated, more, layout)
         sets.append(cpus)
         taken.update(cpus)
-    rest = [cpu for cpu in available if cpu not in taken]
+    rest = [cpu for cpu in ordinary if cpu not in taken]
     whole = [cpu for cpu in rest if layout.core(cpu).isdisjoint(taken)]
-    clients = parse(client_cpus) if client_cpus is not None else (whole or rest or available)
+    clients = parse(client_cpus) if client_cpus is not None else (whole or rest or ordinary)
     return Share(tuple(show(cpus) for cpus in sets), show(clients))
 
 
@@ -70,15 +72,29 @@ def _cores(usable: Set[int], first: Set[int], layout: Layout) -> list[list[int]]
     return [sorted(core, reverse=True) for core in order]
 
 
-def _given(vcpus: int, cores: Sequence[list[int]], taken: Collection[int], layout: Layout) -> list[int]:
-    """CPUs for one server: of whole cores of one node; of whole cores; of those that nobody has; of others'."""
+def _given(
+    vcpus: int, cores: Sequence[list[int]], taken: Collection[int], isolated: Set[int], more: int, layout: Layout
+) -> list[int]:
+    """CPUs for one server: of whole cores of one node; of whole cores; of those that nobody has; of others'.
+
+    In each of these ways so that its last one is isolated, before any without that; `more` servers are to come.
+    """
     nodes = defaultdict(list)
     for core in (untouched := _untouched(cores, taken, layout)):
         nodes[layout.node(core[0])].append(core)
     everywhere = _joined(cores)
     left = [cpu for cpu in everywhere if cpu not in taken]
     ways = [*map(_joined, nodes.values()), _joined(untouched), left]
+    ending = [_ending_in(isolated, cpus, more) for cpus in ways]
+    ways = [*ending, *ways, _ending_in(isolated, everywhere, more)]
     return next((cpus for cpus in ways if len(cpus) >= vcpus), everywhere)[:vcpus]
+
+
+def _ending_in(isolated: Set[int], cpus: Sequence[int], more: int) -> list[int]:
+    """Those of them whose highest is isolated, that one first, and those last that servers to come may end in."""
+    last, *others = sorted(isolated & set(cpus), reverse=True) or [-1]
+    order = {last: 0} | dict.fromkeys(others[more:], 1) | dict.fromkeys(others[:more], 3)
+    return sorted((cpu for cpu in cpus if cpu <= last), key=lambda cpu: order.get(cpu, 2))
 
 
 def _untouched(cores: Sequence[list[int]], taken: Collection[int], layout: Layout) -> list[list[int]]:
