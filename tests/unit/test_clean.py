@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -180,6 +181,10 @@ async def test_one_of_earlier_states_of_the_source_is_of_this_host_and_boot() ->
     assert told.startswith("site:local: sysctl no.such: it is None now")
 
 
+def full(descriptor: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 async def test_a_full_disk_keeps_clean_from_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     earlier = origin.here().model_copy(update={"boot_id": "earlier"})
     with monkeypatch.context() as before:
@@ -190,12 +195,35 @@ async def test_a_full_disk_keeps_clean_from_none_of_the_others(monkeypatch: pyte
     with held(ledgers_folder() / "other.jsonl") as other:
         other.changing(Change(on="site:local", kind="file", target="/no/such", before="1", after="0"))
 
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     monkeypatch.setattr(os, "fsync", full)
     told = [what.partition(": ")[0] for what in (await clean.clean()).left]
     assert told == [str(ledger.path), "site:local", str(other.path)]
+
+
+async def test_after_a_boot_a_full_disk_keeps_nothing_from_being_put_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "value"
+    file.write_text("new\n")
+    earlier = origin.here().model_copy(update={"boot_id": "earlier"})
+    with monkeypatch.context() as before:
+        before.setattr(origin, "here", lambda: earlier)
+        ledger = ledger_of_a_dead_run()
+        machine(ledger, "nm-abc123-1")
+        taken = Change(on="site:local", kind="sysctl", target=_SYSCTL, before="1", after="0")
+        ledger.changing(taken)
+        ledger.changing(Change(on="site:local", kind="file", target=str(file), before="old\n", after="new\n"))
+        ledger.close()
+
+    with monkeypatch.context() as now:
+        now.setattr(os, "fsync", full)
+        cleaned = await clean.clean()
+    assert file.read_text() == "old\n"
+    assert World("local").read("nm-abc123-1") is None
+    unnoted = [what.partition(": ")[0] for what in cleaned.left]
+    assert unnoted == ["mock nm-abc123-1 on local", str(ledger.path)]
+    assert (await clean.clean()).left == ()
+    assert not list(ledgers_folder().iterdir())
 
 
 async def test_what_could_not_be_put_back_on_a_machine_of_the_users_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """`nearmetal isolate` on a pretended host: what it plans, that it stands, and what `off` and `clean` put back."""
 
+import errno
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ from nearmetal.isolate import host as hosts
 from nearmetal.isolate import prove, standing, tiers
 from nearmetal.isolate.host import Bystanders, Cpu, Host
 from nearmetal.lab import clean
+from nearmetal.lab.changes import engine
 from nearmetal.lab.changes.kinds import GRUB_DROP_IN
 from nearmetal.lab.changes.ledger import held, outstanding
 from nearmetal.lab.cpus.hearing import Heard
@@ -149,6 +152,27 @@ async def test_a_boot_takes_along_all_but_what_the_boot_loader_was_told(box: Pre
     box.tasks["task:99:1"] = "0"  # somebody's own
     assert {one.outcome for one in await standing.off(box, path)} <= {"restored", "already so"}
     assert (box.sysctls, {**box.files, BOOT_ID: "first\n"}) == fresh[:2]
+    assert not path.exists()
+
+
+async def test_after_a_boot_a_full_disk_does_not_keep_off_from_putting_back(
+    box: Pretended, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await standing.on(await changes(box, boot=True), box, path)
+    drop_in = box.files[GRUB_DROP_IN]
+    box.sysctls, box.files, box.tasks = Pretended().snapshot()
+    box.files |= {GRUB_DROP_IN: drop_in, BOOT_ID: "second\n"}
+    box.tasks["task:99:1"] = "0"  # somebody's own, set as we had set it
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as now, pytest.raises(engine.NotNoted) as told:
+        now.setattr(os, "fsync", full)
+        await standing.off(box, path)
+    assert [one.change.kind for one in told.value.undone] == ["boot"]
+    assert GRUB_DROP_IN not in box.files or not box.files[GRUB_DROP_IN]
+    assert {one.outcome for one in await standing.off(box, path)} == {"already so"}
     assert not path.exists()
 
 

@@ -105,7 +105,7 @@ async def off(commands: Commands, path: Path) -> list[Undone]:
     if not path.exists():
         return []
     with closing(_opened(path)) as ledger:
-        ledger.begin_boot(await _boot_id(commands))
+        ledger.settle_other_boots(await _boot_id(commands))
         return await engine.undo(ledger, _reach(commands))
 
 

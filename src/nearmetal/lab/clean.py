@@ -115,8 +115,7 @@ async def _replayed(path: Path, say: Say) -> Cleaned:
     with closing(ledger):
         async with meanwhile(say, partial(_still, ledger)):
             await orphans.settled(path.stem)
-            if ledger.outstanding().boot_id:
-                ledger.begin_boot(LocalSite().boot_id)
+            ledger.settle_other_boots(LocalSite().boot_id)
             return await _undo(path.stem, ledger)
 
 

@@ -143,7 +143,7 @@ class Ledger:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self.settled: set[int] = set()
-        """Numbers of changes that were undone, also where the disk took no note of it."""
+        """Numbers of changes that were undone or went with their boot, also where the disk took no note of it."""
         self._lock = _locked(path)
         try:
             self._account = _account(path)
@@ -186,12 +186,18 @@ class Ledger:
         self.settled.add(number)
         self._append({"op": "undone", "number": number})
 
-    def begin_boot(self, boot_id: str) -> None:
-        """Note which boot of this host what follows belongs to; what another one took along is forgotten."""
+    def settle_other_boots(self, boot_id: str) -> None:
+        """What another boot of this host took along needs no undoing. No word to the disk, which may take no more."""
         held = self.outstanding()
         still = dict(held.changes_of_boot(boot_id))
+        self.settled.update(number for number, _ in held.changes if number not in still)
+
+    def begin_boot(self, boot_id: str) -> None:
+        """Note which boot of this host what follows belongs to; what another one took along is forgotten."""
+        self.settle_other_boots(boot_id)
+        held = self.outstanding()
         for number, _ in held.changes:
-            if number not in still:
+            if number in self.settled:
                 self.undone(number)
         if held.boot_id != boot_id:
             self._append({"op": "boot", "id": boot_id})
