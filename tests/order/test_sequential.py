@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.lab.changes import ledger
 from nearmetal.model import TrialStatus
 from nearmetal.report import reading as report
 from nearmetal.report.write import render
-from nearmetal.run import looks, session
+from nearmetal.run import looks
 from nearmetal.run.events import BlockEnded, Event, LookTaken, TrialEnded, Withdrawn
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
@@ -29,7 +30,7 @@ ALIKE = SEQUENTIAL.replace("speed = 0.5", "noise = 0.3")
 def the_same_noise_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretended noise follows machines' names, and these the lab's token: by chance alike would be called different."""
     numbers = itertools.count(1)
-    monkeypatch.setattr(session, "new_token", lambda: f"{next(numbers):06x}")
+    monkeypatch.setattr(ledger, "new_token", lambda: f"{next(numbers):06x}")
 
 
 def looked(events: list[Event]) -> list[tuple[int, int, bool]]:

@@ -17,6 +17,7 @@ from nearmetal.commands import host as host_commands
 from nearmetal.commands import run as run_commands
 from nearmetal.errors import HostCannot
 from nearmetal.lab.changes.ledger import held, ledgers_folder
+from nearmetal.lab.lock import try_lock
 from nearmetal.model import COSTS, TrialStatus
 from nearmetal.run.events import (
     BlockStarted,
@@ -149,6 +150,21 @@ def test_a_run_that_lacks_its_end_alone_asks_for_no_machine(
     assert called("resume", str(folder)).stdout.startswith("nothing is left to do")
     journal.write_bytes(b"".join(kept[:-4]))
     assert called("resume", str(folder)).returncode == 3
+
+
+def test_a_run_whose_new_ledger_a_clean_looks_into_begins_another(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+
+    def taken_at_first(descriptor: int) -> bool:
+        looked.append(descriptor)
+        return len(looked) > 1 and try_lock(descriptor)
+
+    monkeypatch.setattr("nearmetal.lab.changes.ledger.try_lock", taken_at_first)
+    ended = called("run", str(study), "-o", str(tmp_path / "run"))
+    assert ended.returncode == 0, ended.stderr
+    assert len(looked) > 1
 
 
 @pytest.mark.parametrize("columns", [40, 60, 30])

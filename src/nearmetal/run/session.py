@@ -13,7 +13,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.isolate import standing
 from nearmetal.lab import clean, others
-from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
+from nearmetal.lab.changes.ledger import held_anew
 from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.lock import measuring
@@ -139,8 +139,7 @@ async def _run(
     with claimed(folder.journal), pinned(folder.manifest().images):
         if prepares:
             await preparing.prepare_environments(folder.manifest(), open_site)
-        token = new_token()
-        with held(ledgers_folder() / f"{token}.jsonl") as ledger:
+        with held_anew() as (token, ledger):
             lab = Lab(token, ledger, open_site, shape.mtu(folder.manifest().study))
             return await runner.run(folder, lab, listeners, changed)
 

@@ -7,7 +7,7 @@ which host and in which boot it was begun: another host that sees the same folde
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -279,3 +279,17 @@ def held(path: Path) -> Iterator[Ledger]:
         yield ledger
     finally:
         ledger.close()
+
+
+@contextmanager
+def held_anew() -> Iterator[tuple[str, Ledger]]:
+    """A ledger of a new token, with that. One that `clean` looked into before we had its lock is left to it."""
+    while True:
+        token = new_token()
+        try:
+            ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
+        except HostCannot:
+            continue
+        with closing(ledger):
+            yield token, ledger
+        return
