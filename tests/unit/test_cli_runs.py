@@ -130,14 +130,24 @@ def test_a_runs_end_tells_how_many_trials_in_what_time_and_ls_finds_it_anywhere(
     assert called("ls", str(folder)).returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("fault", "status", "said"),
+    [
+        ("", 0, []),
+        ('label = "s"\nfault = "attach"', 1, []),  # a block is repeated
+        ('label = "s"\nfault = "attach"\nfault_on = [1, 2, 3]', 1, ["Withdrawn", "NothingToCompare"]),
+    ],
+)
 def test_a_run_that_lacks_its_end_alone_asks_for_no_machine(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, status: int, said: list[str]
 ) -> None:
+    study.write_text(study.read_text().replace("speed = 0.5", fault))
     folder = tmp_path / "run"
-    assert called("run", str(study), "-o", str(folder)).returncode == 0
+    assert called("run", str(study), "-o", str(folder)).returncode == status
     journal = folder / "journal.jsonl"
     *kept, end = journal.read_bytes().splitlines(keepends=True)
     assert b"RunEnded" in end
+    assert all(f'"event":"{event}"'.encode() in b"".join(kept) for event in said)
     journal.write_bytes(b"".join(kept))
 
     async def gone(*_: object) -> None:
@@ -146,9 +156,10 @@ def test_a_run_that_lacks_its_end_alone_asks_for_no_machine(
     monkeypatch.setattr("nearmetal.environments.mock.Mock.prepare", gone)
     monkeypatch.setattr("nearmetal.run.session.versions", gone)
     ended = called("resume", str(folder))
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == status, ended.stderr
     assert called("resume", str(folder)).stdout.startswith("nothing is left to do")
-    journal.write_bytes(b"".join(kept[:-4]))
+    last = max(place for place, line in enumerate(kept) if line.startswith(b'{"schema":"record.v1"'))
+    journal.write_bytes(b"".join(kept[:last]))
     assert called("resume", str(folder)).returncode == 3
 
 

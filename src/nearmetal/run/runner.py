@@ -104,16 +104,32 @@ async def _run_block_until_whole(
 ) -> None:
     manifest = folder.manifest()
     for attempt in range(MOST_ATTEMPTS):
-        treatments = [t for t in manifest.plan.treatments if dict(t) not in progress.withdrawn]
-        block = planned
-        if attempt or len(treatments) < len(manifest.plan.treatments):
-            block = planning.block(manifest.study, treatments, manifest.plan.study, planned.index, attempt)
+        block = _attempt(attempt, manifest, planned, progress)
         if not progress.has_ended(block):
             done = progress.done(block.index, attempt)
             await run_block(BlockTask(manifest.study, block, done, folder.artifacts, made_of), lab, stream)
             stream.emit(BlockEnded(block=block.index, attempt=attempt, whole=progress.is_whole(block)))
         if progress.is_whole(block):
             return
+
+
+def is_measured(manifest: Manifest, planned: BlockPlan, progress: Progress) -> bool:
+    """Whether there is nothing left of a block: no attempt of it, one after the other, is still to be run."""
+    for attempt in range(MOST_ATTEMPTS):
+        block = _attempt(attempt, manifest, planned, progress)
+        if not progress.has_ended(block):
+            return False
+        if progress.is_whole(block):
+            break
+    return True
+
+
+def _attempt(attempt: int, manifest: Manifest, planned: BlockPlan, progress: Progress) -> BlockPlan:
+    """A block as it is run then, without what is withdrawn."""
+    treatments = [t for t in manifest.plan.treatments if dict(t) not in progress.withdrawn]
+    if not attempt and len(treatments) == len(manifest.plan.treatments):
+        return planned
+    return planning.block(manifest.study, treatments, manifest.plan.study, planned.index, attempt)
 
 
 class _FactsKeeper:

@@ -2,8 +2,8 @@
 
 import datetime
 import secrets
-from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -73,7 +73,9 @@ async def start(request: Request, say: Say, listeners: tuple[Callable[[Event], N
         async with aclosing(opener(hosts.of(request.study), say)) as open_site:
             folder = await open_folder(request, open_site)
             _say_if_too_few(folder.manifest(), say)
-            return await _run(folder, open_site, listeners)
+            with _at_work(folder):
+                await preparing.prepare_environments(folder.manifest(), open_site)
+                return await _run(folder, open_site, listeners)
 
 
 async def what_is_missing(study: Study) -> Missing:
@@ -117,14 +119,29 @@ async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event],
     with measuring():
         await _put_right(say)
         async with aclosing(opener(hosts.of(manifest.study), say)) as open_site:
-            if all(map(progress.is_whole, manifest.plan.blocks)):
-                return await _run(folder, open_site, listeners, prepares=False)
-            await preparing.build_image(manifest.study, say)
-            with pinned(manifest.images):
+            with _at_work(folder):
+                if _lacks_its_end_alone(folder, manifest, progress):
+                    return await _run(folder, open_site, listeners)
+                await preparing.build_image(manifest.study, say)
                 changed = other_versions(manifest.versions, await versions(manifest.study, manifest.plan, open_site))
-            for name, (before, after) in changed.items():
-                say(f"since the run began {name} has changed: {before} before, {after} now")
-            return await _run(folder, open_site, listeners, changed)
+                for name, (before, after) in changed.items():
+                    say(f"since the run began {name} has changed: {before} before, {after} now")
+                await preparing.prepare_environments(manifest, open_site)
+                return await _run(folder, open_site, listeners, changed)
+
+
+def _lacks_its_end_alone(folder: RunFolder, manifest: Manifest, progress: Progress) -> bool:
+    blocks = manifest.plan.blocks
+    to_run = journal.blocks_to_run(len(blocks), journal.events(folder.journal))
+    return all(runner.is_measured(manifest, block, progress) for block in blocks[:to_run])
+
+
+@contextmanager
+def _at_work(folder: RunFolder) -> Iterator[None]:
+    """Listed as a run of this home, held against others, and made of the images that it began with."""
+    runs.remember(folder.path, Paths.default().state)
+    with claimed(folder.journal), pinned(folder.manifest().images):
+        yield
 
 
 async def _run(
@@ -132,16 +149,10 @@ async def _run(
     open_site: OpenSite,
     listeners: tuple[Callable[[Event], None], ...],
     changed: Mapping[str, tuple[str, str]] | None = None,
-    *,
-    prepares: bool = True,
 ) -> Progress:
-    runs.remember(folder.path, Paths.default().state)
-    with claimed(folder.journal), pinned(folder.manifest().images):
-        if prepares:
-            await preparing.prepare_environments(folder.manifest(), open_site)
-        with held_anew() as (token, ledger):
-            lab = Lab(token, ledger, open_site, shape.mtu(folder.manifest().study))
-            return await runner.run(folder, lab, listeners, changed)
+    with held_anew() as (token, ledger):
+        lab = Lab(token, ledger, open_site, shape.mtu(folder.manifest().study))
+        return await runner.run(folder, lab, listeners, changed)
 
 
 async def _put_right(say: Say) -> None:
