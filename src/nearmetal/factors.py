@@ -1,4 +1,7 @@
-"""What factors mean: what each one sets, which combinations exist, and what a combination asks for. Pure."""
+"""What factors mean: what each one sets, which combinations exist, and what a combination asks for.
+
+Pure, but for the names of the observers that are installed.
+"""
 
 import re
 from collections import Counter
@@ -85,6 +88,16 @@ def target(name: str, factor: FactorSpec, study: Study, treatments: tuple[str, .
         f"[observe], no treatment ({', '.join(treatments)}), no observer ({', '.join(observers)}), "
         f'and no workload says "{{{name}}}"'
     )
+
+
+def aim(name: str, study: Study, treatments: tuple[str, ...]) -> Target:
+    """What a factor sets, of a study that was found to be right. Where it is nothing that is known, a package that knew
+    it is gone since: it is a treatment then."""
+    factor = study.factors[name]
+    try:
+        return target(name, factor, study, treatments)
+    except NoTarget:
+        return Target("treatment", (factor.sets or name).removeprefix("machine."))
 
 
 def placeholders(study: Study) -> set[str]:
@@ -375,13 +388,13 @@ def ask(study: Study, assignment: Assignment, treatments: tuple[str, ...]) -> As
 def as_written(study: Study, assignment: Assignment, treatments: tuple[str, ...]) -> Asked:
     """The same, with the hosts that the study names."""
     tables: dict[str, dict[str, Any]] = {table: {} for table in _TABLES}
-    chosen = {name: level for name, level in study.machine.settings.items() if name in treatments}
+    chosen = dict(study.machine.settings)
     for name, level in assignment.items():
-        aim = target(name, study.factors[name], study, treatments)
-        if aim.kind in tables:
-            tables[aim.kind][aim.key] = level
-        elif aim.kind == "treatment":
-            chosen[aim.key] = level
+        its = aim(name, study, treatments)
+        if its.kind in tables:
+            tables[its.kind][its.key] = level
+        elif its.kind == "treatment":
+            chosen[its.key] = level
     return Asked(
         environment=str(assignment["environment"]),
         machine=_with(study.machine, tables["machine"]),

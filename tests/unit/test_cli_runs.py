@@ -163,6 +163,32 @@ def test_a_run_that_lacks_its_end_alone_asks_for_no_machine(
     assert called("resume", str(folder)).returncode == 3
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        '[factors.isolation]\nlevels = ["none", "user"]\n[machine]',
+        '[factors.x]\nlevels = ["none", "user"]\nsets = "machine.isolation"\n[machine]',
+        '[machine]\nisolation = "user"',
+    ],
+)
+def test_a_run_goes_on_only_with_the_packages_that_its_factors_are_of(study: Path, tmp_path: Path, asked: str) -> None:
+    study.write_text(f"{study.read_text()}\n{asked}\nvcpus = 2\n")
+    folder = RunFolder(tmp_path / "run")
+    assert called("run", str(study), "-o", str(folder.path)).returncode == 0
+    for file in (folder.path / "manifest.json", folder.journal):
+        # As nothing is called that is installed.
+        file.write_text(re.sub(r'"(machine\.)?isolation"', r'"\1theirs"', file.read_text()))
+    assert "broke" not in called("report", str(folder.path)).stderr
+    *kept, _ = folder.journal.read_bytes().splitlines(keepends=True)
+    last = max(place for place, line in enumerate(kept) if line.startswith(b'{"schema":"record.v1"'))
+    folder.journal.write_bytes(b"".join(kept[:last]))
+    ended = called("resume", str(folder.path))
+    assert ended.returncode == 2
+    assert "'theirs'" in ended.stderr and "remedy: install the package" in ended.stderr
+    folder.journal.write_bytes(b"".join(kept))
+    assert called("resume", str(folder.path)).returncode == 0, "nothing is measured any more"
+
+
 def test_a_run_whose_new_ledger_a_clean_looks_into_begins_another(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

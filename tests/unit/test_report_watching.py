@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal import plugins
 from nearmetal.report.blocks import Notice, Paragraph, Quantity, Section, Table
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.watching import plugin as watching
-from tests import plausible_captures, plausible_run
+from tests import journals, plausible_captures, plausible_run
 
 
 def chapter(report: ReportInput) -> Section:
@@ -50,6 +51,39 @@ def test_an_observer_that_is_a_factor_is_compared(tmp_path: Path, monkeypatch: p
     assert {row["response"] for row in rows if row["kind"] == "primary"} == {"throughput", "events"}
     assert "median latency" in {row["response"] for row in rows if row["kind"] == "exploratory"}
     assert "exploratory ones are each at 95 %" in compared.caption
+
+
+class Theirs:
+    """An observer of somebody else's."""
+
+    name = "theirs"
+    around = True
+    takes = 0.0
+
+    def __init__(self, setting: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("is_in_records", [True, False])
+def test_an_observer_whose_package_is_gone_is_compared_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_in_records: bool
+) -> None:
+    """By its name in records; without that it may have been a treatment of theirs."""
+    source = plausible_run.SOURCE.replace("@FACTORS@", "@FACTORS@\ntheirs = [false, true]")
+    source = source.replace('{ environment = "host" }', '{ environment = "host", theirs = false }')
+    names, load = plugins.names, plugins.load
+    with monkeypatch.context() as installed:
+        installed.setattr(plausible_run, "SOURCE", source)
+        installed.setattr(plugins, "names", lambda group: (*names(group), *["theirs"][group != "observers" :]))
+        installed.setattr(plugins, "load", lambda group, name: Theirs if name == "theirs" else load(group, name))
+        folder = plausible_captures.make(tmp_path / "run", 4)
+    with journals.changed(folder.journal) as lines:
+        for line in lines:
+            if is_in_records and line["trial"]["treatment"]["theirs"]:
+                line["observers"]["theirs"] = {"before": {"x": 1}}
+    compared = [one for one in chapter(read(folder)).blocks[1:] if isinstance(one, Table)]
+    told = [str(row[1]).partition(" (")[0] for one in compared for row in one.rows[:1]]
+    assert told == (["theirs on vs theirs off"] if is_in_records else [])
 
 
 def test_how_is_compared_too_but_does_not_tell_what_watching_changes(

@@ -34,9 +34,8 @@ class Settings:
 
 
 def settings(study: Study, treatment: Assignment) -> Settings:
-    """Read them. A treatment that only another package knows is one all the same: the run has been made."""
-    known = (*plugins.names("treatments"), *study.factors, *study.machine.settings)
-    asked = factors.ask(study, treatment, known)
+    """Read them."""
+    asked = factors.ask(study, treatment, plugins.names("treatments"))
     return Settings(
         kind=study.environment(asked.environment).kind,
         nic=asked.machine.nic,
@@ -49,9 +48,5 @@ def settings(study: Study, treatment: Assignment) -> Settings:
 def without_clients(study: Study, treatment: Assignment) -> dict[str, Level]:
     """A treatment less the factor that sets the number of clients: what stays alike along a line over that number."""
     counting = factors.Target("clients", "count")
-    known = (*plugins.names("treatments"), *study.factors)
-    return {
-        name: level
-        for name, level in treatment.items()
-        if factors.target(name, study.factors[name], study, known) != counting
-    }
+    known = plugins.names("treatments")
+    return {name: level for name, level in treatment.items() if factors.aim(name, study, known) != counting}

@@ -1,16 +1,18 @@
 """From a study to a finished run: check, lock, build what is needed, run, conclude. What the command line calls."""
 
 import datetime
+import itertools
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nearmetal import files, hosts
+from nearmetal import factors as words
+from nearmetal import files, hosts, plugins
 from nearmetal import plan as planning
 from nearmetal.config import Paths
-from nearmetal.errors import HostCannot
+from nearmetal.errors import BadInput, HostCannot
 from nearmetal.isolate import standing
 from nearmetal.lab import clean, others
 from nearmetal.lab.changes.ledger import held_anew
@@ -122,6 +124,7 @@ async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event],
             with _at_work(folder):
                 if _lacks_its_end_alone(folder, manifest, progress):
                     return await _run(folder, open_site, listeners)
+                _refuse_what_nobody_knows(folder, manifest)
                 await preparing.build_image(manifest.study, say)
                 changed = other_versions(manifest.versions, await versions(manifest.study, manifest.plan, open_site))
                 for name, (before, after) in changed.items():
@@ -134,6 +137,16 @@ def _lacks_its_end_alone(folder: RunFolder, manifest: Manifest, progress: Progre
     blocks = manifest.plan.blocks
     to_run = journal.blocks_to_run(len(blocks), journal.events(folder.journal))
     return all(runner.is_measured(manifest, block, progress) for block in blocks[:to_run])
+
+
+def _refuse_what_nobody_knows(folder: RunFolder, manifest: Manifest) -> None:
+    """BadInput for what only a package knew that the run began with, and that is gone."""
+    known = plugins.names("treatments")
+    asked = (words.ask(manifest.study, treatment, known).treatments for treatment in manifest.plan.treatments)
+    for name in itertools.chain.from_iterable(asked):
+        if name not in known:
+            what = f"nothing provides {name!r} any more, a treatment or an observer of this run"
+            raise BadInput(what, str(folder.path), "install the package again that provided it, or begin a new run")
 
 
 @contextmanager

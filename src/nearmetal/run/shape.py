@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nearmetal import cpu_lists, plugins
-from nearmetal.factors import Asked, target
+from nearmetal.factors import Asked, aim
 from nearmetal.lab.cpus import sharing
 from nearmetal.lab.cpus.layout import Layout
 from nearmetal.lab.cpus.sharing import Share
@@ -60,9 +60,9 @@ def mtu(study: Study) -> int:
     """What packets the machines of a study send: alike in all its treatments, so that only the factors differ."""
     placed = {table: {getattr(study, table).host} for table in ("machine", "clients")}
     for name, factor in study.factors.items():
-        aim = target(name, factor, study, plugins.names("treatments"))
-        if aim.kind in placed and aim.key == "host":
-            placed[aim.kind] = set(factor.levels)
+        its = aim(name, study, plugins.names("treatments"))
+        if its.kind in placed and its.key == "host":
+            placed[its.kind] = set(factor.levels)
     return network.MTU if len(placed["machine"] | placed["clients"]) == 1 else trunk.DATA_MTU
 
 

@@ -165,14 +165,23 @@ def _sum(counts: Sequence[int | None]) -> int | None:
 
 def _of_observers(contrast: Contrast, report: ReportInput) -> list[factors.Target]:
     """What of [observe] a contrast's sides differ in; none where they differ in anything else."""
-    study, known = report.manifest.study, plugins.names("treatments")
     differing = [
         name
         for name in {**contrast.treatment, **contrast.reference}
         if contrast.treatment.get(name) != contrast.reference.get(name)
     ]
-    aims = [factors.target(name, study.factors[name], study, known) for name in differing]
+    aims = [_aim(name, report) for name in differing]
     return aims if all(aim.kind == "observe" for aim in aims) else []
+
+
+def _aim(factor: str, report: ReportInput) -> factors.Target:
+    """What it sets. That a factor was an observer, of a package that is gone, records tell: what it saw is in them."""
+    known = plugins.names("treatments")
+    aim = factors.aim(factor, report.manifest.study, known)
+    is_gone = aim.kind == "treatment" and aim.key not in known
+    if is_gone and any(aim.key in record.observers for record in report.records):
+        return factors.Target("observe", aim.key)
+    return aim
 
 
 def _compared(compared: Sequence[Contrast], report: ReportInput) -> Table:
