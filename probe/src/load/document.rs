@@ -71,7 +71,7 @@ pub struct Document {
     pub status_codes: BTreeMap<String, u64>,
     pub errors: Errors,
     pub bytes: Bytes,
-    /// Processor time of the generator's threads within the window.
+    /// Processor time of the generator's threads, from the window's start until nothing was under way any more.
     pub cpu_ns: Cpu,
     /// Replies per second in successive whole intervals of 5 s; of a ramp there is none.
     pub reply_rate: Rates,
@@ -151,6 +151,8 @@ pub struct Bytes {
 pub struct Cpu {
     pub user: Nanoseconds,
     pub system: Nanoseconds,
+    /// How long that was.
+    pub lasted: Nanoseconds,
 }
 
 impl Document {
@@ -221,6 +223,7 @@ impl Document {
             cpu_ns: Cpu {
                 user: found.cpu.0,
                 system: found.cpu.1,
+                lasted: measured.lasted,
             },
             reply_rate: match plan.mode {
                 // Samples of different rates make no distribution.

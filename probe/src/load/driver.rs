@@ -222,11 +222,20 @@ pub fn send_between<'a>(engine: &mut impl Engine<'a>) {
 ///
 /// A generator that is behind has replies that it has not read, on connections that would be free. If it opened more
 /// meanwhile, it would have more to do for each request, and be further behind, until it has no descriptors left. So
-/// there are more when there was nothing to hear.
+/// there are more when there was nothing to hear. What it has not begun by when it would have given it up is given up, or
+/// a second of requests that it cannot carry would take it minutes.
 fn send_due<'a>(engine: &mut impl Engine<'a>, mut now: Nanoseconds, most: u64, grows: bool) {
     let mut begun = 0;
-    while begun < most && engine.core().pace.due() <= now {
+    for _ in 0..most {
         let core = engine.core();
+        let due = core.pace.due();
+        if due > now {
+            break;
+        }
+        if now - due > core.job.timeout {
+            core.give_up_unbegun(now);
+            continue;
+        }
         let index = match core.idle.pop() {
             Some(index) => index,
             None if grows || !core.free.is_empty() => engine.take_slot(),
@@ -296,6 +305,16 @@ impl Core<'_> {
             .completed(exchange, reply, (now, length), &self.window);
     }
 
+    /// Take a request off the schedule that it is too late for.
+    fn give_up_unbegun(&mut self, now: Nanoseconds) {
+        let exchange = Exchange {
+            intended: self.pace.take(),
+            launched: now,
+            ..Exchange::default()
+        };
+        self.failed(&exchange, Failure::ClientTimeout, now);
+    }
+
     /// Write down that a request failed. Its slot is under way until [`after_failure`].
     pub fn failed(&mut self, exchange: &Exchange, failure: Failure, now: Nanoseconds) {
         self.recorder.failed(exchange, failure, now, &self.window);
@@ -350,6 +369,7 @@ mod tests {
         slots: u32,
         asked: Vec<u32>,
         replies: bool,
+        enough: usize,
         stop: &'a AtomicBool,
     }
 
@@ -371,7 +391,8 @@ mod tests {
             poller::spin_until(now + 20_000);
             self.asked.push(index);
             self.launched += 1;
-            self.stop.store(self.launched >= ENOUGH, Ordering::Relaxed);
+            self.stop
+                .store(self.launched >= self.enough, Ordering::Relaxed);
         }
 
         fn rest(&mut self, _index: u32, _now: Nanoseconds) {}
@@ -403,8 +424,9 @@ mod tests {
         }
     }
 
-    /// An open loop on it that is behind from the begin: requests begun, waits, and places for connections.
-    fn behind(replies: bool) -> (usize, usize, u32) {
+    /// An open loop on it that is behind from the begin, until the user wants to stop: requests begun, waits, places for
+    /// connections, and what was written down.
+    fn behind(replies: bool, enough: usize) -> (usize, usize, u32, Recorder) {
         let line = "http://127.0.0.1/ --mode open --rate 1000000 --duration 100ms --timeout 10ms";
         let plan = plan(line).unwrap();
         let stop = AtomicBool::new(false);
@@ -423,16 +445,31 @@ mod tests {
             slots: 0,
             asked: Vec::new(),
             replies,
+            enough,
             stop: &stop,
         };
         let window = Window::new(&plan, clock::now());
         run(&mut engine, Pace::new(&plan, 0, window), window);
-        (engine.launched, engine.waited, engine.slots)
+        (
+            engine.launched,
+            engine.waited,
+            engine.slots,
+            engine.core.recorder,
+        )
+    }
+
+    #[test]
+    fn what_an_open_loop_has_not_begun_when_it_would_be_given_up_is_given_up() {
+        let (launched, _, _, recorder) = behind(true, usize::MAX);
+        // Of 100 ms of requests; the last of them is given up 10 ms after its time.
+        assert!(launched < 110 * MILLISECOND as usize / 20_000, "{launched}");
+        assert_eq!(recorder.attempted, recorder.errors.client_timeout);
+        assert_eq!(launched as u64 + recorder.attempted, 100_000);
     }
 
     #[test]
     fn an_open_loop_that_is_behind_still_hears_of_replies_and_of_the_users_wish_to_stop() {
-        let (launched, waited, _) = behind(false);
+        let (launched, waited, ..) = behind(false, ENOUGH);
         // Of 100,000 that were due. The wish is looked after each millisecond, in which it sends some fifty.
         assert!(launched < 10 * ENOUGH, "{launched}");
         assert!(waited * 50 > launched, "{waited}");
@@ -440,7 +477,7 @@ mod tests {
 
     #[test]
     fn an_open_loop_that_is_behind_reads_replies_instead_of_opening_connections() {
-        let (launched, _, slots) = behind(true);
+        let (launched, _, slots, _) = behind(true, ENOUGH);
         assert!(launched >= ENOUGH, "{launched}");
         assert!(u64::from(slots) <= AT_ONCE, "{slots}");
     }

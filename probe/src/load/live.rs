@@ -46,10 +46,14 @@ pub fn step_headings(width: usize) -> String {
 /// One step of a ramp.
 pub fn step_row(step: &Step, width: usize) -> String {
     let time = |value: Option<Nanoseconds>| value.map_or("-".to_owned(), |v| duration(v as f64));
-    let verdict = match (step.kept_up, step.generator_failed) {
-        (true, _) => "kept up",
-        (_, true) => "generator failed",
-        _ => "fell behind",
+    let verdict = if step.kept_up {
+        "kept up"
+    } else if step.generator_failed {
+        "generator failed"
+    } else if step.too_many_errors {
+        "too many errors"
+    } else {
+        "fell behind"
     };
     let cells = [
         rate(step.offered),

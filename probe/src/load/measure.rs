@@ -21,6 +21,8 @@ pub struct Measured {
     pub started: Nanoseconds,
     /// The window's length.
     pub elapsed: Nanoseconds,
+    /// From the window's start until nothing was under way any more.
+    pub lasted: Nanoseconds,
     pub interrupted: bool,
 }
 
@@ -103,10 +105,12 @@ fn conclude(plan: &Plan, recorder: Recorder, window: Window, stop: &AtomicBool) 
         Extent::Requests(_) if !interrupted => recorder.last.saturating_sub(window.start),
         _ => now.min(window.end).saturating_sub(window.start),
     };
+    let lasted = now.saturating_sub(window.start);
     Measured {
         recorder,
-        started: clock::wall().saturating_sub(now.saturating_sub(window.start)),
+        started: clock::wall().saturating_sub(lasted),
         elapsed,
+        lasted,
         interrupted,
     }
 }

@@ -44,7 +44,7 @@ pub fn climb(
         let measured = measure::measure(&step_plan, address, engine, stop, progress)?;
         if !stop.load(Ordering::Relaxed) {
             let outcome = outcome(&measured.recorder, ramp.max_errors);
-            steps.push(step(purpose, rate, &measured, outcome));
+            steps.push(step(purpose, rate, &measured, outcome, ramp.max_errors));
             progress.step(&steps[steps.len() - 1]);
             search.record(outcome, reached(&measured.recorder, rate));
         }
@@ -83,9 +83,7 @@ fn outcome(found: &Recorder, max_errors: f64) -> Outcome {
     if was_late(found) || over(short, found.attempted) > max_errors {
         return Outcome::GeneratorFailed;
     }
-    if keeps_up(found, found.last)
-        && found.completed > 0
-        && over(found.turned_away(), found.attempted) <= max_errors
+    if keeps_up(found, found.last) && found.completed > 0 && share_turned_away(found) <= max_errors
     {
         Outcome::KeptUp
     } else {
@@ -134,7 +132,17 @@ fn over(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-fn step(purpose: Purpose, offered: f64, measured: &Measured, outcome: Outcome) -> Step {
+fn share_turned_away(found: &Recorder) -> f64 {
+    over(found.turned_away(), found.attempted)
+}
+
+fn step(
+    purpose: Purpose,
+    offered: f64,
+    measured: &Measured,
+    outcome: Outcome,
+    max_errors: f64,
+) -> Step {
     let found = &measured.recorder;
     let due = time_due(found, offered);
     let answered = found.last_reply.saturating_sub(found.first_intended);
@@ -143,7 +151,7 @@ fn step(purpose: Purpose, offered: f64, measured: &Measured, outcome: Outcome) -
         offered,
         request_rate: per_second(found.sent, due),
         reply_rate: per_second(found.completed, due.max(answered)),
-        error_share: over(found.turned_away(), found.attempted),
+        error_share: share_turned_away(found),
         error_rate: per_second(found.turned_away(), due),
         requests: found.attempted,
         replies: found.completed,
@@ -154,6 +162,7 @@ fn step(purpose: Purpose, offered: f64, measured: &Measured, outcome: Outcome) -
         lateness_p99_ns: found.lateness.quantile(0.99),
         kept_up: outcome == Outcome::KeptUp,
         generator_failed: outcome == Outcome::GeneratorFailed,
+        too_many_errors: outcome == Outcome::Failed && share_turned_away(found) > max_errors,
     }
 }
 
@@ -178,6 +187,7 @@ fn add(mut sum: Measured, next: Measured) -> Measured {
     // Steps follow each other; only threads run at once.
     sum.recorder.concurrent_max = concurrent;
     sum.elapsed += next.elapsed;
+    sum.lasted += next.lasted;
     sum.interrupted |= next.interrupted;
     sum
 }
@@ -213,7 +223,7 @@ mod tests {
         };
         let measured = carried((100.0, 100), each, 0, end);
         let outcome = outcome(&measured.recorder, 0.01);
-        step(Purpose::Climb, 100.0, &measured, outcome)
+        step(Purpose::Climb, 100.0, &measured, outcome, 0.01)
     }
 
     /// So many requests at a rate to such a server, to and from which they are a while on their way.
@@ -265,6 +275,7 @@ mod tests {
             recorder,
             started: 0,
             elapsed,
+            lasted: elapsed,
             interrupted: false,
         }
     }
@@ -330,7 +341,9 @@ mod tests {
                 ..measured
             },
             Outcome::Failed,
+            0.01,
         );
+        assert!(turned_away.too_many_errors);
         assert_eq!(
             (turned_away.error_share, turned_away.error_rate),
             (0.02, 2.0)

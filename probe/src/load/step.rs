@@ -33,4 +33,6 @@ pub struct Step {
     pub kept_up: bool,
     /// Whether it was the generator that gave out.
     pub generator_failed: bool,
+    /// Whether more requests than `max_errors` failed or got an error page, whether or not replies kept up.
+    pub too_many_errors: bool,
 }

@@ -16,6 +16,9 @@ use super::step::Step;
 const BAR: usize = 40;
 const BEFORE_BAR: usize = 31;
 
+/// More than this share of the replies came after the window: its rate is not that of all.
+const LATE: f64 = 0.01;
+
 /// How far the names at the left reach.
 const NAMES: usize = 15;
 const PHASE_COLUMNS: [Column; 7] = [
@@ -137,17 +140,18 @@ fn row(text: &mut String, name: &str, value: &str, width: usize) {
 }
 
 fn summary(text: &mut String, document: &Document, width: usize) {
-    let elapsed = document.elapsed_ns as f64;
+    let in_time = document.status_in_window.values().sum();
     let connections = &document.connections;
     let each = connections.replies_each.map_or("no".into(), three_digits);
     for (name, value) in [
         (
             "replies",
             format!(
-                "{} in {} = {}",
-                count(document.status_in_window.values().sum()),
-                duration(elapsed),
-                rate(document.rate.achieved)
+                "{} in {} = {}{}",
+                count(in_time),
+                duration(document.elapsed_ns as f64),
+                rate(document.rate.achieved),
+                after(in_time, document.requests.completed),
             ),
         ),
         ("status", status(document)),
@@ -162,7 +166,7 @@ fn summary(text: &mut String, document: &Document, width: usize) {
             ),
         ),
         ("received", received(document)),
-        ("processor", processor(document, elapsed)),
+        ("processor", processor(document)),
     ] {
         row(text, name, &value, width);
     }
@@ -191,12 +195,21 @@ fn received(document: &Document) -> String {
     )
 }
 
-fn processor(document: &Document, elapsed: f64) -> String {
+/// What came later than in time, where it is more than the last few, which always do.
+fn after(in_time: u64, all: u64) -> String {
+    let late = all.saturating_sub(in_time);
+    match late as f64 > LATE * all as f64 {
+        true => format!(", and {} after it", count(late)),
+        false => String::new(),
+    }
+}
+
+fn processor(document: &Document) -> String {
     let used = (document.cpu_ns.user + document.cpu_ns.system) as f64;
     let each = used / document.requests.attempted.max(1) as f64;
     format!(
         "{} of one for the generator, {} a request",
-        percent(used / elapsed.max(1.0)),
+        percent(used / document.cpu_ns.lasted.max(1) as f64),
         duration(each)
     )
 }

@@ -23,6 +23,7 @@ fn shown(recorder: Recorder, width: usize) -> String {
         recorder,
         started: 0,
         elapsed: 10 * SECOND,
+        lasted: 10 * SECOND,
         interrupted: false,
     };
     shown_of(&measured, width)
@@ -110,6 +111,7 @@ fn of_one_that_was_told_to_end_while_it_warmed_up_no_figure_is_shown() {
         recorder: Recorder::default(),
         started: 0,
         elapsed: 0,
+        lasted: 0,
         interrupted: true,
     };
     let text = shown_of(&measured, 80);
@@ -118,4 +120,31 @@ fn of_one_that_was_told_to_end_while_it_warmed_up_no_figure_is_shown() {
         !text.contains("processor") && !text.contains("not a single reply"),
         "{text}"
     );
+}
+
+#[test]
+fn replies_that_came_after_the_window_are_told_beside_those_within_it() {
+    let mut recorder = Recorder {
+        completed: 100,
+        statuses_in_window: Statuses::of(&[(200, 49)]),
+        ..Recorder::default()
+    };
+    assert!(shown(recorder.clone(), 80).contains("49 in 10 s = 4.90/s, and 51 after it"));
+    recorder.statuses_in_window = Statuses::of(&[(200, 99)]);
+    assert!(!shown(recorder, 80).contains("after it"));
+}
+
+#[test]
+fn the_processor_is_told_by_the_time_for_which_it_was_used() {
+    let measured = Measured {
+        recorder: Recorder {
+            cpu: (2 * SECOND, SECOND),
+            ..Recorder::default()
+        },
+        started: 0,
+        elapsed: SECOND,
+        lasted: 30 * SECOND,
+        interrupted: false,
+    };
+    assert!(shown_of(&measured, 80).contains("10 % of one"));
 }

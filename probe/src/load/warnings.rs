@@ -1,7 +1,7 @@
 //! What makes a measurement doubtful, told by the generator about itself.
 
 use super::clock::{MILLISECOND, SECOND};
-use super::figures::{count, duration, percent};
+use super::figures::{count, duration, percent, rate};
 use super::measure::Measured;
 use super::plan::{Extent, Mode, Plan, Spacing};
 use super::ramp;
@@ -44,9 +44,10 @@ pub fn of_ramp(steps: &[Step], saturation: &Saturation) -> Option<String> {
     let gave_out = steps.last().filter(|step| step.generator_failed);
     match (gave_out, saturation.censored, saturation.interval[1]) {
         (Some(step), Censored::Above, Some(upper)) => Some(format!(
-            "the generator gave out at {:.1}/s, before the place was narrowed down: the saturation lies between {:.1}/s and {upper:.1}/s; give more --threads or clients",
-            step.offered,
-            saturation.rate.unwrap_or(0.0),
+            "the generator gave out at {}, before the place was narrowed down: the saturation lies between {} and {}; give more --threads or clients",
+            rate(step.offered),
+            rate(saturation.rate.unwrap_or(0.0)),
+            rate(upper),
         )),
         (Some(step), Censored::Above, None) => Some(format!(
             "the generator gave out at {:.1}/s, before the server was saturated; give more --threads or clients",
@@ -70,7 +71,7 @@ fn interrupted(measured: &Measured) -> Option<String> {
         }
         format!(
             "ended early, after {}; {} requests were abandoned",
-            duration(measured.elapsed as f64),
+            duration(measured.lasted as f64),
             measured.recorder.abandoned
         )
     })
@@ -165,16 +166,17 @@ fn rate_missed(plan: &Plan, measured: &Measured) -> Option<String> {
     let begun = found.attempted.saturating_sub(own) as f64;
     // Each is begun in the end: a generator that cannot makes the last of them after their time.
     let beginning = found.last_launched.saturating_sub(found.first_intended);
-    let rate = begun / seconds.max(beginning as f64 / SECOND as f64);
+    let reached = begun / seconds.max(beginning as f64 / SECOND as f64);
     let scatter = match open.spacing {
         Spacing::Constant => 0.0,
         // A Poisson count scatters by its root: four of these are no shortfall.
         Spacing::Poisson => 4.0 / (open.rate * seconds).sqrt(),
     };
-    (1.0 - rate / open.rate > RATE_TOLERANCE.max(scatter)).then(|| {
+    (1.0 - reached / open.rate > RATE_TOLERANCE.max(scatter)).then(|| {
         format!(
-            "the rate was not reached: {rate:.1}/s of {:.1}/s were begun",
-            open.rate
+            "the rate was not reached: {} of {} were begun",
+            rate(reached),
+            rate(open.rate)
         )
     })
 }
@@ -191,9 +193,9 @@ fn fell_behind(plan: &Plan, measured: &Measured) -> Option<String> {
     let behind = found.completed > 0 && !ramp::keeps_up(found, found.last_reply);
     behind.then(|| {
         format!(
-            "the server did not keep up: replies came at {:.1}/s, requests at {:.1}/s; the latencies grow for as long as that goes on",
-            ramp::answered(found, open.rate),
-            open.rate
+            "the server did not keep up: replies came at {}, requests at {}; the latencies grow for as long as that goes on",
+            rate(ramp::answered(found, open.rate)),
+            rate(open.rate)
         )
     })
 }
@@ -261,6 +263,7 @@ mod tests {
             recorder,
             started: 0,
             elapsed: 10 * SECOND,
+            lasted: 10 * SECOND,
             interrupted: false,
         }
     }
@@ -306,7 +309,7 @@ mod tests {
             (|r| r.last_launched = 11 * SECOND, "not reached"),
             (
                 fall_behind,
-                "did not keep up: replies came at 90.8/s, requests at 100.0/s",
+                "did not keep up: replies came at 90.8/s, requests at 100/s",
             ),
             (|r| r.errors.count(Failure::System(libc::EMFILE)), "ulimit"),
             (
