@@ -15,10 +15,14 @@ from rich.console import Console
 from nearmetal import studies
 from nearmetal.commands import host as host_commands
 from nearmetal.commands import run as run_commands
+from nearmetal.commands.by_hand import own_failures_apart
+from nearmetal.commands.study import say_missing
 from nearmetal.errors import HostCannot
+from nearmetal.lab import doctor
 from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.lock import try_lock
-from nearmetal.model import COSTS, TrialStatus
+from nearmetal.model import COSTS, Finding, TrialStatus
+from nearmetal.printing import console_for
 from nearmetal.run.events import (
     BlockStarted,
     BootEnded,
@@ -488,6 +492,31 @@ def test_what_a_machine_says_steers_no_terminal_of_a_run() -> None:
             watcher(BootEnded(block=0, attempt=0, treatment=treatment, phases_ns={}))
         assert "left behind" in out.getvalue()
         assert not any(mark in out.getvalue() for mark in ("\x1b]", "\x07", "\x1b[2J"))
+
+
+@pytest.mark.parametrize("command", ["doctor", "plan", "exec"])
+def test_what_a_host_lacks_is_told_without_what_steers_a_terminal(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = "it says \x1b]0;other\x07\x1b[2J"
+    lacking = Finding(what=f"a tool: {bad}", ok=False, detail=bad, remedy=bad)
+
+    async def examined() -> doctor.Examined:
+        return doctor.Examined.of([lacking])
+
+    def refuses() -> int:
+        raise HostCannot(bad)
+
+    monkeypatch.setattr(doctor, "examine", examined)
+    if command == "doctor":
+        host_commands.doctor(as_json=False)
+    elif command == "plan":
+        say_missing([({"environment": bad}, lacking)], "not here", console_for(False))
+    else:
+        own_failures_apart(refuses)
+    told = capsys.readouterr()
+    assert "it says " in told.out + told.err
+    assert not any(mark in told.out + told.err for mark in ("\x1b", "\x07"))
 
 
 def test_a_run_that_may_stop_early_says_when_it_looked() -> None:

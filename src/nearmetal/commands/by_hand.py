@@ -15,6 +15,7 @@ import click
 
 from nearmetal import pipes, system_errors
 from nearmetal.errors import ExitCode, HostCannot, MachineError, NearmetalError
+from nearmetal.plain import plain
 from nearmetal.printing import console_for, print_json
 from nearmetal.units import show_size
 
@@ -63,7 +64,7 @@ def down(name: str, as_json: bool) -> int:
         print_json(Down(name=name, left=tuple(left)))
         return ExitCode.HOST_CANNOT if left else ExitCode.DONE
     for what in left:
-        click.echo(f"still there (nearmetal clean tries again): {what}", err=True)
+        click.echo(f"still there (nearmetal clean tries again): {plain(what)}", err=True)
     if not left:
         click.echo(f"{name} is down")
     return ExitCode.HOST_CANNOT if left else ExitCode.DONE
@@ -100,12 +101,12 @@ def own_failures_apart(work: Callable[[], int]) -> int:
     try:
         return work()
     except NearmetalError as error:
-        click.echo(f"nearmetal: {error}", err=True)
+        click.echo(f"nearmetal: {plain(str(error))}", err=True)
     except BrokenPipeError:
         pipes.fall_silent(sys.stdout)
         return 128 + signal.SIGPIPE
     except OSError as error:
-        click.echo(f"nearmetal: {system_errors.in_full(error)}", err=True)
+        click.echo(f"nearmetal: {plain(system_errors.in_full(error))}", err=True)
     return ExitCode.OWN_FAILURE
 
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from nearmetal.errors import ExitCode, Interrupted
 from nearmetal.interrupts import until_interrupted
+from nearmetal.plain import plain
 from nearmetal.printing import console_for, print_json, warn
 
 _HANGING = 4
@@ -39,7 +40,7 @@ def doctor(as_json: bool) -> int:
             mark, style = ("ok", "green") if finding.ok else (("no", "red") if finding.fatal else ("--", "yellow"))
             told = f"{finding.what}: {finding.detail}" if finding.detail else finding.what
             lines = [told, *([f"remedy: {finding.remedy}"] if finding.remedy and not finding.ok else [])]
-            wrapped = [part for line in lines for part in textwrap.wrap(line, max(console.width - _HANGING, 1))]
+            wrapped = [part for line in lines for part in textwrap.wrap(plain(line), max(console.width - _HANGING, 1))]
             for number, part in enumerate(wrapped):
                 console.print(Text.assemble((f"{'' if number else mark:{_HANGING}}", style), part), soft_wrap=True)
     return ExitCode.DONE if found.able else ExitCode.HOST_CANNOT
@@ -65,7 +66,7 @@ def clean(as_json: bool) -> int:
             ("left alone", cleaned.alive),
         ):
             for thing in things:
-                click.echo(f"{verb}: {thing}")
+                click.echo(f"{verb}: {plain(thing)}")
         if cleaned.in_use:
             processes = "process" if cleaned.in_use == 1 else "processes"
             click.echo(f"what {cleaned.in_use} running {processes} of nearmetal made is not touched")

@@ -14,6 +14,7 @@ from nearmetal import factors, hosts, plan_sight, plugins, studies
 from nearmetal import plan as planning
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.model import Plan, Study, WorkloadSpec
+from nearmetal.plain import plain
 from nearmetal.printing import console_for, print_json, print_table, unfolded
 from nearmetal.report import figures
 from nearmetal.run import session
@@ -231,10 +232,10 @@ def say_missing(missing: Missing, heading: str, console: Console) -> None:
     """Each thing that is missing once, with the treatments that lack it, and what mends it."""
     for finding, treatments in by_finding(missing).items():
         detail = f": {finding.detail}" if finding.detail else ""
-        console.print(Text.assemble((heading, "yellow"), f": {finding.what}{detail}"))
+        console.print(Text.assemble((heading, "yellow"), f": {plain(finding.what + detail)}"))
         for name in treatments[:_NAMED]:
-            console.print(Padding(name, (0, 0, 0, 4), expand=False))
+            console.print(Padding(plain(name), (0, 0, 0, 4), expand=False))
         if len(treatments) > _NAMED:
             console.print(f"    and {len(treatments) - _NAMED} more")
         if finding.remedy:
-            console.print(Padding(f"remedy: {finding.remedy}", (0, 0, 0, 2), expand=False))
+            console.print(Padding(f"remedy: {plain(finding.remedy)}", (0, 0, 0, 2), expand=False))
