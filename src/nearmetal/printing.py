@@ -50,7 +50,8 @@ def print_table(table: RenderableType, console: Console) -> None:
         return
     with console.capture() as laid_out:
         console.print(table)
-    click.echo("\n".join(line.rstrip() for line in laid_out.get().splitlines()))
+    lines = "".join(f"{line.rstrip()}\n" for line in laid_out.get().splitlines())
+    console.out(lines, end="", highlight=False)
 
 
 def warn(text: str) -> None:

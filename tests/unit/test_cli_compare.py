@@ -137,6 +137,17 @@ def test_names_do_not_steer_a_terminal_and_an_older_run_is_told(
     assert "! the run named second is the older of the two" in out
 
 
+def test_lines_are_whole_where_nobody_says_how_wide_a_pipe_is(
+    runs: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = []
+    for columns in ("5000", ""):
+        monkeypatch.setenv("COLUMNS", columns)
+        compare_commands.compare(*runs, None, gate=True, as_json=False)
+        said.append(capsys.readouterr().out.splitlines())
+    assert said[0] == said[1] == [line.rstrip() for line in said[1]] and max(map(len, said[1])) > 80
+
+
 def test_runs_are_headed_by_what_they_are_and_below_it_where_they_lie(
     runs: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

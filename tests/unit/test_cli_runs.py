@@ -100,6 +100,13 @@ def test_lines_are_whole_and_not_padded_where_nobody_says_how_wide_a_pipe_is(stu
     assert f"left out: mock {thing.strip()}: as the study asked" in run
 
 
+def test_verdicts_are_whole_and_not_padded_there_either() -> None:
+    """As they are where there is room for all."""
+    known = called("show", str(FOLDER), environment={"COLUMNS": "5000"}).stdout.splitlines()
+    told = called("show", str(FOLDER), environment={"COLUMNS": ""}).stdout.splitlines()
+    assert told == known == [line.rstrip() for line in known] and max(map(len, told)) > 80
+
+
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
     file = tmp_path / "study.toml"

@@ -15,7 +15,7 @@ from nearmetal.analysis.results import FairnessRow, Verdict
 from nearmetal.analysis.two_runs import NOTHING_BEFORE, Change, Compared, Ran, WarnedOf, in_both, is_unjudged
 from nearmetal.analysis.two_runs import compare as compared
 from nearmetal.errors import BadInput, ExitCode
-from nearmetal.printing import console_for, print_json
+from nearmetal.printing import console_for, print_json, unfolded
 from nearmetal.report import figures, words
 from nearmetal.report.terminal import SIGNS, STYLES, counts_line
 from nearmetal.report.words import Labels
@@ -58,9 +58,10 @@ def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json
     if as_json:
         print_json(found)
     else:
-        _print(found, ran, states, console_for(False))
+        console = unfolded(console_for(False))
+        _print(found, ran, states, console)
         if gate:
-            console_for(False).print(_of_gate(found), style="bold red" if is_missed else "bold green")
+            console.print(_of_gate(found), style="bold red" if is_missed else "bold green")
     return ExitCode.GATE_NOT_MET if gate and is_missed else ExitCode.DONE
 
 

@@ -23,7 +23,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, HostCannot, LeftAtOnce
 from nearmetal.interrupts import until_interrupted
 from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
-from nearmetal.printing import console_for, print_json, unfolded, warn
+from nearmetal.printing import console_for, print_json, print_table, unfolded, warn
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
 from nearmetal.store import journal, runs
@@ -171,10 +171,10 @@ def _written(folder: RunFolder) -> Path:
 def _print_verdicts(report: "ReportInput") -> None:
     from nearmetal.report.terminal import verdict_table, why_lines
 
-    console = console_for(False)
-    console.print(verdict_table(report.analysis, console.width))
+    console = unfolded(console_for(False))
+    print_table(verdict_table(report.analysis, console.width), console)
     if lines := why_lines(report):
-        console.print(lines)
+        print_table(lines, console)
 
 
 # ── Runs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -237,7 +237,7 @@ def show(path: Path, as_json: bool) -> None:
 
         print_json(summary(results.analysis, str(folder.path), results.manifest.study.name, state))
         return
-    console = console_for(False)
+    console = unfolded(console_for(False))
     about = Text(f"{results.manifest.study.name} of {results.manifest.created}, {state}: ")
     console.print(about.append_text(counts_line(results.analysis.trials)))
     _print_verdicts(results)
