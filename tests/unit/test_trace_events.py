@@ -19,6 +19,14 @@ def test_the_servers_clock_is_set_to_the_clients() -> None:
     assert events.of({**LINES[0], "request_first": None}, None) == {}
 
 
+@pytest.mark.parametrize(("drift", "seconds"), [(4e-4, 60), (-4e-4, 60), (1e-4, 3600)])
+def test_long_after_its_offset_a_clock_that_drifts_is_told_as_exactly(drift: float, seconds: int) -> None:
+    today = 1_790_000_000_000_000_000
+    clocks = Clocks(offset=7_000_000, drift=drift, since=today)
+    time = today + seconds * 10**9
+    assert abs(clocks.first_from_second(clocks.second_from_first(time)) - time) <= 1
+
+
 @pytest.mark.parametrize("drift", [0.0, 1e-6])
 def test_times_of_today_are_told_to_the_nanosecond(drift: float) -> None:
     today = 1_790_000_000_000_000_000

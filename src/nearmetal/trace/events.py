@@ -56,7 +56,8 @@ class Clocks:
 
     def first_from_second(self, time: int) -> int:
         ahead = time - self.offset
-        return ahead - round(self.drift * (ahead - self.since))
+        # What was gained counts from when it is by the first.
+        return ahead - round(self.drift / (1 + self.drift) * (ahead - self.since))
 
     def second_from_first(self, time: int) -> int:
         return time + self.offset + round(self.drift * (time - self.since))
