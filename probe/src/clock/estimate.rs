@@ -250,9 +250,10 @@ fn doubts(document: &Document, exchanges: &[Exchange], do_agree: bool) -> Vec<St
         "no offset is possible for all exchanges, even if one clock gains steadily: one was set, or put right"
             .into(),
     );
-    // Two offsets can differ by as much as their delays together allow; more means that a clock moved.
+    // Two offsets can differ by as much as their delays together allow, and by what clocks gain steadily; more means that
+    // one moved.
     doubt(
-        document.spread_ns > document.delay_ns.saturating_mul(2).max(MILLISECOND),
+        !do_agree && document.spread_ns > document.delay_ns.saturating_mul(2).max(MILLISECOND),
         format!(
             "the best offsets differ by {:.3} ms, more than the way explains",
             milliseconds(document.spread_ns)

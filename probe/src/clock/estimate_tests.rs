@@ -149,6 +149,20 @@ fn the_bound_has_what_the_clocks_gain_meanwhile() {
     }
 }
 
+/// What clocks gain in a minute sets the best offsets apart, and is in the bound.
+#[test]
+fn a_drift_that_the_bound_has_is_no_reason_for_distrust() {
+    let mut random = fastrand::Rng::with_seed(4);
+    let mut way = || 150_000 + random.i64(0..50_000);
+    let ways: Vec<_> = (0..6_000).map(|_| (way(), way())).collect();
+    let result = estimate(&exchanges(&ways, 20.0), 6_000);
+    assert!(
+        holds(&result, 20.0) && result.spread_ns > MILLISECOND,
+        "{result:?}"
+    );
+    assert!(result.trustworthy, "{:?}", result.reasons);
+}
+
 #[test]
 fn a_small_step_is_seen_where_exchanges_agree_on_no_offset() {
     let mut set = exchanges(&[(50_000, 50_000); 60], 0.0);
