@@ -5,13 +5,16 @@
 //! than the ways take, there are both. So what is told as certain is what all lines agree on, not the constants alone
 //! (Moon, Skelly and Towsley, INFOCOM 1999).
 
-/// How much a clock gains on another at most, as a share. Quartzes are within 100 ppm of the truth, so that two of them are
-/// 200 ppm apart at most; one that is put right is slewed by up to 500 ppm (adjtimex(2)).
+/// How much a clock gains on another at most, as a share, while nobody sets it. Quartzes are within 100 ppm of the truth, so
+/// that two of them are 200 ppm apart at most; one that the kernel puts right is slewed by up to 500 ppm (adjtimex(2)). A
+/// program may do so faster by the length of ticks: chrony by up to 83,333 ppm, if nothing else is configured.
 pub const MOST_GAINED: f64 = 500e-6;
 /// Nanoseconds by which stamps of one machine may be apart.
 pub const STAMPED_APART: i64 = 10_000;
 /// Times are whole nanoseconds.
 const EXACT: f64 = 1.0;
+/// Of the time, of equal lengths. In two of them, what is gained steadily looks like what is gained at once.
+pub const PARTS: usize = 3;
 /// Enough for thirds of a range to become too small for a number to tell.
 const THIRDS: usize = 100;
 /// The same for halves.
@@ -43,22 +46,33 @@ impl Line {
     }
 }
 
-/// Of all bounds, those that a line of any slope meets first.
+/// Of all bounds of each part of the time, those that a line of any slope meets first.
 #[derive(Debug)]
 pub struct Bounds {
-    above: Vec<Bound>,
+    above: Parts,
     /// Upside down.
-    below: Vec<Bound>,
+    below: Parts,
+    /// The first time and the last.
+    pub ends: [f64; 2],
 }
+
+type Parts = [Vec<Bound>; PARTS];
 
 impl Bounds {
     /// None where nothing bounds one of the sides.
     pub fn new(above: Vec<Bound>, below: Vec<Bound>) -> Option<Bounds> {
+        if above.is_empty() || below.is_empty() {
+            return None;
+        }
+        let ends = ends(above.iter().chain(&below).map(|bound| bound.at));
         let turned = below
             .into_iter()
             .map(|Bound { at, ahead }| Bound { at, ahead: -ahead });
-        let (above, below) = (lowest(above), lowest(turned.collect()));
-        (!above.is_empty() && !below.is_empty()).then_some(Bounds { above, below })
+        Some(Bounds {
+            below: parts(turned.collect(), ends),
+            above: parts(above, ends),
+            ends,
+        })
     }
 
     /// What lies between both sides for lines of this slope; less than nothing if there are none.
@@ -68,25 +82,28 @@ impl Bounds {
 
     /// What a line of this slope has at the origin of time at most.
     fn most(&self, slope: f64) -> f64 {
-        met(&self.above, slope)
+        met(self.above.iter().flatten(), slope)
     }
 
     fn least(&self, slope: f64) -> f64 {
-        -met(&self.below, -slope)
+        -met(self.below.iter().flatten(), -slope)
     }
 
-    /// The first time and the last.
-    fn ends(&self) -> [f64; 2] {
-        let all = || self.above.iter().chain(&self.below).map(|bound| bound.at);
-        [
-            all().fold(f64::INFINITY, f64::min),
-            all().fold(f64::NEG_INFINITY, f64::max),
-        ]
+    /// Whether packets of both ways come near to the band between lines of this slope at all times.
+    fn is_borne_out(&self, slope: f64) -> bool {
+        let near = self.gap(slope) / 4.0;
+        let (most, least) = (self.most(slope), self.least(slope));
+        let come_near = |part: &Vec<Bound>, slope, edge| met(part, slope) - edge <= near;
+        self.above.iter().all(|part| come_near(part, slope, most))
+            && self
+                .below
+                .iter()
+                .all(|part| come_near(part, -slope, -least))
     }
 
     /// Of their time.
     pub fn middle(&self) -> f64 {
-        let [first, last] = self.ends();
+        let [first, last] = self.ends;
         first + (last - first) / 2.0
     }
 
@@ -115,10 +132,13 @@ pub struct Lines<'a> {
 
 impl Lines<'_> {
     /// The middle one. Clocks are taken to go alike unless that is impossible, or a drift leaves clearly more between the
-    /// bounds: in a short time, what single packets waited looks like one.
+    /// bounds and is borne out: what single packets waited looks like one, and so do queues that move from one way to the
+    /// other.
     pub fn likeliest(&self) -> Line {
         let (alike, gained) = (self.bounds.gap(0.0), self.bounds.gap(self.widest));
-        let is_clear = alike <= -EXACT || gained - alike > (gained / 4.0).max(STAMPED_APART as f64);
+        let is_clear = alike <= -EXACT
+            || gained - alike > (gained / 4.0).max(STAMPED_APART as f64)
+                && self.bounds.is_borne_out(self.widest);
         let slope = if is_clear { self.widest } else { 0.0 };
         let (most, least) = (self.bounds.most(slope), self.bounds.least(slope));
         Line {
@@ -127,8 +147,8 @@ impl Lines<'_> {
         }
     }
 
-    /// How far any of them is from this one at any time. Nothing bends, so that it is furthest at an end.
-    pub fn reach(&self, line: Line) -> f64 {
+    /// How far any of them is from this one between two times. Nothing bends, so that it is furthest at an end.
+    pub fn reach(&self, line: Line, ends: [f64; 2]) -> f64 {
         let reach = |at: f64| {
             let most = highest(self.slopes, |slope| self.bounds.most(slope) + slope * at);
             let least = highest(self.slopes, |slope| {
@@ -138,12 +158,31 @@ impl Lines<'_> {
             let least = self.bounds.least(least) + least * at;
             (most - line.at(at)).max(line.at(at) - least)
         };
-        self.bounds
-            .ends()
-            .map(reach)
-            .into_iter()
-            .fold(0.0, f64::max)
+        ends.map(reach).into_iter().fold(0.0, f64::max)
     }
+}
+
+/// The first of some times, and the last.
+pub fn ends(times: impl Iterator<Item = f64>) -> [f64; 2] {
+    let none = [f64::INFINITY, f64::NEG_INFINITY];
+    times.fold(none, |[first, last], time| {
+        [first.min(time), last.max(time)]
+    })
+}
+
+/// Which part of the time between two ends this is in.
+pub fn part(time: f64, [first, last]: [f64; 2]) -> usize {
+    let share = (time - first) / (last - first).max(EXACT);
+    ((share * PARTS as f64) as usize).min(PARTS - 1)
+}
+
+/// The lower convex hull of each part of the time.
+fn parts(bounds: Vec<Bound>, ends: [f64; 2]) -> Parts {
+    let mut parts = Parts::default();
+    for bound in bounds {
+        parts[part(bound.at, ends)].push(bound);
+    }
+    parts.map(lowest)
 }
 
 /// The lower convex hull, by time.
@@ -167,8 +206,10 @@ fn lowest(mut bounds: Vec<Bound>) -> Vec<Bound> {
 }
 
 /// Where a line of this slope that comes from below meets the first of them, seen at the origin of time.
-fn met(bounds: &[Bound], slope: f64) -> f64 {
-    let levels = bounds.iter().map(|bound| bound.ahead - slope * bound.at);
+fn met<'a>(bounds: impl IntoIterator<Item = &'a Bound>, slope: f64) -> f64 {
+    let levels = bounds
+        .into_iter()
+        .map(|bound| bound.ahead - slope * bound.at);
     levels.fold(f64::INFINITY, f64::min)
 }
 
@@ -198,3 +239,7 @@ fn furthest(mut here: f64, mut end: f64, holds: impl Fn(f64) -> bool) -> f64 {
     }
     here
 }
+
+#[cfg(test)]
+#[path = "band_tests.rs"]
+mod tests;

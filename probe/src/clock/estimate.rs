@@ -132,7 +132,8 @@ struct Sources {
 const MILLISECOND: i64 = 1_000_000;
 /// Fewer exchanges say too little about how much they scatter.
 const ENOUGH: usize = 8;
-/// What a clock may be slewed by at most (adjtimex(2)), in parts per million.
+/// What the kernel slews a clock by at most (adjtimex(2)), in parts per million. Programs may do so faster, and quartzes gain
+/// less: beyond it, a clock is being put right.
 const SLEW_LIMIT_PPM: f64 = 500.0;
 /// An offset that may be wrong by more does not order anything that machines on one network do.
 const BOUND_LIMIT_NS: i64 = 10 * MILLISECOND;
@@ -201,7 +202,7 @@ fn common(exchanges: &[Exchange]) -> Option<(i64, i64)> {
         ahead,
         ..Line::LEVEL
     };
-    let bound_ns = lines.reach(told).ceil() as i64;
+    let bound_ns = lines.reach(told, bounds.ends).ceil() as i64;
     Some((first.offset_ns() + ahead as i64, bound_ns))
 }
 
@@ -264,7 +265,9 @@ fn doubts(document: &Document, exchanges: &[Exchange], do_agree: bool) -> Vec<St
             .drift
             .as_ref()
             .is_some_and(|drift| drift.from_ppm > SLEW_LIMIT_PPM || drift.to_ppm < -SLEW_LIMIT_PPM),
-        "the clocks drift apart faster than a clock may be slewed".into(),
+        format!(
+            "the clocks drift apart by more than {SLEW_LIMIT_PPM} ppm, which no two quartzes do: one is being slewed"
+        ),
     );
     for (who, source) in [
         ("this machine", &document.sources.local),

@@ -5,7 +5,7 @@
 
 use super::capture::Time;
 use super::compared::Span;
-use crate::clock::band::{Bound, Bounds, Line, Lines, STAMPED_APART};
+use crate::clock::band::{Bound, Bounds, Line, Lines, PARTS, STAMPED_APART, ends, part};
 
 /// One of the two captures by the order in which they were given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,9 @@ impl Clocks {
     pub fn first_from_second(&self, time: Time) -> Time {
         let guess = time.saturating_add_signed(self.offset.saturating_neg());
         let elapsed = guess as f64 - self.zero as f64;
-        guess.saturating_add_signed(-((elapsed * self.drift) as i64))
+        // What was gained counts from when it is by the first.
+        let gained = elapsed * (self.drift / (1.0 + self.drift));
+        guess.saturating_add_signed(-(gained.round() as i64))
     }
 }
 
@@ -116,8 +118,12 @@ struct Origin {
     ahead: i64,
 }
 
-/// Of so many windows, one may hold a packet that bears a wrong time.
+/// Of so many windows, one may hold packets that bear a wrong time.
 const FEW: usize = 4;
+/// How much a clock that is counted otherwise gains at most, as a share. One that gains more is being put right, or was set.
+const MOST_COUNTED: f64 = 1e-2;
+/// Of so many packets, one may bear a wrong time.
+const SEVERAL: usize = 3;
 
 /// A span of time, and the packets in it.
 #[derive(Clone, Debug)]
@@ -197,23 +203,34 @@ struct Guess<'a> {
 
 impl<'a> Guess<'a> {
     fn new(windows: &'a [Window], client: Place, origin: Origin) -> Guess<'a> {
-        let ways = || windows.iter().map(|window| window.ways(client));
-        let above = ways().flat_map(|(above, _)| above);
-        let below = ways().flat_map(|(_, below)| below);
-        let bounds = Bounds::new(
-            above.map(|gain| gain.bound(gain.most, origin)).collect(),
-            below.map(|gain| gain.bound(gain.least, origin)).collect(),
-        );
-        Guess {
+        let mut guess = Guess {
             windows,
             client,
             origin,
-            bounds,
-        }
+            bounds: None,
+        };
+        let slope = guess.slope();
+        let level = |bound: &Bound| bound.ahead - slope * bound.at;
+        let ways = || windows.iter().map(|window| window.ways(client));
+        let above = ways().map(|(above, _)| above.iter().map(|gain| gain.bound(gain.most, origin)));
+        let below =
+            ways().map(|(_, below)| below.iter().map(|gain| gain.bound(gain.least, origin)));
+        guess.bounds = Bounds::new(
+            supported(above, level),
+            supported(below, |bound| -level(bound)),
+        );
+        guess
     }
 
-    /// None also when some packet bears a wrong time, or clocks do not go steadily. A clock that is counted otherwise may
-    /// gain more than a quartz.
+    /// Of the packets that both captures hold: when the first came, and the last.
+    fn ends(&self) -> [f64; 2] {
+        let both = |window: &'a Window| window.there.iter().chain(&window.back);
+        let gains = self.windows.iter().flat_map(both);
+        ends(gains.map(|gain| gain.bound(gain.seen, self.origin).at))
+    }
+
+    /// None also when packets bear wrong times, or clocks do not go steadily. A clock that is counted otherwise may gain
+    /// more than a quartz.
     fn lines(&self) -> Option<Lines<'_>> {
         let bounds = self.bounds.as_ref()?;
         let counted_otherwise = || bounds.lines(self.slope());
@@ -242,11 +259,19 @@ impl<'a> Guess<'a> {
         middles.collect()
     }
 
+    /// What the second clock gains by most of the time. Nothing if that is more than clocks do, or if they are compared at
+    /// the beginning and the end alone, so that one may as well have been set between.
     fn slope(&self) -> f64 {
-        slope(&self.middles(Line::LEVEL))
+        let middles = self.middles(Line::LEVEL);
+        let (slope, ends) = (slope(&middles), self.ends());
+        let has = |wanted: usize| middles.iter().any(|(time, _)| part(*time, ends) == wanted);
+        match slope.abs() <= MOST_COUNTED && (0..PARTS).all(has) {
+            true => slope,
+            false => 0.0,
+        }
     }
 
-    /// Some packet bears a wrong time: what most of the time says is nearer to the truth than the middle of that.
+    /// Packets bear wrong times: what most of the time says is nearer to the truth than the middle of that.
     fn usual(&self, bounds: &Bounds) -> Option<Line> {
         let slope = self.slope();
         let slope = match bounds.gap(slope) > bounds.gap(0.0) {
@@ -273,7 +298,7 @@ impl<'a> Guess<'a> {
     fn reach(&self, line: Line) -> Option<f64> {
         self.bounds.as_ref()?;
         if let Some(lines) = self.lines() {
-            return Some(lines.reach(line));
+            return Some(lines.reach(line, self.ends()));
         }
         let bounds = self.windows.iter().flat_map(|window| {
             let (above, below) = self.beyond(window, line);
@@ -288,6 +313,32 @@ impl<'a> Guess<'a> {
         let slack = STAMPED_APART as f64;
         above.is_none_or(|above| above >= -slack) && below.is_none_or(|below| below <= slack)
     }
+}
+
+/// A busy kernel stamps a packet late, and what left is then nearer to its arrival than it was, or beyond it. So of the
+/// packets of each window, or of some windows where there are few, the one that bounds most is left out: what the next one
+/// tells, two of them tell.
+fn supported(
+    windows: impl Iterator<Item = impl Iterator<Item = Bound>>,
+    level: impl Fn(&Bound) -> f64,
+) -> Vec<Bound> {
+    let mut groups: Vec<Vec<Bound>> = Vec::new();
+    for window in windows {
+        match groups.last_mut() {
+            Some(group) if group.len() < SEVERAL => group.extend(window),
+            _ => groups.push(window.collect()),
+        }
+    }
+    match groups.as_mut_slice() {
+        [.., group, rest] if rest.len() < SEVERAL => group.append(rest),
+        _ => {}
+    }
+    let has_more = groups.iter().map(Vec::len).sum::<usize>() > 1;
+    let supported = groups.into_iter().flat_map(|mut group| {
+        group.sort_by(|one, other| level(one).total_cmp(&level(other)));
+        group.into_iter().skip(usize::from(has_more))
+    });
+    supported.collect()
 }
 
 /// Which capture is the client's end, as it seems, and whether that is sure whatever the stamps leave open. None without any.

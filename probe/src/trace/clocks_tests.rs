@@ -25,10 +25,11 @@ fn the_offset_is_the_middle_between_both_ways() {
         window(1_000_000, 1_000_120, 999_910),
     ];
     let clocks = estimate(&windows, 4).unwrap();
-    assert_eq!((clocks.offset, clocks.drift), (1_000_005, 0.0));
+    // Each way's quickest but one, for what a single packet says may be wrong; and half a millionth of the ms between them.
+    assert_eq!((clocks.offset, clocks.drift), (1_000_010, 0.0));
     assert_eq!(
         (clocks.client, clocks.is_sure, clocks.uncertainty),
-        (Place::First, true, Some(115))
+        (Place::First, true, Some(600))
     );
 }
 
@@ -49,7 +50,65 @@ fn a_packet_with_a_wrong_time_sways_nothing() {
     windows[4].back.push(exact(4_000_000, 200_000));
     let clocks = estimate(&windows, 19).unwrap();
     assert_eq!((clocks.offset, clocks.drift), (500, 0.0));
-    assert_eq!(clocks.uncertainty, Some(199_500));
+    // Half of what lies between both ways, and what clocks may gain in the few ms.
+    let uncertainty = clocks.uncertainty.unwrap();
+    assert!((1_500..2_000).contains(&uncertainty), "{uncertainty}");
+}
+
+/// One that is late by more than the way takes, and by less than both take, leaves steady clocks possible.
+#[test]
+fn what_one_packet_says_alone_narrows_nothing() {
+    for late in [200_000, 600_000, 800_000, 950_000, 1_500_000] {
+        for (count, gained) in [(1, 0.0), (60, 20e-6), (60, -20e-6)] {
+            let (windows, ahead) = minutes(count, gained);
+            let width = windows[1].time - windows[0].time;
+            for time in [
+                windows[12].time - width / 2,
+                windows[12].time + width / 2 - 1,
+            ] {
+                let mut windows = windows.clone();
+                let left = (time - 500_000 + late).wrapping_add_signed(ahead(time) as i64);
+                windows[12].back.push(gain_of(time, left));
+                let clocks = estimate(&windows, 2_001).unwrap();
+                let within = clocks.uncertainty.unwrap() as f64;
+                let truth = ahead(clocks.zero);
+                let off = (clocks.offset as f64 - truth).abs();
+                assert!(off <= within && off < 20_000.0, "{late}: {clocks:?}");
+                assert!(within < 600_000.0 && clocks.is_steady, "{late}: {clocks:?}");
+            }
+        }
+    }
+}
+
+/// As many as there are at least, one of which is late: by those that are right alone, all is possible that is so by all.
+#[test]
+fn of_few_packets_one_narrows_nothing_either() {
+    let mut random = fastrand::Rng::with_seed(10);
+    for _ in 0..1_000 {
+        let packets = random.usize(2..12);
+        let mut windows: Vec<_> = (0..33)
+            .map(|second| window_at(second * 1_000_000_000))
+            .collect();
+        for _ in 0..packets {
+            let mut left = || random.u64(1..33) * 1_000_000_000;
+            let (there, back) = (left(), left());
+            let mut way = || 500_000 + random.u64(0..100_000);
+            windows[(there / 1_000_000_000) as usize]
+                .there
+                .push(gain_of(there, there + way()));
+            windows[(back / 1_000_000_000) as usize]
+                .back
+                .push(gain_of(back + way(), back));
+        }
+        let odd = windows.iter_mut().find(|window| !window.back.is_empty());
+        let Some(Window { time, back, .. }) = odd else {
+            continue;
+        };
+        back[0] = gain_of(*time + 500_000, *time + 800_000);
+        let clocks = estimate(&windows, 24).unwrap();
+        let within = clocks.uncertainty.unwrap();
+        assert!(clocks.offset.unsigned_abs() <= within, "{clocks:?}");
+    }
 }
 
 /// A packet of the clocks' test in a window of a millisecond: of two that count in ticks, and whose second is ahead by
@@ -141,21 +200,51 @@ fn a_drift_is_followed() {
     assert!(error.abs() < 1_000, "{error}");
 }
 
+#[test]
+fn a_time_of_the_second_is_told_by_the_first_exactly_however_long_they_drift() {
+    for (millionths, seconds) in [(400, 60_u64), (-400, 60), (100, 3_600), (5_000, 3_600)] {
+        let clocks = Clocks {
+            offset: 7_000_000,
+            drift: f64::from(millionths) * 1e-6,
+            ..Clocks::unrelated(
+                [Span {
+                    first: 1 << 60,
+                    last: 1 << 60,
+                }; 2],
+            )
+        };
+        let time: Time = (1 << 60) + seconds * 1_000_000_000;
+        let second = time + 7_000_000;
+        let second = second.wrapping_add_signed(seconds as i64 * 1_000 * i64::from(millionths));
+        let told = clocks.first_from_second(second);
+        assert!(
+            told.abs_diff(time) <= 1,
+            "{millionths} ppm: {told}, in truth {time}"
+        );
+    }
+}
+
 /// A minute of packets each way, of which the quickest take half a millisecond, between clocks that agree at its
 /// beginning and of which the second gains so many millionths; in windows as they are compared.
 fn a_minute(gained: f64) -> (Vec<Window>, impl Fn(Time) -> f64) {
+    minutes(1, gained)
+}
+
+/// The same for so many minutes, with as many packets.
+fn minutes(count: u64, gained: f64) -> (Vec<Window>, impl Fn(Time) -> f64) {
     const BEGIN: Time = 1_700_000_000_000_000_000;
-    const WIDTH: Time = 60_000_000_000 / 32;
+    let minutes = count * 60_000_000_000;
+    let width = minutes / 32;
     let mut random = fastrand::Rng::with_seed(7);
     let ahead = move |time: Time| (time - BEGIN) as f64 * gained;
     let mut windows: Vec<_> = (0..33)
-        .map(|number| window_at(BEGIN + number * WIDTH + WIDTH / 2))
+        .map(|number| window_at(BEGIN + number * width + width / 2))
         .collect();
     for packet in 0..2_000 {
-        let left = BEGIN + packet * 30_000_000;
+        let left = BEGIN + packet * minutes / 2_000;
         let arrived = left + 500_000 + random.u64(0..20_000);
         let by_second = |time: Time| time.wrapping_add_signed(ahead(time) as i64);
-        let window = &mut windows[((left - BEGIN) / WIDTH) as usize];
+        let window = &mut windows[((left - BEGIN) / width) as usize];
         match packet % 2 == 0 {
             true => window.there.push(gain_of(left, by_second(arrived))),
             false => window.back.push(gain_of(arrived, by_second(left))),
@@ -219,4 +308,43 @@ fn the_uncertainty_has_both_sides_of_a_step() {
     let furthest = clocks.offset.abs_diff(0).max(clocks.offset.abs_diff(STEP));
     assert!(Some(furthest) <= clocks.uncertainty, "{clocks:?}");
     assert!(!clocks.is_steady, "{clocks:?}");
+}
+
+/// So few say as little of a drift as of a step between them.
+#[test]
+fn a_clock_that_is_set_between_two_bursts_is_no_drift() {
+    for step in [1_000_000, 5_000_000, 50_000_000, -50_000_000] {
+        for width in [1, 100_000_000] {
+            let mut windows: Vec<_> = (32..65)
+                .map(|number| window_at(number * 1_000_000_000 / 32))
+                .collect();
+            for packet in 0..40_u64 {
+                let (burst, ahead) = match packet < 20 {
+                    true => (0, 0),
+                    false => (31, step),
+                };
+                let left = packet % 20 * width / 20;
+                let window = &mut windows[burst + (left / 31_250_000) as usize % 2];
+                let left = window.time + left % 31_250_000;
+                let by_second = |time: Time| time.wrapping_add_signed(ahead);
+                window.there.push(gain_of(left, by_second(left + 100_000)));
+                window.back.push(gain_of(left + 100_000, by_second(left)));
+            }
+            let clocks = estimate(&windows, 80).unwrap();
+            assert!(!clocks.is_steady && clocks.drift == 0.0, "{clocks:?}");
+            let furthest = clocks.offset.abs_diff(0).max(clocks.offset.abs_diff(step));
+            assert!(Some(furthest) <= clocks.uncertainty, "{clocks:?}");
+        }
+    }
+}
+
+/// No oscillator gains so much; a clock that is put right at such a rate is not for long.
+#[test]
+fn what_no_clock_gains_is_not_steady() {
+    let (windows, _) = a_minute(50_000e-6);
+    let clocks = estimate(&windows, 2_000).unwrap();
+    assert!(!clocks.is_steady, "{clocks:?}");
+    let (windows, _) = a_minute(5_000e-6);
+    let clocks = estimate(&windows, 2_000).unwrap();
+    assert!(clocks.is_steady && clocks.drift > 4_990e-6, "{clocks:?}");
 }

@@ -17,14 +17,16 @@ pub struct JoinDocument {
     pub offset_at_ns: Time,
     /// Offset and drift together are true within this from the first common packet to the last, however unlike the two ways
     /// are and whatever the clocks gained steadily: up to 500 millionths, or around the drift that is told if that is more.
-    /// If none of that is possible, they are within this of what the quickest packets of each window of time say. Null if all
-    /// common packets went the same way.
+    /// A packet that is stamped late sways nothing if the others of its way and window of time are not; several may. If
+    /// nothing steady is possible, they are within this of what the quickest packets of each window say. Null if all common
+    /// packets went the same way.
     pub uncertainty_ns: Option<u64>,
     /// By how much the second clock gains, in millionths. 0 unless a constant offset is impossible, or leaves clearly less
-    /// between the quickest packets of both ways.
+    /// between the quickest packets of both ways in each third of the time.
     pub drift_ppm: f64,
-    /// Whether a steady offset and drift are possible, at least for most of the time. If not, one of the clocks was set meanwhile, or put right little by
-    /// little.
+    /// Whether a steady offset and drift are possible, at least for most of the time. If not, one of the clocks was set
+    /// meanwhile, or put right little by little: also where it gained a hundredth or more, or where packets of the beginning
+    /// and the end alone say that it gained more than clocks do.
     pub is_steady: bool,
     /// Packets of both captures that were compared for it.
     pub compared: u64,
