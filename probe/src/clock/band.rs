@@ -80,6 +80,15 @@ impl Bounds {
         self.most(slope) - self.least(slope)
     }
 
+    /// The middle of what lies between both sides.
+    pub fn between(&self, slope: f64) -> Line {
+        let (most, least) = (self.most(slope), self.least(slope));
+        Line {
+            ahead: (least + (most - least) / 2.0).round(),
+            slope,
+        }
+    }
+
     /// What a line of this slope has at the origin of time at most.
     fn most(&self, slope: f64) -> f64 {
         met(self.above.iter().flatten(), slope)
@@ -140,11 +149,7 @@ impl Lines<'_> {
             || gained - alike > (gained / 4.0).max(STAMPED_APART as f64)
                 && self.bounds.is_borne_out(self.widest);
         let slope = if is_clear { self.widest } else { 0.0 };
-        let (most, least) = (self.bounds.most(slope), self.bounds.least(slope));
-        Line {
-            ahead: (least + (most - least) / 2.0).round(),
-            slope,
-        }
+        self.bounds.between(slope)
     }
 
     /// How far any of them is from this one between two times. Nothing bends, so that it is furthest at an end.

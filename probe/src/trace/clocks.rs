@@ -170,7 +170,7 @@ pub fn estimate(windows: &[Window], packets: u64) -> Option<Clocks> {
     };
     let line = match (guess.lines(), &guess.bounds) {
         (Some(lines), _) => lines.likeliest(),
-        (None, Some(bounds)) => guess.usual(bounds)?,
+        (None, Some(bounds)) => guess.usual(bounds),
         (None, None) => guess.quickest()?,
     };
     let uncertainty = match is_sure {
@@ -272,7 +272,7 @@ impl<'a> Guess<'a> {
     }
 
     /// Packets bear wrong times: what most of the time says is nearer to the truth than the middle of that.
-    fn usual(&self, bounds: &Bounds) -> Option<Line> {
+    fn usual(&self, bounds: &Bounds) -> Line {
         let slope = self.slope();
         let slope = match bounds.gap(slope) > bounds.gap(0.0) {
             true => slope,
@@ -280,8 +280,11 @@ impl<'a> Guess<'a> {
         };
         let line = Line { ahead: 0.0, slope };
         let levels = self.middles(line).into_iter().map(|(_, middle)| middle);
-        let ahead = median(levels.collect())?.round();
-        Some(Line { ahead, slope })
+        // Where packets are few, there may be no window with both ways.
+        median(levels.collect()).map_or(bounds.between(slope), |middle| Line {
+            ahead: middle.round(),
+            slope,
+        })
     }
 
     /// All went the same way: the quickest is the nearest.

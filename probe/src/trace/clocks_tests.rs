@@ -348,3 +348,29 @@ fn what_no_clock_gains_is_not_steady() {
     let clocks = estimate(&windows, 2_000).unwrap();
     assert!(clocks.is_steady && clocks.drift > 4_990e-6, "{clocks:?}");
 }
+
+/// One packet in each window, so that in none both ways can be compared.
+#[test]
+fn a_clock_that_is_set_leaves_few_packets_in_common() {
+    let mut windows: Vec<_> = (0..20)
+        .map(|second| window_at(second * 1_000_000_000))
+        .collect();
+    for (number, window) in windows.iter_mut().enumerate() {
+        let ahead = if number < 10 { 0 } else { 50_000_000 };
+        match number % 2 == 0 {
+            true => window
+                .there
+                .push(gain_of(window.time, window.time + 100_000 + ahead)),
+            false => window
+                .back
+                .push(gain_of(window.time + 100_000, window.time + ahead)),
+        }
+    }
+    let clocks = estimate(&windows, 20).unwrap();
+    assert!(!clocks.is_steady, "{clocks:?}");
+    let furthest = clocks
+        .offset
+        .abs_diff(0)
+        .max(clocks.offset.abs_diff(50_000_000));
+    assert!(Some(furthest) <= clocks.uncertainty, "{clocks:?}");
+}
