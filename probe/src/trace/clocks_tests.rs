@@ -25,7 +25,7 @@ fn the_offset_is_the_middle_between_both_ways() {
         window(1_000_000, 1_000_120, 999_910),
     ];
     let clocks = estimate(&windows, 4).unwrap();
-    // Each way's quickest but one, for what a single packet says may be wrong; and half a millionth of the ms between them.
+    // Each way's quickest but one, for a single packet may be wrong; and half a thousandth of the ms between them.
     assert_eq!((clocks.offset, clocks.drift), (1_000_010, 0.0));
     assert_eq!(
         (clocks.client, clocks.is_sure, clocks.uncertainty),
