@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 
 from nearmetal import say, schemas
-from nearmetal.by_hand import up
+from nearmetal.by_hand import doors, up
 from nearmetal.by_hand.copying import Remote, place
 from nearmetal.by_hand.down import down
 from nearmetal.by_hand.wanted import wanted
@@ -247,6 +247,47 @@ def test_a_file_there_and_back(tmp_path: Path) -> None:
     refused(2, "cp", str(tmp_path / "there"), "mocc:/etc/x")
     refused(2, "cp", str(tmp_path / "there"), str(tmp_path / "back"))
     refused(2, "cp", "mock:/etc/x", "mock:/etc/y")
+
+
+@pytest.mark.parametrize("ends", [("", "mock:/etc/x"), ("mock:/etc/x", "")])
+def test_a_place_that_is_empty_is_not_the_folder_where_one_is(ends: tuple[str, str]) -> None:
+    assert f"{'DESTINATION' if ends[0] else 'SOURCE'} is empty" in refused(2, "cp", *ends)
+
+
+@pytest.fixture
+def door_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pretended machine that is up, and whose way in leads to this host: what is copied by one goes both ways."""
+    started("up", "mock")
+    monkeypatch.setattr(doors, "of", lambda one: lambda argv, mark="": list(argv))
+
+
+def test_a_place_in_a_machine_that_cannot_be_is_a_wrong_one_as_on_this_host(door_here: None, tmp_path: Path) -> None:
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    file.write_bytes(b"x")
+    (folder / "file").mkdir(parents=True)
+    assert "there is no such file" in refused(2, "cp", f"mock:{tmp_path}/no/thing", str(tmp_path / "y"))
+    said = refused(2, "cp", str(file), f"mock:{tmp_path}/no/such/y")
+    assert f"remedy: make it: nearmetal exec mock -- mkdir -p {tmp_path}/no/such\n" in said
+    assert "there is no such folder" in refused(2, "cp", str(file), f"mock:{tmp_path}/no/")
+    said = refused(2, "cp", str(file), f"mock:{file}/x")
+    assert f"{file} is no folder" in said and "mkdir" not in said
+    assert "remove it first" in refused(2, "cp", str(file), f"mock:{folder}")
+    assert "remove it first" in refused(2, "cp", str(folder), f"mock:{file}")
+    assert called("cp", str(file), f"mock:{tmp_path}/y").returncode == 0
+    assert called("cp", f"mock:{tmp_path}/y", f"{tmp_path}/z").returncode == 0
+    assert (tmp_path / "z").read_bytes() == b"x"
+
+
+def test_a_place_of_this_host_that_cannot_be_is_named(door_here: None, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x")
+    for destination in (f"{file}/x", f"{file}/"):
+        said = refused(2, "cp", f"mock:{file}", destination)
+        assert f"{file}: this is a file, not a folder" in said
+        assert "make it" not in said
+    said = refused(3, "cp", f"mock:{file}", "/proc/x")
+    assert "nearmetal: /proc/x: " in said
+    assert ".nearmetal-" not in said and "doctor" not in said
 
 
 def test_an_image_of_which_a_machine_is_up_stays() -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from nearmetal import system_errors
 from nearmetal.by_hand import doors
 from nearmetal.by_hand.enter import attached, guarded_where_needed, handling, require, require_after, start
 from nearmetal.by_hand.unpacking import unpack
@@ -38,17 +39,21 @@ _REMOTE = re.compile(r"([A-Za-z0-9._-]{1,64}):(.*)", re.DOTALL)
 _HOME = "/root"
 _IS_THERE = "remove it first, or copy to another name"
 _CONTENT, _WHOLE = "content", "whole"
+_NOT_THERE, _TAKEN = 64, 65
+"""How the scripts below end where the place is a wrong one, and nothing went wrong; as tar and the shell never do."""
 
 # $1 the destination, $2 the name that the copy has where that is a folder. `whole` comes last in the stream, and only
 # when all else has been read: its end alone would not tell from that of a sender who died.
 _RECEIVE = f"""
 set -e
 destination=$1
-case $destination in */) [ -d "$destination" ] || {{ echo "there is no such folder" >&2; exit 1; }} ;; esac
+into=${{destination%/*}}
+[ -d "$into/" ] || [ ! -e "$into" ] || {{ echo "$into is no folder" >&2; exit {_TAKEN}; }}
+case $destination in */) [ -d "$destination" ] || {{ echo "there is no such folder" >&2; exit {_NOT_THERE}; }} ;; esac
 [ ! -d "$destination" ] || destination=${{destination%/}}/$2
-[ ! -d "$destination" ] || {{ echo "there is a folder of that name already" >&2; exit 1; }}
+[ ! -d "$destination" ] || {{ echo "there is a folder of that name already" >&2; exit {_TAKEN}; }}
 into=${{destination%/*}}/
-[ -d "$into" ] || {{ echo "there is no folder $into; make it first" >&2; exit 1; }}
+[ -d "$into" ] || {{ echo "there is no folder $into" >&2; exit {_NOT_THERE}; }}
 folder=$(mktemp -d -- "$into.nearmetal-XXXXXX")
 trap 'rm -rf -- "$folder"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -56,16 +61,16 @@ tar -x -p --no-same-owner -C "$folder" -f -
 [ -e "$folder/{_WHOLE}" ] || {{ echo "the stream was cut off" >&2; exit 1; }}
 if [ -e "$destination" ] && [ -d "$folder/{_CONTENT}" ] && [ ! -L "$folder/{_CONTENT}" ]; then
     echo "there is a file of that name already" >&2
-    exit 1
+    exit {_TAKEN}
 fi
 mv -fT -- "$folder/{_CONTENT}" "$destination"
 """
 # A socket is what tar leaves out with a warning; all that is no file is named before anything is sent.
-_SEND = """
-[ -e "$1" ] || [ -L "$1" ] || { echo "there is no such file" >&2; exit 1; }
+_SEND = f"""
+[ -e "$1" ] || [ -L "$1" ] || {{ echo "there is no such file" >&2; exit {_NOT_THERE}; }}
 odd=$(find "$1" ! -type f ! -type d ! -type l -print 2>/dev/null | head -n 3)
-[ -z "$odd" ] || { echo "device nodes, sockets and FIFOs are not copied: $odd" >&2; exit 1; }
-exec tar -c -f - -C "${1%/*}/" "./${1##*/}"
+[ -z "$odd" ] || {{ echo "device nodes, sockets and FIFOs are not copied: $odd" >&2; exit 1; }}
+exec tar -c -f - -C "${{1%/*}}/" "./${{1##*/}}"
 """
 
 
@@ -85,6 +90,9 @@ def place(text: str) -> Remote | None:
 
 def copy(source: str, destination: str) -> None:
     """Between this host and a machine. BadInput, HostCannot, MachineLost; KeyboardInterrupt, told to end, when tidy."""
+    for which, text in (("SOURCE", source), ("DESTINATION", destination)):
+        if not text:  # as of a variable that is not set; a path would be the folder where one is
+            raise BadInput(f"{which} is empty", "", "name a file or a folder; the folder where you are is `.`")
     from_there, to_there = place(source), place(destination)
     if from_there and to_there:
         raise BadInput(
@@ -94,8 +102,8 @@ def copy(source: str, destination: str) -> None:
         if to_there:
             _upload(Path(source), _kept(to_there), to_there.path)
         elif from_there:
-            if destination.endswith("/") and not Path(destination).is_dir():
-                raise BadInput("there is no such folder", destination, "make it, or copy to another")
+            if destination.endswith("/"):
+                _must_be_folder(Path(destination))
             _download(_kept(from_there), from_there.path, Path(destination))
         else:
             raise BadInput("neither is in a machine", f"{source} and {destination}", "write one of them as NAME:PATH")
@@ -146,6 +154,11 @@ def _upload(source: Path, kept: Kept, path: str) -> None:
             raise
         if (status := process.wait()) != 0:
             require_after(status, kept, door)
+            if status == _NOT_THERE:
+                make = shlex.join(["nearmetal", "exec", kept.name, "--", "mkdir", "-p", posixpath.dirname(path)])
+                raise _wrong_place(kept, path, _tail(said), f"make it: {make}")
+            if status == _TAKEN:
+                raise _wrong_place(kept, path, _tail(said), _IS_THERE)
             raise _refused(kept, path, _tail(said))
 
 
@@ -185,8 +198,7 @@ def _download(kept: Kept, path: str, destination: Path) -> None:
         raise BadInput("the root directory cannot be copied as a whole", kept.name, "name a folder in it")
     if destination.is_dir():
         destination = destination / name
-    if not destination.parent.is_dir():
-        raise BadInput("there is no such folder", str(destination.parent), "make it, or copy to another")
+    _must_be_folder(destination.parent)
     if destination.is_dir() and not destination.is_symlink():
         raise BadInput("there is a folder of that name already", str(destination), _IS_THERE)
     door = doors.of(kept)
@@ -199,16 +211,30 @@ def _download(kept: Kept, path: str, destination: Path) -> None:
 
         _whole_file(kept, None, fetch)
         return
-    folder = Path(tempfile.mkdtemp(prefix=".nearmetal-", dir=destination.parent))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=".nearmetal-", dir=destination.parent))
+    except OSError as error:
+        remedy = system_errors.remedy(error) if error.errno in system_errors.FULL else "copy to another folder"
+        raise HostCannot(f"nothing can be written there: {error.strerror}", str(destination), remedy) from None
     try:
         with guarded_where_needed(kept, door) as marked:
             status, said = _receive(door(["sh", "-c", _SEND, "send", path], mark=marked.mark), folder)
         if status != 0:
             require_after(status, kept, door)
+            if status == _NOT_THERE:
+                raise _wrong_place(kept, path, said, f"look for it: nearmetal ssh {kept.name}")
             raise _refused(kept, path, said)
         _take_name(folder / name, destination)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _must_be_folder(path: Path) -> None:
+    if path.is_dir():
+        return
+    if path.exists():
+        raise BadInput("this is a file, not a folder", str(path), "copy to another name")
+    raise BadInput("there is no such folder", str(path), "make it, or copy to another")
 
 
 def _receive(command: Sequence[str], folder: Path) -> tuple[int, str]:
@@ -238,6 +264,10 @@ def _take_name(unpacked: Path, destination: Path) -> None:
 
 
 # ── Both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _wrong_place(kept: Kept, path: str, why: str, remedy: str) -> BadInput:
+    return BadInput(f"it could not be copied: {why}", f"{kept.name}:{path}", remedy)
 
 
 def _refused(kept: Kept, path: str, why: str) -> HostCannot:
