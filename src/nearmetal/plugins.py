@@ -8,6 +8,7 @@ imports nothing.
 from __future__ import annotations
 
 import importlib
+import inspect
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from nearmetal.errors import BadInput, HostCannot, message_of
+from nearmetal.in_short import in_short
 
 if TYPE_CHECKING:
     from nearmetal.model import Environment, Observer, Treatment, Workload
@@ -29,6 +31,17 @@ _PACKAGES: dict[Group, str] = {
     "observers": "nearmetal.observers",
     "sections": "nearmetal.report.sections",
 }
+
+_PROMISES: dict[Group, tuple[str, str]] = {
+    "environments": ("nearmetal.model", "Environment"),
+    "treatments": ("nearmetal.model", "Treatment"),
+    "workloads": ("nearmetal.model", "Workload"),
+    "observers": ("nearmetal.model", "Observer"),
+    "sections": ("nearmetal.report.reading", "SectionPlugin"),
+}
+"""The Protocol that says what plugins of a group are, by its name as they themselves: it may import what finds them."""
+_NAMED = 3
+"""Of what a plugin lacks, so much is told by name."""
 
 
 @cache
@@ -79,9 +92,9 @@ def load(group: Literal["observers"], name: str) -> type[Observer]: ...
 def load(group: Literal["sections"], name: str) -> SectionPlugin: ...
 def load(group: Group, name: str) -> object:
     """One plugin. BadInput when nobody provides the name; HostCannot when what it needs is not installed, and when
-    somebody else's cannot be imported, whatever its module raises.
+    somebody else's cannot be imported, whatever its module raises, or lacks what its group's Protocol asks for.
 
-    That it is what its group promises is taken on trust here, and looked at by the conformance tests.
+    Of what that has, only the names are looked at here; what it does, by the conformance tests.
     """
     return _loaded(group, name)
 
@@ -103,11 +116,37 @@ def _loaded(group: Group, name: str) -> Any:
 
 def _theirs(group: Group, name: str, point: EntryPoint) -> Any:
     try:
-        return point.load()
+        plugin = point.load()
     except (Exception, SystemExit) as error:  # a module of somebody else's may raise anything, and end us
-        package = package_of(group, name)
         wish = "install what it needs" if isinstance(error, ImportError) else "ask whoever made it"
-        raise HostCannot(
-            f"{name!r} in {group}, of the package {package}, cannot be loaded: {message_of(error)}",
-            remedy=f"{wish}, or do without it: pip uninstall {package}",
-        ) from error
+        raise _of_no_use(group, name, message_of(error), wish) from error
+    if problem := _problem(group, plugin):
+        raise _of_no_use(group, name, problem, "ask whoever made it")
+    return plugin
+
+
+def _of_no_use(group: Group, name: str, why: str, wish: str) -> HostCannot:
+    package = package_of(group, name)
+    return HostCannot(
+        f"{name!r} in {group}, of the package {package}, cannot be loaded: {why}",
+        remedy=f"{wish}, or do without it: pip uninstall {package}",
+    )
+
+
+def _problem(group: Group, plugin: object) -> str | None:
+    """Why it cannot be what its group asks for, as far as names tell."""
+    module, protocol = _PROMISES[group]
+    promised = getattr(importlib.import_module(module), protocol)
+    is_class = isinstance(plugin, type)
+    if is_class != (group in ("workloads", "observers")):
+        return f"it is {'a class, not an object' if is_class else 'an object, not a class'} (docs/extending.md)"
+    # What a Protocol has as a property, the objects of a class may have from their `__init__` on.
+    asked = {*inspect.get_annotations(promised), *vars(promised)}
+    lacks = sorted(
+        one
+        for one in asked
+        if not one.startswith("_")
+        and not hasattr(plugin, one)
+        and not (is_class and isinstance(vars(promised).get(one), property))
+    )
+    return f"it is no {protocol}: it has no {in_short(lacks, _NAMED)}" if lacks else None
