@@ -14,6 +14,7 @@ import pytest
 
 from nearmetal.commands import compare as compare_commands
 from nearmetal.commands import query as query_commands
+from nearmetal.commands import run as run_commands
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.store import query
 
@@ -134,6 +135,26 @@ def test_where_none_of_the_runs_can_be_read_there_is_an_error_and_no_answer(ask:
     assert ask("SELECT count(*) FROM trials") == [(0,)]
 
 
+@pytest.mark.parametrize("file", ["journal.jsonl", "manifest.json"])
+def test_a_run_of_which_a_file_is_gone_is_refused_with_the_words_of_show(file: str, run: Path, ask: Asking) -> None:
+    assert ask("SELECT count(*) FROM runs", run) == [(1,)]  # and what is kept of it is not taken for the run
+    (run / file).unlink()
+    with pytest.raises(BadInput) as shown:
+        run_commands.show(run, False)
+    with pytest.raises(BadInput) as refused:
+        ask("FROM runs", run)
+    assert str(refused.value) == str(shown.value)
+    assert "is missing" in str(shown.value)
+
+
+def test_a_run_of_which_nothing_is_recorded_yet_is_left_out(run: Path, ask: Asking) -> None:
+    (run / "journal.jsonl").unlink()
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "fairness": []}))
+    with pytest.raises(BadInput, match="nothing is recorded of this run yet"):
+        ask("FROM runs", run)
+
+
 def test_a_run_whose_path_is_no_text_is_told_and_left_out(run: Path, ask: Asking, tmp_path: Path) -> None:
     odd = shutil.copytree(GOLDEN, tmp_path / "odd\udcff")
     assert ask("SELECT name FROM runs", run, odd) == [(run.name,)]
@@ -166,6 +187,12 @@ def test_what_cannot_be_answered_is_told_with_what_could(sql: str, run: Path, as
         ask(sql, run)
     assert "trials(run, trial, block" in (refused.value.remedy or "") or "SELECT" in (refused.value.remedy or "")
     assert "\n" not in refused.value.what
+
+
+def test_no_line_is_named_that_the_question_does_not_have(run: Path, ask: Asking) -> None:
+    with pytest.raises(BadInput, match="Could not convert string 'a'") as refused:
+        query.ask("SELECT cast('a' AS int)", [run], ask.home, ask.said.append, most=100)
+    assert "SELECT cast('a' AS int)" in refused.value.what and "LINE" not in refused.value.what
 
 
 def test_the_command(

@@ -8,6 +8,7 @@ import datetime
 import errno
 import hashlib
 import os
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -143,6 +144,7 @@ def ask(sql: str, runs: Sequence[Path], cache: Path, say: Callable[[str], None],
 _ALONE = "a question reads what runs hold: no other file, no network, no extension"
 _READS = "a question reads, and changes nothing"
 _ASK = "begin with SELECT, FROM, WITH, VALUES, TABLE, PIVOT, UNPIVOT, DESCRIBE, SHOW or SUMMARIZE, or a parenthesis"
+_NUMBER = re.compile(r"LINE \d+: ")
 _SHOWN = 100
 """Characters of a statement that are told."""
 _BRING = "write other data as VALUES; what --json prints can be written to a file, and read by another program"
@@ -243,7 +245,9 @@ def _fetched(asked: "Relation", most: int | None) -> tuple[tuple[Any, ...], ...]
 
 
 def _in_one_line(error: Exception) -> str:
-    return " ".join(line.strip() for line in str(error).splitlines() if line.strip() and "^" not in line)
+    """Lines of a question are quoted without their numbers, which count what we put around it."""
+    lines = (_NUMBER.sub("in: ", line.strip()) for line in str(error).splitlines() if "^" not in line)
+    return " ".join(filter(None, lines))
 
 
 def _described(database: "Database") -> Iterator[str]:
@@ -285,7 +289,7 @@ def _kept_of(runs: Sequence[Path], folder: Path, say: Callable[[str], None]) -> 
     unread: list[BadInput | OSError] = []
     for path in runs:
         try:
-            kept.append(_kept(RunFolder(path), folder, say))
+            kept.append(_kept(RunFolder.open(path), folder, say))
         except (BadInput, OSError) as error:
             unread.append(error)
     if unread and not kept:  # no rows would pass for an answer
@@ -308,7 +312,11 @@ def _kept(run: RunFolder, folder: Path, say: Callable[[str], None]) -> Path:
         raise BadInput(
             "this path is not UTF-8, and duckdb takes no other", place, "give the folder another name"
         ) from None
-    status = run.journal.stat()
+    try:
+        status = run.journal.stat()
+    except FileNotFoundError:
+        run.manifest()  # refuses one of which there was more
+        raise BadInput("nothing is recorded of this run yet", place, "ask again when it has measured") from None
     kept = folder / f"{key}-{status.st_size}-{status.st_mtime_ns}-{_shape()}"
     if not all((kept / f"{name}.parquet").exists() for name in _TABLES):
         say(f"reading {run.path.name}")
