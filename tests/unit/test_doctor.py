@@ -1,5 +1,6 @@
 """What doctor says of a host that lacks things."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from nearmetal.lab import clean, doctor
 from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
-from nearmetal.model import Change, Handle
+from nearmetal.model import Change, EnvironmentSpec, Finding, Handle, MachineSpec, Site
 
 
 async def test_a_host_without_qemu_is_told_so_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -64,6 +65,21 @@ async def test_an_environment_that_cannot_be_loaded_keeps_it_from_none_of_the_ot
     monkeypatch.setattr(plugins, "load", load)
     lame, mock = await doctor._environments(LocalSite())
     assert (lame.what, lame.ok, lame.fatal, lame.remedy) == ("environment lame", False, False, "install it")
+    assert (mock.what, mock.ok) == ("environment mock", True)
+
+
+async def test_an_environment_whose_check_breaks_keeps_it_from_none_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Lame(Mock):
+        async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+            raise PermissionError(errno.EACCES, "Permission denied", "Vagrantfile")
+
+    monkeypatch.setattr(plugins, "names", lambda group: ("lame", "mock"))
+    monkeypatch.setattr(plugins, "load", lambda group, name: Lame() if name == "lame" else Mock())
+    lame, mock = await doctor._environments(LocalSite())
+    assert (lame.what, lame.ok, lame.fatal) == ("environment lame", False, False)
+    assert "Permission denied: 'Vagrantfile'" in lame.detail
     assert (mock.what, mock.ok) == ("environment mock", True)
 
 

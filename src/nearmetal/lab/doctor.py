@@ -11,7 +11,7 @@ from pydantic import Field
 
 from nearmetal import plugins
 from nearmetal.config import Paths
-from nearmetal.errors import NearmetalError
+from nearmetal.errors import NearmetalError, message_of
 from nearmetal.in_short import in_short
 from nearmetal.lab import clean, image, probe
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
@@ -163,33 +163,30 @@ async def _environments(site: Site) -> list[Finding]:
     """Each environment of this host: what it lacks, or that a machine of it was made and ran a command."""
     findings: list[Finding] = []
     for name in plugins.names("environments"):
+        what = f"environment {name}"
         try:
-            environment = plugins.load("environments", name)
+            findings += await _environment(name, site)
         except NearmetalError as error:
-            what = f"environment {name}"
             findings.append(Finding(what=what, ok=False, detail=error.what, remedy=error.remedy, fatal=False))
-            continue
-        if asked := [key for key, field in environment.Options.model_fields.items() if field.is_required()]:
-            keys = " and ".join(f"`{key}`" for key in asked)
-            findings.append(_not_tried(name, f"a study says where its machines are, by {keys} in [environments.NAME]"))
-            continue
-        lacking = [
-            one
-            for one in await environment.check(EnvironmentSpec(kind=name), MachineSpec(), site)
-            if not one.ok and one.fatal
-        ]
-        if lacking:
-            findings += [
-                one.model_copy(update={"what": f"environment {name}: {one.what}", "fatal": False}) for one in lacking
-            ]
-        elif name == "qemu":
-            findings.append(Finding(what="environment qemu", ok=True, detail="guests are tried by accelerator, below"))
-        elif not environment.on_switch:
-            findings.append(_not_tried(name, "what it needs is there"))
-        else:
-            what = f"environment {name}: a machine that runs a command"
-            findings.append(await _tried(what, partial(_machine, name, site), "see what it says", fatal=False))
+        except Exception as error:  # it may be anybody's, and raise anything
+            findings.append(Finding(what=what, ok=False, detail=message_of(error), fatal=False))
     return findings
+
+
+async def _environment(name: str, site: Site) -> list[Finding]:
+    environment = plugins.load("environments", name)
+    if asked := [key for key, field in environment.Options.model_fields.items() if field.is_required()]:
+        keys = " and ".join(f"`{key}`" for key in asked)
+        return [_not_tried(name, f"a study says where its machines are, by {keys} in [environments.NAME]")]
+    found = await environment.check(EnvironmentSpec(kind=name), MachineSpec(), site)
+    if lacking := [one for one in found if not one.ok and one.fatal]:
+        return [one.model_copy(update={"what": f"environment {name}: {one.what}", "fatal": False}) for one in lacking]
+    if name == "qemu":
+        return [Finding(what="environment qemu", ok=True, detail="guests are tried by accelerator, below")]
+    if not environment.on_switch:
+        return [_not_tried(name, "what it needs is there")]
+    what = f"environment {name}: a machine that runs a command"
+    return [await _tried(what, partial(_machine, name, site), "see what it says", fatal=False)]
 
 
 def _not_tried(name: str, why: str) -> Finding:
