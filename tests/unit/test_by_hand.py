@@ -64,9 +64,14 @@ def test_a_machine_is_up_until_down() -> None:
 
 
 def test_a_run_says_beforehand_who_is_up_beside_it(tmp_path: Path) -> None:
-    assert started("up", "mock", "--name", "busy").returncode == 0
+    """But for machines that are pretended: they use no CPU."""
+    assert started("up", "mock", "--name", "idle").returncode == 0
+    busy = kept.everything()[0].model_copy(update={"name": "busy", "environment": "host"})
+    (kept.folder() / "busy.json").write_text(busy.model_dump_json())
     (tmp_path / "study.toml").write_text(mock_run.STUDY)
     said = called("run", str(tmp_path / "study.toml"), "-o", str(tmp_path / "run")).stdout.splitlines()
+    (kept.folder() / "busy.json").unlink()
+    assert not any("idle" in line for line in said)
     (told,) = (line for line in said if "busy" in line)
     begins = next(place for place, line in enumerate(said) if line.startswith("block 1/2"))
     assert told.endswith("nearmetal down busy") and said.index(told) < begins

@@ -22,7 +22,7 @@ from nearmetal.lab.lock import measuring
 from nearmetal.lab.machines import kept
 from nearmetal.lab.site import LocalSite, host_facts
 from nearmetal.lab.sites import opener
-from nearmetal.model import Plan, Study
+from nearmetal.model import PRETENDED, Plan, Study
 from nearmetal.run import preparing, runner, shape
 from nearmetal.run.events import Event
 from nearmetal.run.missing import Missing, cannot_run
@@ -179,7 +179,7 @@ async def _put_right(say: Say) -> None:
     if process := others.other():
         say(f"another nearmetal (process {process}) is at work on this host: each disturbs the other")
     for one in kept.everything():
-        if one.cpus:
+        if one.cpus and one.environment != PRETENDED:
             say(f"machine {one.name} is up on CPU {one.cpus} and disturbs what runs there; nearmetal down {one.name}")
     if cpus := await _kept_free():
         say(f"CPU {cpus} is kept free by nearmetal isolate, this run has the others; to use all: nearmetal isolate off")
