@@ -2,6 +2,7 @@
 
 import errno
 import os
+from pathlib import Path
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Numbers of what is said of a disk without room, or of a user who may have no more of it."""
@@ -25,4 +26,7 @@ def remedy(error: OSError, *, of_run: bool = False) -> str:
         return "name a place that can be written to"
     if number in (errno.EACCES, errno.EPERM):
         return "run nearmetal as root"
+    home = os.environ.get("NEARMETAL_HOME")
+    if home and str(error.filename or "").startswith(home) and not Path(home).is_dir():
+        return "name another place by NEARMETAL_HOME: no folder can be made there"
     return "`nearmetal doctor` shows what this host lacks"

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import json
 import os
 import resource
 import signal
@@ -17,13 +18,17 @@ import pytest
 from nearmetal import cli, studies
 from nearmetal.commands import image as image_commands
 from nearmetal.commands import run as run_commands
+from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, Interrupted
 from nearmetal.lab import image
+from nearmetal.lab.image import Recipe
 from nearmetal.run.refusal import refuse_what_is_there
 from nearmetal.store.folder import RunFolder
 from tests.command_line import called
 from tests.golden.make_run import FOLDER
+from tests.order import mock_run
 from tests.unit.study_text import GOOD
+from tests.unit.test_image_store import finished
 
 Refused = Callable[..., str]
 
@@ -95,6 +100,46 @@ def test_a_study_comes_through_a_pipe_or_with_a_mark_at_its_begin(tmp_path: Path
     with ThreadPoolExecutor() as other:
         other.submit((tmp_path / "pipe").write_text, text)
         assert called("plan", str(tmp_path / "pipe"), "--available").stdout == plain
+
+
+def test_a_dash_is_the_study_that_comes_through_stdin() -> None:
+    command = [sys.executable, "-m", "nearmetal", "plan", "-", "--available", "--json"]
+    ended = subprocess.run(command, input=mock_run.STUDY, capture_output=True, text=True, timeout=60)
+    assert json.loads(ended.stdout)["plan"]["primaries"] == {"web": "throughput"}, ended.stderr
+    ended = subprocess.run(command, input="name = 1", capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2 and "nearmetal: /dev/stdin:1: " in ended.stderr
+
+
+def test_a_study_without_a_question_has_a_name_and_no_spaces_after_it(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(mock_run.STUDY)
+    assert called("plan", str(tmp_path / "study.toml")).stdout.splitlines()[0] == "order"
+
+
+@pytest.mark.parametrize(("option", "key"), [("--seed", "design.seed"), ("--blocks", "design . blocks")])
+def test_what_two_options_would_set_is_refused(refused: Refused, option: str, key: str) -> None:
+    said = refused("plan", "quickstart", option, "7", "--set", f"{key}=8")
+    assert f"{option} 7 and --set {key}=8" in said
+
+
+def test_an_image_that_is_not_there_is_told_with_those_that_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "other"))
+    finished(Paths.default().cache, Recipe(name="mine"))
+    for verb in ("box", "rm"):
+        ended = called("image", verb, "nosuch")
+        assert (ended.returncode, "images here: mine" in ended.stderr) == (2, True)
+
+
+def test_a_folder_that_is_no_run_is_told_as_that_also_where_it_is_named_twice(refused: Refused, folder: Path) -> None:
+    assert "this is not a run's folder" in refused("compare", str(folder), str(folder))
+
+
+def test_a_home_that_cannot_be_is_told_by_its_variable(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(mock_run.STUDY)
+    ended = called("run", str(tmp_path / "study.toml"), environment={"NEARMETAL_HOME": "/proc/nope"})
+    assert ended.returncode == 3
+    assert "remedy: name another place by NEARMETAL_HOME" in ended.stderr
 
 
 def test_a_built_in_study_is_printed_as_it_is(refused: Refused) -> None:

@@ -52,6 +52,13 @@ def test_too_few_blocks_for_any_verdict_are_told_before_anything_is_measured(stu
     assert said.index(told) < next(place for place, line in enumerate(said) if line.startswith("block 1/2"))
 
 
+def test_that_nothing_is_left_to_compare_is_told_before_anything_is_measured(study: Path, tmp_path: Path) -> None:
+    study.write_text(LACKING)
+    said = called("run", str(study), "--available", "-o", str(tmp_path / "lone")).stdout.splitlines()
+    told = "nothing is compared: there is no treatment beside its reference"
+    assert said.index(told) < next(place for place, line in enumerate(said) if line.startswith("block 1/2"))
+
+
 def test_each_run_draws_an_order_of_its_own_unless_a_seed_is_named(study: Path, tmp_path: Path) -> None:
     study.write_text(study.read_text().replace("seed = 1\n", ""))
     assert "each run draws an order of its own" in called("plan", str(study)).stdout
@@ -315,6 +322,17 @@ def test_a_place_where_no_report_can_be_is_told_before_one_is_made(place: str, t
     (run / "journal.jsonl").write_text("rubbish\n" * 2)
     done = called("report", str(run), "-o", str(tmp_path / place))
     assert (done.returncode, told in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("place", ["gone/", "file/"])
+def test_a_place_that_is_named_as_a_folder_is_no_file(place: str, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "file").write_text("as before")
+    done = called("report", str(FOLDER), "--format", "csv", "-o", f"{here}/{place}")
+    assert (done.returncode, "there is no such folder" in done.stderr) == (2, True)
+    assert "this is a folder" in called("report", str(FOLDER), "--format", "csv", "-o", f"{here}/").stderr
+    assert [(one.name, one.read_text()) for one in here.iterdir()] == [("file", "as before")]
 
 
 def test_a_report_for_a_dash_is_printed(tmp_path: Path) -> None:

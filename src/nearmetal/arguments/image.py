@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nearmetal.arguments.options import json_option
+from nearmetal.arguments.options import FileToWrite, json_option
 
 
 @click.group()
@@ -29,7 +29,7 @@ def image_build(packages: tuple[str, ...], files: tuple[str, ...], name: str, as
 
 @image.command("box")
 @click.argument("name", default="lab")
-@click.option("-o", "--output", "out", type=click.Path(path_type=Path), help="The file to write; else NAME.box here.")
+@click.option("-o", "--output", "out", type=FileToWrite(), help="The file to write; else NAME.box here.")
 @json_option("box.v1")
 def image_box(name: str, out: Path | None, as_json: bool) -> None:
     """Write an image that is built as a Vagrant box, for machines by libvirt."""

@@ -2,9 +2,12 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
+
+from nearmetal.errors import BadInput
 
 
 class NumberWithin(click.FloatRange):
@@ -15,6 +18,18 @@ class NumberWithin(click.FloatRange):
         if math.isnan(number):
             self.fail(f"{value!r} is not a number", param, ctx)
         return number
+
+
+class FileToWrite(click.Path):
+    """A path as it is written: of one that ends with a slash, which stands for a folder, a `Path` keeps no trace."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value).endswith("/") and not Path(value).is_dir():
+            raise BadInput("nothing can be written there: there is no such folder", str(value), "name a file")
+        return super().convert(value, param, ctx)
 
 
 def json_option(*schemas: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

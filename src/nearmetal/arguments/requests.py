@@ -6,16 +6,16 @@ from typing import Any
 
 import click
 
-from nearmetal.arguments.options import json_option
+from nearmetal.arguments.options import FileToWrite, json_option
 
 
 @click.command()
 @click.argument("captures", metavar="PCAP...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--request", "number", type=int, help="Draw this request, from 1, or print it (--json).")
-@click.option("--html", type=click.Path(path_type=Path), help="Write a page with the requests over time (- prints it).")
+@click.option("--html", type=FileToWrite(), help="Write a page with the requests over time (- prints it).")
 @click.option(
     "--requests",
-    type=click.Path(path_type=Path),
+    type=FileToWrite(),
     help="Write each request: JSON lines (- prints them), or FILE.parquet.",
 )
 @json_option("trace.v1", "trace.request.v1")

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from nearmetal.arguments.options import json_option
+from nearmetal.arguments.options import FileToWrite, json_option
 
 
 @click.command()
@@ -18,9 +18,7 @@ from nearmetal.arguments.options import json_option
     show_default=True,
     help="html writes the report and prints its path, others are printed. Of json the schema is analysis.v1.",
 )
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write this file alone, and nothing to the run's folder."
-)
+@click.option("-o", "--output", type=FileToWrite(), help="Write this file alone, and nothing to the run's folder.")
 def report(run: Path, form: Any, output: Path | None) -> None:
     """Write the report of a run.
 

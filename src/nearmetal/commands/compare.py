@@ -33,9 +33,9 @@ _TOLD_ELSEWHERE = frozenset({"unfinished", "blocks-missing"})
 
 def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json: bool) -> int:
     """GATE_NOT_MET where a gate is asked for and something is surely worse, gone, or cannot be judged any more."""
+    folders = [RunFolder.open(before), RunFolder.open(after)]
     if before.resolve() == after.resolve():
         raise BadInput("both are the same run", str(after), _TWO_RUNS)
-    folders = [RunFolder.open(before), RunFolder.open(after)]
     ran = [Ran(folder.manifest(), *journal.read(folder.journal)) for folder in folders]
     if copied := in_both(*ran):
         what = f"both are the same run: they share {figures.count(copied, 'trial')}"

@@ -100,6 +100,9 @@ def _listed(one: image.Image, is_current: bool) -> Listed:
 
 
 def box(name: str, out: Path | None, as_json: bool) -> None:
+    known = sorted({one.name for one in image.ls(Paths.default().cache)})
+    if name not in known and name != image.Recipe().name:
+        raise BadInput(f"there is no image {name!r}", remedy=f"images here: {', '.join(known) or 'none'}")
     chosen = machine.image(name)
     file = out or Path(f"{name}.box")
     vagrant_box.write(chosen, file)

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from nearmetal import files, pipes, system_errors
 from nearmetal import plan as planning
-from nearmetal.commands.study import Opened, say_missing
+from nearmetal.commands.study import NOTHING_COMPARED, Opened, say_missing
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, ExitCode, HostCannot, LeftAtOnce
 from nearmetal.interrupts import until_interrupted
@@ -53,6 +53,8 @@ def run(opened: Opened, output: Path | None, available: bool, as_json: bool) -> 
     missing = asyncio.run(session.what_is_missing(study)) if available else []
     say_missing(missing, "left out", console)
     plan = planning.make(study, [treatment for treatment, _ in missing])
+    if plan.treatments and not plan.contrasts:
+        console.print(NOTHING_COMPARED)
     began = time.monotonic()
     try:
         with watcher(study, plan, console) as watching:

@@ -20,7 +20,7 @@ from nearmetal.report import figures
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate, most_captured
 from nearmetal.run.missing import Missing, by_finding
-from nearmetal.study import read
+from nearmetal.study import parsed_override, read
 from nearmetal.study_text import did_you_mean
 from nearmetal.tables import Column, fitted
 from nearmetal.units import show_elapsed, show_size
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nearmetal.store.calibration import Sight
     from nearmetal.study_documents import Planned
 
+NOTHING_COMPARED = "nothing is compared: there is no treatment beside its reference"
 _NAMED = 4
 """Treatments that are named before the rest is counted."""
 
@@ -51,7 +52,9 @@ def read_study(
     quick: bool = False,
     available: bool = False,
 ) -> Opened:
-    """A study by its path or built-in name, with what the command line sets."""
+    """A study by its path or built-in name, or as it comes through stdin, with what the command line sets."""
+    if study == "-":
+        study = "/dev/stdin"
     path = Path(study)
     if _is_file(path):
         try:
@@ -69,11 +72,17 @@ def read_study(
         what = "there is no such file, and" if path.suffix == ".toml" or path.name != study else "there is"
         raise BadInput(f"{what} no study {study[:200]!r}", remedy=remedy)
     wanted = list(overrides)
-    if blocks is not None:
-        wanted.append(f"design.blocks={blocks}")
-    if seed is not None:
-        wanted.append(f"design.seed={seed}")
+    for key, value in (("blocks", blocks), ("seed", seed)):
+        if value is not None:
+            _refuse_both(f"--{key} {value}", ("design", key), overrides)
+            wanted.append(f"design.{key}={value}")
     return Opened(read(source, study, wanted, quick), source, wanted, quick)
+
+
+def _refuse_both(option: str, path: tuple[str, str], overrides: Sequence[str]) -> None:
+    for text in overrides:
+        if parsed_override(text).path[:2] == path:
+            raise BadInput(f"{option} and --set {text} are about the same", "", "leave one of the two out")
 
 
 def _is_file(path: Path) -> bool:
@@ -163,7 +172,7 @@ def _unused(study: Study) -> Iterator[tuple[WorkloadSpec, str]]:
 
 
 def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], console: Console) -> None:
-    console.print(Text.assemble((study.name, "bold"), f"  {study.question}"))
+    console.print(Text.assemble((study.name, "bold"), f"  {study.question}" if study.question else ""))
     console.print(
         f"{figures.count(len(plan.treatments), 'treatment')} x {figures.count(len(study.workloads), 'workload')} x "
         + ("at most " if plan.looks else "")
@@ -188,7 +197,7 @@ def _print_plan(study: Study, plan: Plan, needed: int, seen: Sequence["Sight"], 
             f"{figures.count(len(plan.contrasts), 'primary contrast')}, {_when_decided(plan, needed, _first(study))}"
         )
     else:
-        console.print("nothing is compared: there is no treatment beside its reference")
+        console.print(NOTHING_COMPARED)
     for seeing in seen:
         console.print(Padding(plan_sight.sentence(seeing, study.design.margin), (0, 0, 0, 2), expand=False))
     console.print(f"the whole takes {_about(estimate(study, plan), plan)}")
