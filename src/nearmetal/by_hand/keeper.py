@@ -79,7 +79,7 @@ async def _draft(name: str, want: Wanted) -> Kept:
 
 async def _prepare(want: Wanted, open_site: OpenSite) -> None:
     """What does not belong to this machine alone."""
-    if not want.environment.is_pretended and (process := others.other()):
+    if process := others.other():
         _say(others.disturbs(process))
     plugin = plugins.load("environments", want.environment.kind)
     if hosts.hangs_on_switch(want.environment):
