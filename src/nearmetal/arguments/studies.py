@@ -64,7 +64,7 @@ def plan(study: str, as_json: bool, **options: Any) -> int:
 def run(study: str, output: Path | None, as_json: bool, **options: Any) -> int:
     """Run a study.
 
-    By its file, or its built-in name.
+    By its file, its built-in name, or as it comes through stdin (-).
     """
     from nearmetal.commands import run as command
     from nearmetal.commands.study import read_study
