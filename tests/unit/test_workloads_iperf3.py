@@ -94,12 +94,20 @@ async def test_a_server_that_is_not_yet_free_again_is_waited_for() -> None:
     assert [warning.code for warning in found.warnings] == ["started-again"]
 
 
-async def test_a_server_that_was_busy_from_the_start_is_told() -> None:
-    server, clients = machines(1, said("iperf3/busy.json"))
+@pytest.mark.parametrize(
+    ("file", "asked"), [("udp", {"protocol": "udp", "rate": "20Mbit/s"}), ("tcp", {}), ("busy", {})]
+)
+async def test_a_server_that_has_not_heard_that_it_was_tried_is_waited_for(file: str, asked: dict[str, str]) -> None:
+    server, clients = machines(1, said("iperf3/busy.json"), said(f"iperf3/{file}.json"))
     stage = ScriptedStage([server], clients)
+    if file != "busy":
+        found = await life(workload(**asked), stage)
+        assert [warning.code for warning in found.warnings] == ["started-again"]
+        assert len(stage.limits) == 2
+        return
     with pytest.raises(ToolFailed, match="the server is busy"):
-        await life(workload(protocol="udp", rate="20Mbit/s"), stage)
-    assert len(stage.limits) == 1
+        await life(workload(**asked), stage)
+    assert len(stage.limits) == STARTS
 
 
 async def test_a_network_that_loses_every_first_datagram_is_told() -> None:

@@ -20,6 +20,7 @@ _LOST_START = "unable to read from stream socket"
 """What iperf3 says when its first datagram, or the answer to it, was lost: it sends neither again."""
 
 _STILL_BUSY = "the server is busy running a test"
+"""What it says when its server has not heard yet that the run before is over: that word was lost, and is sent again."""
 
 
 class Sent(Part):
@@ -231,13 +232,10 @@ def failed(ended: Completed) -> str | None:
         return None
 
 
-def never_started(ended: Completed, again: int) -> bool:
-    """Whether a UDP run found no beginning, because a datagram of its greeting was lost.
-
-    When it was started `again`, also because its server has not yet heard that the start before is over.
-    """
+def never_started(ended: Completed) -> bool:
+    """Whether a run found no beginning, because the network lost what it begins with, or by which another one ended."""
     failure = failed(ended)
-    return failure is not None and failure.startswith((_LOST_START, _STILL_BUSY) if again else _LOST_START)
+    return failure is not None and failure.startswith((_LOST_START, _STILL_BUSY))
 
 
 def parse(ended: Completed, given: Iperf3Parameters, where: str) -> Run:

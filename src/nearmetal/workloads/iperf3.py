@@ -24,7 +24,7 @@ SLACK = 45.0
 """Seconds beyond the run itself: iperf3 greets its server, waits for what is still on the way, and fetches the
 server's figures. It gives up a greeting that stays unanswered after 30 s."""
 STARTS = 3
-"""How often a run is started when the network lost its first datagram."""
+"""How often a run is started when the network lost what it begins with."""
 SETTLED = 1.0
 """Seconds before it is started again: the word that the client has gone may be lost too, and is sent once more."""
 
@@ -51,8 +51,7 @@ class Iperf3:
 
     @property
     def limit(self) -> float:
-        starts = STARTS if self._parameters.protocol == "udp" else 1
-        return starts * (self._parameters.whole + SLACK + SETTLED)
+        return STARTS * (self._parameters.whole + SLACK + SETTLED)
 
     async def prepare(self, stage: Stage) -> None:
         must_connect(stage, "iperf3, of UDP too,")
@@ -72,7 +71,7 @@ class Iperf3:
         ]
         ended = await stage.together(commands, given.whole + SLACK)
         again = 0
-        while again < STARTS - 1 and given.protocol == "udp" and any(never_started(one, again) for one in ended):
+        while again < STARTS - 1 and any(map(never_started, ended)):
             again += 1
             await asyncio.sleep(SETTLED)
             ended = await stage.together(commands, given.whole + SLACK)
@@ -92,7 +91,7 @@ class Iperf3:
         runs = [parse(one, given, name) for one, name in zip(ended, names, strict=True)]
         warnings = [*uneven_start(ended), *_iperf3_responses.warnings(runs, given)]
         if again:
-            text = f"iperf3 was started {again + 1} times, because the network had lost its first datagram"
+            text = f"iperf3 was started {again + 1} times, because the network had lost what it begins with"
             warnings.append(Warned(code="started-again", text=text))
         return Measurement(
             responses=_iperf3_responses.responses(runs, given),
