@@ -1,0 +1,128 @@
+use std::sync::atomic::AtomicBool;
+
+use super::super::arguments::tests::plan;
+use super::super::job::Pace;
+use super::super::request;
+use super::*;
+
+/// An engine that takes longer to send than the schedule gives it, and hears of nothing but by waiting: of all that
+/// was sent, if there are replies.
+struct Slow<'a> {
+    core: Core<'a>,
+    launched: usize,
+    waited: usize,
+    slots: u32,
+    asked: Vec<u32>,
+    replies: bool,
+    enough: usize,
+    stop: &'a AtomicBool,
+}
+
+/// So many requests before the user wants to stop.
+const ENOUGH: usize = 300;
+
+impl<'a> Engine<'a> for Slow<'a> {
+    fn core(&mut self) -> &mut Core<'a> {
+        &mut self.core
+    }
+
+    fn take_slot(&mut self) -> u32 {
+        self.slots += 1;
+        self.slots - 1
+    }
+
+    fn launch(&mut self, index: u32, _exchange: Exchange, _request: usize) {
+        let now = clock::now();
+        poller::spin_until(now + 20_000);
+        self.asked.push(index);
+        self.launched += 1;
+        self.stop
+            .store(self.launched >= self.enough, Ordering::Relaxed);
+    }
+
+    fn rest(&mut self, _index: u32, _now: Nanoseconds) {}
+
+    fn wait(&mut self, _timeout: Nanoseconds) -> bool {
+        self.waited += 1;
+        if !self.replies {
+            return false;
+        }
+        let replied = std::mem::take(&mut self.asked);
+        for index in &replied {
+            self.core.busy -= 1;
+            after_reply(self, *index, clock::now(), true);
+            send_between(self);
+        }
+        !replied.is_empty()
+    }
+
+    fn give_up(&mut self, _limit: Nanoseconds, _now: Nanoseconds) {}
+
+    fn under_way(&self) -> Vec<Exchange> {
+        Vec::new()
+    }
+
+    fn close_all(&mut self) {}
+
+    fn into_recorder(self) -> Recorder {
+        self.core.recorder
+    }
+}
+
+/// An open loop on it that is behind from the begin, until the user wants to stop: requests begun, waits, places for
+/// connections, and what was written down.
+fn behind(replies: bool, enough: usize) -> (usize, usize, u32, Recorder) {
+    let line = "http://127.0.0.1/ --mode open --rate 1000000 --duration 100ms --timeout 10ms";
+    let plan = plan(line).unwrap();
+    let stop = AtomicBool::new(false);
+    let job = Job {
+        address: "127.0.0.1:80".parse().unwrap(),
+        requests: request::requests(&plan),
+        timeout: plan.timeout,
+        new_connections: false,
+        stop: &stop,
+    };
+    let live = Live::default();
+    let mut engine = Slow {
+        core: Core::new(&job, &live),
+        launched: 0,
+        waited: 0,
+        slots: 0,
+        asked: Vec::new(),
+        replies,
+        enough,
+        stop: &stop,
+    };
+    let window = Window::new(&plan, clock::now());
+    run(&mut engine, Pace::new(&plan, 0, window), window);
+    (
+        engine.launched,
+        engine.waited,
+        engine.slots,
+        engine.core.recorder,
+    )
+}
+
+#[test]
+fn what_an_open_loop_has_not_begun_when_it_would_be_given_up_is_given_up() {
+    let (launched, _, _, recorder) = behind(true, usize::MAX);
+    // Of 100 ms of requests; the last of them is given up 10 ms after its time.
+    assert!(launched < 110 * MILLISECOND as usize / 20_000, "{launched}");
+    assert_eq!(recorder.attempted, recorder.errors.client_timeout);
+    assert_eq!(launched as u64 + recorder.attempted, 100_000);
+}
+
+#[test]
+fn an_open_loop_that_is_behind_still_hears_of_replies_and_of_the_users_wish_to_stop() {
+    let (launched, waited, ..) = behind(false, ENOUGH);
+    // Of 100,000 that were due. The wish is looked after each millisecond, in which it sends some fifty.
+    assert!(launched < 10 * ENOUGH, "{launched}");
+    assert!(waited * 50 > launched, "{waited}");
+}
+
+#[test]
+fn an_open_loop_that_is_behind_reads_replies_instead_of_opening_connections() {
+    let (launched, _, slots, _) = behind(true, ENOUGH);
+    assert!(launched >= ENOUGH, "{launched}");
+    assert!(u64::from(slots) <= AT_ONCE, "{slots}");
+}
