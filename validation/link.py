@@ -12,8 +12,8 @@ alike; each repeat has machines and a link of its own.
   lots of their own, and that interval is narrow enough (RESOLUTION) to leave it out where the loss is off by a tenth.
 - sharing: five clients on one link. Goal: the median of their sum within 3 % of the link's payload.
 
-A repeat that fails is told, and its case does not hold; the others go on. `--only "loss 5 %"` takes the cases with these
-words in their names.
+A repeat that fails is told, and its case does not hold; the others go on. `--only "loss 5 %"` takes the cases with
+these words in their names.
 
 On a host that is busy with other things all of it misses: a sender that waits for a processor leaves the link idle, and
 a receiver that does so lets its socket overflow. The table tells the load average.

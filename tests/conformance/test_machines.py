@@ -10,6 +10,7 @@ from nearmetal import hosts, plugins
 from nearmetal.errors import BadInput, HostCannot, MachineLost, TimedOut, ToolFailed
 from nearmetal.lab import probe
 from nearmetal.lab.borrowed import lock
+from nearmetal.lab.commands import gathering
 from nearmetal.lab.lab import Lab
 from nearmetal.model import Environment, EnvironmentSpec, Handle, Level, Machine, Provision, Treatment
 from nearmetal.run import verify
@@ -63,6 +64,15 @@ async def test_a_command_that_does_not_end_is_ended(machine: Machine) -> None:
     with pytest.raises(TimedOut):
         await machine.exec(["sleep", "61"], timeout=1)
     assert (await machine.exec(["true"])).status == 0
+
+
+async def test_a_program_that_prints_without_an_end_is_ended(machine: Machine, environment: Environment) -> None:
+    """It must not take the memory of who hears it."""
+    if environment.kind == "mock":
+        pytest.skip("a pretended machine has no program that does")
+    with gathering.up_to(2**20), pytest.raises(ToolFailed, match="printed more than 1 MiB"):
+        await machine.exec(["sh", "-c", "echo $$ >/tmp/endless; exec yes"], timeout=SOON)
+    assert (await machine.exec(["sh", "-c", "kill -0 $(cat /tmp/endless)"])).status != 0
 
 
 async def test_a_program_begins_at_its_home(machine: Machine, environment: Environment) -> None:

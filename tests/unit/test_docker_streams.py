@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.containers.api import DOCKER, Engine, Refused, demultiplex
+from nearmetal.lab.containers.api import DOCKER, Engine, Refused, frames
 
 
 class Client:
@@ -21,7 +21,14 @@ async def read(content: bytes) -> tuple[bytes, bytes]:
     reader = asyncio.StreamReader()
     reader.feed_data(content)
     reader.feed_eof()
-    return await demultiplex(reader)
+    return await sorted_out(reader)
+
+
+async def sorted_out(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    streams = [b"", b""]
+    async for is_complaint, piece in frames(reader):
+        streams[is_complaint] += piece
+    return streams[0], streams[1]
 
 
 async def test_frames_are_sorted_into_both_streams() -> None:
@@ -45,7 +52,7 @@ async def test_bytes_that_follow_the_header_at_once_are_not_lost(tmp_path: Path)
     socket = tmp_path / "engine.sock"
     async with await asyncio.start_unix_server(answer, socket):
         reader, writer = await Engine(f"unix://{socket}", Client()).stream("exec/1/start", {"Tty": False})
-        assert await demultiplex(reader) == (b"first", b"")
+        assert await sorted_out(reader) == (b"first", b"")
         writer.close()
     assert asked[0].startswith(b"POST /v1.41/exec/1/start HTTP/1.1\r\n")
     assert asked[0].endswith(b'\r\n\r\n{"Tty": false}')

@@ -30,6 +30,11 @@ async def test_a_program_that_prints_without_an_end_is_ended(stream: str) -> Non
     await until(lambda: running._process.returncode is not None)
 
 
+async def test_one_that_is_waited_for_is_ended_as_well() -> None:
+    with gathering.up_to(MIB), pytest.raises(ToolFailed, match="more than 1 MiB"):
+        await process.run(["yes"], timeout=20)
+
+
 async def test_a_long_output_is_gathered_where_it_may_be_long() -> None:
     assert gathering.MOST >= 64 * MIB
     argv = ["head", "-c", str(3 * MIB), "/dev/zero"]

@@ -213,7 +213,8 @@ class HostMachine(SharedKernelMachine):
             ended = await self.site.exec(self._launch(argv, env), stdin=stdin, timeout=timeout)
         except TimedOut:
             raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {timeout:g} s", self.name) from None
-        return await self.first.judged(ended, self.site, self.name)
+        await self.first.outlived(ended.status, self.site, self.name)
+        return ended
 
     async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
         await self.first.require(self.site, self.name)
@@ -230,7 +231,9 @@ class _HostRunning:
         self._running = running
 
     async def wait(self, timeout: float) -> Completed:
-        return await self._on.first.judged(await self._running.wait(timeout), self._on.site, self._on.name)
+        ended = await self._running.wait(timeout)
+        await self._on.first.outlived(ended.status, self._on.site, self._on.name)
+        return ended
 
     async def stop(self) -> Completed:
         return await self._running.stop()

@@ -1,6 +1,7 @@
 """Have the probe take captures apart."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 from nearmetal.errors import BadInput, ToolFailed
 from nearmetal.lab import probe
 from nearmetal.lab.commands import process
+from nearmetal.lab.commands.gathering import up_to
 
 Document = dict[str, Any]
 """A `trace.v1`, see docs/trace.md."""
@@ -35,12 +37,14 @@ async def analyse(captures: Sequence[Path], requests: Path | None = None) -> Tra
     """
     wanted = [] if requests is None else ["--requests", str(requests)]
     piped = [number for capture in captures if (number := descriptor(capture)) is not None]
-    ended = await process.run(
-        [str(probe.path()), "trace", "--json", *wanted, "--", *map(str, captures)],
-        stdin=0 if 0 in piped else b"",
-        pass_fds=[number for number in piped if number],
-        timeout=PATIENCE,
-    )
+    # What our own program tells of a capture is as long as that asks for.
+    with up_to(sys.maxsize):
+        ended = await process.run(
+            [str(probe.path()), "trace", "--json", *wanted, "--", *map(str, captures)],
+            stdin=0 if 0 in piped else b"",
+            pass_fds=[number for number in piped if number],
+            timeout=PATIENCE,
+        )
     said = ended.complaint.removeprefix("nearmetal-probe: ")
     try:
         document: Document = json.loads(ended.stdout)

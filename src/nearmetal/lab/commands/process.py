@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, TimedOut
+from nearmetal.lab.commands.feeding import feed
 from nearmetal.lab.commands.gathering import Gathering
 from nearmetal.lab.commands.refused import refuse_zero_bytes
 from nearmetal.model import Completed
@@ -65,15 +66,17 @@ async def run(
     """
     source, written = (stdin, None) if isinstance(stdin, int) else (asyncio.subprocess.PIPE, stdin)
     process = await start(argv, env=env, pass_fds=pass_fds, stdin=source)
+    running = Background(process)
+    feeding = asyncio.ensure_future(feed(process.stdin, written)) if process.stdin and written is not None else None
     try:
-        stdout, stderr = await asyncio.wait_for(process.communicate(written), timeout)
-    except TimeoutError:
+        return await running.wait(timeout)
+    except TimedOut:
         raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {timeout:g} s") from None
     finally:
-        if process.returncode is None:
-            kill_group(process, signal.SIGKILL)
-            await process.wait()
-    return Completed(status=exit_status(process.returncode), stdout=stdout, stderr=stderr)
+        if feeding:
+            feeding.cancel()
+        if not running.has_ended:
+            await running.kill()
 
 
 def exit_status(returncode: int | None) -> int:

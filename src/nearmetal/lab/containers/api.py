@@ -8,7 +8,7 @@ import asyncio
 import errno
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
@@ -149,7 +149,7 @@ class Engine:
             raise silent(self.address, error, self.brand) from error
 
     async def stream(self, path: str, body: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Ask for a stream: what is written goes to standard input, what is read are frames of `demultiplex`."""
+        """Ask for a stream: what is written goes to standard input, what is read are `frames`."""
         try:
             reader, writer = await asyncio.open_unix_connection(self.address.removeprefix("unix://"))
         except OSError as error:
@@ -239,23 +239,13 @@ async def _reason(reader: asyncio.StreamReader, head: bytes) -> str:
         return content.decode("utf-8", "replace") or head.decode("latin-1").splitlines()[0]
 
 
-async def demultiplex(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    """All of standard output and standard error, until the stream ends. A frame is cut only when the machine is."""
-    streams = bytearray(), bytearray()
+async def frames(reader: asyncio.StreamReader) -> AsyncIterator[tuple[bool, bytes]]:
+    """Pieces of standard output, or (True) of standard error, until the stream ends. A frame is cut only when the
+    machine is, and then left out."""
     while True:
         try:
             header = await reader.readexactly(8)
             frame = await reader.readexactly(int.from_bytes(header[4:], "big"))
         except (asyncio.IncompleteReadError, ConnectionError):
-            return bytes(streams[0]), bytes(streams[1])
-        streams[header[0] == _STDERR].extend(frame)
-
-
-async def feed(writer: asyncio.StreamWriter, content: bytes) -> None:
-    """All of standard input, and its end. A program need not read it."""
-    try:
-        writer.write(content)
-        await writer.drain()
-        writer.write_eof()
-    except (ConnectionError, OSError):
-        pass
+            return
+        yield header[0] == _STDERR, frame

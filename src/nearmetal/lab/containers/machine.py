@@ -1,6 +1,7 @@
 """A container that runs: its commands by the engine's API, what it costs by its control group."""
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -10,9 +11,11 @@ from nearmetal.errors import HostCannot, MachineLost, TimedOut
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cgroup import Group
+from nearmetal.lab.commands.feeding import feed
+from nearmetal.lab.commands.gathering import Gathering
 from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.containers import pauses
-from nearmetal.lab.containers.api import Engine, Refused, demultiplex, feed
+from nearmetal.lab.containers.api import Engine, Refused, frames
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
 from nearmetal.model import Completed, Handle, Running, Site
 
@@ -48,9 +51,11 @@ class Container(SharedKernelMachine):
         try:
             return await running.wait(timeout)
         except TimedOut:
-            raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {timeout:g} s", self.name) from None
-        finally:
             await running.kill()
+            raise TimedOut(f"`{' '.join(argv)[:200]}` did not end within {timeout:g} s", self.name) from None
+        except asyncio.CancelledError:
+            await running.kill()
+            raise
 
     async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
         return await self._begin(argv, env, b"")
@@ -59,7 +64,7 @@ class Container(SharedKernelMachine):
         refuse_zero_bytes(argv, env)
         refuse_no_text(argv, env)
         await self.first.require(self.site, self.name)
-        command, signal = self.prepared(argv, env)
+        command, signals = self.prepared(argv, env)
         try:
             made = await self.engine.call(self.engine.client.exec_create, self.id, command, stdin=True)
             reader, writer = await self.engine.stream(f"exec/{made['Id']}/start", {"Detach": False, "Tty": False})
@@ -68,7 +73,7 @@ class Container(SharedKernelMachine):
             raise HostCannot(f"the engine refuses to run a command: {error.what}", self.name) from error
         except HostCannot as error:
             raise MachineLost(f"its engine is gone: {error.what}", self.name) from error
-        return _Exec(self, made["Id"], reader, writer, stdin, signal)
+        return _Exec(self, made["Id"], reader, writer, stdin, signals)
 
     async def paused(self, since: float) -> float:
         return await pauses.seconds(self.engine, self.id, since)
@@ -86,8 +91,8 @@ class Container(SharedKernelMachine):
         await self.site.exec(["kill", f"-{name}", "--", f"-{pid}"])
 
 
-class _Exec:
-    """A command in a container: a `Running`."""
+class _Exec(Gathering):
+    """A command in a container, and the stream that its bytes come by."""
 
     def __init__(
         self,
@@ -96,27 +101,30 @@ class _Exec:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         stdin: bytes,
-        signal: Signal,
+        signals: Signal,
     ) -> None:
         self._container = container
-        self._signalled = signal
+        self._signals = signals
         self._engine = container.engine
         self._id = id
-        self._writer = writer
+        self._reader, self._writer = reader, writer
         self._feeding = asyncio.ensure_future(feed(writer, stdin))
-        self._ended = asyncio.ensure_future(self._end(reader))
+        super().__init__(container.name)
 
-    async def _end(self, reader: asyncio.StreamReader) -> Completed:
-        with self._container.watched(self._writer.transport.abort):
-            stdout, stderr = await demultiplex(reader)
-        self._feeding.cancel()
-        self._writer.close()
+    async def gather(self) -> int:
+        try:
+            with self._container.watched(self._writer.transport.abort):
+                async for is_complaint, piece in frames(self._reader):
+                    (self.complained if is_complaint else self.said)(piece)
+        finally:
+            self._feeding.cancel()
+            self._writer.close()
         status = await self._status()
         if status is None:
             await self._container.first.require(self._container.site, self._container.name)
             raise MachineLost("the engine does not tell how a command ended", self._container.name)
-        ended = Completed(status=status, stdout=stdout, stderr=stderr)
-        return await self._container.first.judged(ended, self._container.site, self._container.name)
+        await self._container.first.outlived(status, self._container.site, self._container.name)
+        return status
 
     async def _inspect(self) -> Mapping[str, Any]:
         """What the engine knows of it; nothing when the container is gone."""
@@ -134,36 +142,13 @@ class _Exec:
             await asyncio.sleep(0.01)
         return None
 
-    async def wait(self, timeout: float) -> Completed:
-        try:
-            return await asyncio.wait_for(asyncio.shield(self._ended), timeout)
-        except TimeoutError:
-            raise TimedOut(f"the program still runs after {timeout:g} s", self._container.name) from None
-
-    async def stop(self) -> Completed:
-        if not self._ended.done():
-            await self._signal("TERM")
-        try:
-            return await self.wait(LIMITS.stop)
-        except TimedOut:
-            await self._signal("KILL")
-            return await self.wait(LIMITS.stop)
-
-    async def kill(self) -> None:
-        """End it at once, unless it has ended."""
-        if not self._ended.done():
-            await self._signal("KILL")
-            self._ended.cancel()
-            self._feeding.cancel()
-            self._writer.close()
-
-    async def _signal(self, name: str) -> None:
+    async def signal(self, number: signal.Signals) -> None:
         """Once the engine knows which process it is."""
         for _ in range(50):
             state = await self._inspect()
             if not state or not state["Running"]:
                 return
             if state["Pid"]:
-                await self._signalled(name, state["Pid"])
+                await self._signals(number.name.removeprefix("SIG"), state["Pid"])
                 return
             await asyncio.sleep(0.02)

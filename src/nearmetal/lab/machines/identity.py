@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from nearmetal.errors import MachineLost, ToolFailed
-from nearmetal.model import Completed, Site
+from nearmetal.model import Site
 
 _EXITING = 0x4
 """PF_EXITING in the flags of /proc/PID/stat: on its way out, whatever its state says."""
@@ -41,16 +41,15 @@ class FirstProcess:
         if not await self.is_alive(site):
             raise MachineLost("its first process is gone", machine)
 
-    async def judged(self, ended: Completed, site: Site, machine: str) -> Completed:
-        """How a program ended, unless it ended because its machine did: MachineLost."""
-        if ended.status != 0:
+    async def outlived(self, status: int, site: Site, machine: str) -> None:
+        """MachineLost where a program ended with this status because its machine did."""
+        if status != 0:
             await self.require(site, machine)
-        if ended.status in (_KILLED, _LAUNCH_FAILED):
+        if status in (_KILLED, _LAUNCH_FAILED):
             # What ends a machine may reach the program shortly before the machine's first process.
             for _ in range(5):
                 await self.require(site, machine)
                 await asyncio.sleep(0.01)
-        return ended
 
 
 @runtime_checkable
