@@ -54,6 +54,15 @@ def test_no_folder_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         assert drawn([drawers.begin(spec(1), False)]) == [Picture(svg(spec(1)))]
 
 
+@pytest.mark.parametrize("character", ["\x01", "\x1b", "\x85", "\ufffe", "\ud800"])
+def test_characters_that_no_picture_can_hold_are_replaced(character: str, drawers: Drawers) -> None:
+    """The engine ends its process where it meets some of them."""
+    titled = {**spec(1), "title": f"a{character}b"}
+    (picture,) = drawn([drawers.begin(titled, True)])
+    assert isinstance(picture, Picture) and picture.png
+    assert "a\N{REPLACEMENT CHARACTER}b" in picture.svg
+
+
 def test_pictures_that_take_too_long_end_in_an_error(drawers: Drawers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "_PATIENCE", 0.001)
     with pytest.raises(ToolFailed, match="not drawn within"):

@@ -5,6 +5,7 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,30 @@ def beside_ours(monkeypatch: pytest.MonkeyPatch, **theirs: object) -> None:
     own, load = plugins.names("sections"), plugins.load
     monkeypatch.setattr(plugins, "names", lambda group: tuple(sorted({*own, *theirs})))
     monkeypatch.setattr(plugins, "load", lambda group, name: theirs[name] if name in theirs else load(group, name))
+
+
+def test_whoever_owns_the_folder_leads_no_file_elsewhere(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a link that is put where a table will be, as soon as there is a folder for it."""
+    copy = RunFolder(tmp_path / "run")
+    shutil.copytree(folder.path, copy.path)
+    victim = tmp_path / "victim"
+    victim.write_text("as before")
+    mkdir = Path.mkdir
+
+    def raced(path: Path, *args: Any, **more: Any) -> None:
+        mkdir(path, *args, **more)
+        if path.parent == copy.path:
+            (path / "analysis.json").symlink_to(victim)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", raced)
+        with pytest.raises(FileExistsError):
+            write(copy)
+    assert victim.read_text() == "as before"
+    write(copy)
+    assert (copy.report / "analysis.json").stat().st_mode & 0o777 == copy.page.stat().st_mode & 0o777
 
 
 def test_a_section_of_somebody_else_stands_where_it_asks_to(

@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any
 
 from nearmetal.errors import ToolFailed
+from nearmetal.plain import plain
 
 Spec = Mapping[str, Any]
 
@@ -70,7 +71,16 @@ def svg(spec: Spec) -> str:
     """The same without a PNG."""
     import vl_convert
 
-    return _unique(vl_convert.vegalite_to_svg(dict(spec), allowed_base_urls=[]))
+    return _unique(vl_convert.vegalite_to_svg(_plain(spec), allowed_base_urls=[]))
+
+
+def _plain(part: Any) -> Any:
+    """A specification without characters that XML has not: the engine ends its process where it meets one in a text."""
+    if isinstance(part, str):
+        return plain(part)
+    if isinstance(part, Mapping):
+        return {_plain(name): _plain(value) for name, value in part.items()}
+    return [_plain(value) for value in part] if isinstance(part, list | tuple) else part
 
 
 def _png(svg: str) -> bytes:

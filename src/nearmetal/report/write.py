@@ -1,8 +1,10 @@
 """Write a run's report, or render it in one format: the only part of the report that touches files."""
 
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -62,10 +64,8 @@ def _write(folder: RunFolder, say: Say | None) -> Path:
     chapters, pictures = _drawn(folder, say, also_png=True)
     fresh = folder.path / ".report.new"
     shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir()
     try:
-        for name, content in _files(chapters, pictures).items():
-            (fresh / name).write_bytes(content)
+        _write_new(fresh, _files(chapters, pictures))
     except OSError as error:
         shutil.rmtree(fresh, ignore_errors=True)
         error.filename = error.filename or str(folder.report)
@@ -145,6 +145,18 @@ def _files(chapters: _Chapters, pictures: Pictures) -> dict[str, bytes]:
             content[f"{name}.svg"] = picture.svg.encode()
             content[f"{name}.png"] = picture.png
     return content
+
+
+def _write_new(fresh: Path, files: Mapping[str, bytes]) -> None:
+    """A folder of files. Whoever owns the run may put others in their places meanwhile: no link is followed."""
+    fresh.mkdir()
+    folder = os.open(fresh, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for name, content in files.items():
+            with open(name, "xb", opener=partial(os.open, mode=0o666, dir_fd=folder)) as file:
+                file.write(content)
+    finally:
+        os.close(folder)
 
 
 def _replace(fresh: Path, place: Path) -> None:

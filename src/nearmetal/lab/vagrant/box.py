@@ -10,6 +10,7 @@ The guest takes its address by DHCP. Who may log in is decided by a key of this 
 import io
 import json
 import os
+import secrets
 import tarfile
 from collections.abc import Mapping
 from importlib import resources
@@ -44,7 +45,7 @@ def seed(image: Image, authorized: bytes) -> Mapping[str, tuple[bytes, int]]:
 
 def write(image: Image, out: Path) -> None:
     """Write the box to a file. BadInput where there is one already, HostCannot where it cannot be written."""
-    unfinished = out.with_name(f".unfinished-{os.getpid()}-{out.name}")
+    unfinished = out.with_name(f".unfinished-{secrets.token_hex(4)}-{out.name}")
     try:
         with unfinished.open("xb") as file:
             _pack(image, file)
