@@ -2,8 +2,10 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,9 @@ from nearmetal.model import ContrastPlan, Plan, ResponseKind, Scale, Warned
 
 LOG_RESOLUTION = 1e-12
 """Logs of ratios closer than this are one value: no measurement tells a relative change of 1e-12 from none."""
+
+MANY = 500
+"""Blocks from which most of the time goes into sorting their pairwise averages, for which threads have a CPU each."""
 
 Pairs = tuple[tuple[Replicate, Replicate], ...]
 """Treatment and reference, one pair per block."""
@@ -54,17 +59,20 @@ def matched_contrasts(
     sequential design, primary contrasts say what they said at the look that decided them, or else at the last of
     those that were taken: those after `looked` blocks or fewer.
     """
-    results = []
+    makes: list[Callable[[], Matched]] = []
     for planned in plan.contrasts:
         pairs = _pairs(planned, arms)
         response = primaries[planned.workload]
-        results.append(_primary(plan, planned, response, arms, pairs, margin, looked))
+        makes.append(partial(_primary, plan, planned, response, arms, pairs, margin, looked))
         present = {name: kind for name, kind in _present(pairs).items() if name != response}
-        results += _exploratory(planned, present, pairs, Criterion(alpha, margin, False))
+        makes += _exploratory(planned, present, pairs, Criterion(alpha, margin, False))
     for planned in _of_boots(plan, arms):
         pairs = _pairs(planned, arms)
-        results += _exploratory(planned, _present(pairs), pairs, Criterion(alpha, margin, False))
-    return results
+        makes += _exploratory(planned, _present(pairs), pairs, Criterion(alpha, margin, False))
+    if len(plan.blocks) < MANY:
+        return [make() for make in makes]
+    with ThreadPoolExecutor(2) as threads:
+        return list(threads.map(lambda make: make(), makes))
 
 
 def primary_contrasts(plan: Plan, arms: Arms, margin: float, looked: int) -> list[Contrast]:
@@ -106,8 +114,8 @@ def _primary(
 
 def _exploratory(
     planned: ContrastPlan, present: Mapping[str, ResponseKind], pairs: Pairs, criterion: Criterion
-) -> list[Matched]:
-    return [_contrast(planned, name, present[name], pairs, criterion) for name in sorted(present)]
+) -> list[Callable[[], Matched]]:
+    return [partial(_contrast, planned, name, present[name], pairs, criterion) for name in sorted(present)]
 
 
 def _of_boots(plan: Plan, arms: Arms) -> list[ContrastPlan]:

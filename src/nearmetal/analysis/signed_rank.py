@@ -20,6 +20,7 @@ are so resolved against a verdict, never for it, and the interval excludes 0 exa
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
@@ -148,9 +149,17 @@ def _pairs(n: int) -> tuple[NDArray[Any], NDArray[Any]]:
     return first, second
 
 
-@lru_cache(maxsize=8)
 def two_sided_distinct(n: int) -> Floats:
     """At index t: the chance that the ranks of either sign sum to t or less, if no two of n differences are equal."""
+    with _one_at_a_time:  # threads ask for the same one
+        return _two_sided_distinct(n)
+
+
+_one_at_a_time = Lock()
+
+
+@lru_cache(maxsize=8)
+def _two_sided_distinct(n: int) -> Floats:
     found = _two_sided(np.arange(1, n + 1), n * (n + 1) // 4)
     found.flags.writeable = False
     return found

@@ -3,8 +3,8 @@
 Starting the engine takes most of a second and a page has many pictures, so `Drawers` are processes of their own that
 get ready while this one reads the run, and draw what is begun while it writes the next chapters. Such a process,
 `python -m nearmetal.report.drawing`, takes specifications on stdin, one a line as JSON, each with whether a PNG is
-wanted, and prints a line for each picture. Whichever is free gets the next one: wide pictures take several times as
-long as narrow ones.
+wanted, and prints a line once it is ready, and for each picture. Whichever is free gets the next one: wide pictures
+take several times as long as narrow ones.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
+from threading import Lock
 from types import TracebackType
 from typing import Any
 
@@ -110,6 +111,11 @@ class _Drawer:
             stderr=self._said,
         )
 
+    def is_ready(self) -> bool:
+        """Once its engine has started; False where it ended instead."""
+        assert self._process.stdout is not None
+        return bool(self._process.stdout.readline())
+
     def draw(self, spec: Spec, png: bool) -> Picture | Undrawn:
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
@@ -135,14 +141,29 @@ class _Drawer:
 
 
 class Drawers:
-    """Processes that draw, one for each CPU, of which more than two would only start."""
+    """Processes that draw, one for each CPU, of which more than two would only start.
+
+    They start one after the other: whoever reads the run meanwhile has a CPU of its own.
+    """
 
     def __init__(self) -> None:
-        self._drawers = [_Drawer() for _ in range(min(2, os.cpu_count() or 1))]
-        self._waiting = ThreadPoolExecutor(len(self._drawers))
+        self._most = min(2, os.cpu_count() or 1)
+        self._drawers = [_Drawer()]
         self._idle: SimpleQueue[_Drawer] = SimpleQueue()
-        for drawer in self._drawers:
-            self._idle.put(drawer)
+        self._is_over = False
+        self._changing = Lock()
+        self._waiting = ThreadPoolExecutor(self._most + 1)
+        self._waiting.submit(self._start)
+
+    def _start(self) -> None:
+        while True:
+            drawer = self._drawers[-1]
+            is_ready = drawer.is_ready()
+            self._idle.put(drawer)  # one that failed says why to whoever has it draw
+            with self._changing:
+                if self._is_over or not is_ready or len(self._drawers) == self._most:
+                    return
+                self._drawers.append(_Drawer())
 
     def __enter__(self) -> Drawers:
         return self
@@ -150,6 +171,8 @@ class Drawers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with self._changing:
+            self._is_over = True
         for drawer in self._drawers:
             drawer.kill()  # or whoever waits for its picture would wait on
         self._waiting.shutdown(cancel_futures=True)
@@ -194,6 +217,7 @@ def _unpacked(svg: str, png: str) -> Picture:
 
 def _main() -> None:
     draw({"mark": "point", "data": {"values": []}})  # the engine starts while the specifications are on their way
+    print(flush=True)
     for line in sys.stdin.buffer:
         spec, png = json.loads(line)
         print(json.dumps(_packed(spec, png)), flush=True)
