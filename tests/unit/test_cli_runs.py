@@ -207,6 +207,25 @@ def test_a_run_goes_on_only_with_the_packages_that_its_factors_are_of(study: Pat
     assert called("resume", str(folder.path)).returncode == 0, "nothing is measured any more"
 
 
+@pytest.mark.parametrize(("kind", "of"), [("http", "a workload"), ("mock", "an environment")])
+def test_a_run_goes_on_only_with_the_packages_that_it_is_made_of(
+    study: Path, tmp_path: Path, kind: str, of: str
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    assert called("run", str(study), "-o", str(folder.path)).returncode == 0
+    manifest = folder.path / "manifest.json"
+    manifest.write_text(re.sub(f'"kind": ?"{kind}"', '"kind":"theirs"', manifest.read_text()))  # as nothing is called
+    *kept, _ = folder.journal.read_bytes().splitlines(keepends=True)
+    folder.journal.write_bytes(b"".join(kept[:-6]))
+    ended = called("resume", str(folder.path))
+    assert ended.returncode == 2
+    assert f"nothing provides 'theirs' any more, {of} of this run" in ended.stderr, ended.stderr
+    assert "remedy: install the package" in ended.stderr
+    if kind == "http":
+        folder.journal.write_bytes(b"".join(kept))
+        assert called("resume", str(folder.path)).returncode == 0, "nothing is measured any more"
+
+
 def test_a_run_whose_new_ledger_a_clean_looks_into_begins_another(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import hmac
+import os
+import signal
 import struct
 from base64 import b64encode
 from json import dumps, loads
@@ -33,6 +35,21 @@ async def test_a_program_that_prints_without_an_end_is_ended(stream: str) -> Non
 async def test_one_that_is_waited_for_is_ended_as_well() -> None:
     with gathering.up_to(MIB), pytest.raises(ToolFailed, match="more than 1 MiB"):
         await process.run(["yes"], timeout=20)
+
+
+async def test_one_whose_child_holds_its_pipes_leaves_none_of_ours_open() -> None:
+    def opened() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    argv = ["sh", "-c", "setsid sh -c 'echo $$; exec sleep 300' &"]
+    before = opened()
+    running = process.Background(await process.start(argv, stdin=asyncio.subprocess.DEVNULL))
+    child = int(await running.first_line(5))
+    try:
+        assert (await running.kill()).status == 128 + signal.SIGKILL
+        await until(lambda: opened() == before)
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 async def test_a_long_output_is_gathered_where_it_may_be_long() -> None:

@@ -26,6 +26,7 @@ from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
 from nearmetal.printing import console_for, print_json, print_table, unfolded, warn
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate
+from nearmetal.run.progress import Progress
 from nearmetal.store import journal, runs
 from nearmetal.store.claim import taken
 from nearmetal.store.folder import RunFolder
@@ -83,8 +84,11 @@ def resume(path: Path, as_json: bool) -> int:
         console.print("nothing is left to do: this run has come to its end")
         return _conclude(folder, True, "", as_json)
     began = time.monotonic()
+    is_measured = session.lacks_its_end_alone(folder, manifest, Progress.of(before))
+    if not is_measured:
+        session.refuse_what_nobody_knows(folder, manifest)
     try:
-        with watcher(manifest.study, manifest.plan, console, before) as watching:
+        with watcher(manifest.study, manifest.plan, console, before, is_measured) as watching:
             finished = until_interrupted(session.resume(folder, console.print, (watching,)), console.print)
     except LeftAtOnce:
         _interrupted(folder)
@@ -93,10 +97,13 @@ def resume(path: Path, as_json: bool) -> int:
     return _conclude(folder, finished, took, as_json)
 
 
-def watcher(study: Study, plan: Plan, console: Console, before: Sequence[TrialRecord] = ()) -> "Watcher":
+def watcher(
+    study: Study, plan: Plan, console: Console, before: Sequence[TrialRecord] = (), is_measured: bool = False
+) -> "Watcher":
+    """`is_measured`: nothing is left to measure, and nothing has to know any more how."""
     from nearmetal.terminal import Watcher
 
-    each = estimate(study, plan) / max(1, plan.trials)
+    each = 0.0 if is_measured else estimate(study, plan) / max(1, plan.trials)
     # Trials that were measured again are beyond those that are planned.
     again = sum(record.trial.attempt > 0 for record in before)
     return Watcher(console, plan.trials + again, len(plan.blocks), each, len(plan.looks), len(before))

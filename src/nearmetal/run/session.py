@@ -1,7 +1,6 @@
 """From a study to a finished run: check, lock, build what is needed, run, conclude. What the command line calls."""
 
 import datetime
-import itertools
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
@@ -122,9 +121,9 @@ async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event],
         await _put_right(say)
         async with aclosing(opener(hosts.of(manifest.study), say)) as open_site:
             with _at_work(folder):
-                if _lacks_its_end_alone(folder, manifest, progress):
+                if lacks_its_end_alone(folder, manifest, progress):
                     return await _run(folder, open_site, listeners)
-                _refuse_what_nobody_knows(folder, manifest)
+                refuse_what_nobody_knows(folder, manifest)
                 await preparing.build_image(manifest.study, say)
                 changed = other_versions(manifest.versions, await versions(manifest.study, manifest.plan, open_site))
                 for name, (before, after) in changed.items():
@@ -133,20 +132,31 @@ async def resume(folder: RunFolder, say: Say, listeners: tuple[Callable[[Event],
                 return await _run(folder, open_site, listeners, changed)
 
 
-def _lacks_its_end_alone(folder: RunFolder, manifest: Manifest, progress: Progress) -> bool:
+def lacks_its_end_alone(folder: RunFolder, manifest: Manifest, progress: Progress) -> bool:
+    """All that it was to measure is there."""
     blocks = manifest.plan.blocks
     to_run = journal.blocks_to_run(len(blocks), journal.events(folder.journal))
     return all(runner.is_measured(manifest, block, progress) for block in blocks[:to_run])
 
 
-def _refuse_what_nobody_knows(folder: RunFolder, manifest: Manifest) -> None:
+def refuse_what_nobody_knows(folder: RunFolder, manifest: Manifest) -> None:
     """BadInput for what only a package knew that the run began with, and that is gone."""
-    known = plugins.names("treatments")
-    asked = (words.ask(manifest.study, treatment, known).treatments for treatment in manifest.plan.treatments)
-    for name in itertools.chain.from_iterable(asked):
-        if name not in known:
-            what = f"nothing provides {name!r} any more, a treatment or an observer of this run"
-            raise BadInput(what, str(folder.path), "install the package again that provided it, or begin a new run")
+    for group, what, name in _asked_of_plugins(manifest):
+        if name not in plugins.names(group):
+            why = f"nothing provides {name!r} any more, {what} of this run"
+            raise BadInput(why, str(folder.path), "install the package again that provided it, or begin a new run")
+
+
+def _asked_of_plugins(manifest: Manifest) -> Iterator[tuple[plugins.Group, str, str]]:
+    """The group of plugins, what it is called, and the name of one."""
+    study, known = manifest.study, plugins.names("treatments")
+    for spec in study.environments.values():  # first: without theirs nothing else can be asked
+        yield "environments", "an environment", spec.kind
+    for treatment in manifest.plan.treatments:
+        asked = words.ask(study, treatment, known)
+        yield from (("workloads", "a workload", one.kind) for one in asked.workloads)
+        yield from (("observers", "an observer", name) for name in asked.observe.chosen)
+        yield from (("treatments", "a treatment or an observer", name) for name in asked.treatments)
 
 
 @contextmanager

@@ -101,8 +101,13 @@ class Background(Gathering):
 
     async def gather(self) -> int:
         assert self._process.stdout is not None and self._process.stderr is not None
-        await self.hear(self._process.stdout, self._process.stderr)
-        return exit_status(await self._process.wait())
+        try:
+            await self.hear(self._process.stdout, self._process.stderr)
+            return exit_status(await self._process.wait())
+        except asyncio.CancelledError:
+            # Given up: what left its group holds the other ends of its pipes, and ours would stay open as long as that.
+            self._process._transport.close()  # type: ignore[attr-defined]  # asyncio gives no other way to it
+            raise
 
     async def signal(self, number: signal.Signals) -> None:
         kill_group(self._process, number)
