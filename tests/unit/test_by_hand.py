@@ -1,6 +1,7 @@
 """Machines to work in by hand, pretended ones: names, what is listed, what is refused, and a keeper that dies."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -14,21 +15,24 @@ from typing import Any
 import jsonschema
 import pytest
 
-from nearmetal import say, schemas
+from nearmetal import plugins, say, schemas
 from nearmetal.by_hand import doors, up
 from nearmetal.by_hand.copying import Remote, place
 from nearmetal.by_hand.down import down
-from nearmetal.by_hand.wanted import wanted
+from nearmetal.by_hand.wanted import cpuset, refuse_what_cannot_be, wanted
 from nearmetal.commands import by_hand as by_hand_commands
 from nearmetal.config import Limits, Paths
-from nearmetal.errors import BadInput
+from nearmetal.environments.host import limits_found
+from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.image import Recipe, store
 from nearmetal.lab.lock import lock_file, try_lock
 from nearmetal.lab.machines import kept
+from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
 from nearmetal.say import Say
 from tests.command_line import called, started
 from tests.order import mock_run
 from tests.unit.test_image_store import finished
+from tests.unit.test_missing import KeepingFree
 
 
 def listed() -> list[dict[str, Any]]:
@@ -199,6 +203,31 @@ def test_what_a_host_lacks_and_a_machine_that_does_not_come_up() -> None:
     second = ("--set", "environments.mock.fault_on=[2]")
     assert "did not answer" in refused(3, "up", "mock", "--set", "environments.mock.fault=attach", *second)
     assert listed() == []
+
+
+@pytest.mark.parametrize(("kernel", "cpus"), [("[]", "1"), ('["isolcpus=0"]', "3")])
+async def test_it_is_given_the_cpus_that_a_study_would_give_it(kernel: str, cpus: str) -> None:
+    async def open_keeping(name: str) -> Site:
+        return KeepingFree()
+
+    want = wanted("qemu", ["machine.vcpus=1", f"machine.kernel_arguments={kernel}"])
+    assert await cpuset(want, open_keeping) == cpus
+
+
+@pytest.mark.parametrize(("kernel", "vcpus", "ok"), [("[]", 2, True), ("[]", 3, False), ('["isolcpus=3"]', 4, True)])
+async def test_as_many_cpus_as_it_can_be_given_are_enough(
+    monkeypatch: pytest.MonkeyPatch, kernel: str, vcpus: int, ok: bool
+) -> None:
+    async def check(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+        return (await limits_found(machine, site))[:1]
+
+    async def open_keeping(name: str) -> Site:
+        return KeepingFree()
+
+    monkeypatch.setattr(plugins.load("environments", "qemu"), "check", check)
+    want = wanted("qemu", [f"machine.vcpus={vcpus}", f"machine.kernel_arguments={kernel}"])
+    with contextlib.nullcontext() if ok else pytest.raises(HostCannot, match="3 CPUs: 2 of the host can be used"):
+        await refuse_what_cannot_be(want, open_keeping)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="without root nothing is built")

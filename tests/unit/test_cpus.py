@@ -1,12 +1,13 @@
 """CPU lists, and who gets which."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from nearmetal import cpu_lists
@@ -168,6 +169,24 @@ def test_where_our_processes_were_let_onto_them_only_servers_that_ask_for_them_g
 
 
 @pytest.mark.parametrize(
+    ("available", "isolated", "vcpus", "servers", "expected"),
+    [
+        ({0, 1}, {1}, 2, 1, sharing.Share(("0-1",), "0")),
+        ({0, 1, 2, 3}, {1, 2, 3}, 2, 1, sharing.Share(("2-3",), "0")),
+        ({0, 1, 2, 3}, {2, 3}, 2, 1, sharing.Share(("0-1",), "2-3")),
+        ({0, 1, 2, 3}, {3}, 2, 2, sharing.Share(("2-3", "0-1"), "0-2")),
+        ({0, 3}, {2, 3}, 2, 1, sharing.Share(("0,3",), "0")),
+        ({0, 1}, {2, 3}, 2, 1, sharing.Share(("0-1",), "0-1")),
+    ],
+)
+def test_where_our_processes_were_let_onto_them_they_are_used_when_the_others_are_too_few(
+    available: set[int], isolated: set[int], vcpus: int, servers: int, expected: sharing.Share
+) -> None:
+    layout = Layout(isolated=frozenset(isolated))
+    assert sharing.share(sorted(available), vcpus, servers, None, None, layout) == expected
+
+
+@pytest.mark.parametrize(
     ("servers", "clients", "codes"),
     [
         (("6-7",), "0-1,4-5", []),
@@ -254,3 +273,54 @@ def test_where_nothing_is_known_of_cores_each_cpu_is_one(available: set[int], vc
     assert sharing.share(*asked, each) == sharing.share(*asked)
     highest = sorted(available, reverse=True)
     assert cpu_lists.parse(sharing.share(*asked).servers[0]) == sorted(highest[:vcpus])
+
+
+NUMBERS = st.sets(st.integers(0, 7))
+
+
+@given(NUMBERS, NUMBERS, st.integers(1, 8), st.integers(1, 3), st.booleans())
+def test_as_many_can_be_had_as_the_checks_count(
+    available: set[int], isolated: set[int], vcpus: int, servers: int, kept_free: bool
+) -> None:
+    assume(available)
+    layout = Layout(isolated=frozenset(isolated))
+    usable = layout.usable(sorted(available), kept_free)
+    share = sharing.share(sorted(available), vcpus, servers, None, None, layout, kept_free)
+    assert {len(cpu_lists.parse(text)) for text in share.servers} == {min(vcpus, len(usable))}
+    assert set().union(*map(cpu_lists.parse, share.servers)) <= set(usable)
+    assert cpu_lists.parse(share.clients) and set(cpu_lists.parse(share.clients)) <= available
+
+
+def most_ending_in(isolated: set[int], cpus: frozenset[int], vcpus: int, servers: int) -> int:
+    """Of so many servers with CPUs of their own, how many can have an isolated one as their last; by trying all."""
+    if not servers:
+        return 0
+    tries = (set(one) for one in itertools.combinations(sorted(cpus), vcpus) if one[-1] in isolated)
+    return max((1 + most_ending_in(isolated, cpus - one, vcpus, servers - 1) for one in tries), default=0)
+
+
+@st.composite
+def eight_drawn(draw: st.DrawFn) -> Layout:
+    """Of eight CPUs in any order, cores of one or two threads and one or two nodes of whole cores, some kept free."""
+    numbers = draw(st.permutations(range(8)))
+    threads, nodes = draw(st.sampled_from([1, 2])), draw(st.sampled_from([1, 2]))
+    cores = [frozenset(numbers[first : first + threads]) for first in range(0, 8, threads)]
+    together = [frozenset(numbers[first : first + 8 // nodes]) for first in range(0, 8, 8 // nodes)]
+    return Layout(tuple(cores), tuple(together), frozenset(draw(NUMBERS)))
+
+
+@settings(max_examples=500, deadline=None)
+@example(Layout(tuple(frozenset({cpu, cpu + 3}) for cpu in range(3)), isolated=frozenset({2, 5})), 6, 3, 2)
+@example(Layout(isolated=frozenset({1, 2, 3, 7})), 8, 3, 2)
+@given(eight_drawn(), st.integers(1, 8), st.integers(1, 4), st.integers(1, 3))
+def test_as_many_servers_end_in_what_is_kept_free_as_can(layout: Layout, on: int, vcpus: int, servers: int) -> None:
+    cpus = frozenset(range(on))
+    layout = replace(layout, isolated=layout.isolated & cpus)
+    available = sorted(cpus - layout.isolated) or [0]
+    usable = frozenset(layout.usable(available, kept_free=True))
+    assume(vcpus * servers <= len(usable))
+    share = sharing.share(available, vcpus, servers, None, None, layout, kept_free=True)
+    sets = list(map(cpu_lists.parse, share.servers))
+    assert sum(map(len, sets)) == len(set().union(*sets)) == vcpus * servers, "each has its own"
+    ending = [cpus[-1] in layout.isolated for cpus in sets]
+    assert sum(ending) == most_ending_in({*layout.isolated}, usable, vcpus, servers)

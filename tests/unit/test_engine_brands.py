@@ -15,6 +15,7 @@ from nearmetal import plugins
 from nearmetal.errors import HostCannot
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Environment, EnvironmentSpec, Finding, HostSpec, MachineSpec
+from tests.unit.test_missing import KeepingFree
 
 _INFO = {
     "ServerVersion": "1",
@@ -96,3 +97,17 @@ async def test_on_another_host_it_is_called_by_its_own_name(kind: str) -> None:
     far.name, far.spec = "far", HostSpec(ssh="root@far")
     (found,) = await plugins.load("environments", kind).check(EnvironmentSpec(kind=kind), MachineSpec(), far)
     assert (found.what, found.ok) == (f"{kind} on far", False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "vcpus", "ok"),
+    [(("isolcpus=3",), 4, True), (("isolcpus=4",), 5, False), ((), 2, True), ((), 3, False)],
+)
+async def test_cpus_that_the_hosts_kernel_keeps_free_count_where_they_are_asked_for(
+    tmp_path: Path, arguments: tuple[str, ...], vcpus: int, ok: bool
+) -> None:
+    async with answering(tmp_path / "s", "Engine") as address:
+        spec = EnvironmentSpec.model_validate({"kind": "docker", "engine": address})
+        machine = MachineSpec(vcpus=vcpus, kernel_arguments=arguments)
+        found = await plugins.load("environments", "docker").check(spec, machine, KeepingFree())
+    assert [one.ok for one in found if one.what == f"{vcpus} CPUs"] == [ok]

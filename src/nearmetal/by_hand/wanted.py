@@ -11,6 +11,7 @@ from nearmetal import hosts, plugins
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.cpus import layout, sharing
 from nearmetal.lab.lab import OpenSite
+from nearmetal.lab.machines import kernel
 from nearmetal.lab.site import available_cpus
 from nearmetal.lines import KeyPath
 from nearmetal.model import EnvironmentSpec, MachineSpec, Provision, Reached, Study
@@ -119,18 +120,10 @@ async def refuse_what_cannot_be(wanted: Wanted, open_site: OpenSite) -> None:
     """HostCannot with what is lacking."""
     for _, lacking in await cannot_run(wanted.study, open_site):
         raise HostCannot(f"{lacking.what}: {lacking.detail}", wanted.environment.kind, lacking.remedy)
-    if hosts.hangs_on_switch(wanted.environment):
-        available = len(await available_cpus(await open_site(wanted.spec.host)))
-        if wanted.spec.vcpus > available:
-            raise HostCannot(
-                f"{wanted.spec.vcpus} CPUs: {available} of this host can be used",
-                wanted.environment.kind,
-                f"set machine.vcpus to at most {available}; `nearmetal isolate status` tells which are kept free",
-            )
 
 
 async def cpuset(wanted: Wanted, open_site: OpenSite) -> str:
     """The host's CPUs that the machine may use, as a server of a study would have them."""
-    site = await open_site(wanted.spec.host)
+    site, spec = await open_site(wanted.spec.host), wanted.spec
     available, lie = await available_cpus(site), await layout.read(site)
-    return sharing.share(available, wanted.spec.vcpus, 1, wanted.spec.cpus, None, lie).servers[0]
+    return sharing.share(available, spec.vcpus, 1, spec.cpus, None, lie, kernel.keeps_cpus(spec)).servers[0]

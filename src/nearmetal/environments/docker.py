@@ -33,6 +33,7 @@ from nearmetal.lab.containers.api import DOCKER, Brand, Engine, Refused, ping
 from nearmetal.lab.containers.engine import bury, is_own
 from nearmetal.lab.containers.machine import Container
 from nearmetal.lab.containers.sandboxed import SandboxedContainer, is_sandboxed
+from nearmetal.lab.cpus import layout
 from nearmetal.lab.findings import enough_cpus, finding, placed, program, provided
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.machines.identity import FirstProcess
@@ -101,7 +102,7 @@ class DockerEnvironment:
             provided("probe", probe.path),
             *([] if machine.brings_image else [lab_machine.image_found(machine.image)]),
             *await self._check_image(spec.options, machine, site),
-            enough_cpus(machine.vcpus, len(os.sched_getaffinity(0))),
+            enough_cpus(machine.vcpus, len(await layout.usable(machine, site))),
             *await isolation_found(machine, site),
             *await shares.findings(machine, site),
         ]

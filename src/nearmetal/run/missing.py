@@ -77,7 +77,7 @@ class _Here:
             # Which of them are kept free decides, and only the host can tell.
             specs = [spec.model_copy(update={"cpus": cpus}) for cpus in dict.fromkeys(share.servers)]
         # A client's memory is a limit of ours and nothing that the study asks the host for.
-        usable = [*host.available, *(host.layout.isolated if kernel.keeps_cpus(spec) else ())]
+        usable = host.layout.usable(host.available, kernel.keeps_cpus(spec))
         servers = [*(_cpus(one.cpus, usable, "machine.cpus") for one in specs), _memory(spec.memory, host.memory)]
         clients = [_cpus(asked.clients.cpus, clients_host.available, "clients.cpus")]
         return (

@@ -1,6 +1,7 @@
 """How the CPUs of a site lie: which are threads of one core, which have one node's memory, which are kept free."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from nearmetal import cpu_lists
@@ -42,6 +43,10 @@ class Layout:
     def node(self, cpu: int) -> frozenset[int]:
         return next((node for node in self.nodes if cpu in node), frozenset())
 
+    def usable(self, available: Iterable[int], kept_free: bool) -> list[int]:
+        """What a machine may be given: all that our processes may use; with `kept_free` what the kernel keeps, too."""
+        return sorted({*available, *(self.isolated if kept_free else ())})
+
 
 UNKNOWN = Layout()
 
@@ -65,5 +70,5 @@ def parsed(text: str) -> Layout:
 
 async def usable(machine: MachineSpec, commands: Commands) -> list[int]:
     """CPUs of a site that a machine may be given: those kept free by its kernel only where it is to have such."""
-    available = await available_cpus(commands)
-    return sorted({*available, *(await read(commands)).isolated}) if keeps_cpus(machine) else available
+    available, lie = await asyncio.gather(available_cpus(commands), read(commands))
+    return lie.usable(available, keeps_cpus(machine))

@@ -33,21 +33,23 @@ def share(
     it goes to a server last. With fewer CPUs than are asked for, servers overlap, and clients share with them: the
     record of the trial shows it and the analysis warns.
 
-    CPUs that the kernel keeps free go to nobody; with `kept_free` to servers, before all others, so that each has one
-    as its last, on which is measured, wherever such a set can be had.
+    CPUs that the kernel keeps free go with `kept_free` to servers before all others, so that each has one as its last,
+    on which is measured, wherever such a set can be had. Else, and to clients, only those of them go that are
+    available, and only where the others are too few.
     """
     isolated = layout.isolated if kept_free else frozenset()
-    ordinary = [cpu for cpu in available if cpu not in layout.isolated] or available
-    cores = _cores({*ordinary, *isolated}, isolated, layout)
+    ordinary = [cpu for cpu in available if cpu not in layout.isolated]
+    has_enough = not kept_free and len(ordinary) >= vcpus * servers
+    cores = _cores({*ordinary} if has_enough else {*layout.usable(available, kept_free)}, isolated, layout)
     sets: list[list[int]] = []
     taken: set[int] = set()
     for more in reversed(range(servers)):
         cpus = parse(server_cpus) if server_cpus is not None else _given(vcpus, cores, taken, isolated, more, layout)
         sets.append(cpus)
         taken.update(cpus)
-    rest = [cpu for cpu in ordinary if cpu not in taken]
+    rest = [cpu for cpu in ordinary if cpu not in taken] or [cpu for cpu in available if cpu not in taken]
     whole = [cpu for cpu in rest if layout.core(cpu).isdisjoint(taken)]
-    clients = parse(client_cpus) if client_cpus is not None else (whole or rest or ordinary)
+    clients = parse(client_cpus) if client_cpus is not None else (whole or rest or ordinary or available)
     return Share(tuple(show(cpus) for cpus in sets), show(clients))
 
 
@@ -77,7 +79,7 @@ def _given(
 ) -> list[int]:
     """CPUs for one server: of whole cores of one node; of whole cores; of those that nobody has; of others'.
 
-    In each of these ways so that its last one is isolated, before any without that; `more` servers are to come.
+    Its last one is isolated while that can be, in a way that takes this from none of the `more` servers to come.
     """
     nodes = defaultdict(list)
     for core in (untouched := _untouched(cores, taken, layout)):
@@ -85,9 +87,26 @@ def _given(
     everywhere = _joined(cores)
     left = [cpu for cpu in everywhere if cpu not in taken]
     ways = [*map(_joined, nodes.values()), _joined(untouched), left]
-    ending = [_ending_in(isolated, cpus, more) for cpus in ways]
-    ways = [*ending, *ways, _ending_in(isolated, everywhere, more)]
+    if can_end := _can_end_in(isolated, left, vcpus):
+        after = min(can_end - 1, more)
+        ending = [_ending_in(isolated, cpus, more)[:vcpus] for cpus in ways]
+        ending = [cpus for cpus in ending if len(cpus) == vcpus]
+        spares = (cpus for cpus in ending if _can_end_in(isolated, {*left}.difference(cpus), vcpus) >= after)
+        return next(spares, _highest_ending_in(isolated, left, after)[:vcpus])
+    ways.append(_ending_in(isolated, everywhere, more))
     return next((cpus for cpus in ways if len(cpus) >= vcpus), everywhere)[:vcpus]
+
+
+def _can_end_in(isolated: Set[int], cpus: Collection[int], vcpus: int) -> int:
+    """How many servers can each have so many of these CPUs for itself, an isolated one as its last.
+
+    Up to the last CPU of each there have to be as many as it has, and all that end before it. Counted upwards, one that
+    can end is never in the way of those above.
+    """
+    servers = 0
+    for upto, cpu in enumerate(sorted(cpus), 1):
+        servers += cpu in isolated and upto >= (servers + 1) * vcpus
+    return servers
 
 
 def _ending_in(isolated: Set[int], cpus: Sequence[int], more: int) -> list[int]:
@@ -95,6 +114,15 @@ def _ending_in(isolated: Set[int], cpus: Sequence[int], more: int) -> list[int]:
     last, *others = sorted(isolated & set(cpus), reverse=True) or [-1]
     order = {last: 0} | dict.fromkeys(others[more:], 1) | dict.fromkeys(others[:more], 3)
     return sorted((cpu for cpu in cpus if cpu <= last), key=lambda cpu: order.get(cpu, 2))
+
+
+def _highest_ending_in(isolated: Set[int], cpus: Sequence[int], more: int) -> list[int]:
+    """The highest isolated one, and downwards those that `more` servers, which can, do not end in.
+
+    Who takes the highest is in nobody's way: every other server ends lower, and can have none of these but as the rest.
+    """
+    last, *others = sorted(isolated & set(cpus), reverse=True)
+    return [last, *sorted((cpu for cpu in cpus if cpu < last and cpu not in others[:more]), reverse=True)]
 
 
 def _untouched(cores: Sequence[list[int]], taken: Collection[int], layout: Layout) -> list[list[int]]:
