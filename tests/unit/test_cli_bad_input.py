@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -108,6 +109,19 @@ def test_a_dash_is_the_study_that_comes_through_stdin() -> None:
     assert json.loads(ended.stdout)["plan"]["primaries"] == {"web": "throughput"}, ended.stderr
     ended = subprocess.run(command, input="name = 1", capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2 and "nearmetal: /dev/stdin:1: " in ended.stderr
+
+
+@pytest.mark.parametrize("given", ["", "\n", None])
+def test_a_dash_that_nothing_comes_through_is_told_as_that(given: str | None) -> None:
+    command = [sys.executable, "-m", "nearmetal", "plan", "-"]
+    source: dict[str, Any] = {"stdin": subprocess.DEVNULL} if given is None else {"input": given}
+    ended = subprocess.run(command, **source, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "nothing came through it" in ended.stderr and "plan - <study.toml" in ended.stderr
+
+
+def test_a_report_goes_to_no_place_without_a_name(refused: Refused) -> None:
+    assert "the path is empty" in refused("report", str(FOLDER), "--format", "md", "-o", "")
 
 
 def test_a_study_without_a_question_has_a_name_and_no_spaces_after_it(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 use it."""
 
 import json
+import os
+import subprocess
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -67,6 +69,18 @@ def test_an_observer_that_ends_python_is_told_too(tmp_path: Path) -> None:
     ended = started("plan", "quickstart", "--set", "observe.lame=true", environment=theirs)
     assert ended.returncode == 3
     assert "'lame' in observers, of the package theirs, cannot be loaded: SystemExit: 3" in ended.stderr
+
+
+@pytest.mark.parametrize("group", ["treatments", "workloads", "observers", "sections"])
+def test_doctor_tells_of_it_whatever_it_would_be(tmp_path: Path, group: Group) -> None:
+    theirs = beside_nearmetal(tmp_path, group, "1 / 0")
+    print_them = "from nearmetal.lab import doctor; print(*doctor._plugins_of_others())"
+    ended = subprocess.run(
+        [sys.executable, "-c", print_them], env={**os.environ, **theirs}, capture_output=True, text=True
+    )
+    assert ended.stdout.count("ok=False") == 1, ended.stderr
+    assert f"'{group[:-1]} lame'" in ended.stdout and "pip uninstall theirs" in ended.stdout
+    assert "fatal=False" in ended.stdout
 
 
 class Half:

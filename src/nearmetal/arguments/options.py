@@ -27,6 +27,8 @@ class FileToWrite(click.Path):
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value):
+            raise BadInput("nothing can be written there: the path is empty", remedy="name a file")
         if str(value).endswith("/") and not Path(value).is_dir():
             raise BadInput("nothing can be written there: there is no such folder", str(value), "name a file")
         return super().convert(value, param, ctx)

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -103,7 +104,10 @@ def watcher(
     """`is_measured`: nothing is left to measure, and nothing has to know any more how."""
     from nearmetal.terminal import Watcher
 
-    each = 0.0 if is_measured else estimate(study, plan) / max(1, plan.trials)
+    took = [sum(record.phases_ns.values()) / 1e9 for record in before if record.phases_ns]
+    if not took and not is_measured:
+        took = [estimate(study, plan) / max(1, plan.trials)]
+    each = statistics.fmean(took or [0.0])
     # Trials that were measured again are beyond those that are planned.
     again = sum(record.trial.attempt > 0 for record in before)
     return Watcher(console, plan.trials + again, len(plan.blocks), each, len(plan.looks), len(before))

@@ -53,14 +53,17 @@ def read_study(
     available: bool = False,
 ) -> Opened:
     """A study by its path or built-in name, or as it comes through stdin, with what the command line sets."""
-    if study == "-":
+    is_stdin = study == "-"
+    if is_stdin:
         study = "/dev/stdin"
     path = Path(study)
-    if _is_file(path):
+    if _is_file(path) or (is_stdin and path.is_char_device()):
         try:
             source = path.read_text("utf-8-sig")
         except UnicodeDecodeError:
             raise BadInput("this is not a text file", study, "give a study file in TOML") from None
+        if is_stdin and not source.strip():
+            raise BadInput("nothing came through it", study, "send it a study: nearmetal plan - <study.toml")
     elif study in studies.names():
         source = studies.text(study)
     elif study and _is_folder(path):

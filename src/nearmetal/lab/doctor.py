@@ -2,10 +2,10 @@
 
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -59,6 +59,7 @@ async def _findings() -> list[Finding]:
         _leftovers(),
         *await _what_the_host_is(),
         _captures(),
+        *_plugins_of_others(),
     ]
     lab = next((one for one in image.ls(Paths.default().cache) if one.name == "lab"), None)
     if lab is None:
@@ -171,6 +172,19 @@ async def _environments(site: Site) -> list[Finding]:
         except Exception as error:  # it may be anybody's, and raise anything
             findings.append(Finding(what=what, ok=False, detail=message_of(error), fatal=False))
     return findings
+
+
+def _plugins_of_others() -> Iterator[Finding]:
+    """What somebody else's packages bring beside environments, and cannot be used."""
+    for group in get_args(plugins.Group):
+        for name in plugins.names(group):
+            if group == "environments" or plugins.package_of(group, name) is None:
+                continue
+            try:
+                plugins.load(group, name)
+            except NearmetalError as error:
+                what = f"{group.removesuffix('s')} {name}"
+                yield Finding(what=what, ok=False, detail=error.what, remedy=error.remedy, fatal=False)
 
 
 async def _environment(name: str, site: Site) -> list[Finding]:
