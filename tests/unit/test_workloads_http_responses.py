@@ -15,6 +15,7 @@ from tests.unit.http_load import (
     Document,
     answered,
     changed,
+    histogram,
     measured,
     statuses,
     value,
@@ -48,9 +49,7 @@ async def test_several_clients_add_up_and_share_one_distribution() -> None:
     assert value(found, "latency_p50") == pytest.approx(CLOSED["latency_ns"]["p50"] / 1e9, rel=0.02)
     same = await measured(workload(), CLOSED, CLOSED, CLOSED)
     for percentile in ("p50", "p99"):
-        expected = CLOSED["latency_ns"][percentile] / 1e9
-        # Where a rank lies between two requests, the one library takes the lower and the other the upper.
-        assert value(same, f"latency_{percentile}") == pytest.approx(expected, rel=0.005)
+        assert value(same, f"latency_{percentile}") == CLOSED["latency_ns"][percentile] / 1e9
     assert sorted(same.artifacts) == ["load-0.json", "load-1.json", "load-2.json"]
 
 
@@ -137,6 +136,20 @@ async def test_requests_of_one_client_that_failed_rank_above_those_of_all() -> N
     assert found["latency_p50"].censored is None
     assert list(found["latency_p50"].by_client or ()) == pytest.approx([good["latency_ns"]["p50"] / 1e9, 5.0])
     assert found["latency_p99"].censored == "right"
+
+
+async def test_a_percentile_of_several_clients_has_the_rank_that_each_clients_own_has() -> None:
+    """1.6 of 160 requests lie above the 99th percentile, so that the 159th is it, as the 80th is each client's."""
+    one = answered({10 * MS: 79, 2000 * MS: 1}, {})
+    one = changed(one, latency_ns={"p50": 10 * MS, "p99": 2000 * MS, "count": 80})
+    found = (await measured(workload(**OPEN_LOOP), one, one)).responses["latency_p99"]
+    assert found.value == pytest.approx(2.0, rel=1e-3)
+    assert found.by_client == (2.0, 2.0)
+
+
+async def test_histograms_that_hold_nothing_are_a_tool_that_failed() -> None:
+    with pytest.raises(ToolFailed, match="latency histograms are empty"):
+        await measured(workload(), *[changed(CLOSED, histogram=histogram({}))] * 2)
 
 
 async def test_a_load_of_which_nothing_was_served_is_a_failure_and_no_zero() -> None:

@@ -7,35 +7,23 @@ from typing import Any
 from nearmetal.errors import ToolFailed
 
 
-def merged(histograms: Sequence[str], percentiles: Sequence[float]) -> list[float]:
-    """Percentiles (0 to 100) over all of several HdrHistograms (V2, compressed, base64), in their own unit.
+def counted(histograms: Sequence[str], without: Sequence[str]) -> Mapping[int, int]:
+    """How often there is each value in several HdrHistograms (V2, compressed, base64), ascending, less those `without`.
 
     ToolFailed when one cannot be read, or when together they hold nothing.
-    """
-    try:
-        total, *others = _decoded(histograms)
-        for other in others:
-            total.add(other)
-    except Exception as error:
-        raise _unreadable(error) from None
-    if total.get_total_count() == 0:
-        raise ToolFailed("the latency histograms are empty")
-    return [float(total.get_value_at_percentile(percentile)) for percentile in percentiles]
-
-
-def counted(histograms: Sequence[str], without: Sequence[str]) -> Mapping[int, int]:
-    """How often there is each value in several such histograms, ascending, less those that others hold as well.
-
-    ToolFailed when one cannot be read.
     """
     found: Counter[int] = Counter()
     try:
         for parts, sign in ((histograms, 1), (without, -1)):
             for histogram in _decoded(parts):
-                for step in histogram.get_recorded_iterator():
-                    found[step.value_iterated_to] += sign * step.count_added_in_this_iter_step
+                for index in range(histogram.counts_len):  # its own iterator takes six times as long
+                    if count := histogram.get_count_at_index(index):
+                        value = histogram.get_highest_equivalent_value(histogram.get_value_from_index(index))
+                        found[value] += sign * count
     except Exception as error:
         raise _unreadable(error) from None
+    if histograms and not found:
+        raise ToolFailed("the latency histograms are empty")
     return {value: count for value, count in sorted(found.items()) if count > 0}
 
 

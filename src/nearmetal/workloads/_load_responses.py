@@ -5,7 +5,7 @@ from math import ceil
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Response, ResponseKind
-from nearmetal.workloads._latency import at_rank, counted, merged
+from nearmetal.workloads._latency import at_rank, counted
 from nearmetal.workloads._load_document import LoadDocument, Spread
 
 RATE: Mapping[str, ResponseKind] = {
@@ -167,10 +167,12 @@ def _percentiles(documents: Documents, timeout: float) -> dict[str, tuple[float,
     attempted, served = sum(d.attempted for d in documents), sum(d.served for d in documents)
     if attempted == 0:
         return {}
-    if served == attempted:
-        return {name: (value, True) for name, value in _of_served(documents).items()}
+    answered = [document for document in documents if document.latency_ns.count]
+    if served == attempted and len(answered) == 1:
+        own = {name: _of("latency_ns", name)(answered[0]) for name in PERCENTS}
+        return {name: (value, True) for name, value in own.items() if value is not None}
     counts = counted(
-        [document.histogram for document in documents if document.latency_ns.count],
+        [document.histogram for document in answered],
         [document.error_histogram for document in documents if document.error_histogram],
     )
     found = {}
@@ -179,16 +181,6 @@ def _percentiles(documents: Documents, timeout: float) -> dict[str, tuple[float,
         seconds = at_rank(counts, rank) / 1e9
         found[name] = (seconds, True) if rank <= served else (max(timeout, seconds), False)
     return found
-
-
-def _of_served(documents: Documents) -> dict[str, float]:
-    answered = [document for document in documents if document.latency_ns.count]
-    if len(answered) == 1:
-        own = {name: _of("latency_ns", name)(answered[0]) for name in PERCENTS}
-        return {name: value for name, value in own.items() if value is not None}
-    histograms = [document.histogram for document in answered]
-    values = merged(histograms, [float(percent) for percent in PERCENTS.values()])
-    return {name: value / 1e9 for name, value in zip(PERCENTS, values, strict=True)}
 
 
 def _slowest(response: str, spread: str, documents: Documents) -> dict[str, Response]:
