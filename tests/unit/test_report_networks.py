@@ -246,6 +246,23 @@ def test_the_steps_of_the_ramps_are_averaged_over_clients_and_blocks(shared: Run
     assert getattr(beyond["replies"], "value", 99) < getattr(beyond["offered"], "value", 0)
 
 
+def test_a_step_in_which_the_generator_gave_out_tells_nothing_of_the_server(shared: RunFolder, tmp_path: Path) -> None:
+    copy = RunFolder(tmp_path / "gave-out")
+    shutil.copytree(shared.path, copy.path)
+    gave_out = (Path(__file__).parents[1] / "golden/tools/load/ramp-generator-gave-out.json").read_bytes()
+    for document in copy.artifacts.rglob("load-*.json"):
+        document.write_bytes(gave_out)
+    section = chapters(copy)["saturation"]
+    rows = [row for row in table(section, "ramps") if row["treatment"] == "qemu, clients 1"]
+    assert [(getattr(row["offered"], "value", None), row["steps"]) for row in rows] == [
+        (rate, 8) for rate in (50.0, 100.0, 150.0, 200.0)
+    ]
+    (notice,) = [block for block in section.blocks if isinstance(block, Notice)]
+    assert notice.text == (
+        "In 480 steps the load generator was the limit, and not the server. No mean over steps has them."
+    )
+
+
 def test_documents_that_are_gone_are_told_and_nothing_else_is_lost(shared: RunFolder, tmp_path: Path) -> None:
     copy = RunFolder(tmp_path / "without")
     shutil.copytree(shared.path, copy.path)

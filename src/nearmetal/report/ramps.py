@@ -25,6 +25,8 @@ class _Step(BaseModel):
     request_rate: _Rate
     reply_rate: _Rate
     error_rate: _Rate
+    generator_failed: bool = False
+    """Whether the generator was the limit, so that the rates are its own."""
 
 
 class _Document(BaseModel):
@@ -35,7 +37,8 @@ class _Document(BaseModel):
 
 @dataclass(frozen=True)
 class Rung:
-    """What one offered rate gave: means over all clients and blocks that got so far, per second and client."""
+    """What one offered rate gave: means over all clients and blocks whose generators got so far, per second and
+    client."""
 
     offered: float
     requests: float
@@ -52,6 +55,8 @@ class Ramp:
     workload: str
     treatment: Assignment
     rungs: tuple[Rung, ...]
+    left_out: int
+    """Steps in which the generator was the limit, which are in no mean."""
     missing: int
     """Documents that the run's folder should hold and does not, or that cannot be read."""
 
@@ -68,15 +73,18 @@ def ramps(report: ReportInput, workloads: Sequence[str]) -> list[Ramp]:
 
 def _ramp(workload: str, treatment: Assignment, records: Iterable[TrialRecord], report: ReportInput) -> Ramp:
     at: dict[float, list[_Step]] = defaultdict(list)
-    missing = 0
+    left_out = missing = 0
     for record in records:
         for content in report.artifacts(record, "load-*.json"):
             steps = _steps(content)
             if steps is None:
                 missing += 1
             for step in steps or ():
-                at[step.offered].append(step)
-    return Ramp(workload, treatment, tuple(_rungs(at)), missing)
+                if step.generator_failed:
+                    left_out += 1
+                else:
+                    at[step.offered].append(step)
+    return Ramp(workload, treatment, tuple(_rungs(at)), left_out, missing)
 
 
 def _steps(content: bytes | None) -> tuple[_Step, ...] | None:

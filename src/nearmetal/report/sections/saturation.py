@@ -44,6 +44,13 @@ class Saturation:
             blocks.append(Notice(text, "warning"))
         blocks += _against_clients(cells, report)
         blocks.append(_points(cells, report))
+        left_out = sum(ramp.left_out for ramp in climbed)
+        if left_out:
+            text = (
+                f"In {figures.count(left_out, 'step')} the load generator was the limit, and not the server. "
+                "No mean over steps has them."
+            )
+            blocks.append(Notice(text))
         blocks += _climbs(climbed, cells, report)
         return Section(self.name, self.title, _LEAD, tuple(blocks))
 
