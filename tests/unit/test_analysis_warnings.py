@@ -158,6 +158,22 @@ def test_a_place_effect_is_found_by_the_blocks_that_tell_most() -> None:
     assert "position" in codes(next(one for one in analysis.contrasts if one.treatment["environment"] == "podman"))
 
 
+def test_a_place_effect_is_not_made_of_two_attempts() -> None:
+    """Where docker comes second it fails at first, and when the block is repeated all is a fifth slower."""
+    records = []
+    for block in range(8):
+        order = PAIR if block % 2 else PAIR[::-1]
+        for place, arm in enumerate(order):
+            value = 100 + wobble(block + 3 * (arm == "host"), 2)
+            status = TrialStatus.FAILED if block % 2 and arm == "docker" else TrialStatus.OK
+            records.append(record(arm, block, {"throughput": ratio(value)}, position=place, status=status))
+            if block % 2:
+                records.append(record(arm, block, {"throughput": ratio(0.8 * value)}, position=place, attempt=1))
+    contrast = only(run(manifest(), records))
+    assert "blocks-repeated" in codes(contrast)
+    assert "position" not in codes(contrast)
+
+
 def test_an_honest_run_is_not_warned_of() -> None:
     of = manifest()
     records = [

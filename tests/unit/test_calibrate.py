@@ -24,7 +24,7 @@ from nearmetal.report.reading import ReportInput
 from nearmetal.report.reading import read as read_run
 from nearmetal.report.sections.calibration import plugin as section
 from nearmetal.store import calibrations
-from nearmetal.store.calibration import Calibration, Sight
+from nearmetal.store.calibration import Calibration, Noise, Sight
 from nearmetal.store.folder import Manifest, RunFolder
 from nearmetal.study import read
 from tests import calibrated
@@ -281,6 +281,33 @@ def test_trials_that_are_not_ok_are_counted_and_their_blocks_left_out() -> None:
     assert found is not None
     assert (found.trials.ok, found.trials.failed) == (16 * 9 - 1, 1)
     assert "blocks-missing" in {warning.code for warning in found.warnings}
+
+
+def test_noise_is_that_of_boots_of_one_attempt() -> None:
+    """Block 3 is repeated because of one of two alike boots, on a host that is a tenth slower by then."""
+    of = manifest(8)
+    first = records(of)
+    slower = records(of, lambda treatment, workload, noise: sound(treatment, workload, noise + 10.0))
+    again = [later(one, 1) for one in slower if one.trial.block == 3]
+    once = [one for one in first if one.trial.block != 3]
+    failed = [
+        one.model_copy(update={"status": TrialStatus.FAILED})
+        if (one.trial.block, one.trial.workload, one.trial.treatment) == (3, "arithmetic", AGAIN)
+        else one
+        for one in first
+    ]
+    found, expected = read_off(of, [*failed, *again]), read_off(of, [*once, *again])
+    assert found is not None and expected is not None
+
+    def arithmetic(of: Calibration) -> list[Noise]:
+        return [one for one in of.noise if one.workload == "arithmetic"]
+
+    assert arithmetic(found) == arithmetic(expected) != []
+
+
+def later(record: TrialRecord, attempt: int) -> TrialRecord:
+    trial = record.trial.model_copy(update={"attempt": attempt, "id": f"{record.trial.id}-{attempt}"})
+    return record.model_copy(update={"trial": trial})
 
 
 def test_who_else_had_the_cpus_is_told() -> None:

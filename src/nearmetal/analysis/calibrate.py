@@ -21,7 +21,7 @@ from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
 from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.analysis.known import Known, Truth, asked, known
-from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, key_of
+from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, first_attempts, key_of
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.analysis.signed_rank import Floats, signed_rank
 from nearmetal.model import CPUS_JUDGED_FROM, Assignment, ResponseKind, Scale, TrialRecord, Warned, WorkloadSpec
@@ -183,16 +183,16 @@ def _reference(manifest: Manifest) -> Assignment | None:
 
 
 def _blocks(manifest: Manifest, arms: Arms, reference: Assignment, workload: str) -> list[tuple[Replicate, ...]]:
-    """Of each block the boots that are alike with the reference's, where all of them are there."""
+    """Of each block the boots that are alike with the reference's, of the first attempt in which all of them are ok."""
     alike = [reference, *(one for one in manifest.plan.treatments if _is_alike(manifest, one, reference, workload))]
-    by_block = [
-        {one.block: one for one in arms[key_of(treatment), workload].first}
+    by_attempt = [
+        {(one.block, one.attempt): one for one in arms[key_of(treatment), workload].replicates}
         for treatment in alike
         if (key_of(treatment), workload) in arms
     ]
-    if len(by_block) < 2:
+    if len(by_attempt) < 2:
         return []
-    return [tuple(arm[block] for arm in by_block) for block in sorted(set.intersection(*map(set, by_block)))]
+    return [tuple(arm[at] for arm in by_attempt) for at in first_attempts(set.intersection(*map(set, by_attempt)))]
 
 
 def _is_alike(manifest: Manifest, treatment: Assignment, reference: Assignment, workload: str) -> bool:

@@ -13,7 +13,7 @@ from nearmetal import cpu_lists, factors
 from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import Matched
 from nearmetal.analysis.disks import Disks
-from nearmetal.analysis.responses import Arm, Arms, Replicate
+from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts
 from nearmetal.analysis.results import Contrast
 from nearmetal.model import Assignment, Look, Study, TrialRecord, Warned
 
@@ -140,7 +140,8 @@ class _PositionEffects:
 
     def _p(self, workload: str, response: str) -> float:
         rows = _complete(
-            [{one.block: one for one in arm.first if _usable(one, response)} for arm in self._arms[workload]]
+            {(one.block, one.attempt): one for one in arm.replicates if _usable(one, response)}
+            for arm in self._arms[workload]
         )
         if not rows:
             return 1.0
@@ -150,20 +151,23 @@ class _PositionEffects:
         return position_p(values, np.array([[one.position for one in row] for row in rows]))
 
 
-def _complete(arms: Iterable[Mapping[int, Replicate]]) -> list[list[Replicate]]:
-    """Of arms by block those, and the blocks that all of them have, which leave most to be compared; none of too few.
+def _complete(arms: Iterable[Mapping[tuple[int, int], Replicate]]) -> list[list[Replicate]]:
+    """Of arms by block and attempt those, and the blocks that all of them have, which leave most to be compared; none
+    of too few. Of each block the first attempt that they have in common, for another may be on another level.
 
     An arm that was withdrawn early would take their later blocks from all others.
     """
     most: list[list[Replicate]] = []
-    chosen: list[Mapping[int, Replicate]] = []
-    for arm in sorted(arms, key=len, reverse=True):
+    chosen: list[Mapping[tuple[int, int], Replicate]] = []
+    common: set[tuple[int, int]] = set()
+    for arm in sorted(arms, key=lambda arm: len({block for block, _ in arm}), reverse=True):
+        common = common & arm.keys() if chosen else set(arm)
         chosen.append(arm)
-        blocks = sorted(set.intersection(*map(set, chosen)))
+        blocks = first_attempts(common)
         if len(blocks) < FEWEST:
             break
         if not most or (len(chosen) - 1) * (len(blocks) - 1) > (len(most) - 1) * (len(most[0]) - 1):
-            most = [[one[block] for block in blocks] for one in chosen]
+            most = [[one[at] for at in blocks] for one in chosen]
     return most if len(most) > 1 else []
 
 

@@ -99,6 +99,11 @@ class Arm:
         return pairs
 
 
+def first_attempts(found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Of blocks and attempts each block's first one; blocks in planned order."""
+    return sorted({block: (block, attempt) for block, attempt in sorted(found, reverse=True)}.values())
+
+
 Arms = Mapping[tuple[Key, str], Arm]
 """By treatment and workload; only those with a replicate."""
 
