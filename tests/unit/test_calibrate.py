@@ -283,6 +283,24 @@ def test_trials_that_are_not_ok_are_counted_and_their_blocks_left_out() -> None:
     assert "blocks-missing" in {warning.code for warning in found.warnings}
 
 
+@pytest.mark.parametrize(("looked", "reason"), [(1, None), (0, "not-looked-yet")])
+def test_what_is_injected_is_judged_by_the_look_at_which_its_verdict_is(looked: int, reason: str | None) -> None:
+    of = manifest(16, "design.blocks={min=10, max=24}")
+    look = of.plan.looks[0]
+    kept = [record for record in records(of) if record.trial.block < look.blocks]
+    taken = [{"event": "LookTaken", "look": 1, "blocks": look.blocks, "stops": False}][:looked]
+    analysis = analyse(of, kept, taken, of.plan.primaries)
+    (contrast,) = (
+        one for one in analysis.contrasts if one.treatment == MORE and one.workload == "arithmetic" and one.primary
+    )
+    found = calibrate(of, kept, analysis, "run")
+    assert found is not None
+    (arithmetic,) = (one for one in found.injected if one.workload == "arithmetic")
+    assert (arithmetic.estimate, arithmetic.interval) == (contrast.ratio, contrast.interval)
+    assert arithmetic.reason == reason
+    assert (arithmetic.interval is None) == (reason is not None)
+
+
 def test_noise_is_that_of_boots_of_one_attempt() -> None:
     """Block 3 is repeated because of one of two alike boots, on a host that is a tenth slower by then."""
     of = manifest(8)

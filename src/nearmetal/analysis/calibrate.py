@@ -24,7 +24,7 @@ from nearmetal.analysis.known import Known, Truth, asked, known
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, first_attempts, key_of
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.analysis.signed_rank import Floats, signed_rank
-from nearmetal.model import CPUS_JUDGED_FROM, Assignment, ResponseKind, Scale, TrialRecord, Warned, WorkloadSpec
+from nearmetal.model import CPUS_JUDGED_FROM, Assignment, Plan, ResponseKind, Scale, TrialRecord, Warned, WorkloadSpec
 from nearmetal.store.calibration import Alike, Calibration, Disturbance, Finds, Injected, Noise
 from nearmetal.store.folder import Manifest
 from nearmetal.units import AS_WRITTEN
@@ -42,7 +42,7 @@ def calibrate(manifest: Manifest, records: Sequence[TrialRecord], analysis: Anal
     study = manifest.study
     compared = [(one, what) for one, what in _with_what_is_known(manifest, analysis.contrasts) if _is_told(one, what)]
     alike = tuple(_alike(one) for one, what in compared if not what.truth)
-    injected = tuple(_injected(one, what.truth) for one, what in compared if what.truth)
+    injected = tuple(_injected(one, what.truth, manifest.plan) for one, what in compared if what.truth)
     reference = _reference(manifest)
     if not alike or reference is None:
         return None
@@ -114,22 +114,32 @@ def _alike(contrast: Contrast) -> Alike:
     )
 
 
-def _injected(contrast: Contrast, truth: Truth) -> Injected:
+def _injected(contrast: Contrast, truth: Truth, plan: Plan) -> Injected:
     """By the pairs of the contrast, on the scale on which the truth is known."""
     pairs = [(pair.treatment, pair.reference) for pair in contrast.pairs]
     reason = contrast.reason if not pairs or contrast.reason in _NO_SIZE else None
     if reason is None and truth.scale == "ratio" and not np.min(pairs) > 0:
         reason = "not-positive"
-    estimate, interval = (None, None) if reason else _on_scale(truth, pairs, contrast.level)
+    estimate, interval = (None, None) if reason else _on_scale(truth, pairs, _level(contrast, plan))
     return Injected(
         **{**_of(contrast), "scale": truth.scale},
         truth=(truth.low, truth.high),
         estimate=estimate,
         interval=interval,
-        reason=reason or ("too-few-blocks" if interval is None else None),
+        reason=reason or (None if interval else _NOT_YET if contrast.reason == _NOT_YET else "too-few-blocks"),
         is_covered=None if interval is None else _holds(interval, truth),
         is_found=_tells_from_none(interval, truth.scale),
     )
+
+
+_NOT_YET = "not-looked-yet"
+
+
+def _level(contrast: Contrast, plan: Plan) -> float:
+    """At which its own interval was made: of a sequential design that of the look, and before the first look none."""
+    if contrast.reason == _NOT_YET:
+        return 0.0
+    return plan.looks[contrast.look - 1].level if contrast.look else contrast.level
 
 
 def _tells_from_none(interval: tuple[float, float] | None, scale: Scale) -> bool | None:

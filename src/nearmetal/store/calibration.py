@@ -113,7 +113,7 @@ class Calibration(Document):
     quick: bool
     trials: TrialCounts
     level: float
-    """At which each comparison was made: 5 % shared by all that the run makes."""
+    """At which each comparison was made, over all looks where the run looked: 5 % shared by all that it makes."""
     verdict: Literal["sound", "unsound", "unknown"]
     """`unsound`: something alike was called different, or an injected difference lies outside its interval. `unknown`:
     none was wrong, but some of them cannot be told, or no injected difference was told from none: a fault of that size
