@@ -2,6 +2,7 @@
 
 import datetime
 import os
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from nearmetal.config import Paths
@@ -43,8 +44,9 @@ def sentence(one: "Sight", margin: float) -> str:
 
 
 def share(value: float) -> str:
-    """ "4.2 %", "31 %": two digits, below a tenth of a percent one decimal."""
-    return f"{value * 100:.{0 if value >= 0.0995 else 1}f} %"
+    """ "0.042 %", "4.2 %", "31 %": two digits, and all before the point; never an exponent."""
+    percent = value * 100
+    return f"{percent:.0f} %" if value >= 0.0995 else f"{Decimal(f'{percent:#.2g}'):f} %"
 
 
 def _date(made: str) -> str:

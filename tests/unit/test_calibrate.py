@@ -440,6 +440,23 @@ def test_a_plan_sees_what_its_blocks_and_level_find() -> None:
         ), sentence
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3.0, "300 %"),
+        (0.31, "31 %"),
+        (0.0995, "10 %"),
+        (0.0994, "9.9 %"),
+        (0.05, "5.0 %"),
+        (0.0062, "0.62 %"),
+        (0.000149, "0.015 %"),
+        (3.1e-7, "0.000031 %"),
+    ],
+)
+def test_a_share_has_two_digits_however_small_it_is(value: float, text: str) -> None:
+    assert plan_sight.share(value) == text
+
+
 def test_a_plan_that_looks_early_is_told_by_its_last_look() -> None:
     _, primes = seen(plain(), "closed", "design.blocks={min = 8, max = 24}")
     assert primes.finds.blocks == 24
