@@ -337,6 +337,22 @@ def test_who_else_had_the_cpus_is_told() -> None:
     assert told(manifest(), observers={"contention": contention}).disturbances == ()
 
 
+def test_who_had_the_cpus_of_trials_that_do_not_count_is_not_told() -> None:
+    of = manifest()
+    contention = {"local": {"seconds": 2.0, "cpus": "0-1", "stolen": 0.01, "others": None, "pressure": None}}
+    kept = records(of, observers={"contention": contention})
+    loud = {"contention": {"local": {**contention["local"], "stolen": 0.9}}}
+    bad = [
+        one.model_copy(update={"status": TrialStatus.INVALID, "reason": "late", "observers": loud})
+        for one in kept
+        if one.trial.block == 3
+    ]
+    found = read_off(of, [*bad, *(later(one, 1) if one.trial.block == 3 else one for one in kept)])
+    assert found is not None
+    (stolen,) = found.disturbances
+    assert (stolen.median, stolen.most, stolen.trials) == (0.01, 0.01, 16 * 9)
+
+
 def test_nothing_is_said_of_a_run_of_which_nothing_is_known() -> None:
     text = 'name = "x"\n[factors]\nenvironment = ["host", "docker"]\n[[workloads]]\nname = "w"\nkind = "http"\n'
     study = read(text, "x")

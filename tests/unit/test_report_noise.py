@@ -1,12 +1,13 @@
 """The chapter on noise: what the observer heard before and after trials, in servers and on their hosts."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nearmetal.model import TrialRecord
+from nearmetal.model import TrialAddress, TrialRecord, TrialStatus
 from nearmetal.report.blocks import Chart, Quantity, Table
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.noise import plugin
@@ -23,7 +24,7 @@ def heard(record: TrialRecord) -> dict[str, Any]:
     return {"before": {"server-0": told}, "after": {"server-0": {"1": {**cpu, "share": 0.5}}}}
 
 
-def made(path: Path) -> RunFolder:
+def made(path: Path, heard: Callable[[TrialRecord], dict[str, Any]] = heard) -> RunFolder:
     folder = plausible_run.make(path, 3, faults=False)
     records = [TrialRecord.model_validate_json(line) for line in folder.journal.read_text().splitlines()]
     told = [one.model_copy(update={"observers": {"noise": heard(one)}}) for one in records]
@@ -77,3 +78,40 @@ def test_only_a_guest_has_a_host_beside_it(report: ReportInput) -> None:
         Quantity(0.25, "s"),
         7,
     )
+
+
+def test_shares_are_as_they_were_heard_however_small(tmp_path: Path) -> None:
+    def quiet(record: TrialRecord) -> dict[str, Any]:
+        told = {"1": {"gaps": 1, "share": 3.21e-6, "longest": 3e-6, "ticks": None}}
+        host = {"host": {"ran": 3.0, "waited": 1e-5, "turns": 1}}
+        return {"before": {"server-0": {**told, **host}}}
+
+    found = read(made(tmp_path / "run", quiet))
+    assert {row["% lost"] for row in rows(found, "noise-cpus")} == {100 * 3.21e-6}
+    assert {row["% waiting"] for row in rows(found, "noise-hosts")} == {100 * (1e-5 / 3.00001)}
+
+
+def test_trials_that_do_not_count_are_in_no_figure(report: ReportInput, tmp_path: Path) -> None:
+    """Block 0 failed for all, and what was heard then was twice as much; then it was repeated."""
+    folder = made(tmp_path / "run")
+    first = [TrialRecord.model_validate_json(line) for line in folder.journal.read_text().splitlines()]
+    loud = {"gaps": 500, "share": 0.9, "longest": 9.0, "ticks": 0}
+    failed = [
+        one.model_copy(
+            update={
+                "status": TrialStatus.FAILED,
+                "reason": "it broke",
+                "observers": {"noise": {when: {"server-0": {"1": loud}} for when in ("before", "after")}},
+            }
+        )
+        for one in first
+        if one.trial.block == 0
+    ]
+    again = [one.model_copy(update={"trial": repeated(one.trial)}) if one.trial.block == 0 else one for one in first]
+    folder.journal.write_text("".join(one.model_dump_json() + "\n" for one in [*failed, *again]))
+    for name in ("noise-cpus", "noise-hosts"):
+        assert rows(read(folder), name) == rows(report, name)
+
+
+def repeated(trial: TrialAddress) -> TrialAddress:
+    return trial.model_copy(update={"attempt": 1, "id": f"{trial.id}-1"})

@@ -21,7 +21,7 @@ from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
 from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.analysis.known import Known, Truth, asked, known
-from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, first_attempts, key_of
+from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, first_attempts, key_of, that_count
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.analysis.signed_rank import Floats, signed_rank
 from nearmetal.model import CPUS_JUDGED_FROM, Assignment, Plan, ResponseKind, Scale, TrialRecord, Warned, WorkloadSpec
@@ -47,6 +47,7 @@ def calibrate(manifest: Manifest, records: Sequence[TrialRecord], analysis: Anal
     if not alike or reference is None:
         return None
     environment = study.environment(str(reference["environment"]))
+    arms = arms_of_study(records, study.design)
     return Calibration(
         run=run,
         made=manifest.created,
@@ -59,8 +60,8 @@ def calibrate(manifest: Manifest, records: Sequence[TrialRecord], analysis: Anal
         verdict=verdict(alike, injected),
         alike=alike,
         injected=injected,
-        noise=tuple(_noises(manifest, arms_of_study(records, study.design), reference)),
-        disturbances=tuple(_disturbances(records)),
+        noise=tuple(_noises(manifest, arms, reference)),
+        disturbances=tuple(_disturbances(that_count(records, arms))),
         # Its comparisons tell of those, and by how much: here the noise is what is asked for.
         warnings=(
             *(warning for warning in analysis.warnings if warning.code not in ELSEWHERE),

@@ -108,6 +108,13 @@ Arms = Mapping[tuple[Key, str], Arm]
 """By treatment and workload; only those with a replicate."""
 
 
+def that_count(records: Iterable[TrialRecord], arms: Arms) -> list[TrialRecord]:
+    """Those that tables of a single arm are of, in the order in which they are given: trials of the first attempt in
+    which their arm is ok."""
+    ids = {record.trial.id for arm in arms.values() for record in arm.trials}
+    return [record for record in records if record.trial.id in ids]
+
+
 def pairs_of(
     arms: Arms, treatment: Assignment, reference: Assignment, workload: str
 ) -> list[tuple[Replicate, Replicate]]:

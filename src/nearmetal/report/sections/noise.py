@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nearmetal.analysis.responses import Key, key_of
+from nearmetal.analysis.responses import Key, key_of, that_count
 from nearmetal.model import Assignment
 from nearmetal.report import charts, figures
 from nearmetal.report.blocks import LONG, Chart, Column, Panel, Quantity, Section, Table, Value
@@ -47,9 +47,9 @@ _Told = Mapping[str, Any]
 
 
 def _trials(report: ReportInput) -> Mapping[Key, list[_Told]]:
-    """What was heard of each trial, by its treatment."""
+    """What was heard of each trial that counts, by its treatment."""
     found: dict[Key, list[_Told]] = defaultdict(list)
-    for record in report.records:
+    for record in that_count(report.records, report.arms):
         if OBSERVER in record.observers:
             found[key_of(record.trial.treatment)].append(record.observers[OBSERVER])
     return found
@@ -114,7 +114,7 @@ def _cpus(
             when,
             cpu,
             len(told),
-            _percent(statistics.median(one["share"] for one in told)),
+            100 * statistics.median(one["share"] for one in told),
             statistics.median(one["gaps"] for one in told),
             Quantity(max(one["longest"] for one in told), "s"),
             statistics.median(ticks) if ticks else None,
@@ -143,7 +143,7 @@ def _host(
             report.labels.treatment(treatment),
             when,
             len(told),
-            _percent(statistics.median(one["waited"] / (one["ran"] + one["waited"]) for one in told)),
+            100 * statistics.median(one["waited"] / (one["ran"] + one["waited"]) for one in told),
             Quantity(max(one["waited"] for one in told), "s"),
             statistics.median(one["turns"] for one in told),
         )
@@ -160,10 +160,6 @@ def _outside(rows: tuple[tuple[Value, ...], ...]) -> Table:
         "could have run they waited for a CPU, medians over trials. What a guest lost beyond that it lost to itself"
     )
     return Table("noise-hosts", caption, columns, rows, folded=len(rows) > LONG)
-
-
-def _percent(share: float) -> float:
-    return round(100 * share, 3)
 
 
 plugin = Noise()
