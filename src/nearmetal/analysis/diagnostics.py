@@ -157,18 +157,18 @@ def _complete(arms: Iterable[Mapping[tuple[int, int], Replicate]]) -> list[list[
 
     An arm that was withdrawn early would take their later blocks from all others.
     """
-    most: list[list[Replicate]] = []
-    chosen: list[Mapping[tuple[int, int], Replicate]] = []
-    common: set[tuple[int, int]] = set()
-    for arm in sorted(arms, key=lambda arm: len({block for block, _ in arm}), reverse=True):
-        common = common & arm.keys() if chosen else set(arm)
-        chosen.append(arm)
-        blocks = first_attempts(common)
-        if len(blocks) < FEWEST:
+    ordered = sorted(arms, key=lambda arm: len({block for block, _ in arm}), reverse=True)
+    most, chosen, shared = 0, 0, set[tuple[int, int]]()
+    common = set(ordered[0]) if ordered else set()
+    for number, arm in enumerate(ordered, 1):
+        common &= arm.keys()
+        blocks = len({block for block, _ in common})
+        if blocks < FEWEST:
             break
-        if not most or (len(chosen) - 1) * (len(blocks) - 1) > (len(most) - 1) * (len(most[0]) - 1):
-            most = [[one[at] for at in blocks] for one in chosen]
-    return most if len(most) > 1 else []
+        if (number - 1) * (blocks - 1) > most:
+            most, chosen, shared = (number - 1) * (blocks - 1), number, set(common)
+    attempts = first_attempts(shared)
+    return [[arm[at] for at in attempts] for arm in ordered[:chosen]]
 
 
 def _usable(replicate: Replicate, response: str) -> bool:
