@@ -160,11 +160,11 @@ def test_a_disk_that_is_full_is_told_with_its_place_and_leaves_the_old_report(
 ) -> None:
     run = RunFolder.open(shutil.copytree(folder.path, tmp_path / "run"))
 
-    def full(path: Path, content: bytes) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def full(name: str, mode: str, **_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "write_bytes", full)
+        patched.setattr("nearmetal.report.write.open", full, raising=False)
         with pytest.raises(OSError, match="No space left") as told:
             write(run)
     assert told.value.filename == str(run.report)

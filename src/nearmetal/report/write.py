@@ -68,7 +68,7 @@ def _write(folder: RunFolder, say: Say | None) -> Path:
         _write_new(fresh, _files(chapters, pictures))
     except OSError as error:
         shutil.rmtree(fresh, ignore_errors=True)
-        error.filename = error.filename or str(folder.report)
+        error.filename = str(folder.report)
         raise
     _replace(fresh, folder.report)
     write_whole(folder.page, page.html(chapters.report, chapters.sections, pictures).encode())
