@@ -12,8 +12,30 @@ from nearmetal.model.study import LoginName
 
 _OF_OURS = ("machine",)
 _OF_YOURS = ("login", "data", "key", "host_key")
-_PROGRAMS = ("command", "netcat")
-"""Parameters of a URI that name a program: one that reaches libvirt, and one for that on the host where libvirt is."""
+
+_URI = re.compile(
+    r"(?=[!-~]*\Z)(?P<driver>[a-z]+)(\+(?P<transport>[a-z0-9]+))?://"
+    r"((?P<user>[^@/?#]*)@)?(\[[0-9a-f:.%]+\]|[a-z0-9_][a-z0-9_.-]*)?(:[0-9]*)?"
+    r"(?P<path>/[^?#]*)?(\?(?P<query>[^#]*))?",
+    re.IGNORECASE | re.ASCII,
+)
+_ALIAS = re.compile("[A-Za-z0-9_][A-Za-z0-9_-]*")
+"""What a name of libvirt.conf's `uri_aliases` looks like: whoever runs nearmetal wrote there what it stands for."""
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+\\-]*")
+_DRIVERS = re.compile(
+    "bhyve|ch|esx|gsx|hyperv|lxc|openvz|qemu|remote|test|vbox|vmwarefusion|vmwareplayer|vmwarews|vpx|vz|xen"
+)
+_TRANSPORTS = re.compile("libssh|libssh2|ssh|tcp|tls|unix")
+"""All but `ext`, which starts a program that the URI names."""
+_PATHS = frozenset(["", "/", "/system", "/session"])
+"""Not `/embed`: the driver then runs in virsh itself, by files of a folder that the URI names."""
+_PATHS_OF = {"test": _PATHS | {"/default"}}
+_PARAMETERS = re.compile(
+    "auto_answer|authfile|keyfile|known_hosts|known_hosts_verify|mode|name|no_tty|no_verify|pkipath|"
+    "proxy|socket|sshauth|tls_priority|transport|vcenter"
+)
+"""Not `command` and `netcat`, which name a program: one that reaches libvirt, and one for that on the host of libvirt;
+and none that a daemon would hand on to its driver."""
 
 
 class Options(Frozen):
@@ -28,11 +50,11 @@ class Options(Frozen):
     @field_validator("uri")
     @classmethod
     def _uri(cls, uri: str | None) -> str | None:
-        started = started_by(uri or "")
-        if started:
+        part = unknown_in(uri or "")
+        if part is not None:
             raise ValueError(
-                f"{uri!r} starts a program by `{started}`, which a study may not choose; leave it out, or set "
-                "LIBVIRT_DEFAULT_URI"
+                f"{uri!r}: a study may not choose {part!r}, since it might start a program by that; leave it out, or "
+                "set LIBVIRT_DEFAULT_URI"
             )
         return uri
 
@@ -55,18 +77,29 @@ class Options(Frozen):
         return HostSpec(ssh=f"{self.login}@{at}", key=self.key, host_key=self.host_key, trunk=self.data)
 
 
-def started_by(uri: str) -> str | None:
-    """What in a URI has libvirt start a program that the URI names. Pure.
+def unknown_in(uri: str, is_named: bool = False) -> str | None:
+    """What in a URI might have libvirt start a program of the URI's choice: all that is not known to start none. Pure.
 
-    Read more widely than libvirt does, which takes names in any case, escaped, and after "&" or ";". `name` is the URI
-    that the daemon, as root, opens in its turn.
+    `name` is the URI that the daemon, as root, opens in its turn. `is_named`: it is such a one, and names none itself.
     """
-    if uri.partition(":")[0].lower().endswith("+ext"):
-        return "ext"
-    for word in re.split("[?&;#]", uri)[1:]:
+    if not uri or _ALIAS.fullmatch(uri):
+        return None
+    parts = _URI.fullmatch(uri)
+    if parts is None:
+        return uri
+    driver, transport, path = parts["driver"].lower(), (parts["transport"] or "ssh").lower(), parts["path"] or ""
+    if not (_DRIVERS.fullmatch(driver) and _TRANSPORTS.fullmatch(transport)):
+        return uri.partition(":")[0]
+    if parts["user"] and not _USER.fullmatch(unquote(parts["user"])):
+        return parts["user"]
+    if driver != "vpx" and path not in _PATHS_OF.get(driver, _PATHS):  # a vCenter's are its own folders
+        return path
+    for word in filter(None, re.split("[&;]", parts["query"] or "")):
         key, _, value = word.partition("=")
         name = unquote(key).lower()
-        found = name if name in _PROGRAMS else started_by(unquote(value)) if name == "name" else None
-        if found:
+        if not _PARAMETERS.fullmatch(name) or (name == "name" and is_named):
+            return name
+        found = unknown_in(unquote(value), is_named=True) if name == "name" else None
+        if found is not None:
             return found
     return None
