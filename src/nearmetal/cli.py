@@ -31,12 +31,17 @@ def main() -> None:
 
 def _carried_out() -> int | None:
     """The exit code of what was asked for."""
+    defect: EOFError | None = None
     try:
         status: int | None = cli.main(prog_name="nearmetal", standalone_mode=False)
     except click.exceptions.Abort as error:
         if isinstance(error.__cause__, LeftAtOnce):
             _leave()
-        status = _interrupted()
+        if isinstance(error.__cause__, EOFError):
+            # click takes every one for Ctrl-D at a question, of which there are none here.
+            defect = error.__cause__
+        else:
+            status = _interrupted()
     except click.ClickException as error:
         from nearmetal import refusals
 
@@ -53,6 +58,8 @@ def _carried_out() -> int | None:
 
         _complain(system_errors.in_full(error, of_run=sys.argv[1:2] in (["run"], ["resume"])))
         status = ExitCode.HOST_CANNOT
+    if defect:
+        raise defect
     return status
 
 

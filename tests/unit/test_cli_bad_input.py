@@ -344,6 +344,21 @@ def test_who_interrupts_is_told_that_it_was_heard(
     assert told.out == "" and "before anything was measured" in told.err
 
 
+def test_an_end_of_a_file_is_no_interruption(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """click takes one for Ctrl-D, and nobody is asked anything here."""
+
+    def ends(*_: object) -> None:
+        raise EOFError("a defect")
+
+    monkeypatch.setattr(run_commands, "show", ends)
+    monkeypatch.setattr(sys, "argv", ["nearmetal", "show", str(FOLDER)])
+    with pytest.raises(EOFError, match="a defect"):
+        cli.main()
+    assert "interrupted" not in capsys.readouterr().err
+
+
 def test_a_build_that_is_told_to_end_tidies_up(monkeypatch: pytest.MonkeyPatch) -> None:
     tidied = []
 

@@ -1,8 +1,12 @@
 """Images of the user's own: what is told of one that cannot be used, and what cloud-init is told of one that can."""
 
+import bz2
+import gzip
 import io
 import json
+import lzma
 import os
+import random
 import re
 import tarfile
 import uuid
@@ -284,3 +288,20 @@ def test_an_archive_that_ends_too_early_is_told(tmp_path: Path) -> None:
     os.truncate(cut, 2_000_000)
     with pytest.raises(BadInput, match="archive"):
         container_image.provided(TakesImages(), str(cut), "docker")
+
+
+@pytest.mark.parametrize("form", ["gz", "bz2", "xz"])
+@pytest.mark.parametrize("kept", [0.001, 0.5, 0.999])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_compressed_archive_that_is_damaged_is_told(tmp_path: Path, form: str, kept: float, is_whole: bool) -> None:
+    listed = [{"Config": "abc.json", "Layers": ["layer.tar"]}]
+    noise = random.Random(1).randbytes(100_000).hex()
+    files = {"layer_tar": noise, "manifest_json": listed, "abc_json": {"architecture": "amd64"}}
+    bad = tmp_path / f"bad.tar.{form}"
+    content = {"gz": gzip, "bz2": bz2, "xz": lzma}[form].compress(archive(tmp_path / "good.tar", **files).read_bytes())
+    begin = content[: int(len(content) * kept)]
+    bad.write_bytes(begin + b"\x55" * (len(content) - len(begin)) if is_whole else begin)
+    found = container_image.lacking(NoEngine(), str(bad), "x86_64", "docker")
+    assert not found.ok and "archive" in found.detail + found.remedy
+    with pytest.raises(BadInput):
+        container_image.provided(TakesImages(), str(bad), "docker")

@@ -2,8 +2,10 @@
 
 import io
 import json
+import lzma
 import os
 import tarfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
@@ -133,6 +135,8 @@ def _reading(path: str, program: str) -> Iterator[tarfile.TarFile]:
         raise BadInput("there is no such file", path, _made_by(program)) from None
     except OSError as error:
         raise BadInput(f"it cannot be read: {error.strerror or error}", path, _made_by(program)) from None
+    except (EOFError, lzma.LZMAError, zlib.error) as error:
+        raise BadInput(f"this archive is damaged: {error}", path, _made_by(program)) from None
     except tarfile.TarError:
         raise BadInput("this is no archive of an image: it is no tar archive", path, _made_by(program)) from None
     except MALFORMED:
