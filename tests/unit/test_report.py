@@ -23,6 +23,7 @@ from nearmetal.report.page import prose
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections import cost
 from nearmetal.report.write import render, write
+from nearmetal.run.events import RunStarted
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_run
@@ -269,7 +270,7 @@ def test_a_journal_is_read_as_its_own_readers_do(folder: RunFolder, tmp_path: Pa
     lines = run.journal.read_text().splitlines(keepends=True)
     first = json.loads(lines[0])
     lines[0] = json.dumps({"trial": first.pop("trial"), **first}) + "\n"
-    event = {"schema": "event.v1", "event": "RunStarted", "at_ns": 1}
+    event = RunStarted(run="run", blocks=4, trials=60).line()
     run.journal.write_text("".join([json.dumps(event) + "\n", *lines, lines[-1][:-9]]))
     assert read(run).records == tuple(journal.records(run.journal)) == read(folder).records
     assert {"unfinished"} <= {warning.code for warning in read(run).analysis.warnings}

@@ -42,6 +42,12 @@ MANIFESTS: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda manifest: manifest.update(schema="manifest.v9"), "`schema` cannot be 'manifest.v9'"),
     (lambda manifest: manifest.pop("study"), "`study` is missing"),
     (lambda manifest: manifest.update(colour="red"), "`colour` is nothing that this version of nearmetal knows"),
+    (lambda manifest: manifest.update(created="yesterday"), "`created` cannot be 'yesterday'"),
+    (lambda manifest: manifest.update(created="2026-11-26T22:00:00"), "`created` cannot be '2026-11-26T22:00:00'"),
+    (
+        lambda manifest: manifest.update(created="0001-01-01T00:00+14:00"),
+        "`created` cannot be '0001-01-01T00:00+14:00'",
+    ),
     (lambda manifest: manifest["plan"].update(level="high"), "`plan.level` cannot be 'high'"),
     (lambda manifest: manifest["study"]["design"].update(blocks="many"), "`study.design.blocks` cannot be 'many'"),
     (lambda manifest: manifest["plan"]["blocks"][0].pop("index"), "`plan.blocks.0.index` is missing"),
@@ -92,6 +98,10 @@ def test_a_journal_that_is_lost_is_not_taken_for_one_of_a_run_that_did_not_begin
     assert read_run(RunFolder(run)).records == (), "killed before its first machine was made"
 
 
+def event(name: str, **keys: object) -> str:
+    return json.dumps({"schema": "event.v1", "event": name, "at_ns": 1, **keys})
+
+
 def record(**changes: object) -> str:
     first = next(line for line in (GOLDEN / "journal.jsonl").read_text().splitlines() if '"record.v1"' in line)
     return json.dumps({**json.loads(first), **changes})
@@ -122,6 +132,14 @@ def record(**changes: object) -> str:
         ('{"rubbish":1}', "`schema` is missing"),
         ('{"schema":"event.v1","at_ns":1}', "`event` is missing"),
         ('{"schema":"event.v1","event":7}', "`event` cannot be 7"),
+        (event("LookTaken"), "`look` is missing"),
+        (event("LookTaken", look="last"), "`look` cannot be 'last'"),
+        (event("NothingToCompare"), "`blocks` is missing"),
+        (event("Withdrawn", treatment={"environment": "host"}), "`reason` is missing"),
+        (event("LeftBehind"), "`what` is missing"),
+        (event("RunResumed", finished=1, changed=5), "`changed` cannot be 5"),
+        (event("RunResumed", finished=1, changed={"kernel": "6"}), "`changed.kernel` cannot be '6'"),
+        (event("RunEnded", interrupted=None), "`interrupted` cannot be null"),
     ],
 )
 def test_a_line_of_the_journal_that_cannot_be_read(run: Path, line: str, what: str) -> None:
@@ -160,12 +178,28 @@ def test_a_question_is_not_answered_by_a_run_with_a_line_that_is_neither_a_recor
     assert what in error.what and error.where == str(run / "journal.jsonl")
 
 
-def test_events_that_this_version_does_not_know_are_passed_over(run: Path) -> None:
+@pytest.mark.parametrize("line", [event("MoonRose"), event("LeftBehind", what="a tap", moon="full")])
+def test_events_and_their_keys_that_this_version_does_not_know_are_passed_over(run: Path, line: str) -> None:
     """Events may come under one name, as keys may."""
     file = run / "journal.jsonl"
     known = read_run(RunFolder(run)).records
-    file.write_text(file.read_text() + '{"schema":"event.v1","event":"MoonRose","at_ns":1}\n')
+    file.write_text(file.read_text() + line + "\n")
     assert read_run(RunFolder(run)).records == known
+    assert list(journal.events(file))[-1] == journal.read(file)[1][-1] == json.loads(line)
+
+
+def test_one_run_that_is_damaged_takes_no_other_with_it(run: Path, tmp_path: Path) -> None:
+    late, bad = (Path(shutil.copytree(run, tmp_path / name)) for name in ("late", "bad"))
+    manifest = json.loads((run / "manifest.json").read_text())
+    (late / "manifest.json").write_text(json.dumps({**manifest, "created": "yesterday"}))
+    (bad / "journal.jsonl").write_text((run / "journal.jsonl").read_text() + event("LookTaken") + "\n")
+    listed, unreadable = runs.listing([late, run, bad])
+    assert [one.run for one in listed] == [str(run)]
+    assert [one.run for one in unreadable] == [str(late), str(bad)]
+    said: list[str] = []
+    asked = [late, run]
+    assert query.ask("SELECT count(*) FROM runs", asked, tmp_path / "cache", said.append).rows == ((1,),)
+    assert any(one.startswith("left out: ") and "`created` cannot be 'yesterday'" in one for one in said)
 
 
 def test_a_trial_that_has_two_lines_is_told_by_all_who_read_them(run: Path, tmp_path: Path) -> None:

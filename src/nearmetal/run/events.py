@@ -3,48 +3,24 @@
 Durable events are in the journal before anybody hears of them; the others are only told.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
-
 from nearmetal.lab.left import Left
-from nearmetal.model import Frozen, Level, TrialAddress, TrialRecord
+from nearmetal.model import Level, TrialAddress, TrialRecord
+from nearmetal.store.events import BlockEnded as BlockEnded
+from nearmetal.store.events import BlockStarted as BlockStarted
+from nearmetal.store.events import BootEnded as BootEnded
+from nearmetal.store.events import BootStarted as BootStarted
+from nearmetal.store.events import Event as Event
+from nearmetal.store.events import LeftBehind as LeftBehind
+from nearmetal.store.events import LookTaken as LookTaken
+from nearmetal.store.events import NothingToCompare as NothingToCompare
+from nearmetal.store.events import RunEnded as RunEnded
+from nearmetal.store.events import RunResumed as RunResumed
+from nearmetal.store.events import RunStarted as RunStarted
+from nearmetal.store.events import Withdrawn as Withdrawn
 from nearmetal.store.journal import Journal
-
-
-class Event(Frozen):
-    durable: ClassVar[bool] = True
-    at_ns: int = Field(default_factory=time.time_ns)
-
-    def line(self) -> dict[str, Any]:
-        """The event as it stands in the journal."""
-        return {"schema": "event.v1", "event": type(self).__name__, **self.model_dump(mode="json")}
-
-
-class RunStarted(Event):
-    run: str
-    blocks: int
-    trials: int
-
-
-class RunResumed(Event):
-    finished: int
-    changed: Mapping[str, tuple[str, str]] = {}
-    """Of the manifest's `versions`, those that are others now: as they were, and as they are."""
-
-
-class BlockStarted(Event):
-    block: int
-    attempt: int
-    trials: int
-
-
-class BootStarted(Event):
-    block: int
-    attempt: int
-    treatment: Mapping[str, Level]
 
 
 class Step(Event):
@@ -76,59 +52,6 @@ class TrialEnded(Event):
 
     def line(self) -> dict[str, Any]:
         return self.record.model_dump(mode="json")
-
-
-class BootEnded(Event):
-    block: int
-    attempt: int
-    treatment: Mapping[str, Level]
-    phases_ns: Mapping[str, int]
-    """How long each of its steps took."""
-
-
-class BlockEnded(Event):
-    block: int
-    attempt: int
-    whole: bool
-    """Every trial is ok; else the block is repeated, twice at most."""
-
-
-class LookTaken(Event):
-    """A sequential run has looked at its primary contrasts, as far as they had come by then."""
-
-    look: int
-    """From 1 on, as the plan has them."""
-    blocks: int
-    """That had run: fewer than the plan has for this look where no block to come has anything for it to see."""
-    decided: int
-    undecided: int
-    """Those left out that no more blocks could decide."""
-    stops: bool
-    """Nothing is left to decide."""
-
-
-class Withdrawn(Event):
-    """A treatment that failed three attempts running is not tried again."""
-
-    treatment: Mapping[str, Level]
-    reason: str
-
-
-class NothingToCompare(Event):
-    """Of every planned contrast a side was withdrawn, so that a run of fixed blocks ends before them all."""
-
-    blocks: int
-    """That had run by then."""
-
-
-class LeftBehind(Event):
-    """Something that could not be put back or removed; `nearmetal clean` tries again."""
-
-    what: str
-
-
-class RunEnded(Event):
-    interrupted: bool
 
 
 Listener = Callable[[Event], None]

@@ -1,5 +1,6 @@
 """A run's folder and its manifest."""
 
+import datetime
 import errno
 import json
 import os
@@ -7,12 +8,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from nearmetal.errors import BadInput
 from nearmetal.files import write_whole
 from nearmetal.model import Document, Frozen, Level, Plan, Study
 from nearmetal.store import damage
+
+
+def _moment(text: str) -> str:
+    """One that can be compared with others: with its offset from UTC, and in a year that UTC has as well."""
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+        moment.astimezone(datetime.UTC)
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
+    if moment.tzinfo is None:
+        raise ValueError("it has no offset from UTC")
+    return text
 
 
 class MachineFacts(Frozen):
@@ -28,7 +41,7 @@ class Manifest(Document):
 
     schema_: Annotated[Literal["manifest.v1"], Field(alias="schema")] = "manifest.v1"
     run: str
-    created: str
+    created: Annotated[str, AfterValidator(_moment)]
     study: Study
     source: str
     """The study file's text."""

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from nearmetal.errors import BadInput
 from nearmetal.model import TrialRecord
 from nearmetal.store import damage
+from nearmetal.store.events import as_declared
 
 
 class Journal:
@@ -131,7 +132,7 @@ def parsed(line: bytes) -> TrialRecord | dict[str, Any]:
     event = json.loads(line)
     if not is_event(event):
         raise ValueError("it is no event")
-    return event
+    return as_declared(event)
 
 
 def is_event(line: object) -> TypeGuard[dict[str, Any]]:
@@ -147,8 +148,13 @@ def _of_a_run(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in _numbered(path):
         if line.get("schema") not in ("record.v1", "event.v1"):
             raise _damaged(path, number, damage.not_the_known(line, "schema"), _NEWER)
-        if line["schema"] == "event.v1" and not is_event(line):
-            raise _damaged(path, number, damage.not_the_known(line, "event"))
+        if line["schema"] == "event.v1":
+            if not is_event(line):
+                raise _damaged(path, number, damage.not_the_known(line, "event"))
+            try:
+                line = as_declared(line)
+            except ValidationError as error:
+                raise _damaged(path, number, damage.not_as_declared(error, line)) from None
         yield number, line
 
 
